@@ -337,15 +337,19 @@ demo: ## Move data between two clusters by a Transfer, and prove that it arrived
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 
+# One program has all benchmarks. BENCH=quick is a look that is no result.
+BENCHMARK = go run -tags "$${LIGHTERAGE_TAGS:-}" ./hack/bench
+EXTENT = -extent $(or $(BENCH),full)
+
 .PHONY: bench-transfer
 bench-transfer: build ## Measure moving trees beside rsync and tar through igzip and TLS, over loopback
 	$(ENSURE) movers
-	hack/bench/transfer.sh
+	$(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
+		-only "$(BENCH_ONLY)" -match "$(BENCH_MATCH)" -cpu-usage "$(BENCH_CPU)"
 
 .PHONY: bench-memory
 bench-memory: build ## Measure how much memory agents take for a file larger than their limit and for a million files; needs 12 GiB in BENCH_DIR (/var/tmp)
-	work=$$(mktemp -d "$${BENCH_DIR:-/var/tmp}/lighterage-memory.XXXXXX"); trap 'rm -rf "$$work"' EXIT; \
-		go run ./hack/bench/transfer -memory -work "$$work"
+	$(BENCHMARK) memory $(if $(BENCH_DIR),-work "$(BENCH_DIR)")
 
 .PHONY: bench-codec
 bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops in C (BENCH=quick: a look, no result)

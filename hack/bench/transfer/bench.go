@@ -1,75 +1,88 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command transfer measures what moving a tree of files costs: our agents beside rsync and a pipeline of tar, igzip and
+// Package transfer measures what moving a tree of files costs: our agents beside rsync and a pipeline of tar, igzip and
 // TLS, over loopback, in one run.
 //
-// Each contender moves the same tree from one directory in memory to another, several times in turn; wall time and the
-// CPU time of the whole system (all that is not idle, from /proc/stat) are measured, and medians reported.
-package main
+// Each contender moves the same tree from one directory in memory to another; wall time and the CPU time of the whole
+// system, all that is not idle, are measured.
+package transfer
 
 import (
 	"context"
-	"errors"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
-func main() {
-	agent := flag.String("agent", "bin/agent", "the agent's binary")
-	demo := flag.String("demo", "", "the tree of the demo (required)")
-	work := flag.String("work", "", "a directory in memory for trees and destinations (required)")
-	runs := flag.Int("runs", 5, "runs of each contender")
-	out := flag.String("out", "docs/results", "the directory for transfer.md and transfer.svg")
-	only := flag.String("only", "", "a tree to measure alone: mixed, demo or small; nothing is written then")
-	match := flag.String("match", "", "measure only contenders with this in their name")
-	usage := flag.String(
-		"cpu-usage", "",
-		"the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU time is counted "+
-			"instead of the whole system's, for a machine where others work; nothing is written then",
-	)
-	memory := flag.Bool(
-		"memory", false,
-		"measure how much memory agents take for trees that are large in one way, instead of speed; writes memory.md into "+
-			"-out",
-	)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(
-		ctx,
-		options{
-			agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs,
-			memory: *memory,
+type options struct {
+	agent, work, only, match string
+	cpu                      cpuCounter
+	runs, size               int
+}
+
+// Benchmark measures speed.
+func Benchmark() harness.Benchmark {
+	o := &options{}
+	return harness.Benchmark{
+		Name: "transfer", About: "moving trees beside rsync and tar, over loopback; needs about 5 GiB of memory in -work",
+		Flags: func(f *flag.FlagSet) {
+			o.flags(f, "/dev/shm")
+			f.IntVar(&o.runs, "runs", 5, "runs of each contender")
+			f.IntVar(&o.size, "size", 1300, "MiB of the demo's tree")
+			f.StringVar(&o.match, "match", "", "measure only contenders with this in their name")
+			f.Func("cpu-usage", "the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU "+
+				"time is counted instead of the whole system's, for a machine where others work",
+				func(path string) error { o.cpu = cpuCounter(path); return nil })
 		},
-	)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		Run: o.in(o.speed),
 	}
 }
 
-type options struct {
-	agent, demo, work, out, only, match string
-	cpu                                 cpuCounter
-	runs                                int
-	memory                              bool
+// Memory measures how much memory agents take for trees that are large in one way.
+func Memory() harness.Benchmark {
+	o := &options{}
+	return harness.Benchmark{
+		Name: "memory", About: "how much memory agents take; needs 12 GiB in -work",
+		Flags: func(f *flag.FlagSet) { o.flags(f, "/var/tmp") }, Run: o.in(o.memory),
+	}
+}
+
+func (o *options) flags(f *flag.FlagSet, work string) {
+	f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary")
+	f.StringVar(&o.work, "work", work, "where trees and destinations are made, in a directory of their own")
+	f.StringVar(&o.only, "only", "", "measure one tree alone")
+}
+
+// in runs with a directory to work in.
+func (o *options) in(run func(context.Context, *harness.Run) error) func(context.Context, *harness.Run) error {
+	return func(ctx context.Context, r *harness.Run) (err error) {
+		if o.agent, err = filepath.Abs(o.agent); err != nil {
+			return fmt.Errorf("find the agent: %w", err)
+		}
+		if o.work, err = os.MkdirTemp(o.work, "lighterage-bench-"); err != nil {
+			return fmt.Errorf("make a directory for trees: %w", err)
+		}
+		defer os.RemoveAll(o.work)
+		r.Partial = o.only != "" || o.match != "" || o.cpu != ""
+		return run(ctx, r)
+	}
 }
 
 // contender is one way to move a tree.
 type contender struct {
 	name string
-	// setUp returns what moves the tree once, into an empty directory.
-	setUp func(
-		ctx context.Context, source, destination string,
-	) (move func(context.Context) (moved, error), tearDown func(), err error)
+	// setUp returns what moves the tree once, into an empty directory. What it starts ends with the context, and what it
+	// needs is in a directory that is removed.
+	setUp func(ctx context.Context, dir, source, destination string) (move func(context.Context) (moved, error), err error)
 }
 
 // moved is what a contender says of a run.
@@ -88,86 +101,97 @@ type sample struct {
 	moved
 }
 
-func run(ctx context.Context, o options) error {
-	if o.demo == "" && !o.memory || o.work == "" || o.runs < 1 {
-		return errors.New("give -demo and -work, and at least one run")
-	}
-	agent, err := filepath.Abs(o.agent)
-	if err != nil {
-		return fmt.Errorf("find the agent: %w", err)
-	}
-	if o.memory {
-		return measureMemory(ctx, agent, o.work, o.only, o.out)
+func (o *options) speed(ctx context.Context, r *harness.Run) error {
+	if r.Quick {
+		o.runs, o.size = 1, min(o.size, 100)
 	}
 	var results []tableOf
-	for _, f := range fields(agent) {
+	for _, f := range fields(o.agent) {
 		if o.only != "" && o.only != f.name {
 			continue
 		}
 		f.contenders = slices.DeleteFunc(f.contenders, func(c contender) bool { return !strings.Contains(c.name, o.match) })
-		source, err := f.make(o)
+		table, err := o.move(ctx, r, f)
 		if err != nil {
-			return err
-		}
-		table, err := f.run(ctx, o, source, filepath.Join(o.work, "destination"))
-		if err != nil {
-			return err
+			return fmt.Errorf("tree %s: %w", f.name, err)
 		}
 		fmt.Printf("\n%s\n", table)
 		results = append(results, table)
-		if source != o.demo {
-			if err := os.RemoveAll(source); err != nil {
-				return fmt.Errorf("remove the tree: %w", err)
+	}
+	return r.Publish(ctx, report(ctx, o.runs, results))
+}
+
+// move has every contender move a tree, in turn.
+func (o *options) move(ctx context.Context, r *harness.Run, f field) (tableOf, error) {
+	source, destination := filepath.Join(o.work, f.name), filepath.Join(o.work, "destination")
+	if err := f.make(ctx, *o, source); err != nil {
+		return tableOf{}, fmt.Errorf("make it: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(source) }()
+	tree, err := measureTree(source)
+	if err != nil {
+		return tableOf{}, err
+	}
+	table := tableOf{field: f, tree: tree}
+	for _, c := range f.contenders {
+		table.results = append(table.results, result{name: c.name})
+	}
+	err = r.Rounds(o.runs, func(round int) error {
+		for _, i := range harness.Order(round, len(f.contenders)) {
+			c := f.contenders[i]
+			s, err := measure(ctx, c, o.cpu, source, destination, tree)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
+			harness.Log("%s, run %d: %s: %.2f s wall, %.2f s CPU", f.name, round+1, c.name, s.wall.Seconds(), s.cpu.Seconds())
+			table.results[i].samples = append(table.results[i].samples, s)
 		}
-	}
-	met := targets(results)
-	if o.only == "" && o.match == "" && o.cpu == "" {
-		if err := report(o.out, o.runs, results, met); err != nil {
-			return err
-		}
-	}
-	for _, t := range met {
-		fmt.Println(t)
-	}
-	return nil
+		return nil
+	})
+	return table, err
 }
 
 // measure runs a contender once, into an empty directory, and holds what arrived against the source.
 func measure(
 	ctx context.Context, c contender, cpu cpuCounter, source, destination string, want treeSize,
-) (sample, error) {
-	if err := os.RemoveAll(destination); err != nil {
-		return sample{}, fmt.Errorf("empty the destination: %w", err)
+) (s sample, err error) {
+	if err := os.Mkdir(destination, 0o755); err != nil { // read by the daemon's user
+		return s, fmt.Errorf("make the destination: %w", err)
 	}
-	if err := os.Mkdir(destination, 0o755); err != nil { //nolint:gosec // throwaway data, read by the daemon's user
-		return sample{}, fmt.Errorf("make the destination: %w", err)
-	}
-	move, tearDown, err := c.setUp(ctx, source, destination)
+	defer os.RemoveAll(destination)
+	dir, err := os.MkdirTemp("", "lighterage-bench-")
 	if err != nil {
-		return sample{}, err
+		return s, fmt.Errorf("make a directory for %s: %w", c.name, err)
 	}
-	defer tearDown()
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	move, err := c.setUp(ctx, dir, source, destination)
+	if err != nil {
+		return s, err
+	}
 	busy, err := cpu.read()
 	if err != nil {
-		return sample{}, err
+		return s, err
 	}
 	start := time.Now()
-	said, err := move(ctx)
-	wall := time.Since(start)
-	if err != nil {
-		return sample{}, err
+	if s.moved, err = move(ctx); err != nil {
+		return s, err
 	}
+	s.wall = time.Since(start)
 	after, err := cpu.read()
 	if err != nil {
-		return sample{}, err
+		return s, err
 	}
+	s.cpu = after - busy
 	got, err := measureTree(destination)
-	if err != nil {
-		return sample{}, err
+	if err == nil && got != want {
+		err = fmt.Errorf("the destination has %+v, the source %+v", got, want)
 	}
-	if got != want {
-		return sample{}, fmt.Errorf("the destination has %+v, the source %+v", got, want)
-	}
-	return sample{wall: wall, cpu: after - busy, moved: said}, nil
+	return s, err
+}
+
+// shell is a pipeline that fails when a part of it does.
+func shell(ctx context.Context, script string) *exec.Cmd {
+	return exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", script)
 }

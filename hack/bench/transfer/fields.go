@@ -1,14 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
@@ -17,7 +16,7 @@ import (
 // field is a tree and those who compete in moving it.
 type field struct {
 	name, about string
-	make        func(options) (source string, err error)
+	make        func(ctx context.Context, o options, root string) error
 	contenders  []contender
 }
 
@@ -34,21 +33,20 @@ const (
 	tarIgzip     = "tar, igzip -1 -T2, TLS"
 )
 
+// settings of ours. For any other objective than bytes mode Auto may send as it is what this way, which is as fast as
+// memory, carries sooner than it is compressed.
+func settings(
+	mode wirev1.CompressionMode, level wirev1.CompressionLevel, codecs ...string,
+) *wirev1.CompressionSettings {
+	return &wirev1.CompressionSettings{
+		Mode: mode, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES, Codecs: codecs, Level: level,
+	}
+}
+
 func fields(agent string) []field {
-	never := &wirev1.CompressionSettings{
-		Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-	}
-	// For any other objective Auto may send as it is what this way, which is as fast as memory, carries sooner than it
-	// is compressed.
-	auto := func(codec string, level wirev1.CompressionLevel) *wirev1.CompressionSettings {
-		return &wirev1.CompressionSettings{
-			Mode:      wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
-			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
-			Codecs:    []string{codec}, Level: level,
-		}
-	}
-	const fast, balanced = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-		wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
+	const auto, fast, balanced = wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
+		wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
+	never := settings(wirev1.CompressionMode_COMPRESSION_MODE_NEVER, fast)
 	return []field{
 		{
 			name:  "mixed",
@@ -58,23 +56,23 @@ func fields(agent string) []field {
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),
 				ours(oursNoneRead, agent, true, never),
-				ours(oursZstd, agent, false, auto("zstd", fast)),
-				ours(oursFast, agent, false, auto("deflate", fast)),
+				ours(oursZstd, agent, false, settings(auto, fast, "zstd")),
+				ours(oursFast, agent, false, settings(auto, fast, "deflate")),
 				rsync(rsyncZstd, "-az", "--zc=zstd", "--zl=1"),
-				ours(oursFastRead, agent, true, auto("deflate", fast)),
+				ours(oursFastRead, agent, true, settings(auto, fast, "deflate")),
 				tarPipeline(tarIgzip),
-				ours(oursBalanced, agent, false, auto("deflate", balanced)),
+				ours(oursBalanced, agent, false, settings(auto, balanced, "deflate")),
 			},
 		},
 		{
 			name: "demo", about: "the tree of the demo: small files of source code, and programs",
-			make: func(o options) (string, error) { return o.demo, nil },
+			make: makeDemo,
 			contenders: []contender{
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),
-				ours(oursFast, agent, false, auto("deflate", fast)),
+				ours(oursFast, agent, false, settings(auto, fast, "deflate")),
 				rsync(rsyncZstd, "-az", "--zc=zstd", "--zl=1"),
-				ours(oursFastRead, agent, true, auto("deflate", fast)),
+				ours(oursFastRead, agent, true, settings(auto, fast, "deflate")),
 			},
 		},
 		{
@@ -88,94 +86,43 @@ func fields(agent string) []field {
 	}
 }
 
-func makeMixed(o options) (string, error) {
-	const size, each = 13_000_000, 5
-	source := filepath.Join(o.work, "mixed")
-	if err := os.Mkdir(source, 0o755); err != nil { //nolint:gosec // throwaway data
-		return "", fmt.Errorf("make a tree: %w", err)
-	}
-	for _, name := range []string{"xml", "json", "records", "csv", "source", "gzip", "random"} {
-		kind, _ := corpus.ByName(name)
-		data := kind.Generate(size * each)
-		for i := range each {
-			path := filepath.Join(source, fmt.Sprintf("%s-%d", name, i))
-			if err := os.WriteFile(path, data[i*size:(i+1)*size], 0o644); err != nil { //nolint:gosec // throwaway data
-				return "", fmt.Errorf("make a tree: %w", err)
-			}
-		}
-	}
-	return source, nil
+func makeDemo(ctx context.Context, o options, root string) error {
+	return shell(ctx, fmt.Sprintf("mkdir %[1]s; hack/demo/data.sh %[2]d | tar -x -o -f - -C %[1]s", root, o.size)).Run()
 }
 
-func makeSmall(o options) (string, error) {
+func makeMixed(_ context.Context, _ options, root string) error {
+	const size, each = 13_000_000, 5
+	for _, name := range []string{"xml", "json", "records", "csv", "source", "gzip", "random"} {
+		kind, _ := corpus.ByName(name)
+		if err := cut(kind.Generate(size*each), size, root, name+"-%d"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeSmall(_ context.Context, _ options, root string) error {
 	const size, directories, each = 4096, 200, 1000
-	source := filepath.Join(o.work, "small")
 	kind, _ := corpus.ByName("json")
 	data := kind.Generate(size * each)
 	for i := range directories {
-		directory := filepath.Join(source, fmt.Sprintf("%03d", i))
-		if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // throwaway data
-			return "", fmt.Errorf("make a tree: %w", err)
-		}
-		for j := range each {
-			if err := os.WriteFile(
-				filepath.Join(directory, fmt.Sprintf("%04d", j)), data[j*size:(j+1)*size], 0o644,
-			); err != nil { //nolint:gosec // throwaway data
-				return "", fmt.Errorf("make a tree: %w", err)
-			}
+		if err := cut(data, size, filepath.Join(root, fmt.Sprintf("%03d", i)), "%04d"); err != nil {
+			return err
 		}
 	}
-	return source, nil
+	return nil
 }
 
-// run has every contender move the tree, in turn.
-func (f field) run(ctx context.Context, o options, source, destination string) (tableOf, error) {
-	tree, err := measureTree(source)
-	if err != nil {
-		return tableOf{}, err
+// cut writes data to files of a size in a directory.
+func cut(data []byte, size int, directory, format string) error {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
 	}
-	samples := make([][]sample, len(f.contenders))
-	for i := range o.runs {
-		for j, c := range f.contenders {
-			fmt.Fprintf(os.Stderr, "%s, run %d of %d: %s ... ", f.name, i+1, o.runs, c.name)
-			s, err := measure(ctx, c, o.cpu, source, destination, tree)
-			if err != nil {
-				fmt.Fprintln(os.Stderr)
-				return tableOf{}, fmt.Errorf("%s: %w", c.name, err)
-			}
-			fmt.Fprintf(os.Stderr, "%.2f s wall, %.2f s CPU\n", s.wall.Seconds(), s.cpu.Seconds())
-			samples[j] = append(samples[j], s)
+	for i := range len(data) / size {
+		path := filepath.Join(directory, fmt.Sprintf(format, i))
+		if err := os.WriteFile(path, data[i*size:(i+1)*size], 0o644); err != nil {
+			return err
 		}
 	}
-	table := tableOf{field: f, tree: tree}
-	for i, c := range f.contenders {
-		table.results = append(table.results, summarise(c.name, samples[i], tree))
-	}
-	return table, os.RemoveAll(destination)
-}
-
-// result sums up the samples of a contender.
-type result struct {
-	name              string
-	wall, minWall     time.Duration
-	maxWall           time.Duration
-	cpu               time.Duration
-	wire              int64
-	send, receive     time.Duration
-	throughput, perGB float64
-}
-
-func summarise(name string, samples []sample, tree treeSize) result {
-	walls := sorted(samples, func(s sample) time.Duration { return s.wall })
-	middle := len(samples) / 2
-	r := result{
-		name: name, wall: walls[middle], minWall: walls[0], maxWall: walls[len(walls)-1],
-		cpu:     sorted(samples, func(s sample) time.Duration { return s.cpu })[middle],
-		wire:    sorted(samples, func(s sample) int64 { return s.wire })[middle],
-		send:    sorted(samples, func(s sample) time.Duration { return s.send })[middle],
-		receive: sorted(samples, func(s sample) time.Duration { return s.receive })[middle],
-	}
-	r.throughput = float64(tree.bytes) / 1e6 / r.wall.Seconds()
-	r.perGB = r.cpu.Seconds() / float64(tree.bytes) * 1e9
-	return r
+	return nil
 }

@@ -1,21 +1,22 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 const (
@@ -39,113 +40,85 @@ var memoryFields = []memoryField{
 	{"million", fmt.Sprintf("%d files of a few bytes in %d directories", manyFolders*manyEach, manyFolders), makeMany},
 }
 
-// measureMemory moves each field once with both agents and prints how much memory each of the two processes took at
-// most. With all of them, it also writes that into the directory out.
-func measureMemory(ctx context.Context, agent, work, only, out string) error {
-	table := "| what is moved | bytes | s | sending agent, MiB | receiving agent, MiB | bound, MiB " +
-		"|\n|---|---|---|---|---|---|\n"
-	over := false
+//go:embed memory.md.tmpl
+var memoryTemplate string
+
+// memory moves each field once with both agents and looks how much memory each of the two processes took at most.
+func (o *options) memory(ctx context.Context, r *harness.Run) error {
+	var rows [][]string
+	var most int64
 	for _, f := range memoryFields {
-		if only != "" && only != f.name {
+		if o.only != "" && o.only != f.name {
 			continue
 		}
-		source, destination := filepath.Join(work, "source"), filepath.Join(work, "destination")
-		if err := f.make(source); err != nil {
-			return fmt.Errorf("make the tree %s: %w", f.name, err)
-		}
-		want, err := measureTree(source)
-		if err != nil {
-			return err
-		}
-		got, err := measure(ctx, oursWatched(f.name, agent, true, &wirev1.CompressionSettings{
-			Mode:      wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
-			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
-			Codecs:    []string{"deflate", "zstd"}, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-		}, true), "", source, destination, want)
+		got, tree, err := o.moveOnce(ctx, f)
 		if err != nil {
 			return fmt.Errorf("move the tree %s: %w", f.name, err)
 		}
-		row := fmt.Sprintf(
-			"| %s | %d | %.1f | %.0f | %.0f | %d |\n", f.about, want.bytes, got.wall.Seconds(), mib(got.sendPeak),
-			mib(got.receivePeak), memoryBound>>20,
-		)
-		fmt.Print(row)
-		table += row
-		over = over || max(got.sendPeak, got.receivePeak) > memoryBound
-		if err := errors.Join(os.RemoveAll(source), os.RemoveAll(destination)); err != nil {
-			return fmt.Errorf("remove the tree %s: %w", f.name, err)
-		}
+		rows = append(rows, []string{f.about, fmt.Sprint(tree.bytes), fmt.Sprintf("%.1f", got.wall.Seconds()),
+			mib(got.sendPeak), mib(got.receivePeak), mib(memoryBound)})
+		most = max(most, got.sendPeak, got.receivePeak)
 	}
-	if over {
-		return fmt.Errorf("an agent took more than %d MiB", memoryBound>>20)
+	table := harness.Table([]string{"what is moved", "bytes", "s", "sending agent, MiB", "receiving agent, MiB",
+		"bound, MiB"}, rows)
+	fmt.Print(table)
+	if most > memoryBound {
+		return fmt.Errorf("an agent took more than %s MiB", mib(memoryBound))
 	}
-	if only != "" {
-		return nil
-	}
-	return memoryReport(filepath.Join(out, "memory.md"), table)
+	return r.Publish(ctx, harness.Report{Name: "memory", Template: memoryTemplate,
+		Data: map[string]string{"Goal": mib(memoryGoal), "Table": table}})
 }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
-
-// peakWatch follows how much memory a process has.
-type peakWatch struct {
-	status string
-	stop   chan struct{}
-	most   chan int64
+func (o *options) moveOnce(ctx context.Context, f memoryField) (got sample, tree treeSize, err error) {
+	source := filepath.Join(o.work, f.name)
+	defer os.RemoveAll(source)
+	if err := f.make(source); err != nil {
+		return got, tree, err
+	}
+	if tree, err = measureTree(source); err != nil {
+		return got, tree, err
+	}
+	chosen := settings(wirev1.CompressionMode_COMPRESSION_MODE_AUTO, wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		"deflate", "zstd")
+	got, err = measure(ctx, watched(f.name, o.agent, true, chosen, true), "", source, filepath.Join(o.work, "destination"), tree)
+	return got, tree, err
 }
 
-// watchPeak begins to follow a process that has been started. What the kernel counts for one that has ended includes
-// what its parent had when it began, so it is asked while the process lives.
-func watchPeak(cmd *exec.Cmd) *peakWatch {
-	w := &peakWatch{
-		status: fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), stop: make(chan struct{}), most: make(chan int64, 1),
+func mib(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/(1<<20)) }
+
+// watchPeak returns, when a process has ended, the most memory that it had resident at once, in bytes. What the kernel
+// counts for one that has ended includes what its parent had when it began, so it is asked while the process lives; what
+// it took in its last hundredth of a second may be missing. It returns 0 at once where nobody is to watch.
+func watchPeak(p *harness.Process, watch bool) <-chan int64 {
+	most := make(chan int64, 1)
+	if !watch {
+		most <- 0
+		return most
 	}
 	go func() {
-		var most int64
-		for tick := time.NewTicker(10 * time.Millisecond); ; {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		var peak int64
+		for {
 			select {
-			case <-w.stop:
-				tick.Stop()
-				w.most <- most
+			case <-p.Ended():
+				most <- peak
 				return
 			case <-tick.C:
-				most = max(most, highWater(w.status))
+				if u, err := p.PID().Usage(); err == nil { // else it has just ended
+					peak = max(peak, u.Peak)
+				}
 			}
 		}
 	}()
-	return w
-}
-
-// end returns the most memory that the process had at once, in bytes: pages of its program, heap, stacks and what C
-// took. It is called when the process has ended; what that took in its last hundredth of a second may be missing.
-func (w *peakWatch) end() int64 {
-	close(w.stop)
-	return <-w.most
-}
-
-// highWater is VmHWM of a process's status in bytes, 0 when it has ended.
-func highWater(status string) int64 {
-	text, err := os.ReadFile(status) //nolint:gosec // below /proc
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
+	return most
 }
 
 func makeHuge(root string) error {
-	if err := os.MkdirAll(root, 0o755); err != nil { //nolint:gosec // throwaway data
+	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(root, "huge")) //nolint:gosec // below a directory of its own
+	file, err := os.Create(filepath.Join(root, "huge"))
 	if err != nil {
 		return err
 	}
@@ -166,7 +139,7 @@ func makeHuge(root string) error {
 func makeMany(root string) error {
 	for i := range manyFolders {
 		folder := filepath.Join(root, "folder-"+strconv.Itoa(i))
-		if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // throwaway data
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
 		for j := range manyEach {
@@ -175,21 +148,6 @@ func makeMany(root string) error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// memoryReport writes the table to a file with what it is about.
-func memoryReport(path, table string) error {
-	text := fmt.Sprintf(`# Memory of agents
-
-Written by `+"`make bench-memory`"+
-		` on %s. Each agent as a process of its own, told the collector's goal that its pod has by default (GOMEMLIMIT, %d MiB),
-TLS and verification on, compression chosen by the agent. What counts is the most that the process had resident at once, by the kernel.
-
-%s`, time.Now().UTC().Format(time.DateOnly), memoryGoal>>20, table)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a document
-		return fmt.Errorf("write the result: %w", err)
 	}
 	return nil
 }

@@ -1,23 +1,25 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/gateway"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 const (
@@ -28,29 +30,16 @@ const (
 // ours runs both agents as they run in their pods, TLS on, with the gateway's own way of passing connections through
 // between them.
 func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings) contender {
-	return oursWatched(name, agent, verify, settings, false)
+	return watched(name, agent, verify, settings, false)
 }
 
-// oursWatched also follows how much memory the agents have, if it is told to.
-func oursWatched(name, agent string, verify bool, settings *wirev1.CompressionSettings, watch bool) contender {
-	return contender{name: name, setUp: func(
-		ctx context.Context, source, destination string,
-	) (func(context.Context) (moved, error), func(), error) {
-		dir, err := os.MkdirTemp("", "bench-agents-")
-		if err != nil {
-			return nil, nil, fmt.Errorf("make a directory for the agents: %w", err)
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		tearDown := func() {
-			cancel()
-			_ = os.RemoveAll(dir)
-		}
+// watched also follows how much memory the agents have, if it is told to, which takes CPU time.
+func watched(name, agent string, verify bool, settings *wirev1.CompressionSettings, watch bool) contender {
+	return contender{name, func(
+		ctx context.Context, dir, source, destination string,
+	) (func(context.Context) (moved, error), error) {
 		b := &bench{dir: dir, agent: agent, watch: watch}
-		if err := b.prepare(ctx, source, destination, verify, settings); err != nil {
-			tearDown()
-			return nil, nil, err
-		}
-		return b.move, tearDown, nil
+		return b.move, b.prepare(ctx, source, destination, verify, settings)
 	}}
 }
 
@@ -58,8 +47,7 @@ func oursWatched(name, agent string, verify bool, settings *wirev1.CompressionSe
 type bench struct {
 	dir, agent string
 	watch      bool
-	receiver   *exec.Cmd
-	log        bytes.Buffer
+	receiver   *harness.Process
 }
 
 func (b *bench) prepare(
@@ -70,20 +58,20 @@ func (b *bench) prepare(
 	if err != nil {
 		return fmt.Errorf("make a CA: %w", err)
 	}
-	dataPort, err := freePort()
+	data, err := harness.FreeAddress()
 	if err != nil {
 		return err
 	}
-	gateway, err := serveGateway(ctx, ca, net.JoinHostPort("127.0.0.1", fmt.Sprint(dataPort)))
+	endpoint, err := serveGateway(ctx, ca, data)
 	if err != nil {
 		return err
 	}
 	receive := &wirev1.ReceiveConfig{
 		RunId: "bench", Attempt: 1, SenderNamespace: namespace, SenderName: transfer,
-		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: fmt.Sprintf("127.0.0.1:%d", dataPort),
+		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data,
 	}
 	send := &wirev1.SendConfig{
-		RunId: "bench", Attempt: 1, GatewayEndpoint: gateway,
+		RunId: "bench", Attempt: 1, GatewayEndpoint: endpoint,
 		Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "copy", Path: "/"},
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
 		Compression: settings,
@@ -102,15 +90,37 @@ func (b *bench) prepare(
 	}); err != nil {
 		return err
 	}
-	b.receiver = b.command(ctx, "receive")
-	b.receiver.Stderr = &b.log
-	if err := b.receiver.Start(); err != nil {
-		return fmt.Errorf("start the receiving agent: %w", err)
+	b.receiver, err = harness.StartListening(ctx, b.command(ctx, "receive"), data)
+	return err
+}
+
+// serveGateway serves the gateway, which admits the one Transfer of the benchmark. It returns its address.
+func serveGateway(ctx context.Context, ca *pki.CA, target string) (string, error) {
+	pair, err := ca.Issue(pki.Template{
+		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName},
+		Lifetime: time.Hour,
+	}, time.Now())
+	if err != nil {
+		return "", fmt.Errorf("issue the gateway's certificate: %w", err)
 	}
-	if err := waitForPort(dataPort); err != nil {
-		return fmt.Errorf("%w: %s", err, b.log.String())
+	certificate, err := pair.TLS()
+	if err != nil {
+		return "", err
 	}
-	return nil
+	return gateway.Gateway{
+		Listen: "127.0.0.1:0", Certificate: certificate, Name: serverName, Target: target, Server: admitAll{},
+	}.Serve(ctx)
+}
+
+// admitAll answers every Open as ready.
+type admitAll struct {
+	wirev1.UnimplementedGatewayServer
+}
+
+func (admitAll) Open(_ *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wirev1.OpenResponse]) error {
+	return stream.Send(
+		&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: serverName}}},
+	)
 }
 
 func (b *bench) configure(ca *pki.CA, name string, config proto.Message, certificate pki.Template) error {
@@ -142,28 +152,20 @@ func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {
 	dir := filepath.Join(b.dir, mode)
 	cmd := exec.CommandContext(
 		ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json"),
-	) //nolint:gosec // a benchmark's own arguments
+	)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryGoal)))
 	return cmd
 }
 
 // move runs the sender and waits for both.
 func (b *bench) move(ctx context.Context) (moved, error) {
-	var out bytes.Buffer
-	sender := b.command(ctx, "send")
-	sender.Stdout, sender.Stderr = &out, &out
-	if err := sender.Start(); err != nil {
-		return moved{}, fmt.Errorf("start the sending agent: %w", err)
+	sender, err := harness.Start(b.command(ctx, "send"))
+	if err != nil {
+		return moved{}, err
 	}
-	send, receive := func() int64 { return 0 }, func() int64 { return 0 }
-	if b.watch {
-		send, receive = watchPeak(sender).end, watchPeak(b.receiver).end
-	}
-	if err := sender.Wait(); err != nil {
-		return moved{}, fmt.Errorf("agent send: %w\n%s\nagent receive:\n%s", err, out.String(), b.log.String())
-	}
-	if err := b.receiver.Wait(); err != nil {
-		return moved{}, fmt.Errorf("agent receive: %w\n%s", err, b.log.String())
+	send, receive := watchPeak(sender, b.watch), watchPeak(b.receiver, b.watch)
+	if err := errors.Join(sender.Wait(), b.receiver.Wait()); err != nil {
+		return moved{}, err
 	}
 	text, err := os.ReadFile(filepath.Join(b.dir, "send", "report.json"))
 	if err != nil {
@@ -175,10 +177,8 @@ func (b *bench) move(ctx context.Context) (moved, error) {
 	}
 	cpu := report.GetCpu()
 	return moved{
-		wire:    int64(report.GetWireBytes()),         //nolint:gosec // far below the limit
-		send:    time.Duration(cpu.GetSendNanos()),    //nolint:gosec // far below the limit
-		receive: time.Duration(cpu.GetReceiveNanos()), //nolint:gosec // far below the limit
-
-		sendPeak: send(), receivePeak: receive(),
+		wire: int64(report.GetWireBytes()),
+		send: time.Duration(cpu.GetSendNanos()), receive: time.Duration(cpu.GetReceiveNanos()),
+		sendPeak: <-send, receivePeak: <-receive,
 	}, nil
 }

@@ -1,19 +1,20 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
-	"bytes"
+	"context"
+	_ "embed"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
+
+//go:embed report.md.tmpl
+var reportTemplate string
 
 // tableOf is how the contenders of a field did.
 type tableOf struct {
@@ -21,6 +22,20 @@ type tableOf struct {
 	tree    treeSize
 	results []result
 }
+
+// result is the runs of a contender.
+type result struct {
+	name    string
+	samples []sample
+}
+
+func (r result) median(of func(sample) float64) float64 { return harness.MedianOf(r.samples, of) }
+
+func wall(s sample) float64    { return s.wall.Seconds() }
+func cpu(s sample) float64     { return s.cpu.Seconds() }
+func wire(s sample) float64    { return float64(s.wire) }
+func send(s sample) float64    { return s.send.Seconds() }
+func receive(s sample) float64 { return s.receive.Seconds() }
 
 // result returns that of a contender, if it was measured.
 func (t tableOf) result(name string) (r result, measured bool) {
@@ -31,153 +46,103 @@ func (t tableOf) result(name string) (r result, measured bool) {
 	return t.results[i], true
 }
 
-// copies is the table that is usual for statistics of copies: our own cases alone, with the CPU time of either side.
-func (t tableOf) copies() string {
-	var b strings.Builder
-	b.WriteString("| case | elapsed s | bytes transmitted | send CPU s | receive CPU s |\n|---|---|---|---|---|\n")
+// Title is the name with a capital.
+func (t tableOf) Title() string { return strings.ToUpper(t.name[:1]) + t.name[1:] }
+
+// Copies is the table that is usual for statistics of copies: our own cases alone, with the CPU time of either side.
+func (t tableOf) Copies() string {
+	var rows [][]string
 	for _, c := range []struct{ name, contender string }{
 		{"none", oursNone}, {"zstd Fast", oursZstd}, {"deflate Fast", oursFast}, {"deflate Balanced", oursBalanced},
 	} {
 		if r, measured := t.result(c.contender); measured {
-			fmt.Fprintf(
-				&b, "| %s | %.2f | %d | %.2f | %.2f |\n", c.name, r.wall.Seconds(), r.wire, r.send.Seconds(), r.receive.Seconds(),
-			)
+			rows = append(rows, []string{c.name, fmt.Sprintf("%.2f", r.median(wall)), known("%.0f", r.median(wire)),
+				known("%.2f", r.median(send)), known("%.2f", r.median(receive))})
 		}
 	}
-	b.WriteString("| deflate on the accelerator (z15 or later) | | | | |\n")
-	return b.String()
+	rows = append(rows, []string{"deflate on the accelerator (z15 or later)", "", "", "", ""})
+	return harness.Table([]string{"case", "elapsed s", "bytes transmitted", "send CPU s", "receive CPU s"}, rows)
 }
 
 func (t tableOf) String() string {
-	var b strings.Builder
-	fmt.Fprintf(
-		&b, "%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.files, t.tree.links,
-		t.tree.directories, float64(t.tree.bytes)/1e6,
-	)
-	b.WriteString(
-		"| contender | wall s (least to most) | MB/s | system CPU s | CPU s per GB | bytes on the wire | send CPU s | " +
-			"receive CPU s |\n|---|---|---|---|---|---|---|---|\n",
-	)
+	var rows [][]string
+	bytes := float64(t.tree.bytes)
 	for _, r := range t.results {
-		fmt.Fprintf(&b, "| %s | %.2f (%.2f to %.2f) | %.0f | %.2f | %.2f | %s | %s | %s |\n", r.name, r.wall.Seconds(), r.minWall.Seconds(), r.maxWall.Seconds(),
-			r.throughput, r.cpu.Seconds(), r.perGB, known(r.wire, "%d", r.wire), known(
-				r.send, "%.2f", r.send.Seconds(),
-			), known(r.receive, "%.2f", r.receive.Seconds()))
+		least := slices.MinFunc(r.samples, func(a, b sample) int { return int(a.wall - b.wall) })
+		most := slices.MaxFunc(r.samples, func(a, b sample) int { return int(a.wall - b.wall) })
+		rows = append(rows, []string{
+			r.name, fmt.Sprintf("%.2f (%.2f to %.2f)", r.median(wall), wall(least), wall(most)),
+			fmt.Sprintf("%.0f", bytes/1e6/r.median(wall)), fmt.Sprintf("%.2f", r.median(cpu)),
+			fmt.Sprintf("%.2f", r.median(cpu)/bytes*1e9), known("%.0f", r.median(wire)), known("%.2f", r.median(send)),
+			known("%.2f", r.median(receive)),
+		})
 	}
-	return b.String()
+	return fmt.Sprintf("%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.files,
+		t.tree.links, t.tree.directories, bytes/1e6) + harness.Table([]string{
+		"contender", "wall s (least to most)", "MB/s", "system CPU s", "CPU s per GB", "bytes on the wire", "send CPU s",
+		"receive CPU s",
+	}, rows)
 }
 
 // known formats a figure, or says that there is none.
-func known[T int64 | time.Duration](there T, format string, figure any) string {
-	if there == 0 {
+func known(format string, figure float64) string {
+	if figure == 0 {
 		return "-"
 	}
 	return fmt.Sprintf(format, figure)
 }
 
-func sorted[T int64 | time.Duration](samples []sample, of func(sample) T) []T {
-	values := make([]T, len(samples))
-	for i, s := range samples {
-		values[i] = of(s)
+func report(ctx context.Context, runs int, tables []tableOf) harness.Report {
+	r := harness.Report{
+		Name: "transfer", Template: reportTemplate, Data: map[string]any{"Runs": runs, "Tables": tables},
+		Targets: targets(tables), Versions: []string{harness.Version(ctx, "rsync", "--version"),
+			harness.Version(ctx, "igzip", "--version"), harness.Version(ctx, "socat", "-V")},
 	}
-	slices.Sort(values)
-	return values
+	if len(tables) == 0 {
+		return r
+	}
+	first := tables[0].results
+	figures := []func(sample) float64{wall, cpu}
+	bars := harness.Bars{
+		Title: "Moving the tree " + tables[0].name, Names: []string{"wall s", "CPU s, whole system"}, Shared: true,
+		Format: "%.2f", Value: func(group, name int) float64 { return first[group].median(figures[name]) },
+	}
+	for _, one := range first {
+		bars.Groups = append(bars.Groups, one.name)
+	}
+	r.Drawing = harness.DrawBars(bars)
+	return r
 }
 
-// report writes transfer.md and transfer.svg.
-func report(out string, runs int, tables []tableOf, met []target) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, `# Moving trees: Lighterage beside rsync and tar
-
-Written by `+"`make bench-transfer`"+
-		` on %s. From memory to memory (tmpfs) over loopback; medians of %d runs, the contenders in turn.
-CPU is that of the whole system, all that is not idle in /proc/stat, so it counts the network stack and, for us, the gateway
-between the agents; send and receive CPU are what our two agents account for themselves.
-
-rsync speaks to a daemon without TLS. Ours is TLS 1.3 throughout and syncs at the end; with verify None every block and every piece of a
-file is checked against a digest as it comes, as rsync does, and with verify Digest, the default, all that was written is read back besides.
-
-`, time.Now().UTC().Format("2006-01-02"), runs)
-	for i, table := range tables {
-		fmt.Fprintf(&text, "## %s\n\n%s\n", strings.ToUpper(table.name[:1])+table.name[1:], table)
-		if i == 0 {
-			text.WriteString("![The same as bars](transfer.svg)\n\n")
-			fmt.Fprintf(
-				&text,
-				"Our cases alone, with verify None:\n\n%s\nThe row of the accelerator stays empty until somebody has run this on "+
-					"such a machine.\n\n",
-				table.copies(),
-			)
+// targets compares like with like: rsync and tar do not read back what they wrote, so verify is None here.
+func targets(tables []tableOf) []harness.Target {
+	var all []harness.Target
+	for _, t := range []struct {
+		name, tree, ours, peer string
+		of                     func(sample) float64
+		bound                  float64
+	}{
+		{"none-wall-vs-rsync", "mixed", oursNone, rsyncNone, wall, 1.0},
+		{"none-cpu-vs-rsync", "mixed", oursNone, rsyncNone, cpu, 1.2},
+		{"zstd-wall-vs-rsync-zstd", "mixed", oursZstd, rsyncZstd, wall, 0.75},
+		{"zstd-cpu-vs-rsync-zstd", "mixed", oursZstd, rsyncZstd, cpu, 1.0},
+		{"deflate-wall-vs-rsync-zstd", "mixed", oursFast, rsyncZstd, wall, 0.75},
+		{"deflate-cpu-vs-rsync-zstd", "mixed", oursFast, rsyncZstd, cpu, 1.0},
+		{"deflate-wall-vs-tar-igzip-tls", "mixed", oursFast, tarIgzip, wall, 0.8},
+		{"small-files-wall-vs-rsync", "small", oursNone, rsyncNone, wall, 0.7},
+	} {
+		i := slices.IndexFunc(tables, func(table tableOf) bool { return table.name == t.tree })
+		if i < 0 {
+			continue
+		}
+		ours, measured := tables[i].result(t.ours)
+		peer, too := tables[i].result(t.peer)
+		if measured && too {
+			all = append(all, harness.Target{
+				Name: t.name, What: t.ours + " by " + t.peer, Digits: 2, Bound: t.bound,
+				Measured: harness.RatioOf(ours.samples, peer.samples, t.of),
+			})
 		}
 	}
-	text.WriteString("## Targets\n\nRatios of ours to the peer's, in this run.\n\n```\n")
-	for _, t := range met {
-		fmt.Fprintln(&text, t)
-	}
-	fmt.Fprintf(&text, "```\n\nMachine: %s. %s. %s. %s. %s.\n", machine(), runtime.Version(), firstLine("rsync", "--version"), firstLine("igzip", "--version"),
-		firstLine("socat", "-V"))
-	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // documents
-		return fmt.Errorf("make the directory for results: %w", err)
-	}
-	for name, content := range map[string]string{"transfer.md": text.String(), "transfer.svg": plot(tables[0].results)} {
-		if err := os.WriteFile(filepath.Join(out, name), []byte(content), 0o644); err != nil { //nolint:gosec // documents
-			return fmt.Errorf("write the results: %w", err)
-		}
-	}
-	return nil
-}
-
-func machine() string {
-	model := "unknown CPU"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine("uname", "-sr"))
-}
-
-func firstLine(name string, args ...string) string {
-	out, err := exec.Command(name, args...).Output() //nolint:gosec // a benchmark's own arguments
-	if err != nil {
-		return name + " unknown"
-	}
-	line, _, _ := bytes.Cut(out, []byte("\n"))
-	return strings.Join(strings.Fields(string(line)), " ")
-}
-
-// plot draws wall time and CPU time as bars.
-func plot(results []result) string {
-	const width, left, barWidth, row = 920, 310, 480, 56
-	longest := 0.0
-	for _, r := range results {
-		longest = max(longest, r.wall.Seconds(), r.cpu.Seconds())
-	}
-	height := 70 + row*len(results)
-	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="14">
-<rect width="%d" height="%d" fill="#fff"/>
-<rect x="%d" y="20" width="14" height="14" fill="#0969da"/><text x="%d" y="32">wall s</text>
-<rect x="%d" y="20" width="14" height="14" fill="#d4a72c"/><text x="%d" y="32">CPU s, whole system</text>
-`, width, height, width, height, left, left+20, left+90, left+110)
-	for i, r := range results {
-		y := 52 + row*i
-		fmt.Fprintf(
-			&svg, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-12, y+25,
-			strings.ReplaceAll(r.name, "&", "&amp;"),
-		)
-		for j, bar := range []struct {
-			seconds float64
-			fill    string
-		}{{r.wall.Seconds(), "#0969da"}, {r.cpu.Seconds(), "#d4a72c"}} {
-			length := bar.seconds / longest * barWidth
-			fmt.Fprintf(&svg, `<rect x="%d" y="%d" width="%.1f" height="18" fill="%s"/><text x="%.1f" y="%d" font-size="12">%.2f</text>`+"\n",
-				left, y+j*21, length, bar.fill, left+length+6, y+j*21+14, bar.seconds)
-		}
-	}
-	svg.WriteString("</svg>\n")
-	return svg.String()
+	return all
 }

@@ -1,79 +1,58 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // tarPipeline sends an archive, compressed by igzip on two threads, through TLS 1.3 between two socats (OpenSSL).
 func tarPipeline(name string) contender {
-	return contender{name: name, setUp: func(
-		ctx context.Context, source, destination string,
-	) (func(context.Context) (moved, error), func(), error) {
-		dir, err := os.MkdirTemp("", "bench-tar-")
+	return contender{name, func(
+		ctx context.Context, dir, source, destination string,
+	) (func(context.Context) (moved, error), error) {
+		address, err := harness.FreeAddress()
 		if err != nil {
-			return nil, nil, fmt.Errorf("make a directory for the certificate: %w", err)
+			return nil, err
 		}
-		tearDown := func() { _ = os.RemoveAll(dir) }
-		port, err := freePort()
-		if err == nil {
-			err = serverCertificate(filepath.Join(dir, "server.pem"))
-		}
-		if err != nil {
-			tearDown()
-			return nil, nil, err
+		_, port, _ := net.SplitHostPort(address)
+		certificate := filepath.Join(dir, "server.pem")
+		if err := serverCertificate(certificate); err != nil {
+			return nil, err
 		}
 		// The receiver ends by itself when the sender has ended.
-		receive := shell(ctx, fmt.Sprintf("socat -u -b 1048576 "+
-			"OPENSSL-LISTEN:%d,bind=127.0.0.1,cert=%s/server.pem,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | "+
-			"tar -C %s -xf -",
-			port, dir, destination))
-		if err := receive.Start(); err != nil {
-			tearDown()
-			return nil, nil, fmt.Errorf("start the receiving pipeline: %w", err)
+		receiver, err := harness.Start(shell(ctx, fmt.Sprintf("socat -u -b 1048576 "+
+			"OPENSSL-LISTEN:%s,bind=127.0.0.1,cert=%s,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | "+
+			"tar -C %s -xf -", port, certificate, destination)))
+		if err != nil {
+			return nil, err
 		}
-		move := func(ctx context.Context) (moved, error) {
-			send := shell(
-				ctx,
-				fmt.Sprintf(
-					"tar -C %s -cf - . | igzip -1 -T2 -c | socat -u -b 1048576 - "+
-						"OPENSSL:127.0.0.1:%d,verify=0,openssl-min-proto-version=TLS1.3",
-					source, port,
-				),
-			)
-			if err := send.Run(); err != nil {
-				return moved{}, fmt.Errorf("send an archive: %w\n%s%s", err, send.Stderr, receive.Stderr)
+		if err := awaitOnce(port); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (moved, error) {
+			sender, err := harness.Start(shell(ctx, fmt.Sprintf("tar -C %s -cf - . | igzip -1 -T2 -c | "+
+				"socat -u -b 1048576 - OPENSSL:%s,verify=0,openssl-min-proto-version=TLS1.3", source, address)))
+			if err != nil {
+				return moved{}, err
 			}
-			if err := receive.Wait(); err != nil {
-				return moved{}, fmt.Errorf("receive an archive: %w\n%s", err, receive.Stderr)
+			if err := sender.Wait(); err != nil {
+				return moved{}, fmt.Errorf("send an archive: %w", err)
 			}
-			return moved{}, nil
-		}
-		if err := waitForListener(port); err != nil {
-			_ = receive.Process.Kill()
-			_ = receive.Wait()
-			tearDown()
-			return nil, nil, fmt.Errorf("%w: %s", err, receive.Stderr)
-		}
-		return move, tearDown, nil
+			return moved{}, receiver.Wait()
+		}, nil
 	}}
-}
-
-func shell(ctx context.Context, script string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", script) //nolint:gosec // a benchmark's own arguments
-	c.Stderr = &bytes.Buffer{}
-	return c
 }
 
 func serverCertificate(path string) error {
@@ -87,18 +66,19 @@ func serverCertificate(path string) error {
 	if err != nil {
 		return fmt.Errorf("issue a certificate: %w", err)
 	}
-	if _, err := tls.X509KeyPair(pair.CertificatePEM, pair.KeyPEM); err != nil {
-		return fmt.Errorf("issue a certificate: %w", err)
-	}
 	if err := os.WriteFile(path, append(pair.CertificatePEM, pair.KeyPEM...), 0o600); err != nil {
 		return fmt.Errorf("write a certificate: %w", err)
 	}
 	return nil
 }
 
-// waitForListener waits without connecting, because the listener serves one connection only.
-func waitForListener(port int) error {
-	want := fmt.Appendf(nil, ":%04X 00000000:0000 0A", port)
+// awaitOnce waits without connecting, because the listener serves one connection only.
+func awaitOnce(port string) error {
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return fmt.Errorf("look for a listener: %w", err)
+	}
+	want := fmt.Appendf(nil, ":%04X 00000000:0000 0A", number)
 	for range 200 {
 		text, err := os.ReadFile("/proc/net/tcp")
 		if err != nil {
@@ -109,5 +89,5 @@ func waitForListener(port int) error {
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	return fmt.Errorf("nothing listens on port %d", port)
+	return fmt.Errorf("nothing listens on port %s", port)
 }

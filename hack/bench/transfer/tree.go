@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package transfer
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// clockTick is what /proc/stat counts in: USER_HZ, which is 100 on every architecture that Linux and Go share.
-const clockTick = 10 * time.Millisecond
+	"github.com/lighterage/lighterage/hack/bench/harness"
+)
 
 // cpuCounter is the file of a control group that counts CPU time, or empty for the whole system.
 type cpuCounter string
 
 func (c cpuCounter) read() (time.Duration, error) {
 	if c == "" {
-		return systemCPU()
+		busy, _, err := harness.SystemCPU()
+		return busy, err
 	}
 	text, err := os.ReadFile(string(c))
 	if err != nil {
@@ -40,31 +40,6 @@ func (c cpuCounter) read() (time.Duration, error) {
 		return 0, fmt.Errorf("read the control group's CPU time: %w", err)
 	}
 	return time.Duration(n) * unit, nil
-}
-
-// systemCPU returns the CPU time that the whole system has spent on anything but idling and waiting for disks.
-func systemCPU() (time.Duration, error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, fmt.Errorf("read the system's CPU time: %w", err)
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, fmt.Errorf("read the system's CPU time: /proc/stat begins with %q", line)
-	}
-	var ticks int64
-	for i, field := range fields[1:9] {
-		if i == 3 || i == 4 { // idle, iowait
-			continue
-		}
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the system's CPU time: %w", err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
 }
 
 // treeSize is how much there is in a tree.

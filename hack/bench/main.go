@@ -1,0 +1,17 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures: `make bench-NAME` runs the benchmark of that name, and docs/development/benchmarks.md says
+// what there is.
+package main
+
+import (
+	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/transfer"
+)
+
+func main() {
+	harness.Main(
+		transfer.Benchmark(), transfer.Memory(),
+	)
+}
