@@ -43,6 +43,10 @@ HELM := go tool -modfile=hack/tools/helm/go.mod helm
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 export HELM_BIN := $(HELM)
 
+# One program has all benchmarks. BENCH=quick is a look that is no result.
+BENCHMARK = go run -tags "$${LIGHTERAGE_TAGS:-}" ./hack/bench
+EXTENT = -extent $(or $(BENCH),full)
+
 # Programs that need libraries which the operator does not, as modules of their own.
 MODULES := hack/cluster hack/images
 
@@ -337,10 +341,6 @@ demo: ## Move data between two clusters by a Transfer, and prove that it arrived
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 
-# One program has all benchmarks. BENCH=quick is a look that is no result.
-BENCHMARK = go run -tags "$${LIGHTERAGE_TAGS:-}" ./hack/bench
-EXTENT = -extent $(or $(BENCH),full)
-
 .PHONY: bench-transfer
 bench-transfer: build ## Measure moving trees beside rsync and tar through igzip and TLS, over loopback
 	$(ENSURE) movers
@@ -359,13 +359,12 @@ bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops
 .PHONY: bench-http
 bench-http: build ## Measure the agent in mode http beside nginx, HAProxy and Caddy (BENCH=quick: a look, no result)
 	$(ENSURE) proxies
-	caddy=$$(go tool -modfile=hack/tools/caddy/go.mod -n caddy); $(ENGINES); \
-		go run ./hack/bench/http -extent $(if $(BENCH),$(BENCH),full) -agent bin/agent -caddy "$$caddy"
+	caddy=$$(go tool -modfile=hack/tools/caddy/go.mod -n caddy); $(ENGINES); $(BENCHMARK) http $(EXTENT) -caddy "$$caddy"
 
 .PHONY: bench-http-long
 bench-http-long: build ## Measure the memory of the agent in mode http for ten minutes under load, and with 10,000 idle connections
 	$(ENSURE) proxies
-	$(ENGINES); go run ./hack/bench/http -extent long -agent bin/agent
+	$(ENGINES); $(BENCHMARK) http-long
 
 .PHONY: bench-queue
 bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, a channel over a slow link, and archives; needs root (BENCH=quick: a look, no result)

@@ -7,11 +7,12 @@ package main
 
 import (
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/http"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 )
 
 func main() {
 	harness.Main(
-		transfer.Benchmark(), transfer.Memory(),
+		http.Benchmark(), http.Long(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -9,16 +9,41 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
+// TestUsage looks at this process, which works meanwhile.
 func TestUsage(t *testing.T) {
-	busy, _, err := SystemCPU()
-	if err != nil || busy <= 0 {
-		t.Errorf("%v, %v", busy, err)
+	self := PID(os.Getpid())
+	before, err := self.Usage()
+	if err != nil {
+		t.Fatal(err)
 	}
-	own, err := PID(os.Getpid()).Usage()
-	if err != nil || own.Resident <= 0 || own.Peak < own.Resident || OwnCPU() <= 0 {
-		t.Errorf("%+v, %v, %v", own, OwnCPU(), err)
+	busy, _, err := SystemCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		now, err := self.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.CPU > before.CPU+100*time.Millisecond {
+			break
+		}
+	}
+	after, err := self.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.CPU <= before.CPU || after.Resident < 1<<20 || after.Peak < after.Resident {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if now, _, err := SystemCPU(); err != nil || now <= busy {
+		t.Errorf("the machine was busy for %s and then %s, %v", busy, now, err)
+	}
+	if _, err := Child("no-such-program"); err == nil {
+		t.Error("a child that there is not")
 	}
 }
 

@@ -1,27 +1,90 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package http measures the agent in mode http beside nginx, HAProxy and Caddy as reverse proxies that speak TLS 1.3 to
+// clients and plain HTTP to the same backend, with and without compression, on loopback.
+package http
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
+
+// extent is how much is measured.
+type extent struct {
+	rounds int
+	turn   time.Duration // of load on one contender
+	sizes  []int
+	json   []int // sizes of which JSON is measured too
+	hold   time.Duration
+}
+
+var (
+	full = extent{
+		rounds: 3, turn: 2 * time.Second, hold: 40 * time.Second,
+		sizes: []int{3000, 5000, 12000, 20000, 40000, 64000, 128000, 240000}, json: []int{20000, 128000},
+	}
+	quick = extent{rounds: 1, turn: time.Second, hold: 5 * time.Second, sizes: []int{5000, 20000, 64000, 240000}}
+)
+
+const (
+	name        = "http"
+	backendRole = "backend"
+)
+
+// Benchmark measures responses.
+func Benchmark() harness.Benchmark {
+	agent, caddy := "", ""
+	return harness.Benchmark{
+		Name: name, About: "the agent in mode http beside nginx, HAProxy and Caddy",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&agent, "agent", "bin/agent", "the agent to measure")
+			f.StringVar(&caddy, "caddy", "caddy", "the program caddy")
+		},
+		Run: func(ctx context.Context, r *harness.Run) error {
+			b := &bench{extent: full}
+			if r.Quick {
+				b.extent = quick
+			}
+			defer b.close()
+			if err := b.startBackend(ctx); err != nil {
+				return err
+			}
+			if err := b.contenders(ctx, agent, caddy); err != nil {
+				return err
+			}
+			if err := b.check(ctx); err != nil {
+				return err
+			}
+			if err := b.measure(ctx, r); err != nil {
+				return err
+			}
+			return r.Publish(ctx, b.report(ctx))
+		},
+		Roles: map[string]func(context.Context, []string) error{
+			backendRole: func(ctx context.Context, args []string) error { return serveBackend(ctx, args[0]) },
+		},
+	}
+}
 
 // bench is what is measured, and what came of it.
 type bench struct {
 	extent
-	load           float64 // of the machine at the start
 	work           string
 	certificates   string
 	backendAddress string
-	processes      []*process
+	processes      []*harness.Process
 	all            []*contender // who is compared
 	engines        []*contender // ours, by engine
 
@@ -43,21 +106,9 @@ const (
 	manyConnections = 1000
 )
 
-// start starts everything.
-func (b *bench) start(ctx context.Context, agent, caddy string) error {
-	b.turns, b.memory = map[key][]turn{}, map[string][]int64{}
-	if err := b.startBackend(); err != nil {
-		return err
-	}
-	if err := b.contenders(agent, caddy); err != nil {
-		return err
-	}
-	return b.check(ctx)
-}
-
 // startBackend makes a place to work in and starts who answers.
-func (b *bench) startBackend() error {
-	var err error
+func (b *bench) startBackend(ctx context.Context) (err error) {
+	b.turns, b.memory = map[key][]turn{}, map[string][]int64{}
 	if b.work, err = os.MkdirTemp("", "lighterage-bench-http-"); err != nil {
 		return fmt.Errorf("make a directory to work in: %w", err)
 	}
@@ -70,15 +121,12 @@ func (b *bench) startBackend() error {
 	if err := makeCertificates(b.certificates); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if b.backendAddress, err = harness.FreeAddress(); err != nil {
 		return err
 	}
-	b.backendAddress = b.nextAddress()
-	if _, err := b.spawn(b.backendAddress, self, "-backend", b.backendAddress); err != nil {
-		return fmt.Errorf("start the backend: %w", err)
-	}
-	return nil
+	self := harness.Self(name, backendRole, b.backendAddress)
+	_, err = b.spawn(ctx, b.backendAddress, self[0], self[1:]...)
+	return err
 }
 
 func (b *bench) directory(name string) (string, error) {
@@ -86,127 +134,137 @@ func (b *bench) directory(name string) (string, error) {
 	return path, os.MkdirAll(path, 0o755)
 }
 
-// nextAddress returns one that nobody listens on.
-func (b *bench) nextAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// makeCertificates writes a key pair for the contenders: the same for all.
+func makeCertificates(dir string) error {
+	ca, _, err := pki.NewCA("bench", time.Now())
 	if err != nil {
-		panic(err) // without loopback there is nothing to do
+		return err
 	}
-	defer l.Close()
-	return l.Addr().String()
+	pair, err := ca.Issue(pki.Template{
+		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{"localhost"},
+		Lifetime: 24 * time.Hour,
+	}, time.Now())
+	if err != nil {
+		return err
+	}
+	for file, content := range map[string][]byte{
+		"tls.crt": pair.CertificatePEM, "tls.key": pair.KeyPEM,
+		"both.pem": slices.Concat(pair.CertificatePEM, pair.KeyPEM),
+	} {
+		// nginx's workers are another user.
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spawn starts a program and waits until it accepts connections.
+func (b *bench) spawn(ctx context.Context, address, name string, args ...string) (*harness.Process, error) {
+	p, err := harness.StartListening(ctx, exec.CommandContext(ctx, name, args...), address)
+	if err == nil {
+		b.processes = append(b.processes, p)
+	}
+	return p, err
 }
 
 func (b *bench) close() {
+	const patience = 200 * time.Millisecond
 	for _, p := range slices.Backward(b.processes) {
-		p.stop()
+		p.Stop(patience)
 	}
 	os.RemoveAll(b.work)
 }
 
-// measure lets everybody take turns.
-func (b *bench) measure(ctx context.Context) error {
-	for round := range b.rounds {
-		for _, size := range b.sizes {
-			for _, compressed := range []bool{true, false} {
-				for i := range b.all {
-					// Each round begins with another, so that nobody always follows the same.
-					c := b.all[(i+round)%len(b.all)]
-					if err := b.take(ctx, c, key{c.name, "xml", size, "1.1", compressed}); err != nil {
-						return err
-					}
-				}
-			}
-			for _, c := range b.engines {
-				if round > 1 {
-					break // two turns are enough for what is compared with itself
-				}
-				if err := b.take(ctx, c, key{c.name, "xml", size, "1.1", true}); err != nil {
-					return err
-				}
-			}
-			fmt.Fprintf(os.Stderr, "round %d of %d: %d bytes\n", round+1, b.rounds, size)
-		}
-		for _, size := range b.json {
-			for _, c := range b.all {
-				if err := b.take(ctx, c, key{c.name, "json", size, "1.1", true}); err != nil {
-					return err
-				}
+// measure lets everybody take turns, in a cell for each size and kind of body.
+func (b *bench) measure(ctx context.Context, r *harness.Run) error {
+	type cell struct {
+		kind, protocol string
+		size           int
+		compressed     []bool
+	}
+	var cells []cell
+	for _, size := range b.sizes {
+		cells = append(cells, cell{"xml", "1.1", size, []bool{true, false}})
+	}
+	for _, size := range b.json {
+		cells = append(cells, cell{"json", "1.1", size, []bool{true}})
+	}
+	cells = append(cells, cell{"xml", "2", 20000, []bool{true, false}})
+	for _, c := range cells {
+		var turns []key
+		for _, compressed := range c.compressed {
+			for _, one := range b.all {
+				turns = append(turns, key{one.name, c.kind, c.size, c.protocol, compressed})
 			}
 		}
-		for _, size := range []int{20000} {
-			for _, c := range b.all {
-				for _, compressed := range []bool{true, false} {
-					if err := b.take(ctx, c, key{c.name, "xml", size, "2", compressed}); err != nil {
-						return err
-					}
-				}
+		if c.kind == "xml" && c.protocol == "1.1" {
+			for _, one := range b.engines {
+				turns = append(turns, key{one.name, c.kind, c.size, c.protocol, true})
 			}
+		}
+		if err := r.Rounds(b.rounds, func(round int) error {
+			for _, i := range harness.Order(round, len(turns)) {
+				t, err := b.loadOn(ctx, turns[i])
+				if err != nil {
+					return fmt.Errorf("%+v: %w", turns[i], err)
+				}
+				b.turns[turns[i]] = append(b.turns[turns[i]], t)
+			}
+			harness.Log("round %d: %d bytes of %s by HTTP/%s", round+1, c.size, c.kind, c.protocol)
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	return b.holdConnections(ctx)
-}
-
-// take makes load on one contender and keeps what came of it.
-func (b *bench) take(ctx context.Context, c *contender, k key) error {
-	t, err := b.loadOn(ctx, c, k)
-	if err != nil {
-		return fmt.Errorf("%s, %s of %d bytes, HTTP/%s: %w", c.name, k.kind, k.size, k.protocol, err)
-	}
-	b.turns[k] = append(b.turns[k], t)
-	return nil
 }
 
 // holdConnections looks at the memory of each with many connections that are in use.
 func (b *bench) holdConnections(ctx context.Context) error {
 	for _, c := range b.all {
 		duration := b.hold / 4
-		if c.ours {
+		if c.ours() {
 			duration = b.hold
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() {
-			_, err := b.wrkMany(ctx, c, duration)
-			done <- err
-		}()
-		ticker := time.NewTicker(duration / 8)
+		harness.Log("%d connections: %s", manyConnections, c.name)
 		var err error
-		for running := true; running; {
-			select {
-			case err = <-done:
-				running = false
-			case <-ticker.C:
-				n, e := c.process.memory()
-				if e != nil {
-					err = e
-					break
-				}
-				b.memory[c.name] = append(b.memory[c.name], n)
-			}
-		}
-		ticker.Stop()
-		cancel()
-		if err != nil {
+		if _, b.memory[c.name], err = b.underLoad(ctx, c, duration, duration/8); err != nil {
 			return fmt.Errorf("%s with %d connections: %w", c.name, manyConnections, err)
 		}
-		fmt.Fprintf(os.Stderr, "%d connections: %s\n", manyConnections, c.name)
 	}
 	return nil
 }
 
-// median of the figures of a cell; 0 when there is none.
-func (b *bench) median(k key, of func(turn) float64) float64 {
-	turns := b.turns[k]
-	if len(turns) == 0 {
-		return 0
+// underLoad makes load with many connections and looks at the memory from time to time. It returns how many requests
+// were answered by second, and the memory in bytes.
+func (b *bench) underLoad(
+	ctx context.Context, c *contender, duration, interval time.Duration,
+) (rate float64, memory []int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		rate, err = wrkMany(ctx, c, duration)
+		done <- err
+	}()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			return rate, memory, err
+		case <-ticker.C:
+			n, err := c.Group().Memory()
+			if err != nil {
+				cancel()
+				return 0, nil, errors.Join(err, <-done)
+			}
+			memory = append(memory, n)
+		}
 	}
-	var values []float64
-	for _, t := range turns {
-		values = append(values, of(t))
-	}
-	slices.Sort(values)
-	if n := len(values); n%2 == 0 {
-		return (values[n/2-1] + values[n/2]) / 2
-	}
-	return values[len(values)/2]
 }
+
+// median of the figures of a cell; 0 when there is none.
+func (b *bench) median(k key, of func(turn) float64) float64 { return harness.MedianOf(b.turns[k], of) }

@@ -1,71 +1,84 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package http
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // contender is a reverse proxy that listens for TLS.
 type contender struct {
 	name    string
 	address string
-	// ours says that it is the agent; engine is the one that it is told to use.
-	ours   bool
-	engine string
-	// coding that clients ask for; "" is gzip.
+	// coding that clients ask for.
 	coding string
-	*process
+	*harness.Process
 }
 
-func (c *contender) accept() string {
-	if c.coding == "" {
-		return "gzip"
-	}
-	return c.coding
-}
+// ours reports whether it is the agent as an agent would be run.
+func (c *contender) ours() bool { return c.name == ourName }
+
+const ourName = "Lighterage"
 
 // contenders starts all of them.
-func (b *bench) contenders(agent, caddy string) error {
+func (b *bench) contenders(ctx context.Context, agent, caddy string) error {
 	for _, s := range []struct {
 		name  string
-		start func(*contender) error
+		start func(context.Context, *contender) error
 	}{
 		{"nginx", b.nginx},
 		{"HAProxy", b.haproxy},
-		{"Caddy", func(c *contender) error { return b.caddy(c, caddy) }},
-		{"Lighterage", func(c *contender) error { return b.agent(c, agent, nil, "gzip") }},
+		{"Caddy", func(ctx context.Context, c *contender) error { return b.caddy(ctx, c, caddy) }},
+		{ourName, func(ctx context.Context, c *contender) error { return b.agent(ctx, c, agent) }},
 	} {
-		c := &contender{name: s.name, address: b.nextAddress(), ours: s.name == "Lighterage"}
-		if err := s.start(c); err != nil {
-			return fmt.Errorf("start %s: %w", s.name, err)
+		if err := b.begin(ctx, s.name, "gzip", &b.all, s.start); err != nil {
+			return err
 		}
-		b.all = append(b.all, c)
 	}
 	for _, engine := range []string{"isa-l", "zlib-ng", "go", "libzstd"} {
-		c := &contender{name: engine, engine: engine, ours: true, address: b.nextAddress(), coding: "gzip"}
+		coding := "gzip"
 		if engine == "libzstd" {
-			c.coding = "zstd"
+			coding = "zstd"
 		}
-		if err := b.agent(c, agent, []string{engine}, c.coding); err != nil {
-			return fmt.Errorf("start the agent with %s: %w", engine, err)
+		if err := b.begin(ctx, engine, coding, &b.engines, func(ctx context.Context, c *contender) error {
+			return b.agent(ctx, c, agent, engine)
+		}); err != nil {
+			return err
 		}
-		b.engines = append(b.engines, c)
 	}
+	return nil
+}
+
+// begin starts a contender and puts it to others.
+func (b *bench) begin(
+	ctx context.Context, name, coding string, to *[]*contender, start func(context.Context, *contender) error,
+) error {
+	address, err := harness.FreeAddress()
+	if err != nil {
+		return err
+	}
+	c := &contender{name: name, address: address, coding: coding}
+	if err := start(ctx, c); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	*to = append(*to, c)
 	return nil
 }
 
 const suite = "TLS_AES_128_GCM_SHA256"
 
-func (b *bench) nginx(c *contender) error {
+func (b *bench) nginx(ctx context.Context, c *contender) error {
 	dir, err := b.directory(c.name)
 	if err != nil {
 		return err
@@ -110,11 +123,11 @@ http {
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return err
 	}
-	c.process, err = b.spawn(c.address, "nginx", "-e", "stderr", "-p", dir, "-c", path)
+	c.Process, err = b.spawn(ctx, c.address, "nginx", "-e", "stderr", "-p", dir, "-c", path)
 	return err
 }
 
-func (b *bench) haproxy(c *contender) error {
+func (b *bench) haproxy(ctx context.Context, c *contender) error {
 	dir, err := b.directory(c.name)
 	if err != nil {
 		return err
@@ -143,11 +156,11 @@ backend servers
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return err
 	}
-	c.process, err = b.spawn(c.address, "haproxy", "-db", "-f", path)
+	c.Process, err = b.spawn(ctx, c.address, "haproxy", "-db", "-f", path)
 	return err
 }
 
-func (b *bench) caddy(c *contender, program string) error {
+func (b *bench) caddy(ctx context.Context, c *contender, program string) error {
 	dir, err := b.directory(c.name)
 	if err != nil {
 		return err
@@ -164,17 +177,18 @@ https://%[2]s {
 	reverse_proxy %[1]s { transport http { keepalive_idle_conns_per_host 256 } }
 }
 `, b.backendAddress, c.address, b.certificates)
-	config = multiline(config)
+	// One setting a line.
+	config = strings.NewReplacer("{ ", "{\n", " }", "\n}").Replace(config)
 	path := filepath.Join(dir, "Caddyfile")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return err
 	}
-	c.process, err = b.spawn(c.address, program, "run", "--config", path, "--adapter", "caddyfile")
+	c.Process, err = b.spawn(ctx, c.address, program, "run", "--config", path, "--adapter", "caddyfile")
 	return err
 }
 
 // agent starts the agent with the engines that it may use; none: as it finds best.
-func (b *bench) agent(c *contender, program string, engines []string, coding string) error {
+func (b *bench) agent(ctx context.Context, c *contender, program string, engines ...string) error {
 	dir, err := b.directory("agent-" + c.name)
 	if err != nil {
 		return err
@@ -184,7 +198,7 @@ func (b *bench) agent(c *contender, program string, engines []string, coding str
 		HealthAddress: "127.0.0.1:0",
 		Backend:       &wirev1.HTTPBackend{Address: b.backendAddress, HealthInterval: durationpb.New(1 << 30)},
 		DialPolicy:    &wirev1.DialPolicy{AllowLoopback: true}, // the backend of a measurement is on this machine
-		Codings:       []string{coding},
+		Codings:       []string{c.coding},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 			SoftwareEngines: engines,
@@ -197,6 +211,6 @@ func (b *bench) agent(c *contender, program string, engines []string, coding str
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
 		return err
 	}
-	c.process, err = b.spawn(c.address, program, "http", "-config-dir", dir)
+	c.Process, err = b.spawn(ctx, c.address, program, "http", "-config-dir", dir)
 	return err
 }

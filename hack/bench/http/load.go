@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package http
 
 import (
 	"context"
@@ -12,9 +12,12 @@ import (
 	"net/http"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // turn is what came of load on one contender.
@@ -31,32 +34,28 @@ func p99Of(t turn) float64      { return t.p99 }
 func wireOf(t turn) float64     { return t.wire }
 
 // loadOn makes load and counts the CPU time of the whole system meanwhile.
-func (b *bench) loadOn(ctx context.Context, c *contender, k key) (turn, error) {
+func (b *bench) loadOn(ctx context.Context, k key) (turn, error) {
+	everybody := slices.Concat(b.all, b.engines)
+	c := everybody[slices.IndexFunc(everybody, func(c *contender) bool { return c.name == k.contender })]
 	accept := "identity"
 	if k.compressed {
-		accept = c.accept()
+		accept = c.coding
 	}
-	url := fmt.Sprintf("https://%s/%s/%d", c.address, k.kind, k.size)
-	before, err := busyTime()
+	before, _, err := harness.SystemCPU()
 	if err != nil {
 		return turn{}, err
 	}
-	var t turn
-	var count float64
+	load := wrk
 	if k.protocol == "2" {
-		t, count, err = h2load(ctx, url, accept, b.turn)
-	} else {
-		t, count, err = wrk(ctx, url, accept, b.turn, connections)
+		load = h2load
 	}
+	t, count, err := load(ctx, fmt.Sprintf("https://%s/%s/%d", c.address, k.kind, k.size), accept, b.turn)
 	if err != nil {
 		return turn{}, err
 	}
-	after, err := busyTime()
-	if err != nil {
-		return turn{}, err
-	}
+	after, _, err := harness.SystemCPU()
 	t.cpu = (after - before).Seconds() * 1000 / count
-	return t, nil
+	return t, err
 }
 
 var (
@@ -71,18 +70,43 @@ var (
 )
 
 // wrk makes load over HTTP/1.1 and returns how many requests were answered.
-func wrk(ctx context.Context, url, accept string, d time.Duration, conns int) (turn, float64, error) {
-	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(int(d.Seconds()))+
-		"s", "--latency",
-		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
+func wrk(ctx context.Context, url, accept string, d time.Duration) (turn, float64, error) {
+	return loaded(ctx, parseWrk, "wrk", "-t2", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-d%.0fs", d.Seconds()),
+		"--latency", "-H", "Accept-Encoding: "+accept, url)
+}
+
+// h2load makes load over HTTP/2.
+func h2load(ctx context.Context, url, accept string, d time.Duration) (turn, float64, error) {
+	return loaded(ctx, parseH2load, "h2load", "-t2", fmt.Sprintf("-c%d", connections), "-m4",
+		fmt.Sprintf("-D%.0f", d.Seconds()), "-H", "Accept-Encoding: "+accept, url)
+}
+
+// wrkMany makes load with many connections and returns how many requests were answered by second.
+func wrkMany(ctx context.Context, c *contender, d time.Duration) (float64, error) {
+	_, rate, err := loaded(ctx, func(out string) (turn, float64, error) {
+		rate := wrkRate.FindStringSubmatch(out)
+		if rate == nil {
+			return turn{}, 0, errNotUnderstood
+		}
+		return turn{}, number(rate[1]), nil
+	}, "wrk", "-t2", fmt.Sprintf("-c%d", manyConnections), fmt.Sprintf("-d%.0fs", d.Seconds()), "--timeout", "20s",
+		"-H", "Accept-Encoding: gzip", fmt.Sprintf("https://%s/xml/20000", c.address))
+	return rate, err
+}
+
+// loaded runs a program that makes load, and reads what it says.
+func loaded(
+	ctx context.Context, parse func(string) (turn, float64, error), name string, args ...string,
+) (turn, float64, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
-		return turn{}, 0, fmt.Errorf("wrk: %w: %s", err, out)
+		return turn{}, 0, fmt.Errorf("%s: %w: %s", name, err, out)
 	}
-	t, count, err := parseWrk(string(out))
+	t, count, err := parse(string(out))
 	if err != nil {
-		return turn{}, 0, fmt.Errorf("%w; wrk says:\n%s", err, out)
+		err = fmt.Errorf("%w; %s says:\n%s", err, name, out)
 	}
-	return t, count, nil
+	return t, count, err
 }
 
 var errNotUnderstood = errors.New("what it says is not understood")
@@ -117,21 +141,6 @@ func number(s string) float64 {
 	return f
 }
 
-// h2load makes load over HTTP/2.
-func h2load(ctx context.Context, url, accept string, d time.Duration) (turn, float64, error) {
-	out, err := exec.CommandContext(ctx, "h2load", "-t2", "-c"+strconv.Itoa(connections), "-m4", "-D"+
-		strconv.Itoa(int(d.Seconds())),
-		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
-	if err != nil {
-		return turn{}, 0, fmt.Errorf("h2load: %w: %s", err, out)
-	}
-	t, count, err := parseH2load(string(out))
-	if err != nil {
-		return turn{}, 0, fmt.Errorf("%w; h2load says:\n%s", err, out)
-	}
-	return t, count, nil
-}
-
 func parseH2load(out string) (turn, float64, error) {
 	rate, requests := h2Rate.FindStringSubmatch(out), h2Requests.FindStringSubmatch(out)
 	if rate == nil || requests == nil {
@@ -147,29 +156,13 @@ func parseH2load(out string) (turn, float64, error) {
 	return turn{requests: number(rate[1])}, count, nil
 }
 
-// wrkMany makes load with many connections and returns how many requests were answered by
-// second.
-func (b *bench) wrkMany(ctx context.Context, c *contender, d time.Duration) (float64, error) {
-	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+
-		strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
-		"-H", "Accept-Encoding: gzip", fmt.Sprintf("https://%s/xml/20000", c.address)).CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("wrk: %w: %s", err, out)
-	}
-	rate := wrkRate.FindStringSubmatch(string(out))
-	if rate == nil {
-		return 0, fmt.Errorf("%w; wrk says:\n%s", errNotUnderstood, out)
-	}
-	return number(rate[1]), nil
-}
-
 // check sees that everybody does what is measured.
 func (b *bench) check(ctx context.Context) error {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // The certificate was made for this run.
 	}}
-	for _, c := range append(append([]*contender(nil), b.all...), b.engines...) {
-		for _, accept := range []string{"identity", c.accept()} {
+	for _, c := range slices.Concat(b.all, b.engines) {
+		for _, accept := range []string{"identity", c.coding} {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/xml/20000", c.address), nil)
 			if err != nil {
 				return err

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package http
 
 import (
 	"bufio"
@@ -9,14 +9,14 @@ import (
 	"crypto/tls"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
-	"text/template"
 	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 const (
@@ -25,6 +25,8 @@ const (
 	idleFor         = 20 * time.Second
 	// sampleInterval is how often the memory is looked at.
 	sampleInterval = 5 * time.Second
+	// longest is how long there is load, and shortest the least.
+	longest, shortest = 10 * time.Minute, 5 * time.Second
 )
 
 //go:embed long.md.tmpl
@@ -34,76 +36,61 @@ var longText string
 // connections that are idle.
 type long struct {
 	*bench
-	begin   int64   // bytes, before anything was asked
+	before  int64   // bytes, before anything was asked
 	loaded  []int64 // while there is load
 	rate    float64 // requests by second
 	idle    int64   // with idle connections
 	settled int64   // when they are closed
 }
 
-// runLong measures and writes http-long.md.
-func runLong(ctx context.Context, out, agent string, hold time.Duration) error {
-	b := &bench{extent: extent{name: "long", hold: hold}, load: loadNow()}
-	defer b.close()
-	if err := b.startBackend(); err != nil {
-		return err
-	}
-	ours := &contender{name: ourName, ours: true, address: b.nextAddress()}
-	if err := b.agent(ours, agent, nil, "gzip"); err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	b.all = []*contender{ours}
-	if err := b.check(ctx); err != nil {
-		return err
-	}
-	l := &long{bench: b}
-	if err := l.measureLong(ctx, ours); err != nil {
-		return err
-	}
-	targets := l.longTargets()
-	if err := l.writeLong(ctx, out, targets); err != nil {
-		return err
-	}
-	for _, t := range targets {
-		fmt.Println(t.line())
-	}
-	return nil
-}
-
-func (l *long) measureLong(ctx context.Context, c *contender) error {
-	var err error
-	if l.begin, err = c.memory(); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "%d connections for %v\n", manyConnections, l.hold)
-	ended := make(chan error, 1)
-	go func() {
-		var err error
-		l.rate, err = l.wrkMany(ctx, c, l.hold)
-		ended <- err
-	}()
-	ticker := time.NewTicker(min(sampleInterval, l.hold/20))
-	defer ticker.Stop()
-	for running := true; running; {
-		select {
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("%d connections: %w", manyConnections, err)
+// Long measures the agent's memory in the long run.
+func Long() harness.Benchmark {
+	agent, hold := "", longest
+	return harness.Benchmark{
+		Name: name + "-long", About: "the memory of the agent in mode http under load, and with idle connections",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&agent, "agent", "bin/agent", "the agent to measure")
+			f.DurationVar(&hold, "hold", longest, "how long there is load")
+		},
+		Run: func(ctx context.Context, r *harness.Run) error {
+			if r.Quick {
+				hold = shortest
 			}
-			running = false
-		case <-ticker.C:
-			n, err := c.memory()
-			if err != nil {
+			r.Partial = hold < longest
+			l := &long{bench: &bench{extent: extent{hold: max(hold, shortest)}}}
+			defer l.close()
+			if err := l.startBackend(ctx); err != nil {
 				return err
 			}
-			l.loaded = append(l.loaded, n)
-		}
+			if err := l.begin(ctx, ourName, "gzip", &l.all, func(ctx context.Context, c *contender) error {
+				return l.agent(ctx, c, agent)
+			}); err != nil {
+				return err
+			}
+			if err := l.check(ctx); err != nil {
+				return err
+			}
+			if err := l.measureLong(ctx, l.all[0]); err != nil {
+				return err
+			}
+			return r.Publish(ctx, l.report(ctx))
+		},
 	}
-	fmt.Fprintf(os.Stderr, "%d idle connections\n", idleConnections)
+}
+
+func (l *long) measureLong(ctx context.Context, c *contender) (err error) {
+	if l.before, err = c.Group().Memory(); err != nil {
+		return err
+	}
+	harness.Log("%d connections for %v", manyConnections, l.hold)
+	if l.rate, l.loaded, err = l.underLoad(ctx, c, l.hold, min(sampleInterval, l.hold/20)); err != nil {
+		return fmt.Errorf("%d connections: %w", manyConnections, err)
+	}
+	harness.Log("%d idle connections", idleConnections)
 	if err := l.holdIdle(ctx, c); err != nil {
 		return fmt.Errorf("%d idle connections: %w", idleConnections, err)
 	}
-	l.settled, err = c.memory()
+	l.settled, err = c.Group().Memory()
 	return err
 }
 
@@ -171,7 +158,7 @@ func (l *long) holdIdle(ctx context.Context, c *contender) error {
 	case <-time.After(idleFor):
 	}
 	var err error
-	if l.idle, err = c.memory(); err != nil {
+	if l.idle, err = c.Group().Memory(); err != nil {
 		return err
 	}
 	return each(ask)
@@ -179,65 +166,38 @@ func (l *long) holdIdle(ctx context.Context, c *contender) error {
 
 // longTargets judges. What the first tenth of the time holds is not compared: it is the
 // time in which connections and buffers are made.
-func (l *long) longTargets() []target {
-	var most int64
-	for _, n := range l.loaded {
-		most = max(most, n)
-	}
-	tenth := len(l.loaded) / 10
-	rest := l.loaded[tenth:]
+func (l *long) longTargets() []harness.Target {
+	rest := l.loaded[len(l.loaded)/10:]
 	third := len(rest) / 3
-	return []target{
+	return []harness.Target{
+		memoryTarget(l.loaded, fmt.Sprintf("in %v with %d connections", l.hold, manyConnections)),
 		{
-			name: "memory-1000-connections", measured: float64(most) / (1 << 20), bound: 128, atMost: true, digits: 0,
-			what: fmt.Sprintf("most MiB of memory in %v with %d connections", l.hold, manyConnections),
-		},
-		{
-			name: "memory-flat", measured: mean(rest[len(rest)-third:]) / mean(rest[:third]), bound: 1.05, atMost: true,
-			digits: 2, what: "mean memory of the last third of that time by that of the first",
+			Name: "memory-flat", Measured: harness.Exactly(mean(rest[len(rest)-third:]) / mean(rest[:third])), Bound: 1.05,
+			Digits: 2, What: "mean memory of the last third of that time by that of the first",
 		},
 	}
 }
 
-func (l *long) writeLong(ctx context.Context, out string, targets []target) error {
-	parsed, err := template.New("report").Parse(longText)
-	if err != nil {
-		return fmt.Errorf("read the report's template: %w", err)
-	}
+// report is http-long.md.
+func (l *long) report(ctx context.Context) harness.Report {
 	var rows [][]string
 	// The time in twenty parts.
 	for i := range 20 {
-		from, to := i*len(l.loaded)/20, (i+1)*len(l.loaded)/20
-		if from == to {
-			continue
+		if part := l.loaded[i*len(l.loaded)/20 : (i+1)*len(l.loaded)/20]; len(part) > 0 {
+			rows = append(rows, []string{
+				(l.hold * time.Duration(i+1) / 20).String(), mib(int64(mean(part))), mib(slices.Max(part)),
+			})
 		}
-		var most int64
-		for _, n := range l.loaded[from:to] {
-			most = max(most, n)
-		}
-		rows = append(
-			rows, []string{(l.hold * time.Duration(i+1) / 20).String(), mib(int64(mean(l.loaded[from:to]))), mib(most)},
-		)
 	}
-	var text strings.Builder
-	if err := parsed.Execute(&text, map[string]any{
-		"Date": time.Now().UTC().Format("2006-01-02"), "Hold": l.hold.String(), "Machine": machine(ctx), "Busy": l.busy(),
-		"Many":    manyConnections,
-		"Targets": targetTable(targets), "Course": table([]string{"until", "mean, MiB", "most, MiB"}, rows),
-		"Rate":  grouped(l.rate),
-		"Begin": mib(l.begin), "Idle": mib(l.idle), "Settled": mib(l.settled), "IdleConnections": grouped(idleConnections),
-		"IdleFor": idleFor.String(),
-		"Each":    fmt.Sprintf("%.1f", float64(l.idle-l.begin)/idleConnections/1024),
-	}); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	return harness.Report{
+		Name: "http-long", Template: longText, Targets: l.longTargets(), Versions: versions(ctx), Data: map[string]any{
+			"Hold": l.hold, "Many": manyConnections, "Rate": harness.Grouped(l.rate),
+			"Course": harness.Table([]string{"until", "mean, MiB", "most, MiB"}, rows),
+			"Begin":  mib(l.before), "Idle": mib(l.idle), "Settled": mib(l.settled),
+			"IdleConnections": harness.Grouped(idleConnections), "IdleFor": idleFor,
+			"Each": fmt.Sprintf("%.1f", float64(l.idle-l.before)/idleConnections/1024),
+		},
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("make the directory for results: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(out, "http-long.md"), []byte(text.String()), 0o644); err != nil {
-		return fmt.Errorf("write the results: %w", err)
-	}
-	return nil
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.0f", float64(n)/(1<<20)) }

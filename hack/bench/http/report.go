@@ -1,116 +1,73 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package http
 
 import (
 	"context"
 	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
-	"text/template"
-	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 //go:embed report.md.tmpl
 var reportText string
 
 // report is http.md and http.svg.
-type report struct {
-	*bench
-	targets []target
-	took    time.Duration
+func (b *bench) report(ctx context.Context) harness.Report {
+	return harness.Report{
+		Name: "http", Template: reportText, Targets: b.targets(), Drawing: b.draw(), Versions: versions(ctx),
+		Data: map[string]any{
+			"Rounds": b.rounds, "Turn": b.turn, "Connections": connections, "Suite": suite, "Many": manyConnections,
+			"Cost": b.costTable(), "Engines": b.engineTable(), "BreakEven": b.breakEvenTable(),
+			"Compressed": b.rateTable("xml", b.sizes, true), "Plain": b.rateTable("xml", b.sizes, false),
+			"JSON": b.jsonTable(), "HTTP2": b.http2Table(), "Memory": b.memoryTable(),
+		},
+	}
 }
 
-func newReport(b *bench, took time.Duration) *report {
-	return &report{bench: b, targets: b.targets(), took: took}
+func versions(ctx context.Context) []string {
+	return []string{harness.Version(ctx, "nginx", "-v"), harness.Version(ctx, "haproxy", "-v"),
+		harness.Version(ctx, "wrk", "-v"), harness.Version(ctx, "h2load", "--version")}
 }
 
-func (r *report) write(ctx context.Context, out string) error {
-	parsed, err := template.New("report").Parse(reportText)
-	if err != nil {
-		return fmt.Errorf("read the report's template: %w", err)
+// draw returns an SVG of requests by second against the size of the body: a line for each contender, dashed where
+// nothing is compressed.
+func (b *bench) draw() string {
+	chart := harness.Lines{Title: "requests by second; dashed: not compressed", Along: "bytes of the body", Log: true}
+	for _, size := range b.sizes {
+		chart.X = append(chart.X, float64(size))
 	}
-	var text strings.Builder
-	if err := parsed.Execute(&text, map[string]any{
-		"Command": r.command(), "Date": time.Now().UTC().Format("2006-01-02"), "Took": r.took.Round(time.Second).String(),
-		"Rounds": r.rounds, "Turn": r.turn.String(),
-		"Connections": connections, "Machine": machine(ctx), "Suite": suite, "Busy": r.busy(),
-		"Targets": targetTable(r.targets),
-		"Cost":    r.costTable(), "Engines": r.engineTable(), "BreakEven": r.breakEvenTable(),
-		"Compressed": r.rateTable("xml", r.sizes, true), "Plain": r.rateTable("xml", r.sizes, false), "JSON": r.jsonTable(),
-		"HTTP2": r.http2Table(), "Memory": r.memoryTable(), "Many": manyConnections,
-	}); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("make the directory for results: %w", err)
-	}
-	for name, content := range map[string]string{"http.md": text.String(), "http.svg": r.draw()} {
-		if err := os.WriteFile(filepath.Join(out, name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write the results: %w", err)
+	for i, c := range b.all {
+		for _, compressed := range []bool{true, false} {
+			series := harness.Series{Label: c.name + ", gzip", Colour: harness.Colours[i], Dashed: !compressed}
+			if !compressed {
+				series.Label = c.name
+			}
+			for _, size := range b.sizes {
+				series.Y = append(series.Y, b.median(key{c.name, "xml", size, "1.1", compressed}, requestsOf))
+			}
+			chart.Series = append(chart.Series, series)
 		}
 	}
-	return nil
+	canvas := harness.NewCanvas(880, 480)
+	chart.Draw(canvas, 74, 40, 770, 420)
+	return canvas.String()
 }
 
-func (r *report) command() string {
-	if r.name != "full" {
-		return "make bench-http BENCH=" + r.name
-	}
-	return "make bench-http"
-}
-
-// busy says what other work there was on the machine when it matters.
-func (b *bench) busy() string {
-	if b.load < 0.5 {
-		return ""
-	}
-	return fmt.Sprintf("Other work ran beside it: the load was %.1f when it began.", b.load)
-}
-
-// table makes one of Markdown.
-func table(head []string, rows [][]string) string {
-	var out strings.Builder
-	line := func(cells []string) { out.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	line(head)
-	out.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
-	for _, row := range rows {
-		line(row)
-	}
-	return out.String()
-}
-
-func targetTable(targets []target) string {
-	var rows [][]string
-	for _, t := range targets {
-		rows = append(rows, []string{t.name, t.what, fmt.Sprintf("%.*f", t.digits, t.measured), t.limit(), t.verdict()})
-	}
-	return table([]string{"target", "what", "measured", "bound", ""}, rows)
-}
-
-func (r *report) sizesHead(first string, sizes []int) []string {
+func sizesHead(first string, sizes []int) []string {
 	head := []string{first}
 	for _, size := range sizes {
-		head = append(head, grouped(float64(size)))
+		head = append(head, harness.Grouped(size))
 	}
 	return head
 }
 
-// grouped writes a whole number with commas.
-func grouped(f float64) string {
-	s := fmt.Sprintf("%.0f", f)
-	for at := len(s) - 3; at > 0; at -= 3 {
-		s = s[:at] + "," + s[at:]
-	}
-	return s
-}
-
 // row is a line of figures over the sizes.
-func (r *report) row(name string, sizes []int, format func(float64) string, of func(size int) float64) []string {
+func row(name string, sizes []int, format func(float64) string, of func(size int) float64) []string {
 	row := []string{name}
 	for _, size := range sizes {
 		if f := of(size); f != 0 {
@@ -125,135 +82,101 @@ func (r *report) row(name string, sizes []int, format func(float64) string, of f
 func milliseconds(f float64) string { return strings.TrimPrefix(fmt.Sprintf("%.3f", f), "0") }
 
 // costTable has the CPU time of a response: ours compressed, and everybody's.
-func (r *report) costTable() string {
-	var rows [][]string
-	rows = append(rows, r.row("saved", r.sizes, func(f float64) string {
+func (b *bench) costTable() string {
+	rows := [][]string{row("saved", b.sizes, func(f float64) string {
 		return fmt.Sprintf("%.0f %%", f)
 	}, func(size int) float64 {
-		plain := r.median(key{ourName, "xml", size, "1.1", false}, wireOf)
+		plain := b.median(key{ourName, "xml", size, "1.1", false}, wireOf)
 		if plain == 0 {
 			return 0
 		}
-		return 100 * (1 - r.median(key{ourName, "xml", size, "1.1", true}, wireOf)/plain)
-	}))
+		return 100 * (1 - b.median(key{ourName, "xml", size, "1.1", true}, wireOf)/plain)
+	})}
 	for _, compressed := range []bool{true, false} {
-		for _, c := range r.all {
+		for _, c := range b.all {
 			name := c.name + ", gzip"
 			if !compressed {
 				name = c.name + ", none"
 			}
-			rows = append(rows, r.row(name, r.sizes, milliseconds, func(size int) float64 {
-				return r.median(key{c.name, "xml", size, "1.1", compressed}, cpuOf)
+			rows = append(rows, row(name, b.sizes, milliseconds, func(size int) float64 {
+				return b.median(key{c.name, "xml", size, "1.1", compressed}, cpuOf)
 			}))
 		}
 	}
-	return table(r.sizesHead("body bytes", r.sizes), rows)
+	return harness.Table(sizesHead("body bytes", b.sizes), rows)
 }
 
-func (r *report) engineTable() string {
+func (b *bench) engineTable() string {
 	var rows [][]string
-	for _, c := range r.engines {
-		rows = append(rows, r.row(c.name+", "+c.coding, r.sizes, milliseconds, func(size int) float64 {
-			return r.median(key{c.name, "xml", size, "1.1", true}, cpuOf)
+	for _, c := range b.engines {
+		rows = append(rows, row(c.name+", "+c.coding, b.sizes, milliseconds, func(size int) float64 {
+			return b.median(key{c.name, "xml", size, "1.1", true}, cpuOf)
 		}))
 	}
-	rows = append(rows, r.row("none", r.sizes, milliseconds, func(size int) float64 {
-		return r.median(key{ourName, "xml", size, "1.1", false}, cpuOf)
+	rows = append(rows, row("none", b.sizes, milliseconds, func(size int) float64 {
+		return b.median(key{ourName, "xml", size, "1.1", false}, cpuOf)
 	}))
-	return table(r.sizesHead("body bytes", r.sizes), rows)
+	return harness.Table(sizesHead("body bytes", b.sizes), rows)
 }
 
-func (r *report) breakEvenTable() string {
+func (b *bench) breakEvenTable() string {
 	var rows [][]string
-	for _, c := range r.engines {
+	for _, c := range b.engines {
 		from := "at none of these sizes"
-		if size := r.breakEven(c.name); size > 0 {
-			from = grouped(float64(size))
+		if size := b.breakEven(c.name); size > 0 {
+			from = harness.Grouped(size)
 		}
 		rows = append(rows, []string{c.name, from})
 	}
-	return table([]string{"engine", "cheaper than none from, bytes"}, rows)
+	return harness.Table([]string{"engine", "cheaper than none from, bytes"}, rows)
 }
 
-func (r *report) rateTable(kind string, sizes []int, compressed bool) string {
+func (b *bench) rateTable(kind string, sizes []int, compressed bool) string {
 	var rows [][]string
-	for _, c := range r.all {
-		rows = append(rows, r.row(c.name, sizes, grouped, func(size int) float64 {
-			return r.median(key{c.name, kind, size, "1.1", compressed}, requestsOf)
+	for _, c := range b.all {
+		rows = append(rows, row(c.name, sizes, harness.Grouped[float64], func(size int) float64 {
+			return b.median(key{c.name, kind, size, "1.1", compressed}, requestsOf)
 		}))
 	}
-	for _, c := range r.all {
-		rows = append(rows, r.row(c.name+", p99 ms", sizes, func(f float64) string {
+	for _, c := range b.all {
+		rows = append(rows, row(c.name+", p99 ms", sizes, func(f float64) string {
 			return fmt.Sprintf("%.1f", f)
 		}, func(size int) float64 {
-			return r.median(key{c.name, kind, size, "1.1", compressed}, p99Of)
+			return b.median(key{c.name, kind, size, "1.1", compressed}, p99Of)
 		}))
 	}
-	return table(r.sizesHead("body bytes", sizes), rows)
+	return harness.Table(sizesHead("body bytes", sizes), rows)
 }
 
 // jsonTable is empty when no JSON was measured.
-func (r *report) jsonTable() string {
-	if len(r.json) == 0 {
+func (b *bench) jsonTable() string {
+	if len(b.json) == 0 {
 		return ""
 	}
-	return r.rateTable("json", r.json, true)
+	return b.rateTable("json", b.json, true)
 }
 
-func (r *report) http2Table() string {
+func (b *bench) http2Table() string {
 	var rows [][]string
-	for _, c := range r.all {
+	for _, c := range b.all {
 		row := []string{c.name}
 		for _, compressed := range []bool{true, false} {
 			k := key{c.name, "xml", 20000, "2", compressed}
-			row = append(row, grouped(r.median(k, requestsOf)), milliseconds(r.median(k, cpuOf)))
+			row = append(row, harness.Grouped(b.median(k, requestsOf)), milliseconds(b.median(k, cpuOf)))
 		}
 		rows = append(rows, row)
 	}
-	return table([]string{"", "gzip, requests/s", "ms of CPU", "none, requests/s", "ms of CPU"}, rows)
+	return harness.Table([]string{"", "gzip, requests/s", "ms of CPU", "none, requests/s", "ms of CPU"}, rows)
 }
 
-func (r *report) memoryTable() string {
+func (b *bench) memoryTable() string {
 	var rows [][]string
-	for _, c := range r.all {
-		held := r.memory[c.name]
+	for _, c := range b.all {
+		held := b.memory[c.name]
 		if len(held) == 0 {
 			continue
 		}
-		var most int64
-		for _, n := range held {
-			most = max(most, n)
-		}
-		rows = append(
-			rows,
-			[]string{
-				c.name, fmt.Sprintf("%.0f", float64(most)/(1<<20)), fmt.Sprintf("%.0f", float64(held[len(held)-1])/(1<<20)),
-			},
-		)
+		rows = append(rows, []string{c.name, mib(slices.Max(held)), mib(held[len(held)-1])})
 	}
-	return table([]string{"", "most, MiB", "at the end, MiB"}, rows)
-}
-
-// machine names what it ran on, and the versions of what was compared.
-func machine(ctx context.Context) string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	parts := []string{
-		fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")),
-		runtime.Version() + " " + runtime.GOARCH,
-	}
-	if libraries := os.Getenv("LIGHTERAGE_LIBRARIES"); libraries != "" {
-		parts = append(parts, "libraries: "+strings.ReplaceAll(libraries, "@", " "))
-	}
-	for _, command := range [][]string{{"nginx", "-v"}, {"haproxy", "-v"}, {"wrk", "-v"}, {"h2load", "--version"}} {
-		parts = append(parts, firstLine(ctx, command[0], command[1:]...))
-	}
-	return strings.Join(parts, ". ")
+	return harness.Table([]string{"", "most, MiB", "at the end, MiB"}, rows)
 }

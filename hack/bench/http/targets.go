@@ -1,101 +1,66 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package http
 
 import (
+	"cmp"
 	"fmt"
-	"math"
+	"slices"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
-// target is a bound that a measured figure should keep. Missing one fails nothing: the
-// machine may have been busy.
-type target struct {
-	name            string
-	measured, bound float64
-	atMost          bool
-	digits          int
-	what            string
-}
-
-func (t target) rounded() float64 {
-	scale := math.Pow(10, float64(t.digits))
-	return math.Round(t.measured*scale) / scale
-}
-
-func (t target) ok() bool {
-	if t.atMost {
-		return t.rounded() <= t.bound
-	}
-	return t.rounded() >= t.bound
-}
-
-func (t target) verdict() string {
-	if t.ok() {
-		return "ok"
-	}
-	return "miss"
-}
-
-func (t target) limit() string {
-	sign := ">="
-	if t.atMost {
-		sign = "<="
-	}
-	return fmt.Sprintf("%s%.*f", sign, t.digits, t.bound)
-}
-
-// line is what the command prints for a target.
-func (t target) line() string {
-	return fmt.Sprintf("target %s %.*f %s %s", t.name, t.digits, t.measured, t.limit(), t.verdict())
-}
-
-const ourName = "Lighterage"
-
-// targets judges what was measured: at each size, and what is worst among them counts.
-func (b *bench) targets() []target {
-	var all []target
+// targets judges what was measured, at each size.
+func (b *bench) targets() []harness.Target {
+	var all []harness.Target
 	for _, size := range b.sizes {
 		k := func(name string, compressed bool) key { return key{name, "xml", size, "1.1", compressed} }
-		ours := b.median(k(ourName, true), requestsOf)
-		best, who := 0.0, ""
-		for _, c := range b.all {
-			if n := b.median(k(c.name, true), requestsOf); !c.ours && n > best {
-				best, who = n, c.name
-			}
+		add := func(what, text, peer string, compressed bool, of func(turn) float64, bound float64, atLeast bool) {
+			all = append(all, harness.Target{
+				Name: fmt.Sprintf("%s-%d", what, size), Bound: bound, AtLeast: atLeast, Digits: 2,
+				What:     fmt.Sprintf("%s, %d bytes, by %s", text, size, peer),
+				Measured: harness.RatioOf(b.turns[k(ourName, compressed)], b.turns[k(peer, compressed)], of),
+			})
 		}
+		large := size >= 64000
 		if size >= 12000 {
+			best := slices.MaxFunc(b.all, func(a, c *contender) int {
+				rate := func(c *contender) float64 {
+					if c.ours() {
+						return 0
+					}
+					return b.median(k(c.name, true), requestsOf)
+				}
+				return cmp.Compare(rate(a), rate(c))
+			})
 			bound := 1.5
-			if size >= 64000 {
+			if large {
 				bound = 2
 			}
-			all = append(all, target{name: fmt.Sprintf("compressed-rate-%d", size), measured: ours / best, bound: bound, digits: 2,
-				what: fmt.Sprintf("requests by second, compressed, %d bytes, by %s, the best of the others", size, who)})
+			add("compressed-rate", "requests by second, compressed", best.name, true, requestsOf, bound, true)
 		}
-		if size < 20000 || size >= 64000 {
+		if size < 20000 || large {
 			bound := 0.75
-			if size >= 64000 {
+			if large {
 				bound = 1
 			}
-			all = append(all, target{name: fmt.Sprintf("plain-rate-%d", size), measured: b.median(
-				k(ourName, false), requestsOf,
-			) / b.median(k("nginx", false), requestsOf),
-				bound: bound, digits: 2, what: fmt.Sprintf("requests by second, not compressed, %d bytes, by nginx", size)})
+			add("plain-rate", "requests by second, not compressed", "nginx", false, requestsOf, bound, true)
 		}
-		all = append(all, target{name: fmt.Sprintf("p99-%d", size), measured: b.median(k(ourName, true), p99Of) / b.median(k("nginx", true), p99Of), bound: 1, atMost: true, digits: 2,
-			what: fmt.Sprintf("time of the slowest hundredth, compressed, %d bytes, by nginx", size)})
+		add("p99", "time of the slowest hundredth, compressed", "nginx", true, p99Of, 1, false)
 	}
 	if held := b.memory[ourName]; len(held) > 2 {
-		most := 0.0
-		for _, n := range held {
-			most = max(most, float64(n))
-		}
-		all = append(all, target{
-			name: "memory-1000-connections", measured: most / (1 << 20), bound: 128, atMost: true, digits: 0,
-			what: fmt.Sprintf("most MiB of memory with %d connections", manyConnections),
-		})
+		all = append(all, memoryTarget(held, fmt.Sprintf("with %d connections", manyConnections)))
 	}
 	return all
+}
+
+// memoryTarget bounds the most memory that was held.
+func memoryTarget(held []int64, when string) harness.Target {
+	return harness.Target{
+		Name: "memory-1000-connections", Measured: harness.Exactly(float64(slices.Max(held)) / (1 << 20)), Bound: 128,
+		What: "most MiB of memory " + when,
+	}
 }
 
 func mean(values []int64) float64 {
