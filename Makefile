@@ -369,7 +369,7 @@ bench-http-long: build ## Measure the memory of the agent in mode http for ten m
 .PHONY: bench-queue
 bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, a channel over a slow link, and archives; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) disks brokers network || echo "bench-queue: what needs these is not measured" >&2
-	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" -o dist/bench/queue ./hack/bench/queue && dist/bench/queue -extent $(if $(BENCH),$(BENCH),full)
+	$(ENGINES); $(BENCHMARK) queue $(EXTENT)
 
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network only)

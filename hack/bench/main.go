@@ -8,11 +8,12 @@ package main
 import (
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
+	"github.com/lighterage/lighterage/hack/bench/queue"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 )
 
 func main() {
 	harness.Main(
-		http.Benchmark(), http.Long(), transfer.Benchmark(), transfer.Memory(),
+		http.Benchmark(), http.Long(), queue.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -1,19 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // archiveSizes of messages in bytes are those of row 7.
@@ -62,20 +60,20 @@ type archived struct {
 const archiveLongest = 8 << 20
 
 // inArchives measures how a queue is archived and restored, with files in memory.
-func inArchives(ctx context.Context, e extent, o options, got *results) error {
-	for round := range e.archiveRounds {
+func (b *bench) inArchives(ctx context.Context) error {
+	return b.Rounds(b.archiveRounds, func(round int) error {
 		for _, size := range archiveSizes {
-			for i := range archiveWays {
-				way := archiveWays[(i+round)%len(archiveWays)]
-				a, err := archiveTurn(ctx, way.name, size, e.archiveBytes, o.memory)
+			for _, i := range harness.Order(round, len(archiveWays)) {
+				a, err := archiveTurn(ctx, archiveWays[i].name, size, b.archiveBytes, b.directory)
 				if err != nil {
-					return fmt.Errorf("archive messages of %d bytes by %s: %w", size, way.name, err)
+					return fmt.Errorf("archive messages of %d bytes by %s: %w", size, archiveWays[i].name, err)
 				}
-				got.archives = append(got.archives, a)
+				b.archives = append(b.archives, a)
 			}
+			harness.Log("archive, round %d: messages of %d bytes", round+1, size)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // archiveTurn is a turn in a process of its own.
@@ -89,19 +87,11 @@ func archiveTurn(ctx context.Context, way string, size, total int, parent string
 	if err := findPages(directory, 3*total); err != nil {
 		return a, err
 	}
-	self, err := os.Executable()
+	w, err := startRole(ctx, archiveRole, &a, way, directory, fmt.Sprintf("%dx%d", size, max(total/size, 8)))
 	if err != nil {
 		return a, err
 	}
-	c := exec.CommandContext(
-		ctx, self, "-archive", way, "-dir", directory, "-messages", strconv.Itoa(size)+"x"+strconv.Itoa(max(total/size, 8)),
-	)
-	c.Stderr = os.Stderr
-	text, err := c.Output()
-	if err != nil {
-		return a, err
-	}
-	return a, json.Unmarshal(text, &a)
+	return a, w.Close()
 }
 
 // serveArchive is that process. messages is their size and number.
@@ -112,13 +102,13 @@ func serveArchive(ctx context.Context, name, directory, messages string) error {
 	}
 	var size, n int
 	if _, err := fmt.Sscanf(messages, "%dx%d", &size, &n); err != nil {
-		return fmt.Errorf("read -messages %q: %w", messages, err)
+		return fmt.Errorf("read the messages %q: %w", messages, err)
 	}
 	a, err := archiveAndRestore(ctx, archiveWays[i], directory, size, n)
-	if err != nil {
-		return err
+	if err == nil {
+		harness.Answer(a)
 	}
-	return json.NewEncoder(os.Stdout).Encode(a)
+	return err
 }
 
 func archiveAndRestore(ctx context.Context, way archiveWay, directory string, size, n int) (a archived, err error) {
@@ -144,7 +134,7 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	}})
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	begin, cpu := time.Now(), ownCPU()
+	begin, cpu := time.Now(), harness.OwnCPU()
 	go func() { defer close(ended); writer.Run(running) }()
 	defer func() { stop(); <-ended }()
 	s := writer.Status()
@@ -162,7 +152,7 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 		return a, fmt.Errorf("%d messages of %d are archived", s.Index.Messages, n)
 	}
 	mb := float64(n*size) / 1e6
-	a.Rate, a.CPU = mb/time.Since(begin).Seconds(), (ownCPU()-cpu)*1000/mb
+	a.Rate, a.CPU = mb/time.Since(begin).Seconds(), (harness.OwnCPU()-cpu).Seconds()*1000/mb
 	a.Share = float64(s.Index.WrittenBytes) / float64(s.Index.PlainBytes)
 
 	to, err := openStore(ctx, filepath.Join(directory, "to"), "restored")
@@ -170,7 +160,7 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 		return a, err
 	}
 	defer to.close()
-	begin, cpu = time.Now(), ownCPU()
+	begin, cpu = time.Now(), harness.OwnCPU()
 	reader := archive.NewRestorer(archive.RestoreOptions{
 		Conn: to.conn, Stream: "restored", Leads: to.store.Leader, Directory: claim, Queue: queue, MaxMessage: archiveLongest,
 		Decoders: engines.Default(), Log: log,
@@ -183,7 +173,7 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	if r := reader.Status(); r.Messages != uint64(n) {
 		return a, fmt.Errorf("%d messages of %d are restored", r.Messages, n)
 	}
-	a.RestoreRate, a.RestoreCPU = mb/time.Since(begin).Seconds(), (ownCPU()-cpu)*1000/mb
+	a.RestoreRate, a.RestoreCPU = mb/time.Since(begin).Seconds(), (harness.OwnCPU()-cpu).Seconds()*1000/mb
 	return a, nil
 }
 
@@ -278,7 +268,7 @@ func archiveTable(all []archived) string {
 	}
 	head := []string{"message bytes"}
 	for _, size := range archiveSizes {
-		head = append(head, grouped(size))
+		head = append(head, harness.Grouped(size))
 	}
 	var lines [][]string
 	for _, what := range []struct {
@@ -297,13 +287,8 @@ func archiveTable(all []archived) string {
 		for i, way := range archiveWays {
 			line := []string{what.name + ", " + way.name}
 			for j, size := range archiveSizes {
-				var figures []float64
-				for _, a := range all {
-					if a.Way == way.name && a.Size == size {
-						figures = append(figures, what.of(a))
-					}
-				}
-				middle := median(figures)
+				turns := slices.DeleteFunc(slices.Clone(all), func(a archived) bool { return a.Way != way.name || a.Size != size })
+				middle := harness.MedianOf(turns, what.of)
 				cell := figure(what.format, middle)
 				if i == 0 {
 					first = append(first, middle)
@@ -315,5 +300,5 @@ func archiveTable(all []archived) string {
 			lines = append(lines, line)
 		}
 	}
-	return markdown(head, lines)
+	return harness.Table(head, lines)
 }

@@ -1,12 +1,14 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestArchiveTurn: every way of archiving restores all, and compression makes archives smaller.
@@ -40,10 +42,7 @@ func TestArchiveTable(t *testing.T) {
 			)
 		}
 	}
-	r, err := newReport(extents["quick"], results{archives: all}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := archiveTable(all)
 	for _, want := range []string{
 		"| message bytes | 4,000 | 32,000 | 1,000,000 | 4,000,000 |", "| archive, MB/s, none | 200 | 200 |",
 		"| archive, MB/s, zstd | 100 (-50 %) |",
@@ -51,11 +50,34 @@ func TestArchiveTable(t *testing.T) {
 		"| recovery, MB/s, zstd | 27 (-69 %) |",
 		"| recovery, CPU ms per MB, none | 8.00 |", "| recovery, MB/s, deflate | - (-) |",
 	} {
-		if !strings.Contains(r.Archives, want) {
-			t.Errorf("it lacks %q:\n%s", want, r.Archives)
+		if !strings.Contains(table, want) {
+			t.Errorf("it lacks %q:\n%s", want, table)
 		}
 	}
 	if empty := archiveTable(nil); empty != "" {
 		t.Errorf("nothing was measured, and it says %s", empty)
+	}
+}
+
+func TestSizeOf(t *testing.T) {
+	directory := t.TempDir()
+	for name, size := range map[string]int{"1.blk": 10, "sub/2.blk": 20, "sub/3.idx": 40} {
+		path := filepath.Join(directory, name)
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, size), 0o600),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := sizeOf(directory, ".blk"); err != nil || n != 30 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestHolds(t *testing.T) {
+	for speed, want := range map[float64]bool{48e6: true, 60e6: true, 70e6: false, 20e6: false, 900e6: false} {
+		if holds(speed) != want {
+			t.Errorf("%v", speed)
+		}
 	}
 }

@@ -1,21 +1,19 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
@@ -57,32 +55,32 @@ type journey struct {
 
 // overChannels measures channels between two agents in namespaces of their own, with a
 // gateway beside the receiving one.
-func overChannels(ctx context.Context, e extent, o options, got *results) (err error) {
+func (b *bench) overChannels(ctx context.Context) (err error) {
 	link, err := network.New(ctx, "ltgq", "10.231.8.")
 	if err != nil {
 		if ctx.Err() == nil {
-			got.missing = append(got.missing, "a channel over a limited link: "+err.Error())
+			b.missing = append(b.missing, "a channel over a limited link: "+err.Error())
 			err = nil
 		}
 		return err
 	}
 	defer func() { err = errors.Join(err, link.Close()) }() //nolint:contextcheck // also when the context has ended
-	for round := range e.channelRounds {
+	return b.Rounds(b.channelRounds, func(round int) error {
 		for _, s := range stretches {
 			if err := link.Limit(ctx, s.mbits); err != nil {
 				return err
 			}
-			for i := range channelCodecs {
-				name := channelCodecs[(i+round)%len(channelCodecs)]
-				j, err := travel(ctx, link, s, name, e.channelBytes, o.memory)
+			for _, i := range harness.Order(round, len(channelCodecs)) {
+				j, err := travel(ctx, link, s, channelCodecs[i], b.channelBytes, b.directory)
 				if err != nil {
-					return fmt.Errorf("send messages of %d bytes by a channel with codec %s: %w", s.size, name, err)
+					return fmt.Errorf("send messages of %d bytes by a channel with codec %s: %w", s.size, channelCodecs[i], err)
 				}
-				got.journeys = append(got.journeys, j)
+				b.journeys = append(b.journeys, j)
 			}
+			harness.Log("channel, round %d: messages of %d bytes", round+1, s.size)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // travel is one turn: messages are put, then the channel is opened.
@@ -98,49 +96,51 @@ func travel(
 		return j, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	var all []*end
+	var all []*harness.Worker
 	defer func() {
 		for _, e := range all {
-			err = errors.Join(err, e.close())
+			err = errors.Join(err, e.Close())
 		}
 	}()
 	ca, err := newClusters()
 	if err != nil {
 		return j, err
 	}
-	begin := func(role, space string, settings endSettings) (*end, error) {
-		e, err := startEnd(ctx, role, space, filepath.Join(directory, role), ca, settings)
-		if err == nil {
+	begin := func(role, space string, settings endSettings) (e *harness.Worker, address string, err error) {
+		var first endAnswer
+		if e, err = startEnd(ctx, role, space, filepath.Join(directory, role), ca, settings, &first); err == nil {
 			all = append(all, e)
 		}
-		return e, err
+		return e, first.Address, err
 	}
-	receiver, err := begin(receiveEnd, link.Receiver(), endSettings{Codec: name, Listen: "127.0.0.1:0"})
+	_, receiver, err := begin(receiveEnd, link.Receiver(), endSettings{Codec: name, Listen: "127.0.0.1:0"})
 	if err != nil {
 		return j, err
 	}
-	gateway, err := begin(
-		gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver.address},
+	_, gateway, err := begin(
+		gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver},
 	)
 	if err != nil {
 		return j, err
 	}
-	sender, err := begin(sendEnd, link.Sender(), endSettings{Codec: name})
+	sender, _, err := begin(sendEnd, link.Sender(), endSettings{Codec: name})
 	if err != nil {
 		return j, err
 	}
-	if _, err := sender.do(endOrder{Put: j.messages, Size: s.size}); err != nil {
+	var a endAnswer
+	if err := errors.Join(sender.Order(endOrder{Put: j.messages, Size: s.size}), sender.Answer(&a)); err != nil {
 		return j, err
 	}
-	before, err := usageOfAll(all)
+	before, err := cpuOfAll(all)
 	if err != nil {
 		return j, err
 	}
-	a, err := sender.do(endOrder{Gateway: gateway.address, Batch: uint32(s.batch)})
-	if err != nil {
+	if err := errors.Join(
+		sender.Order(endOrder{Gateway: gateway, Batch: uint32(s.batch)}), sender.Answer(&a),
+	); err != nil {
 		return j, err
 	}
-	after, err := usageOfAll(all)
+	after, err := cpuOfAll(all)
 	if err != nil {
 		return j, err
 	}
@@ -148,18 +148,17 @@ func travel(
 		return j, fmt.Errorf("the channel carried %d of %d messages with codec %q", a.Messages, j.messages, a.Codec)
 	}
 	n := float64(j.messages)
-	j.rate, j.cpu, j.payload, j.wire = n/a.Seconds, after.minus(before).cpu/n, float64(a.Payload)/n, float64(a.Wire)/n
+	j.rate, j.cpu, j.payload, j.wire = n/a.Seconds, (after-before).Seconds()/n, float64(a.Payload)/n, float64(a.Wire)/n
 	return j, nil
 }
 
-func usageOfAll(all []*end) (usage, error) {
-	var total usage
+func cpuOfAll(all []*harness.Worker) (total time.Duration, err error) {
 	for _, e := range all {
-		u, err := usageOf(e.command.Process.Pid)
+		u, err := e.PID().Usage()
 		if err != nil {
-			return usage{}, err
+			return 0, err
 		}
-		total = total.add(u)
+		total += u.CPU
 	}
 	return total, nil
 }
@@ -175,16 +174,10 @@ func newClusters() (c clusters, err error) {
 	return c, err
 }
 
-// end is a process that serves one.
-type end struct {
-	command *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Scanner
-	address string
-}
-
 // startEnd writes what an end needs into a directory and starts it.
-func startEnd(ctx context.Context, role, space, directory string, ca clusters, s endSettings) (*end, error) {
+func startEnd(
+	ctx context.Context, role, space, directory string, ca clusters, s endSettings, first *endAnswer,
+) (*harness.Worker, error) {
 	own, peer := ca.west, ca.east
 	identity, host := pki.QueueIdentity(westName, westNamespace, queue), westHost
 	switch role {
@@ -217,53 +210,6 @@ func startEnd(ctx context.Context, role, space, directory string, ca clusters, s
 			return nil, err
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	e := &end{command: network.Command(ctx, space, self, "-end", role, "-dir", directory)}
-	e.command.Stderr = os.Stderr
-	if e.in, err = e.command.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := e.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := e.command.Start(); err != nil {
-		return nil, err
-	}
-	e.out = bufio.NewScanner(out)
-	first, err := e.answer()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start to %s: %w", role, err), e.close())
-	}
-	e.address = first.Address
-	return e, nil
-}
-
-func (e *end) do(o endOrder) (endAnswer, error) {
-	if err := json.NewEncoder(e.in).Encode(o); err != nil {
-		return endAnswer{}, err
-	}
-	return e.answer()
-}
-
-func (e *end) answer() (endAnswer, error) {
-	var a endAnswer
-	if !e.out.Scan() {
-		return a, errors.Join(errors.New("an end of a channel has ended"), e.out.Err())
-	}
-	if err := json.Unmarshal(e.out.Bytes(), &a); err != nil {
-		return a, fmt.Errorf("read an answer: %w", err)
-	}
-	if a.Error != "" {
-		return a, errors.New(a.Error)
-	}
-	return a, nil
-}
-
-func (e *end) close() error {
-	_ = e.in.Close()
-	return e.command.Wait()
+	self := harness.Self(benchmark, endRole, role, directory)
+	return firstAnswer(network.Command(ctx, space, self[0], self[1:]...), first)
 }

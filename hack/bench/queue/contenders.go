@@ -1,17 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // queue is the name of the stream of every contender.
@@ -46,18 +46,11 @@ const (
 
 var contenders = []string{plain, s2, deflate, zstd}
 
-// serve is a contender in a process of its own. It prints its address and ends with its
-// standard input.
+// serve is a contender in a process of its own. It answers with its address and ends when there are no more orders.
 func serve(ctx context.Context, name, directory string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
 	switch name {
 	case plain, s2:
-		return serveJetStream(ctx, directory)
+		return serveJetStream(directory)
 	case deflate:
 		return serveQueue(ctx, directory, codec.Deflate)
 	case zstd:
@@ -67,7 +60,13 @@ func serve(ctx context.Context, name, directory string) error {
 	}
 }
 
-func serveJetStream(ctx context.Context, directory string) error {
+// listening says where, and waits until nobody wants it.
+func listening(address string) error {
+	harness.Answer(endAnswer{Address: address})
+	return harness.Work(func(endOrder) error { return errors.New("there are no orders") })
+}
+
+func serveJetStream(directory string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, MaxPayload: maxPayload,
 		NoSigs: true, NoLog: true,
@@ -83,9 +82,7 @@ func serveJetStream(ctx context.Context, directory string) error {
 	if !s.ReadyForConnections(time.Minute) {
 		return errors.New("JetStream does not start")
 	}
-	fmt.Println(s.Addr())
-	<-ctx.Done()
-	return nil
+	return listening(s.Addr().String())
 }
 
 // opened is a queue of our own: what an agent has, without what it follows and reports.
@@ -159,9 +156,7 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 		return err
 	}
 	defer q.close()
-	fmt.Println(q.address)
-	<-ctx.Done()
-	return nil
+	return listening(q.address)
 }
 
 // encodingOptions are those of a queue that compresses everything with a codec.
@@ -176,8 +171,7 @@ func encodingOptions(id codec.ID) message.EncodingOptions {
 type running struct {
 	name      string
 	directory string
-	command   *exec.Cmd
-	stdin     io.Closer
+	server    *harness.Worker
 	conn      *nats.Conn
 	js        jetstream.JetStream
 }
@@ -196,27 +190,12 @@ func start(ctx context.Context, name, parent string) (*running, error) {
 }
 
 func (r *running) start(ctx context.Context) error {
-	self, err := os.Executable()
-	if err != nil {
+	var first endAnswer
+	var err error
+	if r.server, err = startRole(ctx, serveRole, &first, r.name, r.directory); err != nil {
 		return err
 	}
-	r.command = exec.CommandContext(ctx, self, "-serve", r.name, "-dir", r.directory)
-	r.command.Stderr = os.Stderr
-	if r.stdin, err = r.command.StdinPipe(); err != nil {
-		return err
-	}
-	out, err := r.command.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := r.command.Start(); err != nil {
-		return err
-	}
-	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if r.conn, err = nats.Connect("nats://" + strings.TrimSpace(address)); err != nil {
+	if r.conn, err = nats.Connect("nats://" + first.Address); err != nil {
 		return err
 	}
 	if r.js, err = jetstream.New(r.conn, jetstream.WithPublishAsyncMaxPending(pending)); err != nil {
@@ -235,6 +214,23 @@ func (r *running) start(ctx context.Context) error {
 	return err
 }
 
+// startRole starts this program in a role and waits for its first answer.
+func startRole(ctx context.Context, role string, answer any, args ...string) (*harness.Worker, error) {
+	self := harness.Self(benchmark, role, args...)
+	return firstAnswer(exec.CommandContext(ctx, self[0], self[1:]...), answer)
+}
+
+func firstAnswer(command *exec.Cmd, answer any) (*harness.Worker, error) {
+	w, err := harness.StartWorker(command)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Answer(answer); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
 // pending is how many puts a client has in the air.
 const pending = 512
 
@@ -243,14 +239,11 @@ func (r *running) end() error {
 	if r.conn != nil {
 		r.conn.Close()
 	}
-	if r.stdin != nil {
-		_ = r.stdin.Close()
-	}
 	var err error
-	if r.command != nil && r.command.Process != nil {
-		err = r.command.Wait()
+	if r.server != nil {
+		err = r.server.Close()
 	}
-	r.conn, r.stdin, r.command = nil, nil, nil
+	r.conn, r.server = nil, nil
 	return err
 }
 
@@ -259,7 +252,32 @@ func (r *running) stop() error {
 	return errors.Join(r.end(), os.RemoveAll(r.directory))
 }
 
-func (r *running) usage() (usage, error) { return usageOf(r.command.Process.Pid) }
+func (r *running) usage() (harness.Usage, error) { return r.server.PID().Usage() }
 
 // stored is how many bytes of files hold messages.
 func (r *running) stored() (int64, error) { return sizeOf(r.directory, ".blk") }
+
+// sizeOf is how many bytes the files under a directory have whose names end so.
+func sizeOf(directory, end string) (int64, error) {
+	var total int64
+	err := filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // it was removed meanwhile
+		}
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if !strings.HasSuffix(path, end) {
+			return nil
+		}
+		info, err := entry.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}

@@ -1,10 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,18 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -32,8 +26,8 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
-	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/gateway"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // The ends of a channel and the gateway between them. The queue orders in namespace bank
@@ -72,7 +66,6 @@ type endAnswer struct {
 	Seconds                 float64
 	Codec                   string
 	Payload, Wire, Messages uint64
-	Error                   string
 }
 
 // endSettings are in the file settings.json of an end's directory.
@@ -109,15 +102,12 @@ func serveEnd(ctx context.Context, role, directory string) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answer := json.NewEncoder(os.Stdout)
 	if role == gatewayEnd {
 		address, err := serveGateway(ctx, directory, s)
 		if err != nil {
 			return err
 		}
-		_ = answer.Encode(endAnswer{Address: address})
-		_, _ = bufio.NewReader(os.Stdin).ReadByte() // there are no orders
-		return nil
+		return listening(address)
 	}
 	m := newMember(directory, s, role)
 	go func() {
@@ -134,20 +124,14 @@ func serveEnd(ctx context.Context, role, directory string) error {
 	if a := m.agent.ChannelAddress(); a != nil {
 		first.Address = a.String()
 	}
-	_ = answer.Encode(first)
-	orders := bufio.NewScanner(os.Stdin)
-	for orders.Scan() {
-		var o endOrder
-		if err := json.Unmarshal(orders.Bytes(), &o); err != nil {
-			return fmt.Errorf("read an order: %w", err)
-		}
+	harness.Answer(first)
+	return harness.Work(func(o endOrder) error {
 		a, err := m.do(ctx, o)
-		if err != nil {
-			a.Error = err.Error()
+		if err == nil {
+			harness.Answer(a)
 		}
-		_ = answer.Encode(a)
-	}
-	return orders.Err()
+		return err
+	})
 }
 
 // member is a queue of one member, run as `agent queue` runs it.
@@ -286,47 +270,21 @@ func (m *member) fill(ctx context.Context, size, n int) error {
 // serveGateway passes on what is for the receiving queue, and tells the sending one how
 // it is reached. It returns its address.
 func serveGateway(ctx context.Context, directory string, s endSettings) (string, error) {
-	metrics, err := passthrough.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		return "", err
-	}
-	server, err := passthrough.New(passthrough.Options{
-		LocalName: pki.GatewayServerName, Metrics: metrics, Log: logr.Discard(),
-		Lookup: func(_ context.Context, name string) (passthrough.Target, bool) {
-			return passthrough.Target{Address: s.Target, Key: name}, name == wayIn
-		},
-	})
-	if err != nil {
-		return "", err
-	}
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
 	if err != nil {
 		return "", err
 	}
-	address, err := net.ResolveTCPAddr("tcp", s.Listen)
-	if err != nil {
-		return "", err
-	}
-	listener, err := net.ListenTCP("tcp", address)
-	if err != nil {
-		return "", err
-	}
-	door := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
-	})))
-	wirev1.RegisterGatewayServer(door, openDoor{})
-	go func() { _ = door.Serve(server.Local()) }()
-	go func() { _ = server.Serve(ctx, listener) }()
-	context.AfterFunc(ctx, door.Stop)
-	return listener.Addr().String(), nil
+	return gateway.Gateway{
+		Listen: s.Listen, Certificate: certificate, Name: wayIn, Target: s.Target, Server: admitAll{},
+	}.Serve(ctx)
 }
 
-// openDoor lets everybody in: in the benchmark nobody else can reach it.
-type openDoor struct {
+// admitAll tells how the receiving queue is reached.
+type admitAll struct {
 	wirev1.UnimplementedGatewayServer
 }
 
-func (openDoor) OpenQueue(_ context.Context, r *wirev1.OpenQueueRequest) (*wirev1.OpenQueueResponse, error) {
+func (admitAll) OpenQueue(_ context.Context, r *wirev1.OpenQueueRequest) (*wirev1.OpenQueueResponse, error) {
 	if r.GetNamespace() != westNamespace || r.GetName() != queue {
 		return nil, errors.New("another queue was asked for")
 	}

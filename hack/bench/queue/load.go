@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -24,7 +25,7 @@ type peer interface {
 	// get takes as many, checks every one, and acknowledges them.
 	get(ctx context.Context, messages [][]byte, n int) error
 	// usage of its server.
-	usage() (usage, error)
+	usage() (harness.Usage, error)
 	// stored is how many bytes of files hold messages.
 	stored() (int64, error)
 }
@@ -114,7 +115,7 @@ func measure(p peer, n int, settle, work func() error) (phase, error) {
 	if err != nil {
 		return phase{}, err
 	}
-	own, begin := ownCPU(), time.Now()
+	own, begin := harness.OwnCPU(), time.Now()
 	if err := work(); err != nil {
 		return phase{}, err
 	}
@@ -123,16 +124,13 @@ func measure(p peer, n int, settle, work func() error) (phase, error) {
 			return phase{}, err
 		}
 	}
-	took, client := time.Since(begin).Seconds(), ownCPU()-own
+	took, client := time.Since(begin).Seconds(), harness.OwnCPU()-own
 	after, err := p.usage()
-	if err != nil {
-		return phase{}, err
-	}
-	used, each := after.minus(before), float64(n)
+	each, server := float64(n), after.CPU-before.CPU
 	return phase{
-		rate: each / took, cpu: (client + used.cpu) / each, server: used.cpu / each, read: used.read / each,
-		written: used.written / each,
-	}, nil
+		rate: each / took, cpu: (client + server).Seconds() / each, server: server.Seconds() / each,
+		read: float64(after.Read-before.Read) / each, written: float64(after.Written-before.Written) / each,
+	}, err
 }
 
 func (r *running) put(ctx context.Context, messages [][]byte, n int) error {

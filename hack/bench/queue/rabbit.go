@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
 	"bytes"
@@ -13,25 +13,25 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	gozstd "github.com/klauspost/compress/zstd"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // rabbit is RabbitMQ, with a client that compresses what it puts.
 type rabbit struct {
 	directory string
-	epmd      *exec.Cmd // the names of Erlang's nodes
-	server    *exec.Cmd
-	ended     chan struct{} // of server; closed
+	epmd      *harness.Process // the names of Erlang's nodes
+	server    *harness.Process
 	conn      *amqp.Connection
 	encoder   *gozstd.Encoder
 	decoder   *gozstd.Decoder
 }
 
-// rabbitPatience bounds how long RabbitMQ may take to start, and to end by itself.
+// rabbitPatience bounds how long RabbitMQ may take to end by itself.
 const rabbitPatience = time.Minute
 
 // startRabbit starts one with an empty directory below parent. All of its ports are on
@@ -53,14 +53,15 @@ func (r *rabbit) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ports [3]string
+	var addresses, ports [3]string // of epmd, of the server for clients and for other nodes
 	for i := range ports {
-		if ports[i], err = freePort(ctx); err != nil {
+		if addresses[i], err = harness.FreeAddress(); err != nil {
 			return err
 		}
+		_, ports[i], _ = net.SplitHostPort(addresses[i])
 	}
-	names, port, nodes := ports[0], ports[1], ports[2]
-	config := "listeners.tcp.default = 127.0.0.1:" + port + "\nlog.console = false\n"
+	names, nodes := ports[0], ports[2]
+	config := "listeners.tcp.default = " + addresses[1] + "\nlog.console = false\n"
 	for file, text := range map[string]string{"rabbitmq.conf": config, "enabled_plugins": "[].\n"} {
 		if err := os.WriteFile(filepath.Join(r.directory, file), []byte(text), 0o600); err != nil {
 			return err
@@ -76,35 +77,15 @@ func (r *rabbit) start(ctx context.Context) error {
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 	)
 	// In the foreground; else Erlang starts one that nobody ends.
-	r.epmd = exec.CommandContext(
-		ctx, "epmd", "-address", "127.0.0.1", "-port", names,
-	) //nolint:gosec // a benchmark's own arguments
-	r.epmd.Env = environment
-	if err := r.epmd.Start(); err != nil {
+	epmd := exec.CommandContext(ctx, "epmd", "-address", "127.0.0.1", "-port", names)
+	epmd.Env = environment
+	if r.epmd, err = harness.StartListening(ctx, epmd, addresses[0]); err != nil {
 		return err
 	}
-	if err := awaitPort(ctx, names, nil); err != nil {
+	server := exec.CommandContext(ctx, program)
+	server.Env = environment
+	if r.server, err = harness.StartListening(ctx, server, addresses[1]); err != nil {
 		return err
-	}
-	log, err := os.Create(in("output"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	r.server = exec.Command(program)
-	r.server.Env, r.server.Stdout, r.server.Stderr = environment, log, log
-	r.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := r.server.Start(); err != nil {
-		return err
-	}
-	r.ended = make(chan struct{})
-	go func() {
-		defer close(r.ended)
-		_ = r.server.Wait() // it says more itself
-	}()
-	if err := awaitPort(ctx, port, r.ended); err != nil {
-		said, _ := os.ReadFile(in("output"))
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said[max(0, len(said)-500):]))
 	}
 	if r.encoder, err = gozstd.NewWriter(
 		nil, gozstd.WithEncoderLevel(gozstd.SpeedFastest), gozstd.WithEncoderConcurrency(1),
@@ -114,7 +95,7 @@ func (r *rabbit) start(ctx context.Context) error {
 	if r.decoder, err = gozstd.NewReader(nil, gozstd.WithDecoderConcurrency(1)); err != nil {
 		return err
 	}
-	r.conn, err = amqp.Dial("amqp://guest:guest@127.0.0.1:" + port)
+	r.conn, err = amqp.Dial("amqp://guest:guest@" + addresses[1])
 	return err
 }
 
@@ -128,35 +109,6 @@ func rabbitProgram() (string, error) {
 	return "", errors.New("it is not installed where Debian's package rabbitmq-server has it")
 }
 
-// freePort returns one on loopback on which nobody listens.
-func freePort(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
-}
-
-// awaitPort waits until somebody accepts connections on loopback.
-func awaitPort(ctx context.Context, port string, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, rabbitPatience)
-	defer cancel()
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+port)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("nobody listens on port %s", port)
-		case <-ended:
-			return errors.New("it ended")
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 // stop ends it and removes what it kept.
 func (r *rabbit) stop() error {
 	if r.conn != nil {
@@ -165,24 +117,15 @@ func (r *rabbit) stop() error {
 	if r.decoder != nil {
 		r.decoder.Close()
 	}
-	if r.ended != nil {
-		group := r.server.Process.Pid
-		_ = syscall.Kill(-group, syscall.SIGTERM)
-		select {
-		case <-r.ended:
-		case <-time.After(rabbitPatience):
+	for _, p := range []*harness.Process{r.server, r.epmd} {
+		if p != nil {
+			p.Stop(rabbitPatience)
 		}
-		// What it has started and left behind.
-		_ = syscall.Kill(-group, syscall.SIGKILL)
-	}
-	if r.epmd != nil && r.epmd.Process != nil {
-		_ = r.epmd.Process.Signal(syscall.SIGTERM)
-		_ = r.epmd.Wait()
 	}
 	return os.RemoveAll(r.directory)
 }
 
-func (r *rabbit) usage() (usage, error) { return usageOfGroup(r.server.Process.Pid) }
+func (r *rabbit) usage() (harness.Usage, error) { return r.server.Group().Usage() }
 
 // stored is not known: its files hold what was got before for some time.
 func (r *rabbit) stored() (int64, error) { return 0, nil }

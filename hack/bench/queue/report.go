@@ -1,183 +1,214 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package queue
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"text/template"
-	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 //go:embed report.md.tmpl
 var reportTemplate string
 
-// row is the medians of one contender with messages of one size. Bytes and CPU time are
-// of a message.
-type row struct {
-	Size      int
-	Contender string
-	PutRate   float64 // a second
-	PutCPU    float64 // microseconds, client and server
-	PutServer float64 // microseconds, server alone
-	GetRate   float64
-	GetCPU    float64
-	GetServer float64
-	Stored    float64 // bytes
-	// Bytes of files that the server wrote and read.
-	PutWritten, PutRead, GetWritten, GetRead float64
+// Figures of turns. Bytes and CPU time are of a message, this in microseconds.
+func putRate(t turn) float64   { return t.put.rate }
+func getRate(t turn) float64   { return t.get.rate }
+func putCPU(t turn) float64    { return 1e6 * t.put.cpu }
+func getCPU(t turn) float64    { return 1e6 * t.get.cpu }
+func putServer(t turn) float64 { return 1e6 * t.put.server }
+func getServer(t turn) float64 { return 1e6 * t.get.server }
+func stored(t turn) float64    { return float64(t.stored) / float64(t.messages) }
+
+// bothCPU is that of put and get together, and io all bytes of files in the life of a message.
+func bothCPU(t turn) float64 { return putCPU(t) + getCPU(t) }
+func io(t turn) float64      { return t.put.written + t.put.read + t.get.written + t.get.read }
+
+// of returns the turns of one contender with messages of one size.
+func of(turns []turn, size int, name string) []turn {
+	return slices.DeleteFunc(slices.Clone(turns), func(t turn) bool { return t.size != size || t.contender != name })
 }
 
-// IO is all bytes of files in the life of a message.
-func (r row) IO() float64 { return r.PutWritten + r.PutRead + r.GetWritten + r.GetRead }
-
-// CPU of put and get together.
-func (r row) CPU() float64 { return r.PutCPU + r.GetCPU }
-
-// table is the rows of a part.
-type table []row
-
-func (t table) row(size int, name string) (row, bool) {
-	i := slices.IndexFunc(t, func(r row) bool { return r.Size == size && r.Contender == name })
-	if i < 0 {
-		return row{}, false
-	}
-	return t[i], true
-}
-
-// medians makes rows of turns.
-func medians(turns []turn) table {
-	var t table
+// rows has a line for each contender with messages of each size: a size, a name, and a figure for each format.
+func rows(turns []turn, formats []string, figures ...[]func(turn) float64) [][]string {
+	var lines [][]string
 	for _, size := range sizes {
-		for _, name := range append(slices.Clone(contenders), broker) {
-			const us = 1e6
-			mid := func(factor float64, figure func(turn) float64) float64 {
-				var all []float64
-				for _, t := range turns {
-					if t.size == size && t.contender == name {
-						all = append(all, factor*figure(t))
-					}
+		for _, name := range everybody {
+			own := of(turns, size, name)
+			if len(own) == 0 {
+				continue
+			}
+			line := []string{fmt.Sprint(size), name}
+			for i, format := range formats {
+				var values []any
+				for _, figure := range figures[i] {
+					values = append(values, harness.MedianOf(own, figure))
 				}
-				return median(all)
+				if values[0] == 0.0 && format == "%.0f" {
+					line = append(line, "-")
+				} else {
+					line = append(line, fmt.Sprintf(format, values...))
+				}
 			}
-			r := row{
-				Size: size, Contender: name,
-				PutRate:    mid(1, func(t turn) float64 { return t.put.rate }),
-				GetRate:    mid(1, func(t turn) float64 { return t.get.rate }),
-				PutCPU:     mid(us, func(t turn) float64 { return t.put.cpu }),
-				GetCPU:     mid(us, func(t turn) float64 { return t.get.cpu }),
-				PutServer:  mid(us, func(t turn) float64 { return t.put.server }),
-				GetServer:  mid(us, func(t turn) float64 { return t.get.server }),
-				Stored:     mid(1, func(t turn) float64 { return float64(t.stored) / float64(t.messages) }),
-				PutWritten: mid(1, func(t turn) float64 { return t.put.written }),
-				GetWritten: mid(1, func(t turn) float64 { return t.get.written }),
-				PutRead:    mid(1, func(t turn) float64 { return t.put.read }),
-				GetRead:    mid(1, func(t turn) float64 { return t.get.read }),
-			}
-			if r.PutRate > 0 {
-				t = append(t, r)
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// everybody is all contenders.
+var everybody = append(slices.Clone(contenders), broker)
+
+// leastTarget is the size in bytes from which on there are targets.
+const leastTarget = 12000
+
+// aim says what has to be met by a codec with messages of a size.
+type aim struct {
+	name, what string
+	of         func(turn) float64
+	// beside whom.
+	other string
+	bound float64
+	least bool
+}
+
+var memoryAims = []aim{
+	{"puts", "puts a second by those of JetStream with S2", putRate, s2, 1.2, true},
+	{"put-cpu", "CPU of a put by that of JetStream with S2", putCPU, s2, 0.8, false},
+	{"gets", "gets a second by those of JetStream with S2", getRate, s2, 1.2, true},
+	{"get-cpu", "CPU of a get by that of JetStream with S2", getCPU, s2, 0.8, false},
+	{"stored", "stored bytes by those of plain JetStream", stored, plain, 0.5, false},
+}
+
+var diskAims = []aim{
+	{"io", "bytes of files written and read, put and get, by those of plain JetStream", io, plain, 0.5, false},
+	{"disk-puts", "puts a second on the limited disk by those of plain JetStream", putRate, plain, 1.3, true},
+	{"disk-gets", "gets a second on the limited disk by those of plain JetStream", getRate, plain, 1.3, true},
+}
+
+// meet returns the targets of a part. What was not measured has none.
+func (a aim) meet(turns []turn) []harness.Target {
+	var all []harness.Target
+	for _, size := range sizes {
+		other := of(turns, size, a.other)
+		for _, name := range []string{deflate, zstd} {
+			if own := of(turns, size, name); size >= leastTarget && len(own) > 0 && harness.MedianOf(other, a.of) > 0 {
+				all = append(all, harness.Target{
+					Name: fmt.Sprintf("%s-%s-%d", a.name, strings.TrimPrefix(name, "queue, "), size), What: a.what,
+					Measured: harness.RatioOf(own, other, a.of), Bound: a.bound, AtLeast: a.least, Digits: 2,
+				})
 			}
 		}
 	}
-	return t
+	return all
 }
 
-func median(all []float64) float64 {
-	slices.Sort(all)
-	n := len(all)
-	if n == 0 {
-		return 0
-	}
-	return (all[(n-1)/2] + all[n/2]) / 2
-}
-
-type report struct {
-	Name, Date, Took, Busy, Machine string
-	Rounds, DiskRounds              int
-	Memory, Disk                    table
-	DiskSpeed, DiskLimit            float64 // MB/s
-	Targets                         []target
-	Missing                         []string
-	Saved                           string // as row 3 has it
-	Mbits                           int
-	ChannelRounds                   int
-	Channel, Fast                   string // as row 4 has it
-	ArchiveRounds, ArchiveMB        int
-	Archives                        string // as row 7 has it
-	journeys                        []journey
-}
-
-func newReport(e extent, got results, took time.Duration) (*report, error) {
-	r := &report{
-		Name: e.name, Date: time.Now().UTC().Format(time.DateOnly), Took: took.Round(time.Second).String(),
-		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk),
-		DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
-		Missing: got.missing, Mbits: linkMbits, ChannelRounds: e.channelRounds, journeys: medianJourneys(got.journeys),
-		ArchiveRounds: e.archiveRounds, ArchiveMB: e.archiveBytes / 1e6, Archives: archiveTable(got.archives),
-		Machine: fmt.Sprintf("%d cores, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH, runtime.Version()),
-	}
-	if got.load >= 0.5 {
-		r.Busy = fmt.Sprintf(" Other work ran beside it: the load was %.1f when it began.", got.load)
-	}
+// report is queue.md and queue.svg.
+func (b *bench) report() (harness.Report, error) {
+	r := harness.Report{Name: benchmark, Template: reportTemplate, Drawing: b.draw()}
 	for _, a := range memoryAims {
-		r.Targets = append(r.Targets, a.meet(r.Memory)...)
+		r.Targets = append(r.Targets, a.meet(b.memory)...)
 	}
 	for _, a := range diskAims {
-		r.Targets = append(r.Targets, a.meet(r.Disk)...)
+		r.Targets = append(r.Targets, a.meet(b.disk)...)
 	}
-	r.Targets = append(r.Targets, journeyTargets(r.journeys)...)
-	r.Channel, r.Fast = journeyTable(r.journeys, true), journeyTable(r.journeys, false)
-	var err error
-	r.Saved, err = r.saved()
+	r.Targets = append(r.Targets, b.journeyTargets()...)
+	saved, err := b.saved()
+	type list = []func(turn) float64
+	data := map[string]any{
+		"Rounds": b.rounds, "DiskRounds": b.diskRounds, "DiskSpeed": b.diskSpeed / 1e6, "DiskLimit": diskSpeed / 1e6,
+		"Missing": b.missing, "Saved": saved, "Mbits": linkMbits, "ChannelRounds": b.channelRounds,
+		"Channel": b.journeyTable(true), "Fast": b.journeyTable(false), "ArchiveRounds": b.archiveRounds,
+		"ArchiveMB": b.archiveBytes / 1e6, "Archives": archiveTable(b.archives),
+		"Memory": harness.Table(
+			[]string{"bytes", "contender", "puts/s", "CPU us a put", "gets/s", "CPU us a get", "stored bytes a message"},
+			rows(b.memory, []string{"%.0f", "%.1f (%.1f)", "%.0f", "%.1f (%.1f)", "%.0f"}, list{putRate},
+				list{putCPU, putServer}, list{getRate}, list{getCPU, getServer}, list{stored})),
+	}
+	if len(b.disk) > 0 {
+		data["Disk"] = harness.Table([]string{
+			"bytes", "contender", "puts/s", "gets/s", "stored bytes a message", "written, put", "read, put", "written, get",
+			"read, get",
+		}, rows(b.disk, slices.Repeat([]string{"%.0f"}, 7), list{putRate}, list{getRate}, list{stored},
+			list{func(t turn) float64 { return t.put.written }}, list{func(t turn) float64 { return t.put.read }},
+			list{func(t turn) float64 { return t.get.written }}, list{func(t turn) float64 { return t.get.read }}))
+	}
+	r.Data = data
 	return r, err
 }
 
+// draw returns charts of bars.
+func (b *bench) draw() string {
+	var groups, loads []string
+	for _, size := range sizes {
+		groups = append(groups, harness.Grouped(size)+" bytes")
+	}
+	var limited []stretch
+	for _, s := range stretches {
+		if s.mbits > 0 {
+			limited, loads = append(limited, s), append(loads, harness.Grouped(s.size)+" bytes")
+		}
+	}
+	chart := func(title string, names []string, turns []turn, figure func(turn) float64) harness.Bars {
+		return harness.Bars{Title: title, Groups: groups, Names: names, Format: "%.0f", Value: func(group, name int) float64 {
+			return harness.MedianOf(of(turns, sizes[group], names[name]), figure)
+		}}
+	}
+	return harness.DrawBars(
+		chart("CPU of a put, client and server, microseconds", everybody, b.memory, putCPU),
+		chart("CPU of a get, client and server, microseconds", everybody, b.memory, getCPU),
+		chart(fmt.Sprintf("Puts a second on a disk of %.0f MB/s", diskSpeed/1e6), contenders, b.disk, putRate),
+		harness.Bars{
+			Title:  fmt.Sprintf("Messages a second by a channel over %d Mbit/s", linkMbits),
+			Groups: loads, Names: channelCodecs, Format: "%.0f", Value: func(group, name int) float64 {
+				return harness.MedianOf(b.journeysOf(limited[group], channelCodecs[name]), rateOf)
+			},
+		},
+	)
+}
+
 // saved says what compression saves and costs by the size of messages.
-func (r *report) saved() (string, error) {
+func (b *bench) saved() (string, error) {
 	head := []string{"message bytes"}
-	var lines [][]string
-	for _, name := range []string{deflate, zstd} {
+	codecs := []string{deflate, zstd}
+	lines := make([][]string, 0, 9)
+	for _, name := range codecs {
 		short := strings.TrimPrefix(name, "queue, ")
 		lines = append(
 			lines, []string{"ratio of messages, " + short}, []string{"stored bytes, " + short}, []string{"file I/O, " + short},
 		)
 	}
-	for _, name := range []string{plain, deflate, zstd} {
+	for _, name := range append([]string{plain}, codecs...) {
 		lines = append(lines, []string{"CPU us of put and get, " + strings.TrimPrefix(name, "queue, ")})
 	}
 	for _, size := range sizes {
-		head = append(head, grouped(size))
+		head = append(head, harness.Grouped(size))
+		mid := func(turns []turn, name string, figure func(turn) float64) float64 {
+			return harness.MedianOf(of(turns, size, name), figure)
+		}
 		var column []string
-		memory, _ := r.Memory.row(size, plain)
-		disk, _ := r.Disk.row(size, plain)
-		for _, name := range []string{deflate, zstd} {
+		for _, name := range codecs {
 			ratio, err := ratioOf(size, codecOf(name))
 			if err != nil {
 				return "", err
 			}
-			inMemory, _ := r.Memory.row(size, name)
-			onDisk, _ := r.Disk.row(size, name)
-			column = append(column, percent(ratio), change(inMemory.Stored, memory.Stored), change(onDisk.IO(), disk.IO()))
+			column = append(column, percent(ratio), change(mid(b.memory, name, stored), mid(b.memory, plain, stored)),
+				change(mid(b.disk, name, io), mid(b.disk, plain, io)))
 		}
-		for _, name := range []string{plain, deflate, zstd} {
-			own, _ := r.Memory.row(size, name)
-			column = append(column, figure("%.1f", own.CPU()))
+		for _, name := range append([]string{plain}, codecs...) {
+			column = append(column, figure("%.1f", mid(b.memory, name, bothCPU)))
 		}
 		for i := range lines {
 			lines[i] = append(lines[i], column[i])
 		}
 	}
-	return markdown(head, lines), nil
+	return harness.Table(head, lines), nil
 }
 
 // codecOf is what a contender compresses with.
@@ -235,57 +266,4 @@ func figure(format string, f float64) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, f)
-}
-
-// grouped writes a number with commas.
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for at := len(s) - 3; at > 0; at -= 3 {
-		s = s[:at] + "," + s[at:]
-	}
-	return s
-}
-
-// markdown makes a table.
-func markdown(head []string, lines [][]string) string {
-	var out strings.Builder
-	write := func(cells []string) { out.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	write(head)
-	out.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
-	for _, line := range lines {
-		write(line)
-	}
-	return out.String()
-}
-
-// processor is its name.
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "an unknown processor"
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "an unknown processor"
-}
-
-func (r *report) write(directory string) error {
-	parsed, err := template.New("report").Parse(reportTemplate)
-	if err != nil {
-		return err
-	}
-	var text strings.Builder
-	if err := parsed.Execute(&text, r); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(directory, "queue.md"), []byte(text.String()), 0o644),
-		os.WriteFile(filepath.Join(directory, "queue.svg"), []byte(r.plot()), 0o644),
-	)
 }
