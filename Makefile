@@ -378,7 +378,7 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 
 .PHONY: bench-scale
 bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with a CPU profile of the manager)
-	go build -o dist/bench/scale ./hack/bench/scale && dist/bench/scale -extent $(if $(BENCH),$(BENCH),full) $(if $(SIZE),-size $(SIZE)) $(if $(PROFILE),-profile $(PROFILE))
+	$(BENCHMARK) scale $(EXTENT) $(if $(SIZE),-size $(SIZE)) $(if $(PROFILE),-profile $(PROFILE))
 
 # What targets need from the machine.
 .PHONY: tools-go

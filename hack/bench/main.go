@@ -9,11 +9,12 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
 	"github.com/lighterage/lighterage/hack/bench/queue"
+	"github.com/lighterage/lighterage/hack/bench/scale"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 )
 
 func main() {
 	harness.Main(
-		http.Benchmark(), http.Long(), queue.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		http.Benchmark(), http.Long(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package scale
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/scale/bed"
 	"github.com/lighterage/lighterage/hack/bench/scale/controlplane"
 	"github.com/lighterage/lighterage/hack/bench/scale/fleet"
@@ -98,7 +99,7 @@ func measure(ctx context.Context, e extent, world fleet.World, directory string)
 
 // say tells how far it has come.
 func (m *measuring) say(format string, args ...any) {
-	say("%d Transfers: %s", m.result.world.Transfers, fmt.Sprintf(format, args...))
+	harness.Log("%d Transfers: %s", m.result.world.Transfers, fmt.Sprintf(format, args...))
 }
 
 // problem is one that the report tells of.

@@ -1,21 +1,17 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package scale
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"text/template"
-	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/scale/bed"
 	"github.com/lighterage/lighterage/hack/bench/scale/controlplane"
 	"github.com/lighterage/lighterage/hack/bench/scale/fleet"
@@ -24,40 +20,51 @@ import (
 //go:embed report.md.tmpl
 var reportTemplate string
 
-type report struct {
-	Command, Date, Took, Machine, Busy string
-	World                              fleet.World
-	Replicas                           int
-	Steady, Silent                     time.Duration
-	Arrivals                           int
-	Targets                            []target
-	Problems                           []string
-	Figures, Objects, Requests         string
-	all                                []result
+// report is scale.md and scale.svg.
+func report(e extent, all []result, problems []string) harness.Report {
+	most := all[len(all)-1]
+	return harness.Report{
+		Name: "scale", Template: reportTemplate, Targets: targets(all), Drawing: draw(all),
+		Versions: []string{most.versions},
+		Data: map[string]any{
+			"World": e.world, "Replicas": fleet.Replicas, "Steady": e.steady, "Silent": e.silent, "Arrivals": e.arrivals,
+			"Problems": problems, "Figures": figures(all), "Objects": objects(most), "Requests": requests(most),
+		},
+	}
 }
 
-func newReport(e extent, all []result, versions string, load float64, took time.Duration) *report {
-	r := &report{
-		Command: "make bench-scale", Date: time.Now().UTC().Format(time.DateOnly),
-		Took: took.Round(time.Second).String(),
-		Machine: fmt.Sprintf("%d cores, %s, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH,
-			runtime.Version(), versions),
-		World: e.world, Replicas: fleet.Replicas, Steady: e.steady, Silent: e.silent, Arrivals: e.arrivals,
-		Targets: targets(all),
-		Figures: figures(all), Objects: objects(all[len(all)-1]), Requests: requests(all[len(all)-1]), all: all,
-	}
-	if e.name != "full" {
-		r.Command += " BENCH=" + e.name
-	}
-	if load >= 0.5 {
-		r.Busy = fmt.Sprintf(" Other work ran beside it: the load was %.1f when it began.", load)
-	}
+func problems(all []result) []string {
+	var said []string
 	for _, one := range all {
 		for _, problem := range one.problems {
-			r.Problems = append(r.Problems, fmt.Sprintf("%s Transfers: %s", grouped(one.world.Transfers), problem))
+			said = append(said, fmt.Sprintf("%s Transfers: %s", harness.Grouped(one.world.Transfers), problem))
 		}
 	}
-	return r
+	return said
+}
+
+// draw returns an SVG of memory and CPU time by the number of Transfers.
+func draw(all []result) string {
+	canvas, left := harness.NewCanvas(880, 360), 70.0
+	for _, panel := range []struct {
+		title string
+		of    func(result) float64
+		limit float64
+	}{
+		{"manager, MiB at most", func(r result) float64 { return float64(r.first.To.Manager.Peak) / mebibyte }, 512},
+		{"manager, CPU s of the first pass", cpuOf(bed.Manager), 0},
+	} {
+		line := harness.Series{Colour: harness.Colours[3]}
+		chart := harness.Lines{Title: panel.title, Along: "Transfers", Limit: panel.limit}
+		for _, r := range all {
+			chart.X = append(chart.X, float64(r.world.Transfers))
+			line.Y = append(line.Y, r.at(haveFirst, panel.of))
+		}
+		chart.Series = []harness.Series{line}
+		chart.Draw(canvas, left, 50, left+330, 310)
+		left += 430
+	}
+	return canvas.String()
 }
 
 // row is a figure for each number of Transfers.
@@ -68,16 +75,16 @@ type row struct {
 	of     func(result) float64
 }
 
-func cpuOf(of func(bed.Point) controlplane.Usage) func(result) float64 {
+func cpuOf(of func(bed.Point) harness.Usage) func(result) float64 {
 	return func(r result) float64 { return r.first.CPU(of) }
 }
 
-func coresOf(of func(bed.Point) controlplane.Usage) func(result) float64 {
+func coresOf(of func(bed.Point) harness.Usage) func(result) float64 {
 	return func(r result) float64 { return r.steady.Cores(of) }
 }
 
 // arrivalOf is what a process takes for a run of another cluster, beyond what it takes in the steady state.
-func arrivalOf(of func(bed.Point) controlplane.Usage) func(result) float64 {
+func arrivalOf(of func(bed.Point) harness.Usage) func(result) float64 {
 	return func(r result) float64 {
 		return 1e3 * (r.arrivals.CPU(of) - r.steady.Cores(of)*r.arrivals.Length().Seconds()) / float64(r.arrived)
 	}
@@ -165,7 +172,7 @@ var rows = []row{
 func figures(all []result) string {
 	head, lines := []string{"Transfers, and Deliveries"}, make([][]string, len(rows))
 	for _, r := range all {
-		head = append(head, grouped(r.world.Transfers))
+		head = append(head, harness.Grouped(r.world.Transfers))
 		for i, one := range rows {
 			cell := "-"
 			if r.have >= one.needs {
@@ -179,7 +186,7 @@ func figures(all []result) string {
 	for i, one := range rows {
 		lines[i] = append([]string{one.name}, lines[i]...)
 	}
-	return markdown(head, lines)
+	return harness.Table(head, lines)
 }
 
 // objects is the table of how often the manager wrote objects in the first pass.
@@ -199,19 +206,15 @@ func objects(r result) string {
 		w := all[object.Resource]
 		w.objects, w.writes, w.most = w.objects+1, w.writes+n, max(w.most, n)
 	}
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(all))
 	var lines [][]string
 	for _, name := range names {
 		w := all[name]
 		lines = append(lines,
-			[]string{name, grouped(int(w.objects)), fmt.Sprintf("%.1f", float64(w.writes)/float64(w.objects)),
+			[]string{name, harness.Grouped(w.objects), fmt.Sprintf("%.1f", float64(w.writes)/float64(w.objects)),
 				fmt.Sprint(w.most)})
 	}
-	return markdown([]string{"", "written", "writes of each", "at most"}, lines)
+	return harness.Table([]string{"", "written", "writes of each", "at most"}, lines)
 }
 
 // requests is the table of what was asked of the API server.
@@ -242,68 +245,15 @@ func requests(r result) string {
 		if first+steady+restart == 0 {
 			continue
 		}
-		line := []string{strings.TrimPrefix(kind.Program, "lighterage-"), kind.Verb, kind.Resource, grouped(int(first)),
+		line := []string{strings.TrimPrefix(kind.Program, "lighterage-"), kind.Verb, kind.Resource, harness.Grouped(first),
 			"-", "-"}
 		if r.have >= haveSteady {
 			line[4] = fmt.Sprintf("%.2f", r.steady.PerSecond(float64(steady)))
 		}
 		if r.have >= haveRestart {
-			line[5] = grouped(int(restart))
+			line[5] = harness.Grouped(restart)
 		}
 		lines = append(lines, line)
 	}
-	return markdown([]string{"", "verb", "resource", "first pass", "steady state, by second", "restart"}, lines)
-}
-
-// grouped writes a number with commas.
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for at := len(s) - 3; at > 0; at -= 3 {
-		s = s[:at] + "," + s[at:]
-	}
-	return s
-}
-
-// markdown makes a table.
-func markdown(head []string, lines [][]string) string {
-	var out strings.Builder
-	write := func(cells []string) { out.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	write(head)
-	out.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
-	for _, line := range lines {
-		write(line)
-	}
-	return out.String()
-}
-
-// processor is its name.
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "an unknown processor"
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "an unknown processor"
-}
-
-func (r *report) write(directory string) error {
-	parsed, err := template.New("report").Parse(reportTemplate)
-	if err != nil {
-		return fmt.Errorf("read the report's template: %w", err)
-	}
-	var text strings.Builder
-	if err := parsed.Execute(&text, r); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return fmt.Errorf("make the directory for results: %w", err)
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(directory, "scale.md"), []byte(text.String()), 0o644),
-		os.WriteFile(filepath.Join(directory, "scale.svg"), []byte(r.draw()), 0o644),
-	)
+	return harness.Table([]string{"", "verb", "resource", "first pass", "steady state, by second", "restart"}, lines)
 }

@@ -1,53 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package scale
 
 import (
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/scale/bed"
 )
-
-// target is a bound that a measured figure should keep. Missing one fails nothing: the machine may have been busy.
-type target struct {
-	Name, What string
-	// measured is NaN where the manager did not come so far, which misses every bound.
-	measured, bound float64
-	digits          int
-}
-
-// OK reports whether the figure as it is shown keeps the bound.
-func (t target) OK() bool {
-	scale := math.Pow(10, float64(t.digits))
-	return math.Round(t.measured*scale)/scale <= t.bound
-}
-
-// Verdict says so.
-func (t target) Verdict() string {
-	if t.OK() {
-		return "ok"
-	}
-	return "miss"
-}
-
-// Measured is the figure as it is shown.
-func (t target) Measured() string {
-	if math.IsNaN(t.measured) {
-		return "-"
-	}
-	return fmt.Sprintf("%.*f", t.digits, t.measured)
-}
-
-// Limit is the bound with its direction.
-func (t target) Limit() string { return fmt.Sprintf("<=%.*f", t.digits, t.bound) }
-
-// Line is what scripts read.
-func (t target) Line() string {
-	return fmt.Sprintf("target %s %s %s %s", t.Name, t.Measured(), t.Limit(), t.Verdict())
-}
 
 const (
 	mebibyte = 1 << 20
@@ -61,7 +24,7 @@ const (
 )
 
 // targets judges what was measured with the most objects, and how it has grown from one number to the next.
-func targets(all []result) []target {
+func targets(all []result) []harness.Target {
 	most := all[len(all)-1]
 	made := most.targets()
 	if len(all) > 1 {
@@ -114,16 +77,16 @@ var aims = []aim{
 var p99 = aim{"reconcile-p99", "ms that the slowest hundredth of reconciles took at least", haveSteady,
 	func(r result) float64 { return r.steady.P99() }, 100, 0}
 
-func (r result) targets() []target {
+func (r result) targets() []harness.Target {
 	judged := aims
 	if r.have >= haveSteady && r.steady.Idle() >= idleEnough {
 		judged = append(slices.Clone(aims), p99)
 	}
-	var list []target
+	var list []harness.Target
 	for _, a := range judged {
-		list = append(list, target{
-			Name: fmt.Sprintf("%s-%d", a.name, r.world.Transfers), What: a.what, measured: r.at(a.needs, a.of), bound: a.bound,
-			digits: a.digits,
+		list = append(list, harness.Target{
+			Name: fmt.Sprintf("%s-%d", a.name, r.world.Transfers), What: a.what, Bound: a.bound, Digits: a.digits,
+			Measured: harness.Exactly(r.at(a.needs, a.of)),
 		})
 	}
 	return list
@@ -168,22 +131,23 @@ func (r result) slowdown() float64 {
 }
 
 // growth from fewer objects to more.
-func growth(less, more result) []target {
+func growth(less, more result) []harness.Target {
 	factor := float64(more.world.Transfers) / float64(less.world.Transfers)
-	of := func(figure func(result) float64) float64 {
-		if less.have < haveFirst || more.have < haveFirst {
-			return missing
+	target := func(name, what string, figure func(result) float64) harness.Target {
+		measured := missing
+		if less.have >= haveFirst && more.have >= haveFirst {
+			measured = figure(more) / figure(less) / factor
 		}
-		return figure(more) / figure(less) / factor
+		return harness.Target{
+			Name: name, Measured: harness.Exactly(measured), Bound: linearly, Digits: 2,
+			What: fmt.Sprintf("%s from %d to %d Transfers, by the factor of these", what, less.world.Transfers,
+				more.world.Transfers),
+		}
 	}
-	span := fmt.Sprintf("from %d to %d Transfers, by the factor of these", less.world.Transfers, more.world.Transfers)
-	return []target{
-		{Name: "first-pass-cpu-growth", What: "the manager's CPU time of the first pass " + span,
-			measured: of(func(r result) float64 { return r.first.CPU(bed.Manager) }),
-			bound:    linearly, digits: 2},
-		{Name: "first-pass-rss-growth", What: "its memory after the first pass " + span,
-			measured: of(func(r result) float64 { return float64(r.first.To.Manager.Resident) }),
-			bound:    linearly, digits: 2},
+	return []harness.Target{
+		target("first-pass-cpu-growth", "the manager's CPU time of the first pass", cpuOf(bed.Manager)),
+		target("first-pass-rss-growth", "its memory after the first pass",
+			func(r result) float64 { return float64(r.first.To.Manager.Resident) }),
 	}
 }
 

@@ -1,41 +1,27 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package scale
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/scale/bed"
 	"github.com/lighterage/lighterage/hack/bench/scale/controlplane"
 	"github.com/lighterage/lighterage/hack/bench/scale/fleet"
 )
-
-func TestTargetLines(t *testing.T) {
-	for _, c := range []struct {
-		target target
-		want   string
-	}{
-		{target{Name: "rss", measured: 512.4, bound: 512}, "target rss 512 <=512 ok"},
-		{target{Name: "rss", measured: 512.6, bound: 512}, "target rss 513 <=512 miss"},
-		{target{Name: "cpu", measured: 0.504, bound: 0.5, digits: 2}, "target cpu 0.50 <=0.50 ok"},
-		{target{Name: "writes", measured: 1}, "target writes 1 <=0 miss"},
-		{target{Name: "restart", measured: missing, bound: 60}, "target restart - <=60 miss"},
-	} {
-		if got := c.target.Line(); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
-	}
-}
 
 // measured is a result whose figures are easy to tell.
 func measured(transfers int, have stage) result {
 	begun := time.Unix(1000, 0)
 	at := func(seconds int, cpu time.Duration) bed.Point {
 		p := bed.Point{At: begun.Add(time.Duration(seconds) * time.Second)}
-		p.Manager = controlplane.Usage{CPU: cpu, Resident: 100 << 20, Peak: 200 << 20}
+		p.Manager = harness.Usage{CPU: cpu, Resident: 100 << 20, Peak: 200 << 20}
 		p.Metrics = controlplane.Metrics{`controller_runtime_reconcile_total{controller="transfer"}`: 1000 * cpu.Seconds()}
 		p.Record = controlplane.Record{Requests: map[controlplane.Kind]int64{
 			{Program: controlplane.Manager, Verb: "patch", Resource: "transfers/status"}:     int64(seconds) * 5,
@@ -63,7 +49,7 @@ func measured(transfers int, have stage) result {
 func TestTargets(t *testing.T) {
 	got := map[string]string{}
 	for _, one := range targets([]result{measured(2000, haveArrivals), measured(10000, haveArrivals)}) {
-		got[one.Name] = one.Measured() + " " + one.Verdict()
+		got[one.Name] = one.Figure(one.Measured.Value) + " " + one.Verdict()
 	}
 	for name, want := range map[string]string{
 		"rss-10000": "200 ok", "cpu-per-reconcile-10000": "1.0 ok", "progress-writes-10000": "5.0 ok",
@@ -93,18 +79,23 @@ func TestTargetsOfAManagerThatEnded(t *testing.T) {
 func TestReport(t *testing.T) {
 	all := []result{measured(2000, haveArrivals), measured(10000, 0)}
 	all[1].problems = []string{"manager ended"}
-	r := newReport(extents["full"], all, "Kubernetes 1.36.3", 0.1, time.Minute)
+	r := report(full, all, problems(all))
 	directory := t.TempDir()
-	if err := r.write(directory); err != nil {
+	if err := (&harness.Run{Name: "scale", Out: directory}).Publish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(r.Figures, "| 2,000 | 10,000 |") || !strings.Contains(r.Figures, "| reconciles | 1000 | - |") {
-		t.Errorf("%s", r.Figures)
+	text, err := os.ReadFile(filepath.Join(directory, "scale.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(r.Problems) != 1 {
-		t.Errorf("%v", r.Problems)
+	for _, want := range []string{
+		"| 2,000 | 10,000 |", "| reconciles | 1000 | - |", "\n- 10,000 Transfers: manager ended\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
+		}
 	}
-	if r.Requests == "" || !strings.Contains(r.draw(), "10,000") {
+	if requests(all[0]) == "" || !strings.Contains(r.Drawing, "10,000") {
 		t.Error("no requests, or nothing drawn")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/scale/controlplane"
 	"github.com/lighterage/lighterage/hack/bench/scale/fleet"
 )
@@ -16,7 +17,7 @@ import (
 type Point struct {
 	At time.Time
 	// Usage of the processes; zero for one that does not run. Own is this one's.
-	Manager, Gateway, API, Etcd, Own controlplane.Usage
+	Manager, Gateway, API, Etcd, Own harness.Usage
 	// Busy and Idle are all processors' together.
 	Busy, Idle time.Duration
 	Record     controlplane.Record
@@ -92,39 +93,39 @@ func (s Span) Idle() float64 {
 }
 
 // Cores that a process kept busy.
-func (s Span) Cores(of func(Point) controlplane.Usage) float64 {
+func (s Span) Cores(of func(Point) harness.Usage) float64 {
 	return s.PerSecond(s.CPU(of))
 }
 
 // CPU in seconds.
-func (s Span) CPU(of func(Point) controlplane.Usage) float64 {
+func (s Span) CPU(of func(Point) harness.Usage) float64 {
 	return (of(s.To).CPU - of(s.From).CPU).Seconds()
 }
 
 // Manager is the manager's usage.
-func Manager(p Point) controlplane.Usage { return p.Manager }
+func Manager(p Point) harness.Usage { return p.Manager }
 
 // Gateway is the gateway's.
-func Gateway(p Point) controlplane.Usage { return p.Gateway }
+func Gateway(p Point) harness.Usage { return p.Gateway }
 
 // APIServer is the API server's.
-func APIServer(p Point) controlplane.Usage { return p.API }
+func APIServer(p Point) harness.Usage { return p.API }
 
 // Etcd is etcd's.
-func Etcd(p Point) controlplane.Usage { return p.Etcd }
+func Etcd(p Point) harness.Usage { return p.Etcd }
 
 // Own is this process's.
-func Own(p Point) controlplane.Usage { return p.Own }
+func Own(p Point) harness.Usage { return p.Own }
 
 // Point looks at everything now.
 func (b *Bed) Point(ctx context.Context) (p Point, err error) {
 	p.At, p.Asked = time.Now(), b.Fleet.Asked()
 	for _, one := range []struct {
-		into *controlplane.Usage
+		into *harness.Usage
 		of   *controlplane.Program
-		pid  controlplane.PID
+		pid  harness.PID
 	}{{&p.Manager, b.Manager, 0}, {&p.Gateway, b.Gateway, 0}, {&p.API, nil, b.Cluster.APIServer},
-		{&p.Etcd, nil, b.Cluster.Etcd}, {&p.Own, nil, controlplane.PID(os.Getpid())}} {
+		{&p.Etcd, nil, b.Cluster.Etcd}, {&p.Own, nil, harness.PID(os.Getpid())}} {
 		if one.of != nil {
 			one.pid = one.of.PID
 		}
@@ -135,7 +136,7 @@ func (b *Bed) Point(ctx context.Context) (p Point, err error) {
 			return p, err
 		}
 	}
-	if p.Busy, p.Idle, err = controlplane.Machine(); err != nil {
+	if p.Busy, p.Idle, err = harness.SystemCPU(); err != nil {
 		return p, err
 	}
 	if p.Record, err = b.Cluster.Ledger.Read(); err != nil {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/render"
 )
 
@@ -55,7 +56,7 @@ type Cluster struct {
 	// Ledger has the requests of manager and gateway.
 	Ledger *Ledger
 	// APIServer and Etcd are their processes.
-	APIServer, Etcd PID
+	APIServer, Etcd harness.PID
 
 	directory   string
 	logs        string
@@ -112,10 +113,10 @@ func Start(ctx context.Context, directory, logs string) (c *Cluster, err error) 
 	if c.Ledger, err = openLedger(log); err != nil {
 		return nil, err
 	}
-	if c.APIServer, err = child("kube-apiserver"); err != nil {
+	if c.APIServer, err = harness.Child("kube-apiserver"); err != nil {
 		return nil, err
 	}
-	if c.Etcd, err = child("etcd"); err != nil {
+	if c.Etcd, err = harness.Child("etcd"); err != nil {
 		return nil, err
 	}
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {

@@ -7,9 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
-	"time"
 )
 
 const exposed = `# HELP reconciles How many.
@@ -57,40 +55,5 @@ func TestMetrics(t *testing.T) {
 	}
 	if !math.IsNaN(Metrics{}.Quantile(0.5)) || !math.IsNaN(times.Since(times).Quantile(0.5)) {
 		t.Error("of nothing there is a quantile")
-	}
-}
-
-// TestUsage looks at this process, which works meanwhile.
-func TestUsage(t *testing.T) {
-	self := PID(os.Getpid())
-	before, err := self.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	busy, _, err := Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
-		now, err := self.Usage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if now.CPU > before.CPU+100*time.Millisecond {
-			break
-		}
-	}
-	after, err := self.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.CPU <= before.CPU || after.Resident < 1<<20 || after.Peak < after.Resident {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
-	if now, _, err := Machine(); err != nil || now <= busy {
-		t.Errorf("the machine was busy for %s and then %s, %v", busy, now, err)
-	}
-	if _, err := child("no-such-program"); err == nil {
-		t.Error("a child that there is not")
 	}
 }

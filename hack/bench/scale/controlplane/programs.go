@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/render"
 )
 
@@ -39,7 +40,7 @@ const (
 
 // Program is a process of the operator.
 type Program struct {
-	PID
+	harness.PID
 	Began time.Time
 
 	command *exec.Cmd
@@ -130,7 +131,7 @@ func (c *Cluster) start(deployment, name string, last ...string) (*Program, erro
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p.PID = PID(p.command.Process.Pid)
+	p.PID = harness.PID(p.command.Process.Pid)
 	go func() {
 		p.err = p.command.Wait()
 		close(p.ended)
