@@ -354,7 +354,7 @@ bench-memory: build ## Measure how much memory agents take for a file larger tha
 .PHONY: bench-codec
 bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops in C (BENCH=quick: a look, no result)
 	$(ENSURE) peers
-	$(ENGINES); go run -tags "$$LIGHTERAGE_TAGS" ./hack/bench/codec -extent $(if $(BENCH),$(BENCH),full)
+	$(ENGINES); $(BENCHMARK) codec $(EXTENT)
 
 .PHONY: bench-http
 bench-http: build ## Measure the agent in mode http beside nginx, HAProxy and Caddy (BENCH=quick: a look, no result)

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"github.com/lighterage/lighterage/hack/bench/codec"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
 	"github.com/lighterage/lighterage/hack/bench/queue"
@@ -15,6 +16,6 @@ import (
 
 func main() {
 	harness.Main(
-		http.Benchmark(), http.Long(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		codec.Benchmark(), http.Benchmark(), http.Long(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -1,7 +1,10 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package codec measures what compressing and inflating blocks costs: every engine of this build at every level, on
+// generated data and on data found on this machine, beside the programs igzip, pigz and zstd and beside loops in C over
+// zlib-ng and ISA-L, in one run.
+package codec
 
 import (
 	"bytes"
@@ -9,28 +12,103 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/hardware"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/corpus"
 	"github.com/lighterage/lighterage/test/corpus/found"
 )
 
+// extent is how much is measured.
+type extent struct {
+	bytes, rounds int           // of each corpus
+	work          time.Duration // of a process in one round, at least
+}
+
+var (
+	full  = extent{bytes: 16 << 20, rounds: 5, work: 150 * time.Millisecond}
+	quick = extent{bytes: 2 << 20, rounds: 1, work: 20 * time.Millisecond}
+)
+
+// mainBlock is the block size of the main tables, which is that of a Transfer.
+const mainBlock = 1 << 20
+
+// Benchmark is this one.
+func Benchmark() harness.Benchmark {
+	memory := ""
+	return harness.Benchmark{
+		Name: "codec", About: "every engine beside igzip, pigz, zstd and loops in C",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&memory, "tmp", "/dev/shm", "a directory in memory for the files that other programs read")
+		},
+		Run: func(ctx context.Context, r *harness.Run) (err error) {
+			b := &bench{Run: r, extent: full, engines: measured(ctx)}
+			if r.Quick {
+				b.extent = quick
+			}
+			if len(b.engines) == 0 {
+				return errors.New("this build has no engine that compresses")
+			}
+			if b.dir, err = os.MkdirTemp(memory, "lighterage-bench-codec-"); err != nil {
+				return fmt.Errorf("make a directory in memory: %w", err)
+			}
+			defer os.RemoveAll(b.dir)
+			if b.loops, err = buildLoops(ctx, b.dir); err != nil {
+				return err
+			}
+			if b.data, err = b.collect(ctx); err != nil {
+				return err
+			}
+			found, err := b.measure(ctx)
+			if err != nil {
+				return err
+			}
+			return r.Publish(ctx, newReport(b, found).whole(ctx))
+		},
+	}
+}
+
 // bench is what all measurements share.
 type bench struct {
+	*harness.Run
 	extent
-	log     io.Writer
 	dir     string // in memory
 	engines []codec.Engine
 	loops   []loop
 	data    []data
-	busy    string // what other work there was at the start
+}
+
+// measure makes all measurements, one after the other.
+func (b *bench) measure(ctx context.Context) (*results, error) {
+	// Pinned: a thread that moves to the other core, or shares one with what it is
+	// compared to, is what differs most between runs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unpin, err := pinToOne()
+	if err != nil {
+		return nil, err
+	}
+	r := &results{}
+	for _, part := range []func(context.Context, *results) error{
+		b.compressAll, b.inflateAll, b.blockSizes, b.decisions, b.allocations,
+	} {
+		if err := part(ctx, r); err != nil {
+			return nil, errors.Join(err, unpin())
+		}
+	}
+	if err := unpin(); err != nil {
+		return nil, err
+	}
+	return r, b.allCores(ctx, r)
 }
 
 // data are the bytes of a corpus.
@@ -124,7 +202,7 @@ func (b *bench) collect(ctx context.Context) ([]data, error) {
 		for _, c := range found.All() {
 			plain, err := c.Collect(ctx, b.bytes)
 			if errors.Is(err, found.ErrTooLittle) {
-				fmt.Fprintf(b.log, "left out: %v\n", err)
+				harness.Log("left out: %v", err)
 				continue
 			}
 			if err != nil {

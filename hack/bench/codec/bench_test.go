@@ -1,16 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -18,8 +18,8 @@ import (
 func TestMeasure(t *testing.T) {
 	out := t.TempDir()
 	b := &bench{
-		extent:  extent{bytes: 32 << 10, rounds: 1, least: 1, work: time.Millisecond, out: out, command: "make bench-codec"},
-		log:     io.Discard,
+		Run:     &harness.Run{Name: "codec", Quick: true, Out: out},
+		extent:  extent{bytes: 32 << 10, rounds: 1, work: time.Millisecond},
 		dir:     t.TempDir(),
 		engines: measured(t.Context()),
 	}
@@ -40,8 +40,8 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReport(b, found, time.Second)
-	if err := r.write(t.Context()); err != nil {
+	r := newReport(b, found).whole(t.Context())
+	if err := b.Publish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "codec.md"))
@@ -58,7 +58,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("the report has %q", wrong)
 		}
 	}
-	if len(r.targets) == 0 {
+	if len(r.Targets) == 0 {
 		t.Error("no target was judged")
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // coresResult compares one core with all.
@@ -23,16 +24,8 @@ type coresResult struct {
 	one, all     result
 }
 
-// scaling is how many times as fast all cores are, by the wall: the median of the
-// rounds.
-func (c coresResult) scaling() float64 {
-	n := min(len(c.one.wall), len(c.all.wall))
-	quotients := make([]float64, n)
-	for i := range n {
-		quotients[i] = c.one.wall[i] / c.all.wall[i]
-	}
-	return median(quotients)
-}
+// scaling is how many times as fast all cores are, by the wall.
+func (c coresResult) scaling() harness.Estimate { return harness.Ratio(c.one.wall, c.all.wall) }
 
 // allCores measures the preferred engines with a worker for each core beside one
 // worker.
@@ -42,7 +35,7 @@ func (b *bench) allCores(ctx context.Context, r *results) error {
 		return err
 	}
 	for _, d := range b.some() {
-		fmt.Fprintf(b.log, "%d cores on %s\n", len(numbers), d.name)
+		harness.Log("%d cores on %s", len(numbers), d.name)
 		for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 			for _, level := range []codec.Level{codec.Fast, codec.Balanced} {
 				s, ok := b.preferred(id, level)
@@ -123,11 +116,7 @@ func (b *bench) oneAndAll(
 			name: name, pass: func(context.Context) (sample, error) { return together(numbers, newWork, passes) },
 		}
 	}
-	extent := b.extent
-	b.rounds = min(b.rounds, 5)
-	b.least = b.rounds
 	found, err := b.inTurn(ctx, c.corpus, plainIn, []contender{on("one core", numbers[:1]), on("all cores", numbers)})
-	b.extent = extent
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/lighterage/lighterage/agent/estimate"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // decisionResults are what deciding costs.
@@ -40,7 +41,7 @@ func (b *bench) decisions(ctx context.Context, r *results) error {
 		return nil
 	}
 	for _, d := range b.data {
-		fmt.Fprintf(b.log, "decide on %s\n", d.name)
+		harness.Log("decide on %s", d.name)
 		var g gather
 		g.add(compressing(fast, d.plain, mainBlock))
 		g.add(estimating(fast, d.plain))
@@ -156,7 +157,7 @@ func (b *bench) allocations(_ context.Context, r *results) error {
 	const runs = 20
 	plain := b.data[0].plain[:min(len(b.data[0].plain), mainBlock)]
 	for _, s := range b.settings(codec.High) {
-		fmt.Fprintf(b.log, "allocations of %s\n", s.name())
+		harness.Log("allocations of %s", s.name())
 		encoder, err := s.engine.NewEncoder(s.level)
 		if err != nil {
 			return err

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // gather calls add for each way to make a contender and closes what there is when
@@ -44,7 +45,7 @@ func (g *gather) all() ([]contender, error) {
 // level Fast on the others.
 func (b *bench) compressAll(ctx context.Context, r *results) error {
 	for _, d := range b.data {
-		fmt.Fprintf(b.log, "compress %s\n", d.name)
+		harness.Log("compress %s", d.name)
 		highest := codec.Fast
 		if d.ordinary {
 			highest = codec.High
@@ -105,7 +106,7 @@ func (b *bench) inflateAll(ctx context.Context, r *results) error {
 		if !d.ordinary {
 			continue
 		}
-		fmt.Fprintf(b.log, "inflate %s\n", d.name)
+		harness.Log("inflate %s", d.name)
 		for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 			for _, level := range []codec.Level{codec.Fast, codec.Balanced} {
 				from, ok := b.preferred(id, level)
@@ -177,7 +178,7 @@ func (b *bench) blockSizes(ctx context.Context, r *results) error {
 	for _, block := range blockSizes {
 		found := blockResult{block: block}
 		for _, d := range b.some() {
-			fmt.Fprintf(b.log, "blocks of %d KiB of %s\n", block>>10, d.name)
+			harness.Log("blocks of %d KiB of %s", block>>10, d.name)
 			d.plain = d.plain[:min(len(d.plain), 4<<20)]
 			var g gather
 			for _, s := range b.settings(codec.Balanced) {

@@ -1,14 +1,15 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // family is whose a point is.
@@ -43,48 +44,43 @@ const (
 	labelSize, labelHeight, dotRadius = 12.0, 14.0, 5.0
 )
 
-// axes maps figures to places. Speed is logarithmic.
-type axes struct{ minSpeed, maxSpeed, minRatio, maxRatio float64 }
+// axes map figures to places. Speed is logarithmic, and the least ratio, which is the best, is at the top.
+type axes struct{ speed, ratio harness.Scale }
 
 func axesOf(points []point) axes {
 	bySpeed := func(a, b point) int { return cmp.Compare(a.speed, b.speed) }
 	byRatio := func(a, b point) int { return cmp.Compare(a.ratio, b.ratio) }
-	a := axes{
-		minSpeed: slices.MinFunc(points, bySpeed).speed / 1.35, maxSpeed: slices.MaxFunc(points, bySpeed).speed * 1.35,
-		minRatio: slices.MinFunc(points, byRatio).ratio, maxRatio: slices.MaxFunc(points, byRatio).ratio,
+	least, most := slices.MinFunc(points, byRatio).ratio, slices.MaxFunc(points, byRatio).ratio
+	margin := max(0.01, (most-least)*0.1)
+	return axes{
+		harness.Scale{
+			From: slices.MinFunc(points, bySpeed).speed / 1.35, To: slices.MaxFunc(points, bySpeed).speed * 1.35,
+			Start: plotLeft, End: plotWidth - plotRight, Log: true,
+		},
+		harness.Scale{From: least - margin, To: most + margin, Start: plotTop, End: plotHeight - plotBottom},
 	}
-	margin := max(0.01, (a.maxRatio-a.minRatio)*0.1)
-	a.minRatio, a.maxRatio = a.minRatio-margin, a.maxRatio+margin
-	return a
 }
 
-func (a axes) x(speed float64) float64 {
-	return plotLeft + (plotWidth-plotLeft-plotRight)*math.Log(speed/a.minSpeed)/math.Log(a.maxSpeed/a.minSpeed)
-}
+func (a axes) x(speed float64) float64 { return a.speed.At(speed) }
+func (a axes) y(ratio float64) float64 { return a.ratio.At(ratio) }
 
-// y has the least ratio, which is the best, at the top.
-func (a axes) y(ratio float64) float64 {
-	return plotTop + (plotHeight-plotTop-plotBottom)*(ratio-a.minRatio)/(a.maxRatio-a.minRatio)
-}
-
-var fills = map[family]string{oursDeflate: "#0969da", oursZstd: "#1a7f37", peer: "#ffffff"}
+var fills = []string{oursDeflate: "#0969da", oursZstd: "#1a7f37", peer: "#ffffff"}
 
 // draw returns an SVG of the points with a label beside each.
 func draw(points []point) string {
-	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="13" fill="#1f2328">
-<rect width="%g" height="%g" fill="#ffffff"/>
-`, plotWidth, plotHeight, plotWidth, plotHeight)
+	canvas := harness.NewCanvas(plotWidth, plotHeight)
 	if len(points) == 0 {
-		return svg.String() + "</svg>\n"
+		return canvas.String()
 	}
 	a := axesOf(points)
-	drawAxes(&svg, a)
+	const right, bottom = plotWidth - plotRight, plotHeight - plotBottom
+	canvas.Along(a.speed, a.speed.Ticks(), plotTop, bottom, func(v float64) string { return fmt.Sprintf("%g", v) })
+	canvas.Across(a.ratio, plotLeft, right, func(v float64) string { return fmt.Sprintf("%.2f", v) })
+	canvas.Text((plotLeft+right)/2, plotHeight-18, "MB/s on one core (faster to the right)", harness.Middle)
+	canvas.Text(0, 0, "compressed / original (smaller upwards)", harness.Middle,
+		fmt.Sprintf(`transform="translate(20 %g) rotate(-90)"`, (plotTop+bottom)/2))
 	for _, s := range segments(points, a) {
-		fmt.Fprintf(
-			&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-opacity="0.3" stroke-width="1.5"/>`+"\n",
-			s.x1, s.y1, s.x2, s.y2, s.stroke,
-		)
+		canvas.Line(s.x1, s.y1, s.x2, s.y2, s.stroke, `stroke-opacity="0.3" stroke-width="1.5"`)
 	}
 	for i, place := range placeLabels(points, a) {
 		p := points[i]
@@ -94,32 +90,18 @@ func draw(points []point) string {
 			stroke = fills[p.family]
 		}
 		if distance := math.Hypot(place.anchorX()-x, place.anchorY()-y); distance > 22 {
-			fmt.Fprintf(
-				&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#d0d7de"/>`+"\n", x, y, place.nearX(x),
-				place.anchorY(),
-			)
+			canvas.Line(x, y, place.nearX(x), place.anchorY(), "#d0d7de")
 		}
-		fmt.Fprintf(
-			&svg, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, dotRadius,
-			fills[p.family], stroke,
-		)
-		fmt.Fprintf(
-			&svg, `<text x="%.1f" y="%.1f" font-size="%g">%s</text>`+"\n", place.left, place.bottom-3, labelSize, p.label,
-		)
+		canvas.Circle(x, y, dotRadius, fills[p.family], fmt.Sprintf(`stroke="%s" stroke-width="1.5"`, stroke))
+		canvas.Text(place.left, place.bottom-3, p.label, fmt.Sprintf(`font-size="%g"`, labelSize))
 	}
 	x := plotLeft
-	for _, entry := range []struct {
-		family family
-		text   string
-	}{{oursDeflate, "engines, deflate"}, {oursZstd, "engines, zstd"}, {peer, "programs"}} {
-		fmt.Fprintf(
-			&svg, `<circle cx="%g" cy="24" r="%g" fill="%s" stroke="#57606a"/><text x="%g" y="28.5">%s</text>`+"\n", x+5,
-			dotRadius, fills[entry.family], x+16, entry.text,
-		)
-		x += 40 + 7*float64(len(entry.text))
+	for family, text := range []string{"engines, deflate", "engines, zstd", "programs"} {
+		canvas.Circle(x+5, 24, dotRadius, fills[family], `stroke="#57606a"`)
+		canvas.Text(x+16, 28.5, text)
+		x += 40 + 7*float64(len(text))
 	}
-	svg.WriteString("</svg>\n")
-	return svg.String()
+	return canvas.String()
 }
 
 // segment joins two levels of an engine.
@@ -138,38 +120,6 @@ func segments(points []point, a axes) []segment {
 		last[p.joins] = p
 	}
 	return all
-}
-
-func drawAxes(svg *strings.Builder, a axes) {
-	bottom := plotHeight - plotBottom
-	for _, decade := range []float64{1, 10, 100, 1000, 10000} {
-		for _, step := range []float64{1, 2, 5} {
-			speed := decade * step
-			if speed < a.minSpeed || speed > a.maxSpeed {
-				continue
-			}
-			fmt.Fprintf(svg, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="#eaeef2"/><text x="%.1f" y="%g" text-anchor="middle">%g</text>`+"\n",
-				a.x(speed), plotTop, a.x(speed), bottom, a.x(speed), bottom+18, speed)
-		}
-	}
-	step := 0.02
-	if a.maxRatio-a.minRatio > 0.2 {
-		step = 0.05
-	}
-	for ratio := math.Ceil(a.minRatio/step) * step; ratio <= a.maxRatio; ratio += step {
-		fmt.Fprintf(svg, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%.2f</text>`+"\n",
-			plotLeft, a.y(ratio), plotWidth-plotRight, a.y(ratio), plotLeft-8, a.y(ratio)+4, ratio)
-	}
-	fmt.Fprintf(
-		svg, `<text x="%g" y="%g" text-anchor="middle">MB/s on one core (faster to the right)</text>`+"\n",
-		(plotLeft+plotWidth-plotRight)/2, plotHeight-18,
-	)
-	fmt.Fprintf(
-		svg,
-		`<text transform="translate(20 %g) rotate(-90)" text-anchor="middle">compressed / original (smaller upwards)</text>`+
-			"\n",
-		(plotTop+bottom)/2,
-	)
 }
 
 func (r rectangle) anchorX() float64 { return (r.left + r.right) / 2 }

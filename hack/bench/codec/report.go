@@ -1,22 +1,17 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"context"
 	_ "embed"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"text/template"
-	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 //go:embed report.md.tmpl
@@ -25,46 +20,29 @@ var reportText string
 // report is codec.md and codec.svg.
 type report struct {
 	*results
-	bench   *bench
-	targets []target
-	took    time.Duration
-	cores   int
+	bench *bench
+	cores int
 }
 
-func newReport(b *bench, r *results, took time.Duration) *report {
-	cores := runtime.NumCPU()
-	return &report{results: r, bench: b, targets: b.targets(r, cores), took: took, cores: cores}
+func newReport(b *bench, r *results) *report {
+	return &report{results: r, bench: b, cores: runtime.NumCPU()}
 }
 
-func (r *report) write(ctx context.Context) error {
-	out := r.bench.out
-	parsed, err := template.New("report").Parse(reportText)
-	if err != nil {
-		return fmt.Errorf("read the report's template: %w", err)
+func (r *report) whole(ctx context.Context) harness.Report {
+	versions := []string{harness.Version(ctx, "cc", "--version")}
+	for _, command := range []string{"igzip", "pigz", "zstd"} {
+		versions = append(versions, harness.Version(ctx, command, "--version"))
 	}
-	var text strings.Builder
-	if err := parsed.Execute(&text, map[string]any{
-		"Command": r.bench.command, "Date": time.Now().UTC().Format("2006-01-02"), "MiB": r.bench.bytes >> 20,
-		"Rounds": r.bench.rounds,
-		"Least":  r.bench.least, "Cores": r.cores, "Machine": machine(ctx), "Busy": r.bench.busy,
-		"Took":     r.took.Round(time.Second).String(),
-		"Averaged": strings.Join(r.bench.ordinary(), ", "),
-		"Targets":  r.targetTable(), "Compress": r.compressTable(true), "Limits": r.compressTable(false),
-		"Inflate": r.inflateTable(),
-		"Blocks":  r.blockTable(), "CoresTable": r.coresTable(), "Estimates": r.estimateTable(), "Modes": r.modeTable(),
-		"Corpora": r.corporaTable(), "Hardware": r.hardwareTable(), "Engine": r.compressedBy(),
-	}); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	return harness.Report{
+		Name: "codec", Template: reportText, Targets: r.bench.targets(r.results, r.cores), Drawing: draw(r.points()),
+		Versions: versions,
+		Data: map[string]any{
+			"Rounds": r.bench.rounds, "Averaged": strings.Join(r.bench.ordinary(), ", "),
+			"Compress": r.compressTable(true), "Limits": r.compressTable(false), "Inflate": r.inflateTable(),
+			"Blocks": r.blockTable(), "CoresTable": r.coresTable(), "Estimates": r.estimateTable(), "Modes": r.modeTable(),
+			"Corpora": r.corporaTable(), "Hardware": r.hardwareTable(), "Engine": r.compressedBy(),
+		},
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("make the directory for results: %w", err)
-	}
-	for name, content := range map[string]string{"codec.md": text.String(), "codec.svg": draw(r.points())} {
-		if err := os.WriteFile(filepath.Join(out, name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write the results: %w", err)
-		}
-	}
-	return nil
 }
 
 // points are the means over the ordinary corpora, for the plot.
@@ -103,7 +81,7 @@ func (r *report) means(contender string) (speed, ratio float64) {
 			ratios = append(ratios, found.ratio())
 		}
 	}
-	return geometricMean(speeds), geometricMean(ratios)
+	return harness.GeometricMean(speeds), harness.GeometricMean(ratios)
 }
 
 // compressedBy names what the estimate is compared with and tries with.
@@ -125,56 +103,4 @@ func (r *report) family(contender string) family {
 		}
 	}
 	return peer
-}
-
-// machine names what it ran on, and the versions of what was compared.
-func machine(ctx context.Context) string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	parts := []string{
-		fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")),
-		runtime.Version() + " " + runtime.GOARCH, firstLine(ctx, "cc", "--version"),
-	}
-	if libraries := os.Getenv("LIGHTERAGE_LIBRARIES"); libraries != "" {
-		parts = append(parts, "libraries: "+strings.ReplaceAll(libraries, "@", " "))
-	}
-	for _, command := range []string{"igzip", "pigz", "zstd"} {
-		if path, err := exec.LookPath(command); err == nil {
-			parts = append(parts, firstLine(ctx, path, "--version"))
-		}
-	}
-	return strings.Join(parts, ". ")
-}
-
-// busy says what other work there was on the machine when it matters, "" when not.
-func busy() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	var load float64
-	if _, err := fmt.Sscan(string(text), &load); err != nil || load < 0.5 {
-		return ""
-	}
-	return fmt.Sprintf(
-		"Other work ran beside it: the load was %.1f when it began. What goes by the wall, all cores above all, means "+
-			"little then.",
-		load,
-	)
-}
-
-func firstLine(ctx context.Context, name string, args ...string) string {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		return filepath.Base(name) + " of an unknown version"
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return strings.Trim(strings.Join(strings.Fields(line), " "), "*. ")
 }

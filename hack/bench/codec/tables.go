@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"fmt"
@@ -9,21 +9,17 @@ import (
 	"strings"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
-// table is a table in Markdown, its first column text and the others figures.
-type table struct{ strings.Builder }
+// table is one of Markdown that is made row by row. The first one is the head.
+type table [][]string
 
-func newTable(columns ...string) *table {
-	t := &table{}
-	t.row(columns...)
-	t.WriteString("|---|" + strings.Repeat("---:|", len(columns)-1) + "\n")
-	return t
-}
+func newTable(columns ...string) *table { return &table{columns} }
 
-func (t *table) row(cells ...string) {
-	t.WriteString("| " + strings.Join(cells, " | ") + " |\n")
-}
+func (t *table) row(cells ...string) { *t = append(*t, cells) }
+
+func (t *table) String() string { return harness.Table((*t)[0], (*t)[1:]) }
 
 // cell is a speed and a ratio.
 func cell(speed, ratio float64) string {
@@ -31,16 +27,6 @@ func cell(speed, ratio float64) string {
 		return fmt.Sprintf("%.0f <.001", speed)
 	}
 	return fmt.Sprintf("%.0f %s", speed, strings.TrimPrefix(fmt.Sprintf("%.3f", ratio), "0"))
-}
-
-func (r *report) targetTable() string {
-	t := &table{}
-	t.row("target", "what", "measured", "bound", "", "worst")
-	t.WriteString("|---|---|---:|---:|---|---|\n")
-	for _, target := range r.targets {
-		t.row(target.name, target.what, target.figure(target.measured), target.limit(), target.verdict(), target.worst)
-	}
-	return t.String()
 }
 
 func (r *report) corpora(ordinary bool) []string {
@@ -118,7 +104,7 @@ func (r *report) inflateTable() string {
 				}
 				cells = append(cells, text)
 			}
-			t.row(slices.Insert(cells, 2, fmt.Sprintf("%.0f", geometricMean(speeds)))...)
+			t.row(slices.Insert(cells, 2, fmt.Sprintf("%.0f", harness.GeometricMean(speeds)))...)
 		}
 	}
 	return t.String()
@@ -132,7 +118,7 @@ func mean(results []result, contender string, of func(result) float64) float64 {
 			values = append(values, of(found))
 		}
 	}
-	return geometricMean(values)
+	return harness.GeometricMean(values)
 }
 
 func (r *report) blockTable() string {
@@ -168,7 +154,7 @@ func (r *report) coresTable() string {
 			for _, c := range ofKind {
 				if c.name == name {
 					one, all = append(one, c.one.wallSpeed()), append(all, c.all.wallSpeed())
-					cost = append(cost, median(c.all.cpu)/median(c.one.cpu))
+					cost = append(cost, harness.Median(c.all.cpu)/harness.Median(c.one.cpu))
 					scaling.add(c.corpus, c.scaling())
 				}
 			}
@@ -176,41 +162,41 @@ func (r *report) coresTable() string {
 			if inflate {
 				label += ", inflating"
 			}
-			t.row(label, fmt.Sprintf("%.0f", geometricMean(one)), fmt.Sprintf("%.0f", geometricMean(all)), fmt.Sprintf(
-				"%.2f", geometricMean(scaling.values),
+			t.row(label, fmt.Sprintf("%.0f", harness.GeometricMean(one)), fmt.Sprintf("%.0f", harness.GeometricMean(all)), fmt.Sprintf(
+				"%.2f", harness.MeanRatio(scaling.values).Value,
 			),
-				fmt.Sprintf("%.2f", scaling.worst), scaling.where, fmt.Sprintf("%+.0f%%", 100*(geometricMean(cost)-1)))
+				fmt.Sprintf("%.2f", scaling.worst.Value), scaling.where, fmt.Sprintf("%+.0f%%", 100*(harness.GeometricMean(cost)-1)))
 		}
 	}
 	return t.String()
 }
 
 func (r *report) estimateTable() string {
-	t := &table{}
+	var text strings.Builder
 	for _, ordinary := range []bool{true, false} {
 		names, times, shares := []string{""}, []string{"µs for 1 MiB"}, []string{"of compressing it"}
 		for i, e := range r.decisions.estimates {
 			if slices.Contains(r.corpora(ordinary), e.corpus) {
 				names = append(names, e.corpus)
-				times = append(times, fmt.Sprintf("%.0f", median(e.cpu)*mainBlock/1e3))
-				shares = append(shares, fmt.Sprintf("%.1f%%", 100/e.faster(r.decisions.compressed[i])))
+				times = append(times, fmt.Sprintf("%.0f", harness.Median(e.cpu)*mainBlock/1e3))
+				shares = append(shares, fmt.Sprintf("%.1f%%", 100/e.faster(r.decisions.compressed[i]).Value))
 			}
 		}
 		part := newTable(names...)
 		part.row(times...)
 		part.row(shares...)
-		t.WriteString(part.String() + "\n")
+		text.WriteString(part.String() + "\n")
 	}
-	return t.String()
+	return text.String()
 }
 
 func (r *report) modeTable() string {
 	t := newTable("", "corpus", "Never", "Auto", "Always", "Auto / Always", "beyond Never", "ratio in Auto", "in Always")
 	for _, m := range r.decisions.modes {
-		micros := func(f result) string { return fmt.Sprintf("%.0f", median(f.cpu)*mainBlock/1e3) }
+		micros := func(f result) string { return fmt.Sprintf("%.0f", harness.Median(f.cpu)*mainBlock/1e3) }
 		t.row(m.setting.name(), m.auto.corpus, micros(m.never), micros(m.auto), micros(m.always), fmt.Sprintf(
-			"%.1f%%", 100/m.auto.faster(m.always),
-		), fmt.Sprintf("%.1f%%", 100*m.beyond()),
+			"%.1f%%", 100/m.auto.faster(m.always).Value,
+		), fmt.Sprintf("%.1f%%", 100*m.beyond().Value),
 			fmt.Sprintf("%.3f", m.auto.ratio()), fmt.Sprintf("%.3f", m.always.ratio()))
 	}
 	return t.String()
@@ -218,15 +204,19 @@ func (r *report) modeTable() string {
 
 // beyond is what the decision costs by what the attempt would, without what a stored
 // block costs in any mode.
-func (m modeResult) beyond() float64 {
-	never := median(m.never.cpu)
-	return (median(m.auto.cpu) - never) / (median(m.always.cpu) - never)
+func (m modeResult) beyond() harness.Estimate {
+	without := func(of result) []float64 {
+		left := slices.Clone(of.cpu)
+		for i := range left {
+			left[i] -= m.never.cpu[i]
+		}
+		return left
+	}
+	return harness.Ratio(without(m.auto), without(m.always))
 }
 
 func (r *report) corporaTable() string {
-	t := &table{}
-	t.row("corpus", "what", "bytes", "SHA-256")
-	t.WriteString("|---|---|---:|---|\n")
+	t := newTable("corpus", "what", "bytes", "SHA-256")
 	for _, d := range r.bench.data {
 		t.row(d.name, d.about, fmt.Sprint(len(d.plain)), "`"+d.digest+"`")
 	}

@@ -1,92 +1,42 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
-
-// target is a bound that a measured figure should keep. Missing one fails nothing:
-// the machine may have been busy.
-type target struct {
-	name     string
-	measured float64
-	bound    float64
-	atMost   bool // else at least
-	percent  bool
-	digits   int
-	// what is compared and where it was worst.
-	what, worst string
-}
-
-func (t target) ok() bool {
-	if t.atMost {
-		return t.rounded() <= t.bound
-	}
-	return t.rounded() >= t.bound
-}
-
-// rounded is the figure as it is printed, so that nobody reads "0.95, at least 0.95,
-// miss".
-func (t target) rounded() float64 {
-	scale := math.Pow(10, float64(t.digits))
-	if t.percent {
-		scale *= 100
-	}
-	return math.Round(t.measured*scale) / scale
-}
-
-func (t target) verdict() string {
-	if t.ok() {
-		return "ok"
-	}
-	return "miss"
-}
-
-func (t target) figure(f float64) string {
-	if t.percent {
-		return fmt.Sprintf("%.*f%%", t.digits, 100*f)
-	}
-	return fmt.Sprintf("%.*f", t.digits, f)
-}
-
-func (t target) limit() string {
-	sign := ">="
-	if t.atMost {
-		sign = "<="
-	}
-	return sign + t.figure(t.bound)
-}
-
-// line is what the command prints for a target.
-func (t target) line() string {
-	return fmt.Sprintf("target %s %s %s %s", t.name, t.figure(t.measured), t.limit(), t.verdict())
-}
 
 // spread sums up the figures of several corpora.
 type spread struct {
-	values []float64
-	worst  float64
+	values []harness.Estimate
+	worst  harness.Estimate
 	where  string
 	// high says that more is worse.
 	high bool
 }
 
-func (s *spread) add(where string, value float64) {
-	if len(s.values) == 0 || (value > s.worst) == s.high {
+func (s *spread) add(where string, value harness.Estimate) {
+	if len(s.values) == 0 || (value.Value > s.worst.Value) == s.high {
 		s.worst, s.where = value, where
 	}
 	s.values = append(s.values, value)
 }
 
-func (s *spread) fill(t target) target {
-	t.measured = geometricMean(s.values)
-	t.worst = fmt.Sprintf("%s on %s", t.figure(s.worst), s.where)
+// mean makes it what a target is about, and worst where it is worst.
+func (s *spread) mean(t harness.Target) harness.Target {
+	t.Measured = harness.MeanRatio(s.values)
+	t.Note = t.Figure(s.worst.Value) + " on " + s.where
+	return t
+}
+
+func (s *spread) theWorst(t harness.Target) harness.Target {
+	t = s.mean(t)
+	t.Measured = s.worst
 	return t
 }
 
@@ -108,7 +58,7 @@ func (b *bench) against(results []result, ours, theirs string) (speed, ratio spr
 		c, okC := find(results, theirs, corpus)
 		if okA && okC {
 			speed.add(corpus, a.faster(c))
-			ratio.add(corpus, a.ratio()/c.ratio())
+			ratio.add(corpus, harness.Exactly(a.ratio()/c.ratio()))
 		}
 	}
 	return speed, ratio
@@ -116,32 +66,20 @@ func (b *bench) against(results []result, ours, theirs string) (speed, ratio spr
 
 // targets judges what was measured. What this machine could not measure, for want of
 // a program or a library, is not among them.
-func (b *bench) targets(r *results, cores int) []target {
-	var all []target
+func (b *bench) targets(r *results, cores int) []harness.Target {
+	var all []harness.Target
 	if fast, ok := b.preferred(codec.Deflate, codec.Fast); ok {
 		if speed, ratio := b.against(r.compress, fast.name(), "igzip -1"); len(speed.values) > 0 {
-			all = append(all,
-				speed.fill(
-					target{name: "deflate-fast-vs-igzip", bound: 0.95, digits: 2, what: fast.name() + " by `igzip -1`, speed"},
-				),
-				ratio.fill(
-					target{
-						name: "deflate-fast-ratio-vs-igzip", bound: 1, atMost: true, digits: 3,
-						what: fast.name() + " in blocks of 1 MiB by `igzip -1` in one piece, compressed size",
-					},
-				))
+			all = append(all, speed.mean(faster("deflate-fast-vs-igzip", 0.95, fast.name()+" by `igzip -1`, speed")),
+				ratio.mean(harness.Target{
+					Name: "deflate-fast-ratio-vs-igzip", Bound: 1, Digits: 3,
+					What: fast.name() + " in blocks of 1 MiB by `igzip -1` in one piece, compressed size",
+				}))
 		}
 	}
 	if speed, _ := b.against(r.compress, "zlib-ng Balanced", "zlib-ng in C Balanced"); len(speed.values) > 0 {
-		all = append(
-			all,
-			speed.fill(
-				target{
-					name: "balanced-vs-c-loop", bound: 0.95, digits: 2,
-					what: "zlib-ng Balanced by a loop in C over zlib-ng at the same level, speed",
-				},
-			),
-		)
+		all = append(all, speed.mean(faster("balanced-vs-c-loop", 0.95,
+			"zlib-ng Balanced by a loop in C over zlib-ng at the same level, speed")))
 	}
 	if t, ok := coresTarget(r, cores); ok {
 		all = append(all, t)
@@ -150,66 +88,59 @@ func (b *bench) targets(r *results, cores int) []target {
 		all = append(all, t)
 	}
 	all = append(all, b.decisionTargets(r)...)
-	allocations := target{
-		name: "allocs-per-block", atMost: true, what: "objects allocated for a block by any engine or by frame",
-		worst: "none allocates",
+	allocations := harness.Target{
+		Name: "allocs-per-block", What: "objects allocated for a block by any engine or by frame", Note: "none allocates",
 	}
 	for _, a := range r.allocations {
-		if a.objects > allocations.measured {
-			allocations.measured, allocations.worst = a.objects, a.name
+		if a.objects > allocations.Measured.Value {
+			allocations.Measured, allocations.Note = harness.Exactly(a.objects), a.name
 		}
 	}
 	return append(all, allocations)
 }
 
+func faster(name string, bound float64, what string) harness.Target {
+	return harness.Target{Name: name, What: what, Bound: bound, AtLeast: true, Digits: 2}
+}
+
 // decisionTargets bound what deciding costs. What the estimate costs on noise is part
 // of what random data cost.
-func (b *bench) decisionTargets(r *results) []target {
-	var all []target
+func (b *bench) decisionTargets(r *results) []harness.Target {
+	var all []harness.Target
+	cost := func(s spread, name, what string, bound float64) {
+		if len(s.values) > 0 {
+			all = append(all, s.theWorst(
+				harness.Target{Name: name, What: what, Bound: bound, Percent: true, Digits: 1},
+			))
+		}
+	}
 	estimates := spread{high: true}
 	for i, e := range r.decisions.estimates {
 		if slices.Contains(b.ordinary(), e.corpus) {
-			estimates.add(e.corpus, 1/e.faster(r.decisions.compressed[i]))
+			estimates.add(e.corpus, e.faster(r.decisions.compressed[i]).Inverse())
 		}
 	}
-	if len(estimates.values) > 0 {
-		t := estimates.fill(target{name: "estimate-cost", bound: 0.02, atMost: true, percent: true, digits: 1,
-			what: "the estimate of a block by " + r.decisions.compressed[0].contender + " of it, CPU; the worst corpus counts"})
-		t.measured = estimates.worst
-		all = append(all, t)
+	if len(r.decisions.compressed) > 0 {
+		cost(estimates, "estimate-cost", "the estimate of a block by "+r.decisions.compressed[0].contender+
+			" of it, CPU; the worst corpus counts", 0.02)
 	}
 	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 		random, beyond := spread{high: true}, spread{high: true}
 		for _, m := range r.decisions.modes {
 			if m.auto.corpus == "random" && m.setting.engine.Codec() == id {
-				random.add(m.setting.name(), 1/m.auto.faster(m.always))
+				random.add(m.setting.name(), m.auto.faster(m.always).Inverse())
 				beyond.add(m.setting.name(), m.beyond())
 			}
 		}
-		for _, t := range []struct {
-			spread
-			name, what string
-		}{
-			{
-				random, "random-cost-",
-				"a block of random data in mode Auto, its checksum included, by one in mode Always, CPU; the worst level counts",
-			},
-			{beyond, "random-decision-", "the same, both without what the block costs in mode Never"},
-		} {
-			if len(t.values) > 0 {
-				filled := t.fill(
-					target{name: t.name + id.String(), bound: 0.1, atMost: true, percent: true, digits: 1, what: t.what},
-				)
-				filled.measured = t.worst
-				all = append(all, filled)
-			}
-		}
+		cost(random, "random-cost-"+id.String(), "a block of random data in mode Auto, its checksum included, by one in "+
+			"mode Always, CPU; the worst level counts", 0.1)
+		cost(beyond, "random-decision-"+id.String(), "the same, both without what the block costs in mode Never", 0.1)
 	}
 	return all
 }
 
 // coresTarget is stated for two cores; on more the same share of the ideal counts.
-func coresTarget(r *results, cores int) (target, bool) {
+func coresTarget(r *results, cores int) (harness.Target, bool) {
 	var scaling spread
 	for _, c := range r.cores {
 		name := c.name + " compressing " + c.corpus
@@ -219,18 +150,16 @@ func coresTarget(r *results, cores int) (target, bool) {
 		scaling.add(name, c.scaling())
 	}
 	if cores < 2 || len(scaling.values) == 0 {
-		return target{}, false
+		return harness.Target{}, false
 	}
-	return scaling.fill(target{
-		name: "all-cores-vs-one", bound: 1.85 / 2 * float64(cores), digits: 2,
-		what: fmt.Sprintf("%d cores by one, wall time", cores),
-	}), true
+	return scaling.mean(faster("all-cores-vs-one", 1.85/2*float64(cores), fmt.Sprintf("%d cores by one, wall time", cores))),
+		true
 }
 
 // inflateTarget compares the fastest of our deflate engines, which is what an agent
 // measures and takes, with the fastest of the others, each by its mean: who is fastest
 // on each corpus by itself is partly chance.
-func (b *bench) inflateTarget(r *results) (target, bool) {
+func (b *bench) inflateTarget(r *results) (harness.Target, bool) {
 	var names []string
 	for _, e := range b.engines {
 		if e.Codec() == codec.Deflate {
@@ -243,15 +172,12 @@ func (b *bench) inflateTarget(r *results) (target, bool) {
 	ours := fastest(ofFast, names)
 	theirs := fastest(ofFast, append([]string{"igzip -d"}, b.loopNames()...))
 	if ours == "" || theirs == "" {
-		return target{}, false
+		return harness.Target{}, false
 	}
 	speed, _ := b.against(ofFast, ours, theirs)
-	return speed.fill(target{
-		name: "inflate-vs-fastest", bound: 0.95, digits: 2,
-		what: fmt.Sprintf(
-			"%s inflating what was deflated at Fast by %s, the fastest of `igzip -d` and the loops in C, speed", ours, theirs,
-		),
-	}), true
+	return speed.mean(faster("inflate-vs-fastest", 0.95, fmt.Sprintf(
+		"%s inflating what was deflated at Fast by %s, the fastest of `igzip -d` and the loops in C, speed", ours, theirs,
+	))), true
 }
 
 // fastest returns the contender with the highest mean speed, "" when none took part.

@@ -1,17 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package codec
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // contender is one way to compress or inflate a corpus.
@@ -51,21 +50,13 @@ func plainOut(s sample) int64 { return s.out }
 func (r result) ratio() float64 { return float64(r.out) / float64(r.in) }
 
 // speed is millions of plain bytes a second of CPU time.
-func (r result) speed() float64 { return 1e3 / median(r.cpu) }
+func (r result) speed() float64 { return 1e3 / harness.Median(r.cpu) }
 
 // wallSpeed is millions of plain bytes a second.
-func (r result) wallSpeed() float64 { return 1e3 / median(r.wall) }
+func (r result) wallSpeed() float64 { return 1e3 / harness.Median(r.wall) }
 
-// faster returns how many times as fast as other r is, by CPU time: the median over
-// the rounds in which both took part.
-func (r result) faster(other result) float64 {
-	n := min(len(r.cpu), len(other.cpu))
-	quotients := make([]float64, n)
-	for i := range n {
-		quotients[i] = other.cpu[i] / r.cpu[i]
-	}
-	return median(quotients)
-}
+// faster returns how many times as fast as other r is, by CPU time.
+func (r result) faster(other result) harness.Estimate { return harness.Ratio(other.cpu, r.cpu) }
 
 // inTurn lets every contender pass over the corpus once to warm up, then again in
 // rounds. It closes them.
@@ -80,56 +71,23 @@ func (b *bench) inTurn(
 		}
 	}()
 	found = make([]result, len(contenders))
-	rounds := make([]int, len(contenders))
 	for i, c := range contenders {
-		start := time.Now()
 		s, err := c.pass(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", c.name, corpus, err)
 		}
 		found[i] = result{contender: c.name, corpus: corpus, in: s.in, out: s.out}
-		rounds[i] = min(max(int(b.patience/max(time.Since(start), 1)), b.least), b.rounds)
 	}
-	for round := range b.rounds {
-		for at := range contenders {
-			i := at
-			if round%2 == 1 { // forth and back, so that nobody is always the first
-				i = len(contenders) - 1 - at
-			}
-			if round >= rounds[i] {
-				continue
-			}
+	return found, b.Rounds(b.rounds, func(round int) error {
+		for _, i := range harness.Order(round, len(contenders)) {
 			s, err := contenders[i].pass(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("%s on %s: %w", contenders[i].name, corpus, err)
+				return fmt.Errorf("%s on %s: %w", contenders[i].name, corpus, err)
 			}
 			bytes := float64(plain(s))
 			found[i].cpu = append(found[i].cpu, float64(s.cpu)/bytes)
 			found[i].wall = append(found[i].wall, float64(s.wall)/bytes)
 		}
-	}
-	return found, nil
-}
-
-// median returns the middle of the values, or the mean of the two in the middle.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// geometricMean is the mean of ratios and speeds: twice as fast here and half as
-// fast there is the same.
-func geometricMean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += math.Log(v)
-	}
-	return math.Exp(sum / float64(len(values)))
+		return nil
+	})
 }

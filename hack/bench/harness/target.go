@@ -71,8 +71,11 @@ func (t Target) Line() string {
 	return fmt.Sprintf("target %s %s %s %s", t.Name, t.Figure(t.Measured.Value), t.Limit(), t.Verdict())
 }
 
-// interval is empty where there is none.
+// interval is empty where there is none, because there is nothing to be unsure of.
 func (t Target) interval() string {
+	if math.IsInf(t.Measured.High, 1) {
+		return "one round"
+	}
 	low, high := t.Figure(t.Measured.Low), t.Figure(t.Measured.High)
 	if low == high {
 		return ""
