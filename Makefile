@@ -374,7 +374,7 @@ bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slo
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network only)
 	$(ENSURE) network
-	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full) $(PART)
+	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
 .PHONY: bench-scale
 bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with a CPU profile of the manager)

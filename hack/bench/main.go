@@ -9,6 +9,7 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/codec"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
+	"github.com/lighterage/lighterage/hack/bench/policy"
 	"github.com/lighterage/lighterage/hack/bench/queue"
 	"github.com/lighterage/lighterage/hack/bench/scale"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
@@ -16,6 +17,6 @@ import (
 
 func main() {
 	harness.Main(
-		codec.Benchmark(), http.Benchmark(), http.Long(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		codec.Benchmark(), http.Benchmark(), http.Long(), policy.Benchmark(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -168,6 +168,7 @@ func (b *bench) caddy(ctx context.Context, c *contender, program string) error {
 	config := fmt.Sprintf(`{
 	admin off
 	auto_https off
+	default_sni localhost
 	persist_config off
 	log { level ERROR }
 }

@@ -1,13 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +16,25 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/corpus"
 )
+
+// speed of a network in Mbit/s, 0: unlimited.
+type speed int
+
+// slowest keeps one core so idle that a second one changes nothing.
+const slowest speed = 10
+
+func (s speed) String() string {
+	if s == 0 {
+		return "unlimited"
+	}
+	return fmt.Sprintf("%d Mbit/s", int(s))
+}
+
+// bytesPerSecond is 0 when unlimited.
+func (s speed) bytesPerSecond() float64 { return float64(s) * 1e6 / 8 }
 
 // kind is a corpus with about what zstd makes of it, to know how much of it to send.
 type kind struct {
@@ -37,7 +53,7 @@ var kinds = []kind{
 // leastRounds are how many every cell has however long they take: one run shows what the machine did beside it.
 const leastRounds = 3
 
-// everybody takes part in so many rounds, unless one showed already that another would tell nothing.
+// everybody takes part in so many rounds: of one there is no interval.
 const everybody = 2
 
 // longest is what one run may take: a choice that takes longer, as none does with zeros over a slow network, is not
@@ -119,7 +135,9 @@ type contender struct {
 }
 
 // value is the median of what an objective makes of the runs.
-func (c *contender) value(o policy.Objective) float64 {
+func (c *contender) value(o policy.Objective) float64 { return harness.Median(c.values(o)) }
+
+func (c *contender) values(o policy.Objective) []float64 {
 	values := make([]float64, 0, len(c.runs))
 	for _, r := range c.runs {
 		switch o {
@@ -133,11 +151,7 @@ func (c *contender) value(o policy.Objective) float64 {
 			values = append(values, r.elapsed)
 		}
 	}
-	slices.Sort(values)
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return values
 }
 
 // cell is one network, kind of data and number of cores.
@@ -178,15 +192,7 @@ func (g grid) size(c cell) int64 {
 
 // best returns the fixed choice that an objective likes best.
 func (c *cell) best(o policy.Objective) *contender {
-	return slices.MinFunc(c.fixed, func(a, b *contender) int {
-		switch x, y := a.value(o), b.value(o); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	return slices.MinFunc(c.fixed, func(a, b *contender) int { return cmp.Compare(a.value(o), b.value(o)) })
 }
 
 func (c cell) String() string {
@@ -253,8 +259,7 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 		if round >= leastRounds && time.Since(start) > c.patience(g) {
 			break
 		}
-		// Nobody always comes after the same one, but all runs of the program are alike.
-		for _, i := range rand.New(rand.NewPCG(uint64(round), 0)).Perm(len(all)) { //nolint:gosec // an order, and no secret
+		for _, i := range harness.Order(round, len(all)) {
 			contender := all[i]
 			if c.settled(contender) {
 				continue
@@ -275,7 +280,7 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 // settled reports whether more runs of a contender would tell nothing: it is far from the best by the objectives that
 // time decides, and what decides the others is about the same in every run.
 func (c *cell) settled(one *contender) bool {
-	if len(one.runs) == 0 {
+	if len(one.runs) < everybody {
 		return false
 	}
 	for _, o := range objectives {
@@ -284,9 +289,6 @@ func (c *cell) settled(one *contender) bool {
 		}
 		switch {
 		case o == policy.Bytes, o == policy.Cost && one.value(policy.CPU)/3600*prices.CPUHour < 0.1*one.value(policy.Cost):
-			if one.objective() != "" && len(one.runs) < 2 {
-				return false
-			}
 		case one.objective() != "" || one.value(o) < 1.3*c.best(o).value(o):
 			return false
 		}

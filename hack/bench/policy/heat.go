@@ -1,12 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package policy
 
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 const (
@@ -46,34 +47,27 @@ func heatMap(rows []row) string {
 	}
 	group := boxWidth * float64(len(objectives))
 	width, height := mapLeft+group*float64(len(columns))+20, mapTop+boxHeight*float64(len(lines))+20
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
-<rect width="%g" height="%g" fill="#ffffff"/>
-<text x="%g" y="22" font-size="14">By how many percent Auto is worse than the best fixed choice</text>
-`, width, height, width, height, mapLeft)
+	canvas := harness.NewCanvas(width, height)
+	canvas.Text(mapLeft, 22, "By how many percent Auto is worse than the best fixed choice", `font-size="14"`)
 	for i, legend := range []struct {
 		percent float64
 		text    string
 	}{{0, "to 2"}, {3, "to 5"}, {7, "to 10"}, {11, "more"}} {
 		fill, _ := shade(legend.percent)
 		x := mapLeft + 500 + 70*float64(i)
-		fmt.Fprintf(
-			&b, `<rect x="%g" y="10" width="14" height="14" fill="%s"/><text x="%g" y="22">%s</text>`+"\n", x, fill, x+19,
-			legend.text,
-		)
+		canvas.Rect(x, 10, 14, 14, fill)
+		canvas.Text(x+19, 22, legend.text)
 	}
 	for j, column := range columns {
 		x := mapLeft + group*float64(j)
-		fmt.Fprintf(
-			&b, `<text x="%g" y="%g" text-anchor="middle" font-weight="bold">%s</text>`+"\n", x+group/2, mapTop-28, column,
-		)
+		canvas.Text(x+group/2, mapTop-28, column, harness.Middle, `font-weight="bold"`)
 		for k, o := range objectives {
-			fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", x+boxWidth*(float64(k)+0.5), mapTop-8, o)
+			canvas.Text(x+boxWidth*(float64(k)+0.5), mapTop-8, string(o), harness.Middle)
 		}
 	}
 	for i, line := range lines {
 		y := mapTop + boxHeight*float64(i)
-		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`+"\n", mapLeft-8, y+16, line)
+		canvas.Text(mapLeft-8, y+16, line, harness.End)
 		for j, column := range columns {
 			for k, o := range objectives {
 				r := at[[3]string{line, column, string(o)}]
@@ -83,13 +77,12 @@ func heatMap(rows []row) string {
 				percent := 100 * r.regret()
 				fill, text := shade(percent)
 				x := mapLeft + group*float64(j) + boxWidth*float64(k)
-				fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s" stroke="#ffffff"/><text x="%g" y="%g" text-anchor="middle" fill="%s">%.1f</text>`+"\n",
-					x, y, boxWidth, boxHeight, fill, x+boxWidth/2, y+16, text, percent)
+				canvas.Rect(x, y, boxWidth, boxHeight, fill, `stroke="#ffffff"`)
+				canvas.Text(x+boxWidth/2, y+16, fmt.Sprintf("%.1f", percent), harness.Middle, fmt.Sprintf(`style="fill:%s"`, text))
 			}
 		}
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return canvas.String()
 }
 
 func lineOf(r *row) string {

@@ -1,12 +1,10 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package policy
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -25,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
@@ -50,32 +49,20 @@ type answer struct {
 	Elapsed time.Duration
 	Bytes   uint64
 	Choice  string
-	Error   string
 }
 
 // role carries out orders. It may answer several times.
 type role interface {
-	do(ctx context.Context, o order, answers func(answer)) error
+	do(ctx context.Context, o order) error
 }
 
-// serveCommands reads orders, one on a line, and writes answers.
-func serveCommands(ctx context.Context, make func(string) (role, error), dir string) error {
+// serve is a process in a role.
+func serve(ctx context.Context, make func(string) (role, error), dir string) error {
 	r, err := make(dir)
 	if err != nil {
 		return err
 	}
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	write := func(a answer) { _ = out.Encode(a) }
-	for in.Scan() {
-		var o order
-		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
-			return fmt.Errorf("read an order: %w", err)
-		}
-		if err := r.do(ctx, o, write); err != nil {
-			write(answer{Error: err.Error()})
-		}
-	}
-	return in.Err()
+	return harness.Work(func(o order) error { return r.do(ctx, o) })
 }
 
 type receiver struct {
@@ -102,7 +89,7 @@ func newReceiver(dir string) (role, error) {
 	return &receiver{dir: dir, file: file, codec: chosen.Decode, rates: rates}, nil
 }
 
-func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error {
+func (r *receiver) do(ctx context.Context, o order) error {
 	to := filepath.Join(r.dir, "destination")
 	if err := os.RemoveAll(to); err != nil {
 		return fmt.Errorf("empty the destination: %w", err)
@@ -140,11 +127,11 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 	}()
 	runtime.GC()
 	before := processCPU()
-	answers(answer{Address: listener.Addr().String()})
+	harness.Answer(answer{Address: listener.Addr().String()})
 	if err := receiver.Wait(ctx); err != nil {
 		return err
 	}
-	answers(answer{CPU: processCPU() - before})
+	harness.Answer(answer{CPU: processCPU() - before})
 	return nil
 }
 
@@ -160,7 +147,7 @@ func newSender(dir string) (role, error) {
 	return &sender{dir: dir, plan: plan}, nil
 }
 
-func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
+func (s *sender) do(ctx context.Context, o order) error {
 	source, err := tree.OpenSource(o.Source, ".")
 	if err != nil {
 		return err
@@ -197,7 +184,7 @@ func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
 	if c.GetStored().GetBytes() > c.GetUncompressedBytes()/2 {
 		choice = fmt.Sprintf("none (%s)", c.GetReason())
 	}
-	answers(answer{Elapsed: elapsed, CPU: processCPU() - before, Bytes: c.GetCompressedBytes(), Choice: choice})
+	harness.Answer(answer{Elapsed: elapsed, CPU: processCPU() - before, Bytes: c.GetCompressedBytes(), Choice: choice})
 	return nil
 }
 

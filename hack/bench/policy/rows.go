@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package policy
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured again
@@ -33,6 +34,9 @@ type row struct {
 	None *float64 `json:"none,omitempty"`
 	// Again is the same once more, which tells the noise.
 	Again *float64 `json:"noneAgain,omitempty"`
+	// RegretInterval and OverNoneInterval are the 95 % intervals of Auto by Best, and by None; absent: one run each.
+	RegretInterval   *[2]float64 `json:"regretInterval,omitempty"`
+	OverNoneInterval *[2]float64 `json:"overNoneInterval,omitempty"`
 	// Measured is the day.
 	Measured string `json:"measured"`
 }
@@ -53,10 +57,11 @@ func (c *cell) rows(now time.Time) []row {
 			Measured: now.UTC().Format(time.DateOnly),
 			Auto:     figure{auto.value(o), auto.runs[0].choice}, Best: figure{best.value(o), best.name},
 		}
+		r.RegretInterval = r.interval(auto, best)
 		for _, one := range c.fixed {
 			if one.settings.Mode == policy.Never {
 				value := one.value(o)
-				r.None = &value
+				r.None, r.OverNoneInterval = &value, r.interval(auto, one)
 			}
 		}
 		if c.again != nil {
@@ -68,18 +73,75 @@ func (c *cell) rows(now time.Time) []row {
 	return all
 }
 
-// regret is by how much Auto is worse than the best fixed choice. Of bytes, a hundredth of the data is as good as
-// nothing.
-func (r *row) regret() float64 {
-	best, auto := r.Best.Value, r.Auto.Value
-	if r.Objective == policy.Bytes || r.Objective == policy.Cost {
-		least := 0.01 * float64(r.Size)
-		if r.Objective == policy.Cost {
-			least = least / (1 << 30) * prices.NetworkGiB
-		}
-		best, auto = max(best, least), max(auto, least)
+// regret is by how much Auto is worse than the best fixed choice.
+func (r *row) regret() float64 { return r.atLeast(r.Auto.Value)/r.atLeast(r.Best.Value) - 1 }
+
+// atLeast is a figure, or what is as good as nothing: of bytes, a hundredth of the data.
+func (r *row) atLeast(figure float64) float64 {
+	nothing := 0.01 * float64(r.Size)
+	switch r.Objective {
+	case policy.Bytes:
+		return max(figure, nothing)
+	case policy.Cost:
+		return max(figure, nothing/(1<<30)*prices.NetworkGiB)
 	}
-	return auto/best - 1
+	return figure
+}
+
+// interval of the quotient of two contenders.
+func (r *row) interval(ours, theirs *contender) *[2]float64 {
+	figures := func(c *contender) []float64 {
+		all := c.values(r.Objective)
+		for i := range all {
+			all[i] = r.atLeast(all[i])
+		}
+		return all
+	}
+	e := harness.Ratio(figures(ours), figures(theirs))
+	if math.IsInf(e.High, 1) {
+		return nil
+	}
+	return &[2]float64{e.Low, e.High}
+}
+
+// percentOver is by how many percent a quotient is above 1.
+func percentOver(quotient float64, interval *[2]float64) harness.Estimate {
+	e := harness.Estimate{Value: 100 * (quotient - 1), Low: math.Inf(-1), High: math.Inf(1)}
+	if interval != nil {
+		e.Low, e.High = 100*(interval[0]-1), 100*(interval[1]-1)
+	}
+	return e
+}
+
+// targets are in percent. The interval of the median is that of the medians of all ends.
+func targets(rows []row) []harness.Target {
+	if len(rows) == 0 {
+		return nil
+	}
+	var regrets []harness.Estimate
+	var over harness.Estimate
+	for i := range rows {
+		r := &rows[i]
+		regrets = append(regrets, percentOver(1+r.regret(), r.RegretInterval))
+		if r.Network == 0 && r.Objective == policy.Elapsed && r.hopeless() && r.None != nil {
+			if e := percentOver(r.Auto.Value / *r.None, r.OverNoneInterval); e.Value > over.Value {
+				over = e
+			}
+		}
+	}
+	median := func(of func(harness.Estimate) float64) float64 { return harness.MedianOf(regrets, of) }
+	worst := slices.MaxFunc(regrets, func(a, b harness.Estimate) int { return cmp.Compare(a.Value, b.Value) })
+	return []harness.Target{
+		{Name: "policy-regret-median-percent", What: "median of all regrets", Bound: 2, Digits: 2,
+			Measured: harness.Estimate{
+				Value: median(func(e harness.Estimate) float64 { return e.Value }),
+				Low:   median(func(e harness.Estimate) float64 { return e.Low }),
+				High:  median(func(e harness.Estimate) float64 { return e.High }),
+			}},
+		{Name: "policy-regret-worst-percent", What: "the worst regret", Measured: worst, Bound: 10, Digits: 2},
+		{Name: "policy-incompressible-over-none-percent", Measured: over, Bound: 3, Digits: 2,
+			What: "how much longer Auto takes than none at worst, with data that do not shrink over an unlimited network"},
+	}
 }
 
 // noise is by how many percent what one choice took differs from what it took again, in the rows in which time decides:
@@ -95,8 +157,7 @@ func noise(rows []row) (median, most float64) {
 	if len(all) == 0 {
 		return 0, 0
 	}
-	slices.Sort(all)
-	return all[len(all)/2], all[len(all)-1]
+	return harness.Median(all), slices.Max(all)
 }
 
 // hopeless reports whether the data do not shrink.

@@ -1,15 +1,15 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/policy/policytest"
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // The published figures of a 9,136,732,800-byte data set between two systems (IBM Connect:Direct for z/OS): CPU seconds
@@ -55,10 +55,7 @@ func mainframe(link float64) (policytest.World, policytest.Data, map[string]poli
 
 // simulate returns a table of what Auto chooses there.
 func simulate() string {
-	var b strings.Builder
-	b.WriteString(
-		"| network | objective | Auto chooses | none | software | accelerator | Auto |\n|---|---|---|---|---|---|---|\n",
-	)
+	var lines [][]string
 	for _, gigabits := range []float64{10, 25, 100} {
 		world, data, options := mainframe(gigabits * 1e9 / 8)
 		for _, o := range objectives {
@@ -82,15 +79,18 @@ func simulate() string {
 					chosen, most = name, n
 				}
 			}
-			fmt.Fprintf(&b, "| %g Gbit/s | %s | %s, %d %% of the blocks |", gigabits, o, chosen, 100*most/simulatedBlocks)
+			line := []string{fmt.Sprintf("%g Gbit/s", gigabits), string(o),
+				fmt.Sprintf("%s, %d %% of the blocks", chosen, 100*most/simulatedBlocks)}
 			for _, name := range []string{"none", "software", accelerated} {
 				fixed := policytest.Run(world, policytest.Fixed{Option: options[name]}, []policytest.Data{data}, simulatedBlocks)
-				fmt.Fprintf(&b, " %s |", shown(o, fixed.Value(o, prices)))
+				line = append(line, shown(o, fixed.Value(o, prices)))
 			}
-			fmt.Fprintf(&b, " %s |\n", shown(o, auto.Value(o, prices)))
+			lines = append(lines, append(line, shown(o, auto.Value(o, prices))))
 		}
 	}
-	return b.String()
+	return harness.Table(
+		[]string{"network", "objective", "Auto chooses", "none", "software", accelerated, "Auto"}, lines,
+	)
 }
 
 // shown is a value with its unit.

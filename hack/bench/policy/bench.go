@@ -1,0 +1,148 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy measures what mode Auto loses against the best fixed choice: two agents, one of which sends a kind of
+// data to the other over a network of a speed, by Auto with each objective and by each codec and level for all blocks.
+//
+// Sender and receiver are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair
+// of virtual interfaces that a token bucket holds to the speed. They run on one core each, or on two that they share.
+package policy
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/network"
+)
+
+const (
+	benchmark   = "policy"
+	sendRole    = "send"
+	receiveRole = "receive"
+	// prefix of the addresses of sender and receiver.
+	prefix = "10.231.7."
+)
+
+// Benchmark is this one.
+func Benchmark() harness.Benchmark {
+	only, keep := "", false
+	return harness.Benchmark{
+		Name: benchmark, About: "what mode Auto loses against the best fixed choice; needs root and 3 GiB of memory",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&only, "only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for "+
+				"unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
+			f.BoolVar(&keep, "merge", false, "put what -only measures in the place of what the results had of it")
+		},
+		Run: func(ctx context.Context, r *harness.Run) error {
+			g := fullGrid
+			if r.Quick {
+				g = quickGrid
+			}
+			g, err := g.only(only)
+			if err != nil {
+				return err
+			}
+			if runtime.NumCPU() < 2 {
+				return errors.New("two cores are needed: one for each side")
+			}
+			r.Partial = only != "" && !keep
+			rows, err := inMemory(func(work string) ([]row, error) { return g.measure(ctx, work) })
+			if err != nil {
+				return err
+			}
+			_, err = publish(ctx, r, rows, keep)
+			return err
+		},
+		Roles: map[string]func(context.Context, []string) error{
+			sendRole:    func(ctx context.Context, args []string) error { return serve(ctx, newSender, args[0]) },
+			receiveRole: func(ctx context.Context, args []string) error { return serve(ctx, newReceiver, args[0]) },
+		},
+	}
+}
+
+// inMemory runs with a directory in memory in large pages: with small ones, what a run takes is mostly what the machine
+// takes to find them.
+func inMemory(run func(work string) ([]row, error)) (rows []row, err error) {
+	work, err := os.MkdirTemp("/dev/shm", "lighterage-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory in memory: %w", err)
+	}
+	defer os.RemoveAll(work)
+	if err := syscall.Mount("lighterage-bench", work, "tmpfs", 0, "size=4g,huge=always"); err != nil {
+		return nil, fmt.Errorf("mount a tmpfs (this needs root): %w", err)
+	}
+	defer func() { err = errors.Join(err, syscall.Unmount(work, syscall.MNT_DETACH)) }()
+	return run(work)
+}
+
+// measure measures all cells of a grid.
+func (g grid) measure(ctx context.Context, work string) (rows []row, err error) {
+	link, err := network.New(ctx, "ltgb", prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, link.Close()) }() //nolint:contextcheck // also when the context has ended
+	for _, cores := range g.cores {
+		pair, err := startPair(ctx, link, filepath.Join(work, fmt.Sprint(cores)), cores)
+		if err != nil {
+			return nil, err
+		}
+		measured, err := g.measureBy(ctx, pair, link)
+		if err := errors.Join(err, pair.close()); err != nil {
+			return nil, err
+		}
+		rows = append(rows, measured...)
+	}
+	return rows, nil
+}
+
+func (g grid) measureBy(ctx context.Context, pair *pair, link *network.Pair) (rows []row, err error) {
+	for _, s := range g.links {
+		if !measured(s, pair.cores) {
+			continue
+		}
+		if err := link.Limit(ctx, int(s)); err != nil {
+			return nil, err
+		}
+		for _, kind := range g.kinds {
+			c, err := pair.measure(ctx, cell{link: s, kind: kind, cores: pair.cores}, g)
+			if err != nil {
+				return nil, err
+			}
+			harness.Log("%s", c)
+			rows = append(rows, c.rows(time.Now())...)
+		}
+	}
+	return rows, nil
+}
+
+// publish writes what was measured, beside what was measured before if only a part was.
+func publish(ctx context.Context, r *harness.Run, rows []row, part bool) ([]row, error) {
+	if !r.IsResult() {
+		return rows, r.Publish(ctx, report(rows))
+	}
+	if part {
+		before, err := readRows(r.Directory())
+		if err != nil {
+			return nil, err
+		}
+		rows = merge(before, rows)
+	}
+	if err := keepRows(r.Directory(), rows); err != nil {
+		return nil, err
+	}
+	if missing := fullGrid.rows() - len(rows); missing > 0 {
+		harness.Log("%d rows are not measured yet: the report is written when all are", missing)
+		harness.PrintTargets(targets(rows))
+		return rows, nil
+	}
+	return rows, r.Publish(ctx, report(rows))
+}
