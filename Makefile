@@ -44,11 +44,11 @@ GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 export HELM_BIN := $(HELM)
 
 # One program has all benchmarks. BENCH=quick is a look that is no result.
-BENCHMARK = go run -tags "$${LIGHTERAGE_TAGS:-}" ./hack/bench
+BENCHMARK = go run -C hack/bench -tags "$${LIGHTERAGE_TAGS:-}" .
 EXTENT = -extent $(or $(BENCH),full)
 
 # Programs that need libraries which the operator does not, as modules of their own.
-MODULES := hack/cluster hack/images
+MODULES := hack/bench hack/cluster hack/images
 
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
@@ -109,7 +109,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security"
-	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run ./...); done
+	$(ENGINES); for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -156,8 +156,9 @@ USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
 	$(ALL_ENGINES); go test -race -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
-	for m in $(MODULES); do go test -C $$m -race ./...; done
-	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
+	$(ALL_ENGINES); for m in $(MODULES); do go test -C $$m -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C $$m ./... | grep -vE '$(SERIAL)'); done
+	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
+		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
 		CGO_ENABLED=0 go test -short $${packages:?no package uses an engine in C}
@@ -194,7 +195,8 @@ ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controlle
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run -C hack/cluster . assets); \
-		packages=$$($(ENVTESTS)); KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest $$packages
+		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test -timeout 20m -tags envtest $$packages; \
+		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security

@@ -3,7 +3,9 @@
 
 //go:build envtest
 
-package scale_test
+// These tests are of what the manager asks of the API server, by object: what `make bench-scale` measures, in small, and
+// bounded by counts, which do not depend on the machine.
+package bed_test
 
 import (
 	"context"
