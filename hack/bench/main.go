@@ -17,6 +17,7 @@ import (
 
 func main() {
 	harness.Main(
-		codec.Benchmark(), http.Benchmark(), http.Long(), policy.Benchmark(), queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		codec.Benchmark(), http.Benchmark(), http.Long(), policy.Benchmark(), queue.Benchmark(), scale.Benchmark(),
+		transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -116,7 +116,9 @@ func (b *bench) oneAndAll(
 			name: name, pass: func(context.Context) (sample, error) { return together(numbers, newWork, passes) },
 		}
 	}
-	found, err := b.inTurn(ctx, c.corpus, plainIn, []contender{on("one core", numbers[:1]), on("all cores", numbers)})
+	found, err := b.inTurn(ctx, c.corpus, plainIn, gather{
+		contenders: []contender{on("one core", numbers[:1]), on("all cores", numbers)},
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}

@@ -45,11 +45,7 @@ func (b *bench) decisions(ctx context.Context, r *results) error {
 		var g gather
 		g.add(compressing(fast, d.plain, mainBlock))
 		g.add(estimating(fast, d.plain))
-		contenders, err := g.all()
-		if err != nil {
-			return fmt.Errorf("prepare to estimate %s: %w", d.name, err)
-		}
-		found, err := b.inTurn(ctx, d.name, plainIn, contenders)
+		found, err := b.inTurn(ctx, d.name, plainIn, g)
 		if err != nil {
 			return err
 		}
@@ -78,11 +74,7 @@ func (b *bench) modes(ctx context.Context, r *results, d data, s setting) error 
 	for _, mode := range []policy.Mode{policy.Never, policy.Auto, policy.Always} {
 		g.add(framing(s, mode, d.plain))
 	}
-	contenders, err := g.all()
-	if err != nil {
-		return fmt.Errorf("prepare to frame %s: %w", d.name, err)
-	}
-	found, err := b.inTurn(ctx, d.name, plainIn, contenders)
+	found, err := b.inTurn(ctx, d.name, plainIn, g)
 	if err != nil {
 		return err
 	}

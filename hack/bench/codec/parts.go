@@ -14,8 +14,7 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
-// gather calls add for each way to make a contender and closes what there is when
-// one fails.
+// gather takes the contenders of a cell. It keeps why one of them could not be made.
 type gather struct {
 	contenders []contender
 	err        error
@@ -27,18 +26,6 @@ func (g *gather) add(c contender, err error) {
 		return
 	}
 	g.contenders = append(g.contenders, c)
-}
-
-func (g *gather) all() ([]contender, error) {
-	if g.err != nil {
-		for _, c := range g.contenders {
-			if c.close != nil {
-				g.err = errors.Join(g.err, c.close())
-			}
-		}
-		return nil, g.err
-	}
-	return g.contenders, nil
 }
 
 // compressAll measures compressing on one core: everything on the ordinary corpora,
@@ -66,11 +53,7 @@ func (b *bench) compressAll(ctx context.Context, r *results) error {
 				}
 			}
 		}
-		contenders, err := g.all()
-		if err != nil {
-			return fmt.Errorf("prepare to compress %s: %w", d.name, err)
-		}
-		found, err := b.inTurn(ctx, d.name, plainIn, contenders)
+		found, err := b.inTurn(ctx, d.name, plainIn, g)
 		if err != nil {
 			return err
 		}
@@ -152,11 +135,7 @@ func (b *bench) inflate(ctx context.Context, d data, from setting, block int, pe
 			}
 		}
 	}
-	contenders, err := g.all()
-	if err != nil {
-		return nil, fmt.Errorf("prepare to inflate %s: %w", d.name, err)
-	}
-	found, err := b.inTurn(ctx, d.name, plainOut, contenders)
+	found, err := b.inTurn(ctx, d.name, plainOut, g)
 	for i := range found {
 		found[i].stream = from.name()
 		found[i].level = from.level
@@ -184,11 +163,7 @@ func (b *bench) blockSizes(ctx context.Context, r *results) error {
 			for _, s := range b.settings(codec.Balanced) {
 				g.add(compressing(s, d.plain, block))
 			}
-			contenders, err := g.all()
-			if err != nil {
-				return fmt.Errorf("prepare to compress %s: %w", d.name, err)
-			}
-			compressed, err := b.inTurn(ctx, d.name, plainIn, contenders)
+			compressed, err := b.inTurn(ctx, d.name, plainIn, g)
 			if err != nil {
 				return err
 			}

@@ -92,7 +92,7 @@ func draw(points []point) string {
 		if distance := math.Hypot(place.anchorX()-x, place.anchorY()-y); distance > 22 {
 			canvas.Line(x, y, place.nearX(x), place.anchorY(), "#d0d7de")
 		}
-		canvas.Circle(x, y, dotRadius, fills[p.family], fmt.Sprintf(`stroke="%s" stroke-width="1.5"`, stroke))
+		canvas.Circle(x, y, dotRadius, fills[p.family], `stroke="`+stroke+`" stroke-width="1.5"`)
 		canvas.Text(place.left, place.bottom-3, p.label, fmt.Sprintf(`font-size="%g"`, labelSize))
 	}
 	x := plotLeft

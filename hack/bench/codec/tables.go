@@ -162,10 +162,9 @@ func (r *report) coresTable() string {
 			if inflate {
 				label += ", inflating"
 			}
-			t.row(label, fmt.Sprintf("%.0f", harness.GeometricMean(one)), fmt.Sprintf("%.0f", harness.GeometricMean(all)), fmt.Sprintf(
-				"%.2f", harness.MeanRatio(scaling.values).Value,
-			),
-				fmt.Sprintf("%.2f", scaling.worst.Value), scaling.where, fmt.Sprintf("%+.0f%%", 100*(harness.GeometricMean(cost)-1)))
+			t.row(label, fmt.Sprintf("%.0f", harness.GeometricMean(one)), fmt.Sprintf("%.0f", harness.GeometricMean(all)),
+				fmt.Sprintf("%.2f", harness.MeanRatio(scaling.values).Value), fmt.Sprintf("%.2f", scaling.worst.Value),
+				scaling.where, fmt.Sprintf("%+.0f%%", 100*(harness.GeometricMean(cost)-1)))
 		}
 	}
 	return t.String()

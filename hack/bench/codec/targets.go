@@ -152,8 +152,8 @@ func coresTarget(r *results, cores int) (harness.Target, bool) {
 	if cores < 2 || len(scaling.values) == 0 {
 		return harness.Target{}, false
 	}
-	return scaling.mean(faster("all-cores-vs-one", 1.85/2*float64(cores), fmt.Sprintf("%d cores by one, wall time", cores))),
-		true
+	what := fmt.Sprintf("%d cores by one, wall time", cores)
+	return scaling.mean(faster("all-cores-vs-one", 1.85/2*float64(cores), what)), true
 }
 
 // inflateTarget compares the fastest of our deflate engines, which is what an agent

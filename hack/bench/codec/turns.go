@@ -61,8 +61,9 @@ func (r result) faster(other result) harness.Estimate { return harness.Ratio(oth
 // inTurn lets every contender pass over the corpus once to warm up, then again in
 // rounds. It closes them.
 func (b *bench) inTurn(
-	ctx context.Context, corpus string, plain plainSide, contenders []contender,
+	ctx context.Context, corpus string, plain plainSide, g gather,
 ) (found []result, err error) {
+	contenders := g.contenders
 	defer func() {
 		for _, c := range contenders {
 			if c.close != nil {
@@ -70,6 +71,9 @@ func (b *bench) inTurn(
 			}
 		}
 	}()
+	if g.err != nil {
+		return nil, fmt.Errorf("prepare for %s: %w", corpus, g.err)
+	}
 	found = make([]result, len(contenders))
 	for i, c := range contenders {
 		s, err := c.pass(ctx)

@@ -26,7 +26,7 @@ func TestInTurn(t *testing.T) {
 	}
 	b := &bench{Run: &harness.Run{Quick: true}, extent: extent{rounds: 3}}
 	found, err := b.inTurn(
-		t.Context(), "data", plainIn, []contender{named("one"), named("other")},
+		t.Context(), "data", plainIn, gather{contenders: []contender{named("one"), named("other")}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +48,8 @@ func TestInTurnError(t *testing.T) {
 		name: "engine", close: func() error { closed = true; return nil },
 		pass: func(context.Context) (sample, error) { return sample{}, broken },
 	}
-	if _, err := (&bench{Run: &harness.Run{}}).inTurn(t.Context(), "data", plainIn, []contender{c}); !errors.Is(err, broken) ||
-		!closed {
+	b, g := &bench{Run: &harness.Run{}}, gather{contenders: []contender{c}}
+	if _, err := b.inTurn(t.Context(), "data", plainIn, g); !errors.Is(err, broken) || !closed {
 		t.Errorf("got %v, closed: %v", err, closed)
 	}
 }

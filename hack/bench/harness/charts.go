@@ -53,8 +53,8 @@ func (l Lines) Draw(c *Canvas, left, top, right, bottom float64) {
 	if l.Log {
 		x.From, x.Log, y.From, y.Log = slices.Min(l.X), true, least/1.1, true
 	}
-	c.Across(y, left, right, func(v float64) string { return Grouped(v) })
-	c.Along(x, l.X, top, bottom, func(v float64) string { return Grouped(v) })
+	c.Across(y, left, right, Grouped[float64])
+	c.Along(x, l.X, top, bottom, Grouped[float64])
 	c.Text((left+right)/2, bottom+42, l.Along, Middle)
 	if l.Limit > 0 {
 		c.Line(left, y.At(l.Limit), right, y.At(l.Limit), "#cf222e", dashes)

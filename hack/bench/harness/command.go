@@ -38,8 +38,8 @@ var ErrSaid = errors.New("an error was printed")
 // roleWord is the first argument of a process in a role.
 const roleWord = "role"
 
-// Self is the command line of this program in a role of a benchmark. It has the path of the program, because others that
-// start it, such as ip, have another /proc/self/exe.
+// Self is the command line of this program in a role of a benchmark. It has the path of the program, because others
+// that start it, such as ip, have another /proc/self/exe.
 func Self(benchmark, role string, args ...string) []string {
 	path, err := os.Executable()
 	if err != nil {

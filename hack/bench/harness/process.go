@@ -49,6 +49,23 @@ func AwaitListener(ctx context.Context, address string, ended <-chan struct{}) e
 	}
 }
 
+// Output runs a command and returns what it prints.
+func Output(ctx context.Context, name string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, name, args...)
+	out, err := command.CombinedOutput()
+	text := string(bytes.TrimSpace(out))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", command, err, text)
+	}
+	return text, nil
+}
+
+// Command runs one that prints nothing of interest.
+func Command(ctx context.Context, name string, args ...string) error {
+	_, err := Output(ctx, name, args...)
+	return err
+}
+
 // Process is a program that runs beside this one, in a group of its own.
 type Process struct {
 	Command *exec.Cmd

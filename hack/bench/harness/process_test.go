@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	read, written, err := parseIO("rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 12288\ncancelled_write_bytes: 4096\n")
+	read, written, err := parseIO("rchar: 1\nread_bytes: 4096\nwrite_bytes: 12288\ncancelled_write_bytes: 4096\n")
 	if err != nil || read != 4096 || written != 8192 {
 		t.Errorf("%d, %d, %v", read, written, err)
 	}

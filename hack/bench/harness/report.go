@@ -88,7 +88,7 @@ func (r *Run) written() string {
 	if r.Quick {
 		command += " BENCH=quick"
 	}
-	text := fmt.Sprintf("Written by `%s` on %s, which took %s.", command, time.Now().UTC().Format(time.DateOnly),
+	text := fmt.Sprintf("Written by `"+command+"` on %s, which took %s.", time.Now().UTC().Format(time.DateOnly),
 		time.Since(r.begun).Round(time.Second))
 	if !r.IsResult() {
 		text += " It is no result."

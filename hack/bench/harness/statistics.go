@@ -56,9 +56,9 @@ func (e Estimate) Times(factor float64) Estimate {
 // Inverse is the estimate of one by it.
 func (e Estimate) Inverse() Estimate { return Estimate{1 / e.Value, 1 / e.High, 1 / e.Low} }
 
-// Ratio compares what two contenders took in the same rounds: the median of the quotients, and an interval of Student's t
-// of their logarithms, which are compared because a quotient and its inverse say the same. One round says nothing about
-// what another would give: the interval is everything then.
+// Ratio compares what two contenders took in the same rounds: the median of the quotients, and an interval of Student's
+// t of their logarithms, which are compared because a quotient and its inverse say the same. One round says nothing
+// about what another would give: the interval is everything then.
 func Ratio(ours, theirs []float64) Estimate {
 	n := min(len(ours), len(theirs))
 	quotients, logs := make([]float64, n), make([]float64, n)
@@ -76,8 +76,8 @@ func RatioOf[T any](ours, theirs []T, figure func(T) float64) Estimate {
 	return Ratio(figures(ours, figure), figures(theirs, figure))
 }
 
-// MeanRatio is the geometric mean of ratios that were measured on different data. Its interval is as if those of all were
-// independent.
+// MeanRatio is the geometric mean of ratios that were measured on different data. Its interval is as if those of all
+// were independent.
 func MeanRatio(all []Estimate) Estimate {
 	value := GeometricMean(figures(all, func(e Estimate) float64 { return e.Value }))
 	var low, high float64

@@ -105,7 +105,8 @@ func (s Scale) Ticks() []float64 {
 	return all
 }
 
-// Across draws a line across the drawing at each tick of a scale from the bottom to the top, and what format makes of it.
+// Across draws a line across the drawing at each tick of a scale from the bottom to the top, and what format makes of
+// it.
 func (c *Canvas) Across(y Scale, left, right float64, format func(float64) string) {
 	for _, v := range y.Ticks() {
 		c.Line(left, y.At(v), right, y.At(v), gridStroke)

@@ -24,7 +24,7 @@ func TestTargetLines(t *testing.T) {
 		{Target{Name: "restart", Measured: Exactly(math.NaN()), Bound: 60}, "restart - <=60 miss"},
 		// The whole interval passes, or the bound is missed.
 		{Target{Name: "rate", Measured: Estimate{1.3, 1.2, 1.4}, Bound: 1.2, AtLeast: true, Digits: 1}, "rate 1.3 >=1.2 ok"},
-		{Target{Name: "rate", Measured: Estimate{1.3, 1.1, 1.4}, Bound: 1.2, AtLeast: true, Digits: 1}, "rate 1.3 >=1.2 miss"},
+		{Target{Name: "x", Measured: Estimate{1.3, 1.1, 1.4}, Bound: 1.2, AtLeast: true, Digits: 1}, "x 1.3 >=1.2 miss"},
 		{Target{Name: "time", Measured: Estimate{0.7, 0.6, 0.8}, Bound: 0.8, Digits: 1}, "time 0.7 <=0.8 ok"},
 		{Target{Name: "time", Measured: Estimate{0.7, 0.6, 0.9}, Bound: 0.8, Digits: 1}, "time 0.7 <=0.8 miss"},
 		{Target{Name: "time", Measured: Ratio([]float64{1}, []float64{2}), Bound: 0.8, Digits: 1}, "time 0.5 <=0.8 miss"},

@@ -19,8 +19,8 @@ const tick = 10 * time.Millisecond
 
 var errForm = errors.New("/proc has another form")
 
-// SystemCPU returns for how long all processors together have worked and idled since the system began. Waiting for disks
-// is idling.
+// SystemCPU returns for how long all processors together have worked and idled since the system began. Waiting for
+// disks is idling.
 func SystemCPU() (busy, idle time.Duration, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -118,8 +118,8 @@ func (b *bench) startBackend(ctx context.Context) (err error) {
 	if b.certificates, err = b.directory("certificates"); err != nil {
 		return err
 	}
-	if err := makeCertificates(b.certificates); err != nil {
-		return fmt.Errorf("make certificates: %w", err)
+	if err := agents.ServerFiles(b.certificates); err != nil { // the same for all
+		return err
 	}
 	if b.backendAddress, err = harness.FreeAddress(); err != nil {
 		return err
@@ -132,31 +132,6 @@ func (b *bench) startBackend(ctx context.Context) (err error) {
 func (b *bench) directory(name string) (string, error) {
 	path := filepath.Join(b.work, strings.ToLower(name))
 	return path, os.MkdirAll(path, 0o755)
-}
-
-// makeCertificates writes a key pair for the contenders: the same for all.
-func makeCertificates(dir string) error {
-	ca, _, err := pki.NewCA("bench", time.Now())
-	if err != nil {
-		return err
-	}
-	pair, err := ca.Issue(pki.Template{
-		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{"localhost"},
-		Lifetime: 24 * time.Hour,
-	}, time.Now())
-	if err != nil {
-		return err
-	}
-	for file, content := range map[string][]byte{
-		"tls.crt": pair.CertificatePEM, "tls.key": pair.KeyPEM,
-		"both.pem": slices.Concat(pair.CertificatePEM, pair.KeyPEM),
-	} {
-		// nginx's workers are another user.
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // spawn starts a program and waits until it accepts connections.

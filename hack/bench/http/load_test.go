@@ -125,7 +125,8 @@ func TestLongTargets(t *testing.T) {
 			l.loaded = append(l.loaded, (90+i*test.grows)<<20)
 		}
 		targets := l.longTargets()
-		if memory, flat := targets[0], targets[1]; memory.Measured.Value != float64(90+26*test.grows) || flat.OK() != test.ok {
+		if memory, flat := targets[0], targets[1]; memory.Measured.Value != float64(90+26*test.grows) ||
+			flat.OK() != test.ok {
 			t.Errorf("%s: %v", name, targets)
 		}
 	}

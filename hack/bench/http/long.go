@@ -13,8 +13,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
@@ -109,24 +110,17 @@ func (l *long) holdIdle(ctx context.Context, c *contender) error {
 		Config: &tls.Config{InsecureSkipVerify: true},
 	} //nolint:gosec // The certificate was made for this run.
 	each := func(do func(i int) error) error {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var first error
-		const workers = 8
-		for w := range workers {
-			wg.Go(func() {
-				for i := w; i < len(open); i += workers {
-					if err := do(i); err != nil {
-						mu.Lock()
-						first = errors.Join(first, fmt.Errorf("connection %d: %w", i, err))
-						mu.Unlock()
-						return
-					}
+		var group errgroup.Group
+		group.SetLimit(8)
+		for i := range open {
+			group.Go(func() error {
+				if err := do(i); err != nil {
+					return fmt.Errorf("connection %d: %w", i, err)
 				}
+				return nil
 			})
 		}
-		wg.Wait()
-		return first
+		return group.Wait()
 	}
 	ask := func(i int) error {
 		if _, err := fmt.Fprint(open[i], "GET /xml/3000 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"); err != nil {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 // Pair is two namespaces that see nothing but each other.
@@ -32,7 +34,7 @@ func New(ctx context.Context, name, prefix string) (*Pair, error) {
 	a, b := p.sender, p.receiver
 	var made []side
 	for _, s := range []side{a, b} {
-		if err := command(ctx, "ip", "netns", "add", s.space); err != nil {
+		if err := harness.Command(ctx, "ip", "netns", "add", s.space); err != nil {
 			//nolint:contextcheck // also when the context has ended
 			return nil, errors.Join(
 				fmt.Errorf("set up a network (this needs root, and %s and %s to be free): %w", a.space, b.space, err), remove(made),
@@ -47,7 +49,7 @@ func New(ctx context.Context, name, prefix string) (*Pair, error) {
 		"-n " + a.space + " link set " + a.device + " up", "-n " + b.space + " link set " + b.device + " up",
 		"-n " + a.space + " link set lo up", "-n " + b.space + " link set lo up",
 	} {
-		if err := command(ctx, "ip", strings.Fields(args)...); err != nil {
+		if err := harness.Command(ctx, "ip", strings.Fields(args)...); err != nil {
 			//nolint:contextcheck // also when the context has ended
 			return nil, errors.Join(
 				fmt.Errorf("set up a network: %w", err), remove(made),
@@ -72,19 +74,19 @@ func ReceiverAddress(prefix string) string { return prefix + "2" }
 // Limit holds what the sender sends to so many Mbit/s by a token bucket; 0 lifts it.
 func (p *Pair) Limit(ctx context.Context, mbits int) error {
 	// There is none at first.
-	_ = command(ctx, "tc", "-n", p.sender.space, "qdisc", "del", "dev", p.sender.device, "root")
+	_ = harness.Command(ctx, "tc", "-n", p.sender.space, "qdisc", "del", "dev", p.sender.device, "root")
 	if mbits == 0 {
 		return nil
 	}
 	const leastBurst = 16 << 10
 	burst := max(mbits*1e6/8/250, leastBurst) // 4 ms
-	return command(ctx, "tc", "-n", p.sender.space, "qdisc", "add", "dev", p.sender.device, "root", "tbf",
+	return harness.Command(ctx, "tc", "-n", p.sender.space, "qdisc", "add", "dev", p.sender.device, "root", "tbf",
 		"rate", fmt.Sprintf("%dmbit", mbits), "burst", fmt.Sprint(burst), "latency", "50ms")
 }
 
 // Command is one that runs in a namespace of the pair.
 func Command(ctx context.Context, space, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", space, name}, args...)...) //nolint:gosec // a benchmark's own arguments
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", space, name}, args...)...)
 }
 
 // Close removes the namespaces.
@@ -93,14 +95,7 @@ func (p *Pair) Close() error { return remove([]side{p.sender, p.receiver}) }
 func remove(sides []side) error {
 	var errs []error
 	for _, s := range sides {
-		errs = append(errs, command(context.Background(), "ip", "netns", "del", s.space))
+		errs = append(errs, harness.Command(context.Background(), "ip", "netns", "del", s.space))
 	}
 	return errors.Join(errs...)
-}
-
-func command(ctx context.Context, name string, args ...string) error {
-	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil { //nolint:gosec // a benchmark's own arguments
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
-	}
-	return nil
 }

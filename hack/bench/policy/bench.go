@@ -37,8 +37,8 @@ func Benchmark() harness.Benchmark {
 	return harness.Benchmark{
 		Name: benchmark, About: "what mode Auto loses against the best fixed choice; needs root and 3 GiB of memory",
 		Flags: func(f *flag.FlagSet) {
-			f.StringVar(&only, "only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for "+
-				"unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
+			f.StringVar(&only, "only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 "+
+				"for unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
 			f.BoolVar(&keep, "merge", false, "put what -only measures in the place of what the results had of it")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {

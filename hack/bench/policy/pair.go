@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
 )
@@ -53,22 +54,8 @@ func (p *pair) start(
 	ctx context.Context, ca *pki.CA, role, space, cpus string, identity pki.Identity, dns string,
 ) (*harness.Worker, error) {
 	dir := filepath.Join(p.work, role)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a directory to %s: %w", role, err)
-	}
-	issued, err := ca.Issue(
-		pki.Template{Identity: identity, DNSNames: []string{dns}, Lifetime: 12 * time.Hour}, time.Now(),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("issue the certificate to %s: %w", role, err)
-	}
-	for file, content := range map[string][]byte{
-		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": ca.CertificatePEM,
-		"peer-ca.crt": ca.CertificatePEM,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			return nil, fmt.Errorf("write the files to %s: %w", role, err)
-		}
+	if err := agents.Files(dir, ca, ca, pki.Template{Identity: identity, DNSNames: []string{dns}}, nil); err != nil {
+		return nil, err
 	}
 	command := append([]string{"-c", cpus}, harness.Self(benchmark, role, dir)...)
 	cmd := network.Command(ctx, space, "taskset", command...)

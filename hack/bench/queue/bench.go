@@ -6,8 +6,9 @@
 // again.
 //
 // It does so with files in memory, where the processors are the limit, and without RabbitMQ on a disk of its own that a
-// control group holds to 50 MB/s. Then it measures channels between two queues in network namespaces of their own, joined
-// by a link that a token bucket holds to 100 Mbit/s, and how fast and at what cost queues are archived and restored.
+// control group holds to 50 MB/s. Then it measures channels between two queues in network namespaces of their own,
+// joined by a link that a token bucket holds to 100 Mbit/s, and how fast and at what cost queues are archived and
+// restored.
 package queue
 
 import (

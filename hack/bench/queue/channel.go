@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
 )
@@ -192,23 +193,12 @@ func startEnd(
 	if err != nil {
 		return nil, err
 	}
-	issued, err := own.Issue(pki.Template{Identity: identity, DNSNames: []string{host}, Lifetime: time.Hour}, time.Now())
-	if err != nil {
+	if err := os.MkdirAll(filepath.Join(directory, volumeDir), 0o700); err != nil {
 		return nil, err
 	}
-	for _, sub := range []string{volumeDir, tokensDir} {
-		if err := os.MkdirAll(filepath.Join(directory, sub), 0o700); err != nil {
-			return nil, err
-		}
-	}
-	for file, content := range map[string][]byte{
-		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": own.CertificatePEM,
-		"peer-ca.crt": peer.CertificatePEM,
-		settingsFile:  settings, filepath.Join(tokensDir, "bench"): []byte(token),
-	} {
-		if err := os.WriteFile(filepath.Join(directory, file), content, 0o600); err != nil {
-			return nil, err
-		}
+	if err := agents.Files(directory, own, peer, pki.Template{Identity: identity, DNSNames: []string{host}},
+		map[string][]byte{settingsFile: settings, filepath.Join(tokensDir, "bench"): []byte(token)}); err != nil {
+		return nil, err
 	}
 	self := harness.Self(benchmark, endRole, role, directory)
 	return firstAnswer(network.Command(ctx, space, self[0], self[1:]...), first)

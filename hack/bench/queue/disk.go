@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
 const (
@@ -60,28 +60,28 @@ func (d *disk) open(ctx context.Context, parent string) error {
 		return fmt.Errorf("make a file for a disk: %w", err)
 	}
 	// Past the page cache of what is below, so that a write is one of the disk's.
-	device, err := output(ctx, "losetup", "--find", "--show", "--direct-io=on", image)
+	device, err := harness.Output(ctx, "losetup", "--find", "--show", "--direct-io=on", image)
 	if err != nil {
 		return err
 	}
 	//nolint:contextcheck // also when the context has ended
 	d.undo = append(d.undo, func() error {
-		return command("losetup", "--detach", device)
+		return harness.Command(context.Background(), "losetup", "--detach", device)
 	})
 	// Nothing is initialised later, in the time of a contender.
-	if _, err := output(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device); err != nil {
+	if err := harness.Command(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device); err != nil {
 		return err
 	}
 	d.directory = filepath.Join(work, "mount")
 	if err := os.Mkdir(d.directory, 0o700); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "mount", "-o", "noatime", device, d.directory); err != nil {
+	if err := harness.Command(ctx, "mount", "-o", "noatime", device, d.directory); err != nil {
 		return err
 	}
 	//nolint:contextcheck // also when the context has ended
 	d.undo = append(d.undo, func() error {
-		return command("umount", d.directory)
+		return harness.Command(context.Background(), "umount", d.directory)
 	})
 	var stat unix.Stat_t
 	if err := unix.Stat(device, &stat); err != nil {
@@ -199,20 +199,4 @@ func allocate(path string, size int64) error {
 		return err
 	}
 	return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, size), f.Close())
-}
-
-// output runs a command and returns what it prints.
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput() //nolint:gosec // a benchmark's own arguments
-	text := strings.TrimSpace(string(out))
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, text)
-	}
-	return text, nil
-}
-
-// command runs one to its end in any case.
-func command(name string, args ...string) error {
-	_, err := output(context.Background(), name, args...)
-	return err
 }

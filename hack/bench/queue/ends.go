@@ -26,7 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-	"github.com/lighterage/lighterage/hack/bench/gateway"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -274,7 +274,7 @@ func serveGateway(ctx context.Context, directory string, s endSettings) (string,
 	if err != nil {
 		return "", err
 	}
-	return gateway.Gateway{
+	return agents.Gateway{
 		Listen: s.Listen, Certificate: certificate, Name: wayIn, Target: s.Target, Server: admitAll{},
 	}.Serve(ctx)
 }

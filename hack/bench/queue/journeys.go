@@ -33,7 +33,8 @@ func (r results) journeyTargets() []harness.Target {
 			if own := r.journeysOf(s, name); len(own) > 0 && s.mbits > 0 {
 				out = append(out, harness.Target{
 					Name: fmt.Sprintf("channel-%s-%d", name, s.size), Bound: leastGain, AtLeast: true, Digits: 2,
-					What:     fmt.Sprintf("messages a second by a channel over %d Mbit/s by those of one without compression", s.mbits),
+					What: fmt.Sprintf("messages a second by a channel over %d Mbit/s by those of one without compression",
+						s.mbits),
 					Measured: harness.RatioOf(own, none, rateOf),
 				})
 			}

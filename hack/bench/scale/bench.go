@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scale measures the real manager and gateway in a cluster that is an API server with etcd and a fake fleet:
-// agents that answer by TLS and gRPC, and whatever else would act on what the manager makes. It makes so many Transfers,
-// of which a fifth run, as many Deliveries, nodes, volumes, Queues, HTTPEndpoints and Peers, and looks at what the first
-// pass over all of them takes, what goes on from then on, what a restart takes, and what silent agents do to the others.
+// agents that answer by TLS and gRPC, and whatever else would act on what the manager makes. It makes so many
+// Transfers, of which a fifth run, as many Deliveries, nodes, volumes, Queues, HTTPEndpoints and Peers, and looks at
+// what the first pass over all of them takes, what goes on from then on, what a restart takes, and what silent agents
+// do to the others.
 package scale
 
 import (

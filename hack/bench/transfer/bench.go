@@ -10,7 +10,6 @@ package transfer
 
 import (
 	"context"
-	_ "embed"
 	"flag"
 	"fmt"
 	"os"

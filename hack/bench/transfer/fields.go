@@ -49,9 +49,10 @@ func fields(agent string) []field {
 	never := settings(wirev1.CompressionMode_COMPRESSION_MODE_NEVER, fast)
 	return []field{
 		{
-			name:  "mixed",
-			about: "35 files of 13 MB: XML, JSON, binary records, CSV, source text, files compressed before and noise, five each",
-			make:  makeMixed,
+			name: "mixed",
+			about: "35 files of 13 MB: XML, JSON, binary records, CSV, source text, files compressed before and noise, " +
+				"five each",
+			make: makeMixed,
 			contenders: []contender{
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),

@@ -80,15 +80,16 @@ func (o *options) moveOnce(ctx context.Context, f memoryField) (got sample, tree
 	}
 	chosen := settings(wirev1.CompressionMode_COMPRESSION_MODE_AUTO, wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 		"deflate", "zstd")
-	got, err = measure(ctx, watched(f.name, o.agent, true, chosen, true), "", source, filepath.Join(o.work, "destination"), tree)
+	agents := watched(f.name, o.agent, true, chosen, true)
+	got, err = measure(ctx, agents, "", source, filepath.Join(o.work, "destination"), tree)
 	return got, tree, err
 }
 
 func mib(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/(1<<20)) }
 
 // watchPeak returns, when a process has ended, the most memory that it had resident at once, in bytes. What the kernel
-// counts for one that has ended includes what its parent had when it began, so it is asked while the process lives; what
-// it took in its last hundredth of a second may be missing. It returns 0 at once where nobody is to watch.
+// counts for one that has ended includes what its parent had when it began, so it is asked while the process lives;
+// what it took in its last hundredth of a second may be missing. It returns 0 at once where nobody is to watch.
 func watchPeak(p *harness.Process, watch bool) <-chan int64 {
 	most := make(chan int64, 1)
 	if !watch {

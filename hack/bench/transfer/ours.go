@@ -18,7 +18,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/hack/bench/gateway"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -107,7 +107,7 @@ func serveGateway(ctx context.Context, ca *pki.CA, target string) (string, error
 	if err != nil {
 		return "", err
 	}
-	return gateway.Gateway{
+	return agents.Gateway{
 		Listen: "127.0.0.1:0", Certificate: certificate, Name: serverName, Target: target, Server: admitAll{},
 	}.Serve(ctx)
 }
@@ -123,29 +123,12 @@ func (admitAll) Open(_ *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wi
 	)
 }
 
-func (b *bench) configure(ca *pki.CA, name string, config proto.Message, certificate pki.Template) error {
-	dir := filepath.Join(b.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make the directory of agent %s: %w", name, err)
-	}
-	certificate.Lifetime = time.Hour
-	pair, err := ca.Issue(certificate, time.Now())
-	if err != nil {
-		return fmt.Errorf("issue the certificate of agent %s: %w", name, err)
-	}
+func (b *bench) configure(ca *pki.CA, mode string, config proto.Message, certificate pki.Template) error {
 	text, err := protojson.Marshal(config)
 	if err != nil {
-		return fmt.Errorf("encode the configuration of agent %s: %w", name, err)
+		return fmt.Errorf("encode the configuration of agent %s: %w", mode, err)
 	}
-	for file, content := range map[string][]byte{
-		"config.json": text, "tls.crt": pair.CertificatePEM, "tls.key": pair.KeyPEM,
-		"cluster-ca.crt": ca.CertificatePEM, "peer-ca.crt": ca.CertificatePEM,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			return fmt.Errorf("write the files of agent %s: %w", name, err)
-		}
-	}
-	return nil
+	return agents.Files(filepath.Join(b.dir, mode), ca, ca, certificate, map[string][]byte{"config.json": text})
 }
 
 func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {

@@ -9,11 +9,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -27,14 +26,13 @@ func tarPipeline(name string) contender {
 			return nil, err
 		}
 		_, port, _ := net.SplitHostPort(address)
-		certificate := filepath.Join(dir, "server.pem")
-		if err := serverCertificate(certificate); err != nil {
+		if err := agents.ServerFiles(dir); err != nil {
 			return nil, err
 		}
 		// The receiver ends by itself when the sender has ended.
 		receiver, err := harness.Start(shell(ctx, fmt.Sprintf("socat -u -b 1048576 "+
-			"OPENSSL-LISTEN:%s,bind=127.0.0.1,cert=%s,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | "+
-			"tar -C %s -xf -", port, certificate, destination)))
+			"OPENSSL-LISTEN:%s,bind=127.0.0.1,cert=%s/both.pem,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | "+
+			"tar -C %s -xf -", port, dir, destination)))
 		if err != nil {
 			return nil, err
 		}
@@ -53,23 +51,6 @@ func tarPipeline(name string) contender {
 			return moved{}, receiver.Wait()
 		}, nil
 	}}
-}
-
-func serverCertificate(path string) error {
-	ca, _, err := pki.NewCA("bench", time.Now())
-	if err != nil {
-		return fmt.Errorf("make a CA: %w", err)
-	}
-	pair, err := ca.Issue(pki.Template{
-		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{"localhost"}, Lifetime: time.Hour,
-	}, time.Now())
-	if err != nil {
-		return fmt.Errorf("issue a certificate: %w", err)
-	}
-	if err := os.WriteFile(path, append(pair.CertificatePEM, pair.KeyPEM...), 0o600); err != nil {
-		return fmt.Errorf("write a certificate: %w", err)
-	}
-	return nil
 }
 
 // awaitOnce waits without connecting, because the listener serves one connection only.

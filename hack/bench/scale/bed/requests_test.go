@@ -3,8 +3,8 @@
 
 //go:build envtest
 
-// These tests are of what the manager asks of the API server, by object: what `make bench-scale` measures, in small, and
-// bounded by counts, which do not depend on the machine.
+// These tests are of what the manager asks of the API server, by object: what `make bench-scale` measures, in small,
+// and bounded by counts, which do not depend on the machine.
 package bed_test
 
 import (

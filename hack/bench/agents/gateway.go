@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway runs the listener of the operator's gateway, and behind it a server that the benchmark gives, so that
-// connections of agents take the way that they take between clusters.
-package gateway
+// Package agents has what agents need beside their configuration: certificates, and the listener of the gateway, with a
+// server of the benchmark behind it, so that connections take the way that they take between clusters.
+package agents
 
 import (
 	"context"
