@@ -43,7 +43,7 @@ type queue struct {
 	direct jetstream.JetStream
 }
 
-func settings(t *testing.T, change func(*message.EncodingOptions)) front.Settings {
+func settings(t testing.TB, change func(*message.EncodingOptions)) front.Settings {
 	t.Helper()
 	o := message.EncodingOptions{
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1000,
