@@ -5,11 +5,9 @@ package front
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"strconv"
-	"strings"
 
-	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
@@ -26,18 +24,127 @@ type access struct {
 
 const (
 	apiPrefix      = "$JS.API."
+	consumerPrefix = apiPrefix + "CONSUMER."
+	infoPrefix     = consumerPrefix + "INFO."
+	nextPrefix     = consumerPrefix + "MSG.NEXT."
+	createPrefix   = consumerPrefix + "CREATE."
+	durablePrefix  = consumerPrefix + "DURABLE.CREATE."
+	listSubject    = apiPrefix + "STREAM.LIST"
+	namesSubject   = apiPrefix + "STREAM.NAMES"
+
+	ackPrefix      = "$JS.ACK."
 	advisoryPrefix = "$JS.EVENT.ADVISORY."
 	deliverPrefix  = "_DELIVER."
 	inboxPrefix    = "_INBOX."
 
-	listSubject  = apiPrefix + "STREAM.LIST"
-	namesSubject = apiPrefix + "STREAM.NAMES"
+	// traceHeader names where the server is to tell what becomes of a message.
+	traceHeader = "Nats-Trace-Dest"
 
 	// leastInbox is how long the token is at least by which clients tell their inboxes from
 	// others'. It is random: six letters and digits where nats.go waits for acknowledgements of
 	// several puts at once, and 16 and more wherever else a client of NATS waits for something.
 	leastInbox = 6
 )
+
+// AcceptHeader with the value "stored" in a request to a pull consumer asks for messages
+// as they are stored.
+const AcceptHeader = "Lighterage-Accept"
+
+// inbound is what a client says.
+type inbound struct {
+	*conn
+	stored run // of what is passed on next
+}
+
+// judge implements direction.
+func (in *inbound) judge(buf []byte, g *generation, s *step) (need int, err error) {
+	if need, err = s.read(buf, fromClient, g.MaxMessageSize); err != nil || len(s.raw) == 0 {
+		return need, err
+	}
+	var no *rejection
+	switch s.kind {
+	case opConnect:
+		return 0, fmt.Errorf("%w: a second CONNECT", errProtocol)
+	case opSub:
+		switch {
+		case !in.client.Operations.Allow(in.front.access.subscribe(s.subject)):
+			no = violation("Subscription to", s.subject)
+		case !in.subscriptions.add(s.sid, s.subject):
+			no = &rejection{complaint: tooManySubscriptions}
+		}
+	case opUnsub:
+		in.subscriptions.remove(s.sid, s.max)
+	case opPub:
+		no = in.publish(g, s)
+	}
+	if no != nil {
+		return 0, in.reject(s, no)
+	}
+	return 0, nil
+}
+
+// tooManySubscriptions is what the server says.
+const tooManySubscriptions = "maximum subscriptions exceeded"
+
+// publish judges a put, an acknowledgement or a request.
+func (in *inbound) publish(g *generation, s *step) *rejection {
+	a, may := &in.front.access, in.client.Operations
+	request := a.publish(s.subject)
+	switch {
+	case !a.reply(s.reply, may):
+		return violation("Publish with Reply of", s.reply)
+	case s.header != nil && bytes.Contains(s.header, []byte(traceHeader)):
+		return violation("Publish to", s.subject).because(traceHeader + " is not for clients of a queue")
+	case !may.Allow(request):
+		return a.forbidden(s, request, may)
+	case request == roles.Publish:
+		return in.put(g, s)
+	case bytes.HasPrefix(s.subject, []byte(createPrefix)) || bytes.HasPrefix(s.subject, []byte(durablePrefix)):
+		s.becomes(createConsumer, len(s.payload))
+	case a.shared && (string(s.subject) == listSubject || string(s.subject) == namesSubject):
+		s.becomes(listStreams, len(s.payload))
+	case bytes.HasPrefix(s.subject, []byte(nextPrefix)):
+		if acceptsStored(s.header) {
+			in.subscriptions.storedFor(s.reply)
+		}
+	case request == roles.Settle && settles(s.payload):
+		in.session.Count(0, 0, 1)
+	}
+	return nil
+}
+
+// commit implements direction.
+func (in *inbound) commit() error {
+	in.stored.flush()
+	return nil
+}
+
+// forbidden says why a client may not ask for something.
+func (a *access) forbidden(s *step, request roles.Request, may roles.Operations) *rejection {
+	switch {
+	case may.Allow(roles.Consume) && s.reply != nil && a.own(s.subject):
+		return &rejection{code: forbidden, why: ownConsumers}
+	case request != roles.Unknown:
+		return violation("Publish to", s.subject).because("this client of queue " + a.queue + " lacks the operation " +
+			roles.Needed(request) + ": give it a role with it in spec.authentication")
+	default:
+		return violation("Publish to", s.subject).because("a client of queue " + a.queue + " may not ask for this")
+	}
+}
+
+const ownConsumers = "consumers whose names begin with " + roles.OwnConsumers +
+	" are the queue's own: clients may look at them and no more"
+
+// own reports whether a request is about a consumer of the agent's own, by which a channel or the service gets
+// messages, and is not whether there is one.
+func (a *access) own(subject []byte) bool {
+	if !bytes.HasPrefix(subject, []byte(consumerPrefix)) || bytes.HasPrefix(subject, []byte(infoPrefix)) {
+		return false
+	}
+	// VERB.QUEUE.CONSUMER, and verbs are in upper case, which no queue's name is.
+	_, consumer, _ := bytes.Cut(subject[len(consumerPrefix)-1:], []byte("."+a.queue+"."))
+	return bytes.HasPrefix(consumer, []byte(roles.OwnConsumers))
+}
 
 // ofQueue reports whether a subject is one of the queue's messages.
 func (a *access) ofQueue(subject []byte) bool { return under(subject, a.queue) }
@@ -107,101 +214,24 @@ func (a *access) publish(subject []byte) roles.Request {
 	switch {
 	case a.ofQueue(subject):
 		return roles.Publish
-	case bytes.HasPrefix(subject, []byte(ackPrefix)):
-		if a.acknowledges(subject) {
-			return roles.Settle
-		}
-	default:
+	case !bytes.HasPrefix(subject, []byte(ackPrefix)):
 		return roles.Published(a.queue, string(subject))
+	case a.acknowledges(subject):
+		return roles.Settle
+	default:
+		return roles.Unknown
 	}
-	return roles.Unknown
 }
 
 // acknowledges reports whether a subject acknowledges a message of a client's consumer.
 func (a *access) acknowledges(subject []byte) bool {
-	// $JS.ACK.STREAM.CONSUMER and five numbers, or with domain and account before the stream,
-	// and more after the numbers.
-	const streamToken = 2
-	tokens := bytes.Count(subject, []byte(".")) + 1
-	skip := streamToken
-	switch {
-	case tokens >= newerAckTokens:
-		skip += newerTokens
-	case tokens != ackTokens:
-		return false
-	}
-	rest := subject
-	for range skip {
-		_, rest, _ = bytes.Cut(rest, []byte("."))
-	}
-	stream, rest, _ := bytes.Cut(rest, []byte("."))
-	return string(stream) == a.queue && !bytes.HasPrefix(rest, []byte(roles.OwnConsumers))
+	tokens, ok := ackTokensOf(subject)
+	return ok && string(tokens[streamToken]) == a.queue &&
+		!bytes.HasPrefix(tokens[consumerToken], []byte(roles.OwnConsumers))
 }
 
-// forbidden tells the client, in the words of the server, that an operation is not for it.
-func (c *conn) forbidden(op *operation) error {
-	text := "Publish to"
-	subject := op.subject
-	switch {
-	case op.kind == opSub:
-		text = "Subscription to"
-	case !c.front.access.reply(op.reply, c.client.Operations):
-		text, subject = "Publish with Reply of", op.reply
-	}
-	c.front.counters.forbidden.Add(1)
-	c.front.audit.Reject(audit.Forbidden, c.client.Name, natsProtocol, c.outer.RemoteAddr().String())
-	c.front.options.Log.Debug(
-		"Client may not", "client", c.client.Name, "remote", c.outer.RemoteAddr().String(), "what", text, "subject",
-		string(subject),
-	)
-	_, err := (*toClient)(c).Write([]byte("-ERR 'Permissions Violation for " + text + " \"" + string(subject) + "\"'\r\n"))
-	return err
-}
-
-// forbid answers such a request, so that the client does not wait for the server's answer.
-func (c *conn) forbid(out []byte, op *operation) []byte {
-	f := c.front
-	if op.kind != opPub || !f.access.reply(op.reply, c.client.Operations) {
-		return out
-	}
-	request := f.access.publish(op.subject)
-	why := "a client of queue " + f.options.Queue + " may not ask for this"
-	if request != roles.Unknown {
-		why = "this client of queue " + f.options.Queue + " lacks the operation " + roles.Needed(request) +
-			": give it a role with it in spec.authentication"
-	}
-	switch {
-	case request == roles.Publish:
-		return answer(out, op, refusal{Error: apiError{forbidden, errCode, why}, Stream: f.options.Queue, Seq: new(uint64)})
-	case bytes.HasPrefix(op.subject, []byte(nextPrefix)):
-		return refuseNext(out, op, why)
-	case bytes.HasPrefix(op.subject, []byte(apiPrefix)):
-		return answer(out, op, refusal{Error: apiError{forbidden, errCode, why}})
-	}
-	return out
-}
-
-// list appends a request for the streams that there are, which is answered with the queue's alone.
-func (f *Front) list(out []byte, op *operation) []byte {
-	wanted := make(map[string]json.RawMessage)
-	if len(op.payload) > 0 && (len(op.payload) > maxRequest || json.Unmarshal(op.payload, &wanted) != nil) {
-		return answer(out, op, refusal{Error: apiError{badRequest, errCode, "the request is no JSON object"}})
-	}
-	subject := f.options.Queue + ".>"
-	for name, value := range wanted {
-		if !strings.EqualFold(name, "subject") {
-			continue
-		}
-		var asked string
-		if json.Unmarshal(value, &asked) == nil && f.access.ofQueue([]byte(asked)) {
-			subject = asked
-		}
-		delete(wanted, name)
-	}
-	wanted["subject"], _ = json.Marshal(subject) // a string always marshals
-	body, err := json.Marshal(wanted)
-	if err != nil {
-		return answer(out, op, refusal{Error: apiError{badRequest, errCode, err.Error()}})
-	}
-	return request(out, op, body)
+// settles reports whether an acknowledgement says that a message is done with.
+func settles(payload []byte) bool {
+	return len(payload) == 0 || bytes.HasPrefix(payload, []byte("+ACK")) || bytes.HasPrefix(payload, []byte("+NXT")) ||
+		bytes.HasPrefix(payload, []byte("+TERM"))
 }

@@ -5,21 +5,17 @@ package front
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 	"time"
 )
 
 const (
-	// maxBatches is how many atomic batches the clients of one member may have open. A stream has space for 50,
-	// of which the channels that end here and the archive's restorer need some, and members have three of these.
-	maxBatches = 12
-	// maxOwnBatches is how many of these one connection may have open, so that one client does not take all of them by
-	// mistake. One that means to has several connections: those of an application have often one token, so that there
-	// is nothing to tell clients by.
-	maxOwnBatches = 4
-	// maxBatchBytes bounds what is in these, in bytes as they were put: the server keeps it until they are
-	// committed, with several members in memory.
+	// maxBatchBytes bounds the atomic batches that the clients of one member have open, in bytes as they were put: the
+	// server keeps them until they are committed, with several members in memory. Each counts as minBatchBytes at
+	// least, so that clients of all members leave most of store.MaxBatches to channels and the archive's restorer.
 	maxBatchBytes = 16 << 20
+	minBatchBytes = 1 << 20
 	// batchLife is how long the server keeps one open of which no more is said, and longestBatch how long clients may
 	// go on to say something of one.
 	batchLife    = 10 * time.Second
@@ -31,109 +27,63 @@ const (
 	batchCommitHeader   = "Nats-Batch-Commit"
 )
 
+var (
+	// tooManyBatches and longBatch say why a message of a batch is rejected.
+	tooManyBatches = fmt.Sprintf("the atomic batches that clients of this member have open take %d bytes, at least %d each, "+
+		"which is the limit: commit them, use shorter batches, or put the batch again later", maxBatchBytes, minBatchBytes)
+	longBatch = fmt.Sprintf("the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or put "+
+		"it again later, with another id", longestBatch)
+)
+
 // batches are the atomic batches of clients that are open, by id. They are safe for concurrent use.
 type batches struct {
-	mu    sync.Mutex
-	open  map[string]*openBatch
-	bytes int
-	clock func() time.Time // time.Now unless a test sets it
+	mu   sync.Mutex
+	open map[string]*openBatch
 }
 
-func (b *batches) now() time.Time {
-	if b.clock != nil {
-		return b.clock()
-	}
-	return time.Now()
-}
-
-// openBatch is one that the server may have open until a time, if nothing more comes. owner began it.
+// openBatch is one that the server may have open until a time, if nothing more comes.
 type openBatch struct {
-	owner        *conn
 	begun, until time.Time
 	bytes        int
 }
 
-// refuses says why a message of a connection may not be put, if it is one of a batch for which there is no space.
-func (b *batches) refuses(op *operation, owner *conn) string {
-	id := batchID(op.header)
+// admit counts a message with so many bytes if it is part of a batch, or says why it may not be put.
+func (b *batches) admit(header []byte, size int) string {
+	id := exactHeader(header, batchField)
 	if len(id) == 0 || len(id) > longestBatchID {
-		return "" // the server refuses those that are too long
+		return "" // the server rejects those that are too long
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
-	b.expire(now)
-	open := b.open[string(id)]
+	now, others := time.Now(), 0
+	one := b.open[string(id)]
+	for name, batch := range b.open {
+		if now.After(batch.until) {
+			delete(b.open, name)
+		} else if batch != one {
+			others += max(batch.bytes, minBatchBytes)
+		}
+	}
+	if one == nil || now.After(one.until) {
+		sequence, _ := headerValue(header, batchSequenceHeader)
+		if !bytes.Equal(bytes.TrimLeft(sequence, "0"), []byte("1")) {
+			return "" // the server knows none of which it could be part
+		}
+		one = &openBatch{begun: now}
+	}
 	switch {
-	case open == nil && !begins(op.header):
-		return "" // the server knows none of which it could be part
-	case open == nil && b.of(owner) >= maxOwnBatches:
-		return tooManyOwnBatches
-	case open == nil && len(b.open) >= maxBatches:
-		return tooManyBatches
-	case open != nil && now.Sub(open.begun) > longestBatch:
+	case now.Sub(one.begun) > longestBatch:
 		// It may have been closed by the server long ago. As nothing more of it is passed on, it is so soon.
-		return tooSlowBatch
-	case b.bytes+len(op.header)+len(op.payload) > maxBatchBytes:
-		return tooLongBatches
-	default:
+		return longBatch
+	case others+max(one.bytes+size, minBatchBytes) > maxBatchBytes:
+		return tooManyBatches
+	case hasHeader(header, batchCommitHeader):
+		delete(b.open, string(id))
 		return ""
+	case b.open == nil:
+		b.open = make(map[string]*openBatch)
 	}
-}
-
-// of returns how many a connection began. mu is held.
-func (b *batches) of(owner *conn) (n int) {
-	for _, open := range b.open {
-		if open.owner == owner {
-			n++
-		}
-	}
-	return n
-}
-
-// note counts a message of a connection that is passed on, if it is one of a batch.
-func (b *batches) note(op *operation, owner *conn) {
-	id := batchID(op.header)
-	if len(id) == 0 || len(id) > longestBatchID {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, open := b.now(), b.open[string(id)]
-	if hasHeader(op.header, batchCommitHeader) {
-		if open != nil {
-			b.bytes -= open.bytes
-			delete(b.open, string(id))
-		}
-		return
-	}
-	if open == nil {
-		if !begins(op.header) {
-			return
-		}
-		if b.open == nil {
-			b.open = make(map[string]*openBatch)
-		}
-		open = &openBatch{owner: owner, begun: now}
-		b.open[string(id)] = open
-	}
-	open.until = now.Add(batchLife)
-	open.bytes += len(op.header) + len(op.payload)
-	b.bytes += len(op.header) + len(op.payload)
-}
-
-// expire forgets those that the server has given up. mu is held.
-func (b *batches) expire(now time.Time) {
-	for id, open := range b.open {
-		if now.After(open.until) {
-			b.bytes -= open.bytes
-			delete(b.open, id)
-		}
-	}
-}
-
-// begins reports whether a message is the first of its batch.
-func begins(header []byte) bool {
-	value, ok := headerValue(header, batchSequenceHeader)
-	return ok && bytes.Equal(bytes.TrimLeft(value, "0"), []byte("1"))
+	b.open[string(id)] = one
+	one.bytes, one.until = one.bytes+size, now.Add(batchLife)
+	return ""
 }

@@ -6,57 +6,60 @@ package front
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// TestBatchesEnd: no client keeps a batch for ever by saying now and then something of it, and none keeps all.
-func TestBatchesEnd(t *testing.T) {
-	now := time.Unix(1000, 0)
-	b := batches{clock: func() time.Time { return now }}
-	one, other := &conn{}, &conn{}
-	// put returns why it is refused.
-	put := func(owner *conn, id string, sequence int, commit bool) string {
-		header := fmt.Sprintf("NATS/1.0\r\nNats-Batch-Id: %s\r\nNats-Batch-Sequence: %d\r\n", id, sequence)
-		if commit {
-			header += "Nats-Batch-Commit: 1\r\n"
+// TestBatches: clients have a bounded number of batches open, with a bounded number of bytes, and keep none for ever by
+// saying now and then something of it.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b batches
+		put := func(id string, sequence, size int, commit bool) string {
+			header := fmt.Sprintf("NATS/1.0\r\nNats-Batch-Id: %s\r\nNats-Batch-Sequence: %d\r\n", id, sequence)
+			if commit {
+				header += "Nats-Batch-Commit: 1\r\n"
+			}
+			return b.admit([]byte(header+"\r\n"), size)
 		}
-		op := &operation{header: []byte(header + "\r\n"), payload: make([]byte, 1000)}
-		why := b.refuses(op, owner)
-		if why == "" {
-			b.note(op, owner)
+		expect := func(got, want string) {
+			t.Helper()
+			if got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
 		}
-		return why
-	}
-	expect := func(got, want string) {
-		t.Helper()
-		if got != want {
-			t.Fatalf("after %v: %q, want %q", now.Sub(time.Unix(1000, 0)), got, want)
+		begun := time.Now()
+		most := maxBatchBytes / minBatchBytes
+		for i := range most {
+			expect(put(fmt.Sprint(i), 1, 1000, false), "")
 		}
-	}
-	for i := range maxOwnBatches {
-		expect(put(one, fmt.Sprint(i), 1, false), "")
-	}
-	expect(put(one, "more", 1, false), tooManyOwnBatches)
-	expect(put(other, "more", 1, false), "")
-	expect(put(other, "more", 2, true), "")
-	sequence := 1
-	for begun := now; now.Sub(begun) <= longestBatch-batchLife; {
-		now = now.Add(batchLife - time.Second)
-		sequence++
-		for i := range maxOwnBatches {
-			expect(put(one, fmt.Sprint(i), sequence, false), "")
+		expect(put("more", 1, 1000, false), tooManyBatches)
+		expect(put("unknown", 2, 1000, false), "") // which the server rejects
+		expect(put("0", 2, minBatchBytes, false), tooManyBatches)
+		expect(put("0", 2, 1000, true), "")
+		expect(put("0", 1, 1000, false), "")
+		expect(put("0", 2, minBatchBytes/2, false), "")
+		sequence := 2
+		for time.Since(begun) <= longestBatch-batchLife {
+			time.Sleep(batchLife - time.Second)
+			sequence++
+			for i := range most {
+				expect(put(fmt.Sprint(i), sequence, 10, false), "")
+			}
 		}
-	}
-	expect(put(one, "more", 1, false), tooManyOwnBatches)
-	now = time.Unix(1000, 0).Add(longestBatch + time.Second)
-	expect(put(one, "0", sequence+1, false), tooSlowBatch)
-	expect(put(one, "0", sequence+2, true), tooSlowBatch)
-	// The server hears no more of them, and closes them.
-	now = now.Add(batchLife)
-	expect(put(one, "more", 1, false), "")
-	if len(b.open) != 1 || b.bytes < 1000 || b.bytes > 1200 {
-		t.Errorf("%d are open, with %d bytes", len(b.open), b.bytes)
-	}
+		expect(put("more", 1, 1000, false), tooManyBatches)
+		time.Sleep(longestBatch + time.Second - time.Since(begun))
+		expect(put("1", sequence+1, 10, false), longBatch)
+		expect(put("1", sequence+2, 10, true), longBatch)
+		// The server hears no more of them, and closes them.
+		time.Sleep(batchLife)
+		expect(put("more", 1, maxBatchBytes-10, false), "")
+		expect(put("more", 2, 11, false), tooManyBatches)
+		expect(put("more", 2, 10, false), "")
+		if len(b.open) != 1 {
+			t.Errorf("%d are open", len(b.open))
+		}
+	})
 }
 
 // TestBehind: the server is asked what it holds only while it may hold something.

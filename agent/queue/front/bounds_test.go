@@ -94,7 +94,7 @@ func TestClientBatches(t *testing.T) {
 			later("one batch more", err)
 		}
 	}
-	if want := [len(conns)]int{4, 4, 4, 0}; time.Since(begun) < 5*time.Second && open != want {
+	if want := [len(conns)]int{16}; time.Since(begun) < 5*time.Second && open != want {
 		t.Errorf("%v are open, want %v", open, want)
 	}
 	agent, err := q.store.Connect("agent")

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/queue/audit"
-	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
@@ -26,11 +26,11 @@ type conn struct {
 	// messages as they are stored. Both are set before anything is passed on.
 	headers, acceptsStored bool
 	subscriptions          subscriptions
-	given                  []ids.Message // is used again, by who reads what the server says
-	serverID               uint64        // is what the server calls inner; it is set before greeted
-	guest                  *Guest        // nil: it has not said who it is
-	client                 roles.Client  // is set before anything is passed on, and so is session
+	serverID               uint64       // is what the server calls inner; it is set before greeted
+	guest                  *Guest       // nil: it has not said who it is
+	client                 roles.Client // is set before anything is passed on, and so is session
 	session                *audit.Session
+	memory                 *account // of what messages are inflated to
 
 	context context.Context //nolint:containedctx // It ends with the connection.
 	cancel  context.CancelFunc
@@ -49,37 +49,21 @@ type conn struct {
 	ended       chan struct{} // is closed when the server says nothing more
 }
 
-// keepInfo keeps what the server said of itself last.
-func (c *conn) keepInfo(args []byte) {
-	kept := append([]byte(nil), args...)
-	c.lastInfo.Store(&kept)
+func newConn(f *Front, outer net.Conn) *conn {
+	c := &conn{front: f, ended: make(chan struct{}), memory: newAccount(f.inflated)}
+	c.raw = counting{outer, &f.counters[wireBytes], &c.said}
+	c.outer = c.raw
+	// Whoever cancels ends both connections.
+	c.context, c.cancel = context.WithCancel(f.context)
+	context.AfterFunc(c.context, func() { _ = outer.Close() })
+	return c
 }
 
-// serve passes on what both sides say until one of them ends.
-func (c *conn) serve() {
-	defer c.close()
-	defer func() {
-		if c.guest != nil {
-			c.guest.Leave()
-		}
-	}()
-	client, server, err := c.greet()
-	if err != nil {
-		c.end(err)
-		return
-	}
-	c.session = c.front.audit.Begin(c.client, natsProtocol, c.outer.RemoteAddr().String())
-	defer func() {
-		c.session.Bytes.Store(c.said.Load())
-		c.session.End()
-	}()
-	c.greeted.Store(true)
-	if c.front.draining.Load() {
-		c.leave(0)
-	}
-	out := newPump((*ofServer)(c), (*toClient)(c), outbound{c}, c.front.turns)
-	out.memory, out.taker, out.context, out.giveUp = c.front.inflated, &taker{cut: c.tooSlow}, c.context, c.cancel
-	in := newPump(c.outer, c.inner, inbound{c}, c.front.turns)
+// relay passes on what both sides say until one of them ends. client and server are what was read of them before.
+func (c *conn) relay(client, server []byte) {
+	out := newPump(c.front, (*ofServer)(c), (*toClient)(c), &outbound{conn: c})
+	out.memory, out.context, out.giveUp = c.memory, c.context, c.cancel
+	in := newPump(c.front, c.outer, c.inner, &inbound{conn: c, stored: run{meter: &c.front.encoded}})
 	go func() {
 		defer close(c.ended)
 		_ = out.run(server) // whichever side failed has ended
@@ -87,14 +71,14 @@ func (c *conn) serve() {
 		_ = c.inner.Close()
 		_ = c.outer.SetReadDeadline(time.Now())
 	}()
-	err = in.run(client)
+	err := in.run(client)
 	if c.interrupted.Load() {
 		c.awaitQuiet(c.front.leaving.settled, c.front.leaving.mostSettled)
 		c.part()
 	} else {
 		c.end(err)
 	}
-	c.close()
+	c.cancel()
 	<-c.ended
 }
 
@@ -124,6 +108,54 @@ func (c *ofServer) Read(b []byte) (int, error) {
 // Close implements io.Closer.
 func (c *ofServer) Close() error { return c.inner.Close() }
 
+const (
+	// writeChunk is how many bytes are written with one deadline, so that a client that is only slow
+	// is not taken for one that takes nothing.
+	writeChunk = 256 << 10
+	// paceRate, in bytes per second, is how fast a client has to take what it holds memory for while others wait, once
+	// it has had its time to begin. It is that of the service's bodies.
+	paceRate = 1 << 20
+)
+
+// errSlow says that a client holds memory that others wait for.
+var errSlow = errors.New("the client is too slow")
+
+// write writes to the client, for as long as that takes something. writing is held.
+func (c *conn) write(b []byte) (written int, err error) {
+	limits, begun := c.front.slow.Load(), time.Now()
+	most := limits.patience + time.Duration(len(b))*time.Second/paceRate
+	for now := begun; ; now = time.Now() {
+		if now.After(c.renew) {
+			if err := c.outer.SetWriteDeadline(now.Add(limits.patience)); err != nil {
+				return written, err
+			}
+			c.renew = now.Add(limits.patience / 3)
+		}
+		n, err := c.outer.Write(b[:min(len(b), writeChunk)])
+		written += n
+		b = b[n:]
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			c.disconnected("it read nothing that it asked for", "patience", limits.patience.String())
+		case err == nil && len(b) > 0 && c.memory.delays() && time.Since(begun) > most:
+			err = errSlow
+			c.disconnected("it holds buffer memory that other clients wait for", "patience", most.String())
+		}
+		if err != nil || len(b) == 0 {
+			return written, err
+		}
+	}
+}
+
+// disconnected logs, once, why the connection of a slow client ends.
+func (c *conn) disconnected(why string, details ...any) {
+	if c.parting.Swap(true) {
+		return
+	}
+	c.front.options.Log.Warn("Slow client disconnected: "+why,
+		append([]any{"client", c.outer.RemoteAddr().String()}, details...)...)
+}
+
 // farewell bounds how long it may take to tell a client why it is sent away.
 const farewell = 2 * time.Second
 
@@ -132,18 +164,17 @@ const farewell = 2 * time.Second
 func (c *conn) end(err error) {
 	var text string
 	switch {
-	case errors.Is(err, errCertificate):
-		c.front.counters.unauthenticated.Add(1)
+	case errors.Is(err, errCertificate), errors.Is(err, errAuthentication):
+		c.front.Count(Unauthenticated)
 		c.front.audit.Reject(audit.Unauthenticated, "", natsProtocol, c.outer.RemoteAddr().String())
-		c.part() // It was told.
-		return
-	case errors.Is(err, errAuthentication):
-		c.front.counters.unauthenticated.Add(1)
-		c.front.audit.Reject(audit.Unauthenticated, "", natsProtocol, c.outer.RemoteAddr().String())
-		c.tell("Authorization Violation")
+		if errors.Is(err, errCertificate) {
+			c.part() // It was told.
+		} else {
+			c.tell("Authorization Violation")
+		}
 		return
 	case errors.Is(err, errPayload):
-		c.front.counters.refusedPuts.Add(1)
+		c.front.Count(RefusedPuts)
 		text = "Maximum Payload Violation"
 	case errors.Is(err, errProtocol):
 		text = "Unknown Protocol Operation"
@@ -154,10 +185,9 @@ func (c *conn) end(err error) {
 		"Client disconnected because of a protocol error", "client", c.outer.RemoteAddr().String(), "problem", err.Error(),
 	)
 	c.tell(text)
-	if !c.greeted.Load() {
-		return
+	if c.greeted.Load() {
+		c.part()
 	}
-	c.part()
 }
 
 // tell tells the client what it is sent away for, if it takes that.
@@ -177,24 +207,14 @@ func (c *conn) revoked() {
 	if c.greeted.Load() {
 		c.tell("User Authentication Revoked")
 	}
-	c.close()
+	c.cancel()
 }
 
 // sayEnding tells the client to go elsewhere.
 func (c *conn) sayEnding() {
-	args := c.lastInfo.Load()
-	if args == nil || !c.greeted.Load() {
-		return
-	}
-	if info, err := c.info(*args, true); err == nil {
+	if info, err := c.info(*c.lastInfo.Load(), true); err == nil {
 		_, _ = (*toClient)(c).Write(info)
 	}
-}
-
-func (c *conn) close() {
-	c.cancel()
-	_ = c.raw.Close()
-	_ = c.inner.Close()
 }
 
 // counting counts what goes over the wire, of all connections and of this one.

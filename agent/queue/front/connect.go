@@ -5,6 +5,7 @@ package front
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,41 @@ var (
 	// errCertificate is said by TLS.
 	errCertificate = errors.New("the certificate is of none of the CAs that clients may have")
 )
+
+// dialTimeout bounds how long the server may take to be reached.
+const dialTimeout = 10 * time.Second
+
+// serve connects to the server, shakes hands with both sides, and has passed on what they say.
+func (c *conn) serve() {
+	defer c.cancel()
+	ctx, cancel := context.WithTimeout(c.context, dialTimeout)
+	inner, err := c.front.options.Server.Dial(ctx)
+	cancel()
+	if err != nil {
+		c.front.options.Log.Error("Client cannot be served", "error", err.Error())
+		return
+	}
+	c.inner = inner
+	context.AfterFunc(c.context, func() { _ = inner.Close() })
+	client, server, err := c.greet()
+	if c.guest != nil {
+		defer c.guest.Leave()
+	}
+	if err != nil {
+		c.end(err)
+		return
+	}
+	c.session = c.front.audit.Begin(c.client, natsProtocol, c.outer.RemoteAddr().String())
+	defer func() {
+		c.session.Bytes.Store(c.said.Load())
+		c.session.End()
+	}()
+	c.greeted.Store(true)
+	if c.front.draining.Load() {
+		c.leave(0)
+	}
+	c.relay(client, server)
+}
 
 // greet shakes hands with both sides. It returns what was read of the client and the
 // server beyond that.
@@ -128,7 +164,7 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 	}
 	fields["host"], fields["port"] = c.front.address(c.outer.LocalAddr())
 	fields["max_payload"] = s.MaxMessageSize
-	fields["auth_required"] = s.authenticates()
+	fields["auth_required"] = !s.Open
 	fields["tls_required"] = c.front.options.Certificate != nil
 	if ending {
 		fields["ldm"] = true
@@ -137,7 +173,8 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.keepInfo(args)
+	args = bytes.Clone(args)
+	c.lastInfo.Store(&args)
 	return append(append([]byte("INFO "), out...), "\r\n"...), nil
 }
 
@@ -183,6 +220,3 @@ func (c *conn) connect(args []byte, certificate *Credential, nonce string) ([]by
 	}
 	return append(append([]byte("CONNECT "), out...), "\r\n"...), nil
 }
-
-// authenticates reports whether clients have to say who they are.
-func (g *generation) authenticates() bool { return !g.Open }

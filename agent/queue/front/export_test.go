@@ -17,5 +17,5 @@ func (f *Front) SetLeaving(quiet, most time.Duration) {
 // SetSlow changes how long a client may take nothing, and how many bytes the server holds for all clients. The first
 // counts for clients that come after it.
 func (f *Front) SetSlow(patience time.Duration, pending int) {
-	f.slow.Store(&slowClients{patience: patience, pending: pending, look: time.Millisecond, hurry: time.Millisecond})
+	f.slow.Store(&slowClients{patience: patience, pending: pending, look: time.Millisecond})
 }

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -100,10 +102,10 @@ type Front struct {
 	slow     atomic.Pointer[slowClients]
 	settings atomic.Pointer[generation]
 	turns    chan struct{}
-	inflated *allowance
+	inflated *memory
 	putAck   []byte // how acknowledgements of puts begin
 
-	counters counters
+	counters counters // since the start
 	history  history
 	encoded  meter.Meter
 	decoded  meter.Meter
@@ -135,7 +137,7 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving,
-		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newAllowance(maxAllowance),
+		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newMemory(maxInflatedBytes),
 		conns:  make(map[*conn]struct{}),
 		audit:  audit.New(o.Log),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
@@ -197,7 +199,7 @@ func (f *Front) Serve(l net.Listener) error {
 	ticks, stop := context.WithCancel(f.context)
 	defer stop()
 	go f.tick(ticks)
-	go f.watchSlow(ticks)
+	go f.watchPending(ticks)
 	delay := time.Duration(0)
 	for {
 		outer, err := l.Accept()
@@ -238,60 +240,27 @@ func (f *Front) accept(outer net.Conn) {
 		_ = outer.Close()
 		return
 	}
+	c := newConn(f, outer)
 	f.mu.Lock()
 	ending := f.closed || f.draining.Load() // nobody may come when they are waited for
 	if !ending {
 		f.served.Add(1)
-	}
-	f.mu.Unlock()
-	if ending {
-		_ = outer.Close()
-		f.gone()
-		return
-	}
-	go func() {
-		defer f.served.Done()
-		defer f.gone()
-		f.serve(outer)
-	}()
-}
-
-// dialTimeout bounds how long the server may take to be reached.
-const dialTimeout = 10 * time.Second
-
-// serve passes on what a client and the server say until one of them ends.
-func (f *Front) serve(outer net.Conn) {
-	ctx, cancel := context.WithTimeout(f.context, dialTimeout)
-	inner, err := f.options.Server.Dial(ctx)
-	cancel()
-	if err != nil {
-		f.options.Log.Error("Client cannot be served", "error", err.Error())
-		_ = outer.Close()
-		return
-	}
-	c := &conn{front: f, inner: inner, ended: make(chan struct{})}
-	c.context, c.cancel = context.WithCancel(f.context)
-	c.raw = counting{outer, &f.counters.wire, &c.said}
-	c.outer = c.raw
-	f.mu.Lock()
-	ending := f.closed || f.draining.Load()
-	if !ending {
 		f.conns[c] = struct{}{}
 	}
 	f.mu.Unlock()
 	if ending {
-		c.close()
+		c.cancel()
+		f.Leave()
 		return
 	}
-	c.serve()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.conns, c)
-}
-
-func (f *Front) gone() {
-	f.open.Add(-1)
-	f.counters.closed.Add(1)
+	go func() {
+		defer f.served.Done()
+		defer f.Leave()
+		c.serve()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.conns, c)
+	}()
 }
 
 // Drain takes no more connections and sends clients elsewhere: each as soon as nothing is
@@ -303,10 +272,7 @@ func (f *Front) Drain(ctx context.Context) error {
 	if f.listener != nil {
 		_ = f.listener.Close()
 	}
-	var open []*conn
-	for c := range f.conns {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(f.conns))
 	f.mu.Unlock()
 	for i, c := range open {
 		c.leave(min(time.Duration(i)*f.leaving.each, f.leaving.all))
@@ -334,9 +300,6 @@ func (f *Front) Close() {
 	f.closed = true
 	if f.listener != nil {
 		_ = f.listener.Close()
-	}
-	for c := range f.conns {
-		go c.close()
 	}
 	f.mu.Unlock()
 	f.served.Wait()

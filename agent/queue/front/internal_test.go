@@ -6,6 +6,7 @@ package front
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,9 @@ func TestCovers(t *testing.T) {
 
 func TestSubscriptions(t *testing.T) {
 	var s subscriptions
-	s.add([]byte("1"), []byte("_INBOX.a.*"))
-	s.add([]byte("2"), []byte("_INBOX.b"))
+	if !s.add([]byte("1"), []byte("_INBOX.a.*")) || !s.add([]byte("2"), []byte("_INBOX.b")) {
+		t.Error("there are too many")
+	}
 	s.storedFor([]byte("_INBOX.a.7"))
 	if !s.wantsStored([]byte("1")) || s.wantsStored([]byte("2")) || s.wantsStored([]byte("3")) {
 		t.Error("the wrong subscription wants messages as they are stored")
@@ -55,30 +57,27 @@ func TestSubscriptions(t *testing.T) {
 // upper makes operations upper case in batches that are worked on, and leaves others.
 type upper struct{ limit int }
 
-func (u upper) scan(buf []byte) (part, error) {
-	var found part
-	for found.n < len(buf) {
-		op, ok, need, err := next(buf[found.n:], fromClient, u.limit)
-		if err != nil {
-			return found, err
-		}
-		if !ok {
-			found.need = need
-			break
-		}
-		work := len(op.payload)
-		if work > 0 != (found.work > 0) && found.n > 0 {
-			break
-		}
-		found.n, found.work = found.n+len(op.raw), found.work+work
-		if found.work > 40<<10 {
-			break
-		}
+func (u upper) judge(buf []byte, _ *generation, s *step) (need int, err error) {
+	if need, err = s.read(buf, fromClient, u.limit); err == nil && len(s.payload) > 0 {
+		s.becomes(compress, len(s.payload))
 	}
-	return found, nil
+	return need, err
 }
 
-func (upper) transform(out, in []byte) ([]byte, error) { return append(out, bytes.ToUpper(in)...), nil }
+func (upper) commit() error { return nil }
+
+func (upper) execute(out []byte, _ *generation, steps []step) ([]byte, error) {
+	for _, s := range steps {
+		if s.verdict == compress {
+			s.raw = bytes.ToUpper(s.raw)
+		}
+		out = append(out, s.raw...)
+	}
+	return out, nil
+}
+
+// working is a front with so many turns.
+func working(turns int) *Front { return &Front{turns: make(chan struct{}, turns)} }
 
 // slow gives some bytes at a time.
 type slow struct {
@@ -112,7 +111,7 @@ func TestPump(t *testing.T) {
 			data = data[:100_000]
 		}
 		var out bytes.Buffer
-		err := newPump(&slow{data, cut}, &out, upper{1 << 20}, make(chan struct{}, 3)).run(data[:0])
+		err := newPump(working(3), &slow{data, cut}, &out, upper{1 << 20}).run(data[:0])
 		if !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, out.Bytes()) || cut != 7 && out.Len() != len(want) ||
 			out.Len() < len(data)-60000 {
 			t.Errorf("cut at %d: %d bytes of %d, %v", cut, out.Len(), len(want), err)
@@ -144,12 +143,12 @@ func (b *broken) Write(p []byte) (int, error) {
 func TestPumpFails(t *testing.T) {
 	message := []byte("PUB a 30000\r\n" + strings.Repeat("x", 30000) + "\r\n")
 	if err := newPump(
-		&slow{bytes.Repeat(message, 50), 1 << 20}, &broken{100_000}, upper{1 << 20}, make(chan struct{}, 3),
+		working(3), &slow{bytes.Repeat(message, 50), 1 << 20}, &broken{100_000}, upper{1 << 20},
 	).run(nil); !errors.Is(err, errBroken) {
 		t.Errorf("a writer that breaks: %v", err)
 	}
 	if err := newPump(
-		&slow{message, 1 << 20}, io.Discard, upper{100}, make(chan struct{}, 3),
+		working(3), &slow{message, 1 << 20}, io.Discard, upper{100},
 	).run(nil); !errors.Is(err, errPayload) {
 		t.Errorf("a message too long: %v", err)
 	}
@@ -159,20 +158,25 @@ func TestRates(t *testing.T) {
 	var h history
 	start := time.Unix(1000, 0)
 	h.reset(start, totals{}, 3)
-	h.tick(start.Add(9*time.Second), totals{counts: [rates]int64{putRate: 5}})
+	at := func(puts, plain, compressed int64) (t totals) {
+		t.counts[Puts] = puts
+		t.compression.Software.Bytes, t.compression.CompressedBytes = plain, compressed
+		return t
+	}
+	h.tick(start.Add(9*time.Second), at(5, 0, 0))
 	if h.rates[putRate] != 0 {
 		t.Error("a window ended early")
 	}
-	h.tick(start.Add(10*time.Second), totals{counts: [rates]int64{putRate: 50}, plain: 1000, compressed: 100})
-	h.tick(start.Add(30*time.Second), totals{counts: [rates]int64{putRate: 70}, plain: 1000, compressed: 100})
+	h.tick(start.Add(10*time.Second), at(50, 1000, 100))
+	h.tick(start.Add(30*time.Second), at(70, 1000, 100))
 	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.recentPlain != 1000 || h.recentBytes != 100 ||
 		h.highWater != 3 {
 		t.Errorf("%v, %v, %d, %d, %d", h.rates, h.highest, h.recentPlain, h.recentBytes, h.highWater)
 	}
 }
 
-// FuzzNext: an operation is found whole or not at all, wherever what was read ends.
-func FuzzNext(f *testing.F) {
+// FuzzRead: an operation is found whole or not at all, wherever what was read ends.
+func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		"PUB orders 5\r\nhello\r\nPING\r\n", "HPUB orders _INBOX.1 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "SUB a q 1\r\n",
 		"UNSUB 1 5\r\n",
@@ -188,14 +192,15 @@ func FuzzNext(f *testing.F) {
 		if client {
 			from = fromClient
 		}
-		op, ok, need, err := next(data, from, limit)
+		var op operation
+		need, err := op.read(data, from, limit)
 		if err != nil {
-			if ok || !errors.Is(err, errProtocol) && !errors.Is(err, errPayload) {
+			if op.raw != nil || !errors.Is(err, errProtocol) && !errors.Is(err, errPayload) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if !ok {
+		if op.raw == nil {
 			if need != 0 && need <= len(data) || need > maxConnect+maxHeader+limit+2 {
 				t.Fatalf("needs %d of %d", need, len(data))
 			}
@@ -205,11 +210,21 @@ func FuzzNext(f *testing.F) {
 			t.Fatalf("%+v, needs %d", op, need)
 		}
 		for n := range op.raw {
-			if _, ok, _, err := next(data[:n], from, limit); ok || err != nil {
-				t.Fatalf("%d of %d bytes: %v, %v", n, need, ok, err)
+			var part operation
+			if _, err := part.read(data[:n], from, limit); part.raw != nil || err != nil {
+				t.Fatalf("%d of %d bytes: %q, %v", n, need, part.raw, err)
 			}
 		}
 	})
+}
+
+// filtered is a request to make a consumer as it is passed on.
+func filtered(f *Front, body []byte) ([]byte, error) {
+	r, err := f.confine(body)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(r.fields)
 }
 
 // TestFiltered: no way of writing a request hides what it asks for.
@@ -233,7 +248,7 @@ func TestFiltered(t *testing.T) {
 		`[]`:                                                                                                 "",
 		``:                                                                                                   "",
 	} {
-		got, err := front.filtered([]byte(body))
+		got, err := filtered(front, []byte(body))
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", body, got, err)
 		}
@@ -311,11 +326,11 @@ func FuzzFiltered(f *testing.F) {
 	f.Add([]byte(`{"config":{"filter_subject":"orders.a","Filter_Subject":">"}}`))
 	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_DELIVER.1"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		out, err := front.filtered(body)
+		out, err := filtered(front, body)
 		if err != nil {
 			return
 		}
-		if again, err := front.filtered(out); err != nil || !bytes.Equal(again, out) {
+		if again, err := filtered(front, out); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q became %q, which becomes %q, %v", body, out, again, err)
 		}
 		if !bytes.Contains(out, []byte(`filter_subject`)) {

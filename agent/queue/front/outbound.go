@@ -7,163 +7,110 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
 // outbound is what the server says.
 type outbound struct {
-	conn *conn
+	*conn
+	// What is passed on next: counts of it, and messages to remember.
+	seen     counts
+	messages []ids.Message
 }
 
-// maxServed is the longest message that the server can have.
-const maxServed = message.MaxLength + maxHeader
-
-// scan implements direction.
-func (o outbound) scan(buf []byte) (found part, err error) {
-	c := o.conn
-	var seen tally
-	defer func() {
-		c.front.counters.add(seen)
-		c.session.Count(seen.puts, seen.gets, 0)
-	}()
-	messages := c.given[:0]
-	defer func() {
-		c.given = messages[:0]
-		if failed := c.remember(messages); failed != nil {
-			found, err = part{}, failed // Nothing of it is passed on.
-		}
-	}()
-	for found.n < len(buf) {
-		op, ok, need, err := next(buf[found.n:], fromServer, maxServed)
-		if err != nil {
-			return found, fmt.Errorf("read what the store says: %w", err)
-		}
-		if !ok {
-			found.need = need
-			break
-		}
-		work := o.work(&op)
-		stored := c.acceptsStored || c.headers && work > 0 && c.subscriptions.wantsStored(op.sid)
-		if stored && op.kind == opMsg {
-			work = 0
-		}
-		if c.front.unproved(&op) || hidesReply(&op) {
-			work = max(work, 1)
-		}
-		if work > 0 != (found.work > 0) && found.n > 0 || found.work > 0 && found.work+work > maxInflated {
-			return found, nil
-		}
-		if op.kind == opMsg {
-			c.subscriptions.delivered(op.sid)
-			o.tally(&seen, &op, stored)
-			if m, ok := c.front.given(&op); ok {
-				messages = append(messages, m)
-			}
-		}
-		found.n += len(op.raw)
-		found.work += work
-		if found.work >= batchWork {
-			return found, nil
-		}
-	}
-	return found, nil
-}
-
-// hidesReply reports whether a message would tell where another client listens for answers, as one does that
-// a client hears when it is published. Who knows an inbox can listen to it.
-func hidesReply(op *operation) bool {
-	return op.kind == opMsg && bytes.HasPrefix(op.reply, []byte(inboxPrefix))
-}
-
-// maxInflated bounds what the messages of one part may be inflated to, in bytes; one is
-// allowed in any case.
-const maxInflated = 1 << 20
-
-// work is how much there is to do for an operation that no subscription wants as it is.
-func (o outbound) work(op *operation) int {
-	switch {
-	case op.kind == opInfo:
-		return 1
-	case op.kind != opMsg || op.header == nil:
-		return 0
-	case bytes.Contains(op.header, []byte(formPrefix)) && !o.conn.acceptsStored:
-		form, err := message.ParseForm(op.header)
-		if err != nil || form.Plain() {
-			return 1
-		}
-		return max(form.Length, 1)
-	case !o.conn.headers:
-		return 1
-	default:
-		return 0
-	}
-}
-
-// transform implements direction.
-func (o outbound) transform(out, buf []byte) ([]byte, error) {
-	f := o.conn.front
-	w := worker{front: f, settings: f.settings.Load()}
-	defer w.end()
-	var err error
-	meter.OnThread(func() {
-		defer w.engine.Stop()
-		for len(buf) > 0 && err == nil {
-			op, ok, _, parsed := next(buf, fromServer, maxServed)
-			if parsed != nil || !ok {
-				err = parsed
-				return
-			}
-			buf = buf[len(op.raw):]
-			switch {
-			case f.unproved(&op):
-			case hidesReply(&op):
-				op.reply = nil
-				if o.work(&op) > 0 {
-					out, err = w.plain(out, &op, o.conn.headers)
-				} else {
-					out = appendMessage(out, &op, op.header, op.payload, o.conn.headers)
-				}
-			case op.kind == opInfo:
-				var info []byte
-				if info, err = o.conn.info(op.args, false); err == nil {
-					out = append(out, info...)
-				}
-			case o.work(&op) > 0:
-				out, err = w.plain(out, &op, o.conn.headers)
-			default:
-				w.engine.Stop()
-				out = append(out, op.raw...)
-			}
-		}
-	})
-	w.cpu(&f.decoded)
-	return out, err
-}
-
-// What acknowledgements look like.
 const (
-	ackPrefix      = "$JS.ACK."
+	// maxServed is the longest message that the server can have.
+	maxServed = message.MaxLength + maxHeader
+
+	// What acknowledgements of puts look like.
 	refusedPrefix  = `{"error":{`
 	duplicateField = `"duplicate":`
 	longestAck     = 1024
 )
 
-// tally counts a message for a client.
-func (o outbound) tally(seen *tally, op *operation, stored bool) {
+// judge implements direction.
+func (o *outbound) judge(buf []byte, _ *generation, s *step) (need int, err error) {
+	if need, err = s.read(buf, fromServer, maxServed); err != nil {
+		return 0, fmt.Errorf("read what the store says: %w", err)
+	}
+	switch {
+	case len(s.raw) == 0:
+	case s.kind == opInfo:
+		info, err := o.info(s.args, false)
+		if err != nil {
+			return 0, err
+		}
+		s.replaceWith(info)
+	case s.kind == opMsg:
+		o.message(s)
+	}
+	return need, nil
+}
+
+// message judges and counts a message.
+func (o *outbound) message(s *step) {
+	formed := s.header != nil && bytes.Contains(s.header, []byte(formPrefix))
+	stored := o.acceptsStored || o.headers && formed && o.subscriptions.wantsStored(s.sid)
+	o.subscriptions.delivered(s.sid)
+	o.count(&s.operation, formed && stored)
+	if m, ok := o.front.given(&s.operation); ok {
+		o.messages = append(o.messages, m)
+	}
+	switch {
+	case o.front.unproved(&s.operation):
+		s.replaceWith(nil)
+	case s.header != nil && !stored && (formed || !o.headers):
+		s.becomes(inflate, len(s.payload))
+		if s.form, s.damage = message.ParseForm(s.header); s.damage != nil {
+			s.verdict = damaged
+		} else if !s.form.Plain() {
+			s.becomes(inflate, s.form.Length)
+		}
+	case bytes.HasPrefix(s.reply, []byte(inboxPrefix)):
+		s.becomes(redact, len(s.raw))
+	}
+	if bytes.HasPrefix(s.reply, []byte(inboxPrefix)) {
+		// It tells where another client listens for answers, as a message does that a client hears when it is published.
+		// Who knows an inbox can listen to it.
+		s.reply = nil
+	}
+}
+
+// count counts a message for a client.
+func (o *outbound) count(op *operation, stored bool) {
+	ack := o.front.putAck
 	switch {
 	case bytes.HasPrefix(op.reply, []byte(ackPrefix)):
-		seen.gets++
-		if stored && op.header != nil && bytes.Contains(op.header, []byte(formPrefix)) {
-			seen.storedGets++
+		o.seen[Gets]++
+		if stored {
+			o.seen[StoredGets]++
 		}
 	case len(op.payload) > longestAck:
-	case bytes.HasPrefix(op.payload, o.conn.front.putAck):
-		seen.puts++
+	case bytes.HasPrefix(op.payload, ack):
+		o.seen[Puts]++
 		if bytes.Contains(op.payload, []byte(duplicateField)) {
-			seen.duplicates++
+			o.seen[Duplicates]++
 		}
-	case bytes.HasPrefix(op.payload, []byte(refusedPrefix)) && bytes.Contains(op.payload, o.conn.front.putAck[1:]):
-		seen.refused++
+	case bytes.HasPrefix(op.payload, []byte(refusedPrefix)) && bytes.Contains(op.payload, ack[1:]):
+		o.seen[RefusedPuts]++
 	}
+}
+
+// commit implements direction: ids of messages are written before these are given to the client.
+func (o *outbound) commit() error {
+	if len(o.messages) > 0 {
+		if err := o.front.options.IDs.Given(o.messages); err != nil {
+			o.front.options.Log.Error("Messages cannot be given", "error", err.Error())
+			return fmt.Errorf("remember what is given: %w", err)
+		}
+		clear(o.messages)
+		o.messages = o.messages[:0]
+	}
+	if o.seen != (counts{}) {
+		o.front.counters.add(o.seen)
+		o.session.Count(o.seen[Puts], o.seen[Gets], 0)
+		o.seen = counts{}
+	}
+	return nil
 }

@@ -38,8 +38,6 @@ type operation struct {
 	args []byte
 	// max of UNSUB; 0: at once.
 	max int
-	// duplicateOf is the sequence of the message that a put would store once more.
-	duplicateOf uint64
 }
 
 const (
@@ -69,40 +67,39 @@ const (
 	fromServer
 )
 
-// next returns the operation at the start of buf, of whose payload at most limit bytes
-// are allowed. When it is not there in full, ok is false, and need is how many bytes it
-// has if that is known, else 0.
-func next(buf []byte, from peer, limit int) (op operation, ok bool, need int, err error) {
+// read reads the operation at the start of buf, of whose payload at most limit bytes are allowed. When it is not there
+// in full, op.raw is empty, and need is how many bytes it has if that is known, else 0.
+func (op *operation) read(buf []byte, from peer, limit int) (need int, err error) {
 	end := bytes.IndexByte(buf[:min(len(buf), maxConnect)], '\n')
 	if end < 0 {
 		if len(buf) >= maxConnect || len(buf) >= maxLine && !long(buf, from) {
-			return op, false, 0, fmt.Errorf("%w: a line of more than %d bytes", errProtocol, len(buf))
+			return 0, fmt.Errorf("%w: a line of more than %d bytes", errProtocol, len(buf))
 		}
-		return op, false, 0, nil
+		return 0, nil
 	}
 	line := bytes.TrimSuffix(buf[:end], []byte("\r"))
 	if len(line) > maxLine && !long(buf, from) {
-		return op, false, 0, fmt.Errorf("%w: a line of %d bytes", errProtocol, len(line))
+		return 0, fmt.Errorf("%w: a line of %d bytes", errProtocol, len(line))
 	}
 	headerLen, total, err := op.parse(line, from)
 	if err != nil {
-		return op, false, 0, err
+		return 0, err
 	}
 	length := end + 1
 	if op.kind == opPub || op.kind == opMsg {
-		if headerLen > total || headerLen > maxHeader || headerLen < 0 {
-			return op, false, 0, fmt.Errorf("%w: %d bytes of headers in %d", errProtocol, headerLen, total)
+		if headerLen > total || headerLen > maxHeader {
+			return 0, fmt.Errorf("%w: %d bytes of headers in %d", errProtocol, headerLen, total)
 		}
 		if total-headerLen > limit {
-			return op, false, 0, fmt.Errorf("%w: %d bytes; the limit is %d", errPayload, total-headerLen, limit)
+			return 0, fmt.Errorf("%w: %d bytes; the limit is %d", errPayload, total-headerLen, limit)
 		}
 		length += total + 2
 		if len(buf) < length {
-			return op, false, length, nil
+			return length, nil
 		}
 		body := buf[end+1 : length-2]
 		if buf[length-2] != '\r' || buf[length-1] != '\n' {
-			return op, false, 0, fmt.Errorf("%w: a payload without its end", errProtocol)
+			return 0, fmt.Errorf("%w: a payload without its end", errProtocol)
 		}
 		if headerLen > 0 {
 			op.header = body[:headerLen]
@@ -110,7 +107,7 @@ func next(buf []byte, from peer, limit int) (op operation, ok bool, need int, er
 		op.payload = body[headerLen:]
 	}
 	op.raw = buf[:length]
-	return op, true, length, nil
+	return length, nil
 }
 
 // long reports whether a line may be long.
@@ -137,37 +134,30 @@ func named(line []byte, name string) bool {
 
 // parse reads a line without its end.
 func (op *operation) parse(line []byte, from peer) (header, total int, err error) {
-	if from == fromServer {
-		switch {
-		case named(line, "MSG"):
-			return op.message(line[3:], false)
-		case named(line, "HMSG"):
-			return op.message(line[4:], true)
-		case named(line, "INFO"):
-			op.kind, op.args = opInfo, bytes.TrimSpace(line[4:])
-			return 0, 0, nil
-		}
-	} else {
-		switch {
-		case named(line, "PUB"):
-			return op.publish(line[3:], false)
-		case named(line, "HPUB"):
-			return op.publish(line[4:], true)
-		case named(line, "SUB"):
-			return 0, 0, op.subscribe(line[3:])
-		case named(line, "UNSUB"):
-			return 0, 0, op.unsubscribe(line[5:])
-		case named(line, "CONNECT"):
-			op.kind, op.args = opConnect, bytes.TrimSpace(line[7:])
-			return 0, 0, nil
-		}
+	switch {
+	case from == fromServer && named(line, "MSG"):
+		return op.message(opMsg, line[3:], false)
+	case from == fromServer && named(line, "HMSG"):
+		return op.message(opMsg, line[4:], true)
+	case from == fromServer && named(line, "INFO"):
+		op.kind, op.args = opInfo, bytes.TrimSpace(line[4:])
+		return 0, 0, nil
+	case from == fromClient && named(line, "PUB"):
+		return op.message(opPub, line[3:], false)
+	case from == fromClient && named(line, "HPUB"):
+		return op.message(opPub, line[4:], true)
+	case from == fromClient && named(line, "SUB"):
+		return 0, 0, op.subscribe(line[3:])
+	case from == fromClient && named(line, "UNSUB"):
+		return 0, 0, op.unsubscribe(line[5:])
+	case from == fromClient && named(line, "CONNECT"):
+		op.kind = opConnect
+		return 0, 0, nil
+	case named(line, "PING"), named(line, "PONG"), named(line, "+OK"), named(line, "-ERR"):
+		return 0, 0, nil
+	default:
+		return 0, 0, fmt.Errorf("%w: operation %.20q", errProtocol, line)
 	}
-	for _, name := range []string{"PING", "PONG", "+OK", "-ERR"} {
-		if named(line, name) {
-			return 0, 0, nil
-		}
-	}
-	return 0, 0, fmt.Errorf("%w: operation %.20q", errProtocol, line)
 }
 
 // maxArgs is the most arguments that an operation has.
@@ -194,38 +184,22 @@ func split(line []byte, into *[maxArgs][]byte) int {
 	return n
 }
 
-// publish reads SUBJECT [REPLY] [HEADER] SIZE.
-func (op *operation) publish(line []byte, headers bool) (header, total int, err error) {
+// message reads SUBJECT [REPLY] [HEADER] SIZE of a client, or SUBJECT SID [REPLY] [HEADER] SIZE of the server.
+func (op *operation) message(k kind, line []byte, headers bool) (header, total int, err error) {
 	var args [maxArgs][]byte
-	n := split(line, &args)
-	sizes := 1
+	n, before, sizes := split(line, &args), 1, 1
+	if k == opMsg {
+		before, op.sid = 2, args[1]
+	}
 	if headers {
 		sizes = 2
 	}
-	if n != sizes+1 && n != sizes+2 {
-		return 0, 0, fmt.Errorf("%w: PUB with %d arguments", errProtocol, n)
+	if n != before+sizes && n != before+1+sizes {
+		return 0, 0, fmt.Errorf("%w: a message with %d arguments", errProtocol, n)
 	}
-	op.kind, op.subject = opPub, args[0]
-	if n == sizes+2 {
-		op.reply = args[1]
-	}
-	return lengths(args[n-sizes : n])
-}
-
-// message reads SUBJECT SID [REPLY] [HEADER] SIZE.
-func (op *operation) message(line []byte, headers bool) (header, total int, err error) {
-	var args [maxArgs][]byte
-	n := split(line, &args)
-	sizes := 1
-	if headers {
-		sizes = 2
-	}
-	if n != sizes+2 && n != sizes+3 {
-		return 0, 0, fmt.Errorf("%w: MSG with %d arguments", errProtocol, n)
-	}
-	op.kind, op.subject, op.sid = opMsg, args[0], args[1]
-	if n == sizes+3 {
-		op.reply = args[2]
+	op.kind, op.subject = k, args[0]
+	if n > before+sizes {
+		op.reply = args[before]
 	}
 	return lengths(args[n-sizes : n])
 }

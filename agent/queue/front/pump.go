@@ -10,72 +10,55 @@ import (
 	"sync/atomic"
 )
 
-// part is what scan found at the start of what was read.
-type part struct {
-	// n bytes are whole operations.
-	n int
-	// need is how many bytes the operation after these has, if that is known.
-	need int
-	// work is how many bytes of these have to be compressed or inflated, or 1 when
-	// something else has to be changed; 0: they are passed on as they are.
-	work int
-	// instead is passed on in their place unless it is nil. There is no work then.
-	instead []byte
-}
-
-// direction is one of a connection: what is done with what comes from one side before
-// it goes to the other.
-type direction interface {
-	// scan looks for whole operations, in the order in which they come, and notes what
-	// later ones depend on.
-	scan(buf []byte) (part, error)
-	// transform appends to out what is passed on instead of the operations that scan
-	// found. It is called for several parts at once, in any order.
-	transform(out, in []byte) ([]byte, error)
-}
+const (
+	// batchWork is how many bytes one goroutine makes at a time at least, if there are as many, and maxPart at most,
+	// unless one message is longer. maxSteps bounds the operations of a part.
+	batchWork = 96 << 10
+	maxPart   = 1 << 20
+	maxSteps  = 512
+	// smallCopy is how long an operation may be that is copied with others instead of ending a part.
+	smallCopy = 1 << 10
+	// inlineWork is how many bytes are made at once where they are read, when nothing
+	// is under way: handing over takes longer than a little work.
+	inlineWork = 16 << 10
+	// patience is how many short reads in a row it takes until a connection gets a smaller
+	// buffer.
+	patience = 16
+)
 
 // pump moves what one side says to the other, in order. What is much is worked on by
 // several goroutines at once.
 type pump struct {
+	front *Front
 	from  io.Reader
 	to    io.Writer
 	dir   direction
-	turns chan struct{} // bounds how many work at once, of all connections
-	// memory bounds what was worked on and is not written yet, of all connections, of which this is the taker, and held
-	// is how many parts of this one are; nil: nothing does.
-	memory  *allowance
-	taker   *taker
-	held    atomic.Int32
-	written chan struct{}   // a part was
+	// memory bounds what was worked on and is not written yet; nil: nothing does.
+	memory  *account
 	context context.Context //nolint:containedctx // It ends with the connection.
 	giveUp  func()          // ends it
 
-	queue    chan *batch
+	steps    []step // of the part that is read
+	queue    chan *part
 	inflight atomic.Int32
 	failed   atomic.Pointer[error]
 }
 
-// batch is a part that is worked on.
-type batch struct {
-	source *buffer
-	in     []byte
-	out    []byte // nil: in
-	memory *buffer
-	// granted says that memory was granted for it.
-	granted bool
-	err     error
-	done    chan struct{}
+// part is operations that follow each other, and are either all passed on as they are or all worked on.
+type part struct {
+	source   *buffer
+	in       []byte
+	settings *generation
+	steps    []step
+	out      []byte  // nil: in
+	memory   *buffer // of out
+	granted  grant
+	err      error
+	done     chan struct{}
 }
 
-// inlineWork is how many bytes are worked on at once where they are read, when nothing
-// is under way: handing over takes longer than a little work.
-const inlineWork = 16 << 10
-
-func newPump(from io.Reader, to io.Writer, dir direction, turns chan struct{}) *pump {
-	return &pump{
-		from: from, to: to, dir: dir, turns: turns, queue: make(chan *batch, 2*runtime.GOMAXPROCS(0)),
-		written: make(chan struct{}, 1),
-	}
+func newPump(f *Front, from io.Reader, to io.Writer, dir direction) *pump {
+	return &pump{front: f, from: from, to: to, dir: dir, queue: make(chan *part, 2*runtime.GOMAXPROCS(0))}
 }
 
 // run moves until either side ends or fails. first was read before.
@@ -139,144 +122,152 @@ func (p *pump) read(first []byte) error {
 	}
 }
 
-// patience is how many short reads in a row it takes until a connection gets a smaller
-// buffer.
-const patience = 16
-
 // consume passes on the whole operations in b.b[*start:end] and returns how many bytes
 // the one after them has, if that is known.
 func (p *pump) consume(b *buffer, start *int, end int) (need int, err error) {
+	next := part{source: b, settings: p.front.settings.Load()}
+	from, work := *start, 0
+	pass := func() error {
+		next.in, next.steps = b.b[from:*start], p.steps
+		n := work
+		from, work, p.steps = *start, 0, p.steps[:0]
+		return p.dispatch(next, n)
+	}
 	for *start < end {
-		found, err := p.dir.scan(b.b[*start:end])
-		if found.n > 0 {
-			in := b.b[*start : *start+found.n]
-			*start += found.n
-			if found.instead != nil {
-				in = found.instead
-			}
-			if dispatched := p.dispatch(b, in, found.work); dispatched != nil {
-				return 0, dispatched
-			}
+		p.steps = append(p.steps, step{})
+		s := &p.steps[len(p.steps)-1]
+		need, err = p.dir.judge(b.b[*start:end], next.settings, s)
+		if err != nil || len(s.raw) == 0 {
+			p.steps = p.steps[:len(p.steps)-1]
+			break
 		}
-		if err != nil {
-			return 0, err
+		need = 0
+		if s.work == 0 && work > 0 && len(s.raw) <= smallCopy {
+			s.work = len(s.raw)
 		}
-		if found.n == 0 {
-			return found.need, nil
+		// What passes as it is does not wait for what does not, nor is it copied with it.
+		if from < *start && (s.work > 0) != (work > 0) || work > 0 && work+s.work > maxPart {
+			last := *s
+			p.steps = p.steps[:len(p.steps)-1]
+			if err := pass(); err != nil {
+				return 0, err
+			}
+			p.steps = append(p.steps, last)
+			s = &p.steps[len(p.steps)-1]
+		}
+		*start += len(s.raw)
+		if work += s.work; work == 0 {
+			p.steps = p.steps[:0]
+		}
+		if work >= batchWork || len(p.steps) == maxSteps {
+			if err := pass(); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return 0, nil
+	if passed := pass(); passed != nil {
+		return 0, passed
+	}
+	return need, err
 }
 
-// dispatch passes on a part, now or when those before it were.
-func (p *pump) dispatch(b *buffer, in []byte, work int) error {
-	if work > inlineWork || p.inflight.Load() > 0 {
-		granted, err := p.ask(work)
-		if err != nil {
-			return err
-		}
-		next := &batch{source: b.hold(), in: in, granted: granted, done: make(chan struct{})}
-		p.inflight.Add(1)
-		if work == 0 {
-			close(next.done)
-		} else {
-			p.turns <- struct{}{}
-			go p.work(next)
-		}
-		p.queue <- next
+// dispatch passes on a part with so much work, now or when those before it were.
+func (p *pump) dispatch(next part, work int) error {
+	if len(next.in) == 0 {
 		return nil
 	}
-	if work == 0 {
-		if len(in) == 0 {
-			return nil
-		}
-		_, err := p.to.Write(in)
+	if err := p.dir.commit(); err != nil {
 		return err
 	}
-	memory := newBuffer(room(in))
-	defer memory.release()
-	out, err := p.dir.transform(memory.b[:0], in)
-	if len(out) > 0 {
-		if _, failed := p.to.Write(out); failed != nil {
-			return failed
+	if work > inlineWork || p.inflight.Load() > 0 {
+		return p.enqueue(next, work)
+	}
+	if work == 0 {
+		_, err := p.to.Write(next.in)
+		return err
+	}
+	p.execute(&next)
+	defer next.memory.release()
+	if len(next.out) > 0 {
+		if _, err := p.to.Write(next.out); err != nil {
+			return err
 		}
 	}
-	return err
+	return next.err
 }
 
-// ask waits until there is memory for what becomes of a part. A connection that holds some, and for
-// which there is no more, waits until it holds none. granted says that memory was asked for at all.
-func (p *pump) ask(work int) (granted bool, err error) {
-	if p.memory == nil || work == 0 {
-		return false, nil
-	}
-	if p.held.Load() > 0 && p.memory.try(work, p.taker) {
-		p.held.Add(1)
-		return true, nil
-	}
-	for p.held.Load() > 0 {
-		select {
-		case <-p.written:
-		case <-p.context.Done():
-			return false, p.context.Err()
+// enqueue has a part written after those before it, and worked on meanwhile.
+func (p *pump) enqueue(next part, work int) error {
+	next.done = make(chan struct{})
+	if work == 0 {
+		close(next.done)
+	} else {
+		if p.memory != nil {
+			var err error
+			if next.granted, err = p.memory.take(p.context, work); err != nil {
+				return err
+			}
 		}
+		p.steps = nil // They are the part's now.
+		p.front.turns <- struct{}{}
 	}
-	if err := p.memory.take(p.context, work, p.taker); err != nil {
-		return false, err
+	next.source.hold()
+	p.inflight.Add(1)
+	if work > 0 {
+		go func() {
+			p.execute(&next)
+			<-p.front.turns
+			close(next.done)
+		}()
 	}
-	p.held.Add(1)
-	return true, nil
+	p.queue <- &next
+	return nil
 }
 
-// room is how many bytes what becomes of a part usually has at most. More are allocated
-// when they are needed.
-func room(in []byte) int { return len(in) + len(in)/8 + 512 }
-
-func (p *pump) work(b *batch) {
-	b.memory = newBuffer(room(b.in))
-	b.out, b.err = p.dir.transform(b.memory.b[:0], b.in)
-	<-p.turns
-	close(b.done)
+func (p *pump) execute(next *part) {
+	// This is how many bytes the result usually has at most. More are allocated when they are needed.
+	next.memory = newBuffer(len(next.in) + len(next.in)/8 + 512)
+	next.out, next.err = p.dir.execute(next.memory.b[:0], next.settings, next.steps)
 }
 
 // write is the half that writes what was worked on, in order.
 func (p *pump) write() {
-	for b := range p.queue {
-		<-b.done
+	for next := range p.queue {
+		<-next.done
 		if p.failed.Load() == nil {
-			out := b.out
-			if b.memory == nil {
-				out = b.in
+			out := next.out
+			if next.memory == nil {
+				out = next.in
 			}
 			var err error
 			if len(out) > 0 {
 				_, err = p.to.Write(out)
 			}
 			if err == nil {
-				err = b.err
+				err = next.err
 			}
 			if err != nil {
-				p.failed.Store(&err)
-				if p.giveUp != nil {
-					p.giveUp()
-				}
-				if c, ok := p.from.(io.Closer); ok {
-					_ = c.Close() // who reads learns it
-				}
+				p.fail(err)
 			}
 		}
-		b.source.release()
-		if b.memory != nil {
-			b.memory.release()
+		next.source.release()
+		if next.memory != nil {
+			next.memory.release()
 		}
-		if b.granted {
-			p.memory.end(p.taker)
-			p.held.Add(-1)
-			select {
-			case p.written <- struct{}{}:
-			default:
-			}
+		if next.granted.of != nil {
+			p.memory.give(next.granted)
 		}
 		p.inflight.Add(-1)
+	}
+}
+
+// fail has who reads end.
+func (p *pump) fail(err error) {
+	p.failed.Store(&err)
+	if p.giveUp != nil {
+		p.giveUp()
+	}
+	if c, ok := p.from.(io.Closer); ok {
+		_ = c.Close()
 	}
 }

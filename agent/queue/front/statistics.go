@@ -4,40 +4,54 @@
 package front
 
 import (
+	"crypto/tls"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
-// tally is what was counted in one part.
-type tally struct {
-	gets, storedGets, puts, duplicates, refused int64
-}
+// Counter is what a front counts.
+type Counter int
 
-// counters of a front.
-type counters struct {
-	gets, storedGets, puts, duplicates, refusedPuts atomic.Int64
-	opened, closed, refused, unauthenticated        atomic.Int64
-	forbidden                                       atomic.Int64
-	undecodable, wire                               atomic.Int64
-}
+// The counters.
+const (
+	// Puts that were acknowledged, and Duplicates among them that were not stored again. RefusedPuts by the stream or
+	// the front.
+	Puts Counter = iota
+	Duplicates
+	RefusedPuts
+	// Gets that were delivered with a way to acknowledge them. StoredGets of these were delivered in the form of package
+	// message.
+	Gets
+	StoredGets
+	// Undecodable messages were delivered as they are stored, because they are damaged.
+	Undecodable
+	// Opened and Closed connections, Refused ones because there were too many, and Unauthenticated ones.
+	Opened
+	Closed
+	Refused
+	Unauthenticated
+	// ForbiddenRequests were for what the client may not do.
+	ForbiddenRequests
+	// wireBytes were written to and read from clients, TLS included.
+	wireBytes
 
-func (c *counters) add(t tally) {
-	for _, pair := range []struct {
-		to *atomic.Int64
-		n  int64
-	}{
-		{&c.gets, t.gets},
-		{&c.storedGets, t.storedGets},
-		{&c.puts, t.puts},
-		{&c.duplicates, t.duplicates},
-		{&c.refusedPuts, t.refused},
-	} {
-		if pair.n > 0 {
-			pair.to.Add(pair.n)
+	numCounters
+)
+
+type counts [numCounters]int64
+
+type counters [numCounters]atomic.Int64
+
+func (c *counters) add(n counts) {
+	for i := range n {
+		if n[i] > 0 {
+			c[i].Add(n[i])
 		}
 	}
 }
@@ -51,25 +65,14 @@ type Rate struct {
 
 // Statistics are since the start or the last reset, but for Connections.
 type Statistics struct {
-	// Puts that were acknowledged, Gets that were delivered with a way to acknowledge them,
-	// Encoded and Decoded messages that were compressed and inflated.
+	// Puts, Gets, and Encoded and Decoded messages that were compressed and inflated.
 	Puts, Gets, Encoded, Decoded Rate
-	// StoredGets of the gets were delivered in the form of package message.
-	StoredGets int64
-	// RefusedPuts by the stream or the front, Duplicates that were acknowledged and not
-	// stored again.
-	RefusedPuts, Duplicates int64
-	// Undecodable messages were delivered as they are stored, because they are damaged.
-	Undecodable int64
+	// These are counters.
+	StoredGets, RefusedPuts, Duplicates, Undecodable    int64
+	Opened, Closed, Refused, Unauthenticated, Forbidden int64
+	WireBytes                                           int64
 	// Connections of clients that are open, and the most that were at once.
 	Connections, HighWater int64
-	// Opened and Closed connections, Refused ones because there were too many, and
-	// Unauthenticated ones.
-	Opened, Closed, Refused, Unauthenticated int64
-	// Forbidden requests were for what the client may not do.
-	Forbidden int64
-	// WireBytes were written to and read from clients, TLS included.
-	WireBytes int64
 	// Compression and Decompression of payloads.
 	Compression, Decompression meter.Snapshot
 	// Tried messages that were put are those that an engine worked on, whether they shrank or not. What they took is
@@ -110,31 +113,36 @@ const (
 
 // totals are all counts at one moment.
 type totals struct {
-	counts [rates]int64
+	counts                     counts
+	compression, decompression meter.Snapshot
+}
 
-	storedGets, refusedPuts, duplicates, undecodable int64
-	opened, closed, refused, unauthenticated, wire   int64
-	forbidden                                        int64
-	plain, compressed                                int64
-	compression, decompression                       meter.Snapshot
+// rated are the counts of which there are rates.
+func (t totals) rated() [rates]int64 {
+	worked := func(s meter.Snapshot) int64 { return s.Hardware.Operations + s.Software.Operations }
+	return [rates]int64{t.counts[Puts], t.counts[Gets], worked(t.compression), worked(t.decompression)}
+}
+
+// bytes are those of messages that were compressed, before and after.
+func (t totals) bytes() (plain, compressed int64) {
+	s := t.compression
+	return s.Hardware.Bytes + s.Software.Bytes, s.CompressedBytes - s.Stored.Bytes
+}
+
+// minus returns what was counted since.
+func (t totals) minus(base totals) totals {
+	for i := range t.counts {
+		t.counts[i] -= base.counts[i]
+	}
+	t.compression, t.decompression = t.compression.Minus(base.compression), t.decompression.Minus(base.decompression)
+	return t
 }
 
 func (f *Front) totals() totals {
-	c := &f.counters
-	t := totals{
-		storedGets: c.storedGets.Load(), refusedPuts: c.refusedPuts.Load(), duplicates: c.duplicates.Load(),
-		undecodable: c.undecodable.Load(),
-		opened:      c.opened.Load(), closed: c.closed.Load(), refused: c.refused.Load(),
-		unauthenticated: c.unauthenticated.Load(), wire: c.wire.Load(), forbidden: c.forbidden.Load(),
-		compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot(),
+	t := totals{compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot()}
+	for i := range f.counters {
+		t.counts[i] = f.counters[i].Load()
 	}
-	encoded, decoded := &t.compression, &t.decompression
-	t.counts = [rates]int64{
-		putRate: c.puts.Load(), getRate: c.gets.Load(), encodeRate: encoded.Hardware.Operations + encoded.Software.Operations,
-		decodeRate: decoded.Hardware.Operations + decoded.Software.Operations,
-	}
-	t.plain = encoded.Hardware.Bytes + encoded.Software.Bytes
-	t.compressed = encoded.CompressedBytes - encoded.Stored.Bytes
 	return t
 }
 
@@ -146,12 +154,13 @@ func (h *history) tick(now time.Time, t totals) {
 	if length < window {
 		return
 	}
-	for i := range h.rates {
-		h.rates[i] = float64(t.counts[i]-h.last.counts[i]) / length.Seconds()
+	lately := t.minus(h.last)
+	for i, n := range lately.rated() {
+		h.rates[i] = float64(n) / length.Seconds()
 		h.highest[i] = max(h.highest[i], h.rates[i])
 	}
-	if plain := t.plain - h.last.plain; plain > 0 {
-		h.recentPlain, h.recentBytes = plain, t.compressed-h.last.compressed
+	if plain, compressed := lately.bytes(); plain > 0 {
+		h.recentPlain, h.recentBytes = plain, compressed
 	}
 	h.begun, h.last = now, t
 }
@@ -174,31 +183,86 @@ func (h *history) connected(n int64) {
 
 // Statistics returns what was counted.
 func (f *Front) Statistics() Statistics {
-	now, t := f.totals(), &f.history
-	f.history.tick(time.Now(), now)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	rate := func(i int) Rate {
-		return Rate{Count: now.counts[i] - t.base.counts[i], PerSecond: t.rates[i], Highest: t.highest[i]}
+	now, h := f.totals(), &f.history
+	h.tick(time.Now(), now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := now.minus(h.base)
+	n, rated := t.counts, t.rated()
+	rate := func(i int) Rate { return Rate{rated[i], h.rates[i], h.highest[i]} }
+	s := Statistics{
+		Puts: rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
+		StoredGets: n[StoredGets], RefusedPuts: n[RefusedPuts], Duplicates: n[Duplicates], Undecodable: n[Undecodable],
+		Opened: n[Opened], Closed: n[Closed], Refused: n[Refused], Unauthenticated: n[Unauthenticated],
+		Forbidden: n[ForbiddenRequests], WireBytes: n[wireBytes], Connections: f.open.Load(), HighWater: h.highWater,
+		Compression: t.compression, Decompression: t.decompression, Tried: message.WorkedOn(t.compression),
+		RecentPlainBytes: h.recentPlain, RecentBytes: h.recentBytes, Since: h.since,
 	}
-	compression := now.compression.Minus(t.base.compression)
-	return Statistics{
-		Tried: message.WorkedOn(compression),
-		Puts:  rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
-		StoredGets: now.storedGets - t.base.storedGets, RefusedPuts: now.refusedPuts - t.base.refusedPuts,
-		Duplicates:  now.duplicates - t.base.duplicates,
-		Undecodable: now.undecodable - t.base.undecodable,
-		Connections: f.open.Load(), HighWater: t.highWater,
-		Opened: now.opened - t.base.opened, Closed: now.closed - t.base.closed, Refused: now.refused - t.base.refused,
-		Unauthenticated: now.unauthenticated - t.base.unauthenticated, Forbidden: now.forbidden - t.base.forbidden,
-		WireBytes:   now.wire - t.base.wire,
-		Compression: compression, Decompression: now.decompression.Minus(t.base.decompression),
-		CompressedPlainBytes: now.plain - t.base.plain, CompressedBytes: now.compressed - t.base.compressed,
-		RecentPlainBytes: t.recentPlain, RecentBytes: t.recentBytes, Since: t.since,
-	}
+	s.CompressedPlainBytes, s.CompressedBytes = t.bytes()
+	return s
 }
 
 // ResetStatistics begins counting again.
 func (f *Front) ResetStatistics(now time.Time) {
 	f.history.reset(now, f.totals(), f.open.Load())
+}
+
+// What follows is for another way into the same queue, which serves the same clients by
+// the same settings and counts where the front does.
+
+// Settings returns those in effect.
+func (f *Front) Settings() Settings { return f.settings.Load().Settings }
+
+// Audit is where it is noted who does what.
+func (f *Front) Audit() *audit.Log { return f.audit }
+
+// Count adds one to a counter.
+func (f *Front) Count(c Counter) { f.counters[c].Add(1) }
+
+// WireBytes is where bytes from and to clients are counted.
+func (f *Front) WireBytes() *atomic.Int64 { return &f.counters[wireBytes] }
+
+// Encoded is where messages are counted that are put, and Decoded where those that are inflated.
+func (f *Front) Encoded() *meter.Meter { return &f.encoded }
+
+// Decoded see Encoded.
+func (f *Front) Decoded() *meter.Meter { return &f.decoded }
+
+// TLSConfig returns the one of new connections, nil if they have no TLS.
+func (f *Front) TLSConfig() *tls.Config { return f.tlsConfig(f.settings.Load()) }
+
+// Enter counts a connection of a client. It returns false when there are too many; else
+// Leave has to follow.
+func (f *Front) Enter() bool {
+	n := f.open.Add(1)
+	if limit := f.settings.Load().MaxConnections; limit > 0 && n > int64(limit) {
+		f.open.Add(-1)
+		f.Count(Refused)
+		return false
+	}
+	f.history.connected(n)
+	f.Count(Opened)
+	return true
+}
+
+// Leave counts its end.
+func (f *Front) Leave() {
+	f.open.Add(-1)
+	f.Count(Closed)
+}
+
+// CountUndecodable counts and logs a message that a client gets as it is stored because it
+// cannot be made plain.
+func (f *Front) CountUndecodable(err error) {
+	f.Count(Undecodable)
+	var missing *message.CodecError
+	f.options.Log.Error(
+		"Message cannot be made plain and is delivered as it is stored", "error", err.Error(), "codecMissing",
+		errors.As(err, &missing),
+	)
+}
+
+// EngineFailed logs a fault of an engine, which costs the saving and nothing else.
+func (f *Front) EngineFailed(err error) {
+	f.options.Log.Error("Engine failed, messages are stored as they are", "error", err.Error())
 }

@@ -25,20 +25,18 @@ type subscription struct {
 	max       int // 0: no end
 }
 
-// full reports whether there are as many as one connection may have.
-func (s *subscriptions) full() bool {
+// add notes one. It returns false when there are as many as one connection may have.
+func (s *subscriptions) add(sid, subject []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.bySID) >= store.MaxSubscriptions
-}
-
-func (s *subscriptions) add(sid, subject []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if len(s.bySID) >= store.MaxSubscriptions {
+		return false
+	}
 	if s.bySID == nil {
 		s.bySID = make(map[string]*subscription)
 	}
 	s.bySID[string(sid)] = &subscription{subject: bytes.Clone(subject)}
+	return true
 }
 
 // remove ends a subscription, now or after so many messages.

@@ -5,29 +5,74 @@ package front
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
-// worker transforms the messages of one part. It takes an encoder or decoder when the
+// worker carries out the verdicts on the operations of one part. It takes an encoder or decoder when the
 // first message needs one, and counts all of them together where they do not differ.
 type worker struct {
 	front    *Front
 	settings *generation
+	headers  bool // the client understands them
 	encoder  *message.Encoder
 	decoder  *message.Decoder
 	scratch  *buffer
 	stored   run
-	// engine runs while messages are compressed, or inflated for clients, and checks while what clients compressed is
-	// looked at. What is passed on beside does not count.
-	engine, checks meter.Stopwatch
+	// What is passed on beside does not count.
+	compressing, inflating meter.Stopwatch
+}
+
+// execute implements direction.
+func (c *conn) execute(out []byte, g *generation, steps []step) ([]byte, error) {
+	w := worker{front: c.front, settings: g, headers: c.headers, stored: run{meter: &c.front.encoded}}
+	defer w.end()
+	var err error
+	meter.OnThread(func() {
+		for i := 0; i < len(steps) && err == nil; i++ {
+			out, err = w.execute(out, &steps[i])
+		}
+		w.compressing.Stop()
+		w.inflating.Stop()
+	})
+	return out, err
+}
+
+// execute appends what is passed on for an operation.
+func (w *worker) execute(out []byte, s *step) ([]byte, error) {
+	if s.verdict != compress {
+		w.compressing.Stop()
+	}
+	if s.verdict != inflate {
+		w.inflating.Stop()
+	}
+	switch s.verdict {
+	case pass:
+		return append(out, s.raw...), nil
+	case compress:
+		return w.compress(out, &s.operation)
+	case verify:
+		return w.verify(out, &s.operation)
+	case createConsumer:
+		return w.front.consumer(out, &s.operation), nil
+	case listStreams:
+		return w.front.list(out, &s.operation), nil
+	case inflate:
+		return w.inflate(out, s)
+	case damaged:
+		return w.undecodable(out, &s.operation, s.damage), nil
+	case redact:
+		return w.message(out, &s.operation, s.header, s.payload), nil
+	case replace:
+		return append(out, s.instead...), nil
+	default:
+		return out, fmt.Errorf("%w: verdict %d", errProtocol, s.verdict)
+	}
 }
 
 // run counts messages with one reason that were stored as they came.
@@ -54,10 +99,11 @@ func (r *run) flush() {
 	r.n, r.bytes = 0, 0
 }
 
-// end gives back what the worker took.
+// end gives back what the worker took, and counts what it did.
 func (w *worker) end() {
-	w.stored.meter = &w.front.encoded
 	w.stored.flush()
+	w.front.encoded.AddCPU(w.compressing.Total())
+	w.front.decoded.AddCPU(w.inflating.Total())
 	if w.encoder != nil {
 		w.encoder.Release()
 	}
@@ -69,24 +115,15 @@ func (w *worker) end() {
 	}
 }
 
-// cpu counts what engines took.
-func (w *worker) cpu(m *meter.Meter) {
-	if spent := w.engine.Total(); spent > 0 {
-		m.AddCPU(spent)
-	}
-	if spent := w.checks.Total(); spent > 0 {
-		w.front.decoded.AddCPU(spent)
-	}
-}
-
 // noHeaders is the block of a message without headers, to which those of the form are
 // added.
 var noHeaders = []byte("NATS/1.0\r\n\r\n")
 
 const totalDigits = 9
 
-// encode appends a put with its payload compressed, or as it is.
-func (w *worker) encode(out []byte, op *operation) ([]byte, error) {
+// compress appends a put with its payload compressed, or as it is.
+func (w *worker) compress(out []byte, op *operation) ([]byte, error) {
+	w.compressing.Start()
 	if w.encoder == nil {
 		var err error
 		if w.encoder, err = w.settings.Encoding.Encoder(); err != nil {
@@ -118,7 +155,7 @@ func (w *worker) encode(out []byte, op *operation) ([]byte, error) {
 	payload := len(out)
 	out, form, outcome, err := w.encoder.Encode(out, op.payload)
 	if err != nil {
-		w.front.engineFailed(err)
+		w.front.EngineFailed(err)
 	}
 	w.front.encoded.Add(outcome)
 	if form.Plain() {
@@ -148,33 +185,26 @@ func (w *worker) space() []byte {
 // verify appends a put of a client that compressed the payload itself if that is sound,
 // and otherwise an answer that it is not.
 func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
-	if hasHeaderOf(op.header, envelope.DeadPrefix) {
-		return w.front.refusePut(
-			out, op, "headers that begin with "+envelope.DeadPrefix+" are those of dead letters: put the message without them",
-		), nil
-	}
 	form, err := message.ParseForm(op.header)
-	if err != nil {
-		return w.front.refusePut(out, op, err.Error()), nil
-	}
-	if form.Plain() { // another header with the prefix
+	if err == nil && form.Plain() { // another header with the prefix
 		if reason, skips := w.settings.Encoding.Skips(len(op.payload)); skips {
 			w.stored.add(reason, len(op.payload))
 			return append(out, op.raw...), nil
 		}
-		w.engine.Start()
-		return w.encode(out, op)
+		return w.compress(out, op)
 	}
-	if err := w.needDecoder(); err != nil {
-		return out, err
+	if err == nil {
+		if err := w.needDecoder(); err != nil {
+			return out, err
+		}
+		plain := newBuffer(min(form.Length, w.settings.MaxMessageSize))
+		defer plain.release()
+		w.inflating.Start()
+		_, _, err = w.decoder.Decode(plain.b[:0], form, op.payload, w.settings.MaxMessageSize)
+		w.inflating.Stop()
 	}
-	plain := newBuffer(min(form.Length, w.settings.MaxMessageSize))
-	defer plain.release()
-	w.checks.Start()
-	_, _, err = w.decoder.Decode(plain.b[:0], form, op.payload, w.settings.MaxMessageSize)
-	w.checks.Stop()
 	if err != nil {
-		return w.front.refusePut(out, op, err.Error()), nil
+		return append(out, w.front.answer(op, &rejection{code: badRequest, why: err.Error()})...), nil
 	}
 	w.front.encoded.Add(
 		meter.Outcome{
@@ -193,40 +223,37 @@ func (w *worker) needDecoder() error {
 	return err
 }
 
-// plain appends a message to a client with the payload that was put.
-func (w *worker) plain(out []byte, op *operation, withHeaders bool) ([]byte, error) {
-	form, err := message.ParseForm(op.header)
-	if err == nil && form.Plain() {
-		return appendMessage(out, op, op.header, op.payload, withHeaders), nil
-	}
-	start := len(out)
-	if err == nil && len(op.payload) == 0 && hasHeader(op.header, sizeHeader) {
+// inflate appends a message to a client with the payload that was put.
+func (w *worker) inflate(out []byte, s *step) ([]byte, error) {
+	op := &s.operation
+	switch {
+	case s.form.Plain():
+		return w.message(out, op, op.header, op.payload), nil
+	case len(op.payload) == 0 && hasHeader(op.header, sizeHeader):
 		// A consumer of headers alone.
-		block := w.sized(op.header, form.Length)
-		return appendMessage(out, op, block, nil, withHeaders), nil
+		return w.message(out, op, w.sized(op.header, s.form.Length), nil), nil
 	}
-	if err == nil {
-		if err := w.needDecoder(); err != nil {
-			return out, err
-		}
-		w.engine.Start()
-		block := message.AppendPlainBlock(w.space(), op.header)
-		out = appendLine(out, op, len(block), form.Length, withHeaders)
-		if withHeaders {
-			out = append(out, block...)
-		}
-		var outcome meter.Outcome
-		// It was allowed when it was put.
-		if out, outcome, err = w.decoder.Decode(out, form, op.payload, message.MaxLength); err == nil {
-			w.front.decoded.Add(outcome)
-			return append(out, "\r\n"...), nil
-		}
-		out = out[:start]
+	if err := w.needDecoder(); err != nil {
+		return out, err
 	}
-	w.front.undecodable(err)
+	w.inflating.Start()
+	start := len(out)
+	out = w.appendHead(out, op, message.AppendPlainBlock(w.space(), op.header), s.form.Length)
+	// It was allowed when it was put.
+	out, outcome, err := w.decoder.Decode(out, s.form, op.payload, message.MaxLength)
+	if err != nil {
+		return w.undecodable(out[:start], op, err), nil
+	}
+	w.front.decoded.Add(outcome)
+	return append(out, "\r\n"...), nil
+}
+
+// undecodable appends a message as it is stored, and why.
+func (w *worker) undecodable(out []byte, op *operation, err error) []byte {
+	w.front.CountUndecodable(err)
 	block := append(w.space(), op.header[:len(op.header)-2]...)
 	block = fmt.Appendf(block, "%s: %s\r\n\r\n", ErrorHeader, oneLine(err))
-	return appendMessage(out, op, block, op.payload, withHeaders), nil
+	return w.message(out, op, block, op.payload)
 }
 
 // ErrorHeader says of a message that is delivered as it is stored why it could not be made
@@ -258,50 +285,29 @@ func oneLine(err error) []byte {
 	}, []byte(err.Error()))
 }
 
-// appendLine appends the line of a message.
-func appendLine(out []byte, op *operation, header, payload int, withHeaders bool) []byte {
-	name := "MSG "
-	if withHeaders && header > 0 {
-		name = "HMSG "
+// appendHead appends what comes before the payload of a message: its line, and its headers if the client understands
+// them.
+func (w *worker) appendHead(out []byte, op *operation, block []byte, payload int) []byte {
+	if !w.headers {
+		block = nil
 	}
-	out = append(out, name...)
-	out = append(out, op.subject...)
-	out = append(out, ' ')
-	out = append(out, op.sid...)
-	out = append(out, ' ')
+	if len(block) > 0 {
+		out = append(out, 'H')
+	}
+	out = append(append(append(out, "MSG "...), op.subject...), ' ')
+	out = append(append(out, op.sid...), ' ')
 	if op.reply != nil {
-		out = append(out, op.reply...)
-		out = append(out, ' ')
+		out = append(append(out, op.reply...), ' ')
 	}
-	if withHeaders && header > 0 {
-		out = strconv.AppendInt(out, int64(header), 10)
-		out = append(out, ' ')
-		payload += header
+	if len(block) > 0 {
+		out = append(strconv.AppendInt(out, int64(len(block)), 10), ' ')
 	}
-	out = strconv.AppendInt(out, int64(payload), 10)
+	out = append(strconv.AppendInt(out, int64(len(block)+payload), 10), "\r\n"...)
+	return append(out, block...)
+}
+
+// message appends a message.
+func (w *worker) message(out []byte, op *operation, block, payload []byte) []byte {
+	out = append(w.appendHead(out, op, block, len(payload)), payload...)
 	return append(out, "\r\n"...)
-}
-
-func appendMessage(out []byte, op *operation, block, payload []byte, withHeaders bool) []byte {
-	out = appendLine(out, op, len(block), len(payload), withHeaders)
-	if withHeaders {
-		out = append(out, block...)
-	}
-	out = append(out, payload...)
-	return append(out, "\r\n"...)
-}
-
-// engineFailed logs a fault of an engine, which costs the saving and nothing else.
-func (f *Front) engineFailed(err error) {
-	f.options.Log.Error("Engine failed, messages are stored as they are", "error", err.Error())
-}
-
-// undecodable counts and logs a stored message that cannot be made plain.
-func (f *Front) undecodable(err error) {
-	f.counters.undecodable.Add(1)
-	var missing *message.CodecError
-	f.options.Log.Error(
-		"Message cannot be made plain and is delivered as it is stored", "error", err.Error(), "codecMissing",
-		errors.As(err, &missing),
-	)
 }

@@ -61,9 +61,12 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 			results[i] = await(ctx, future)
 		}
 		if results[i].GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED {
-			s.options.Front.CountRefusedPut()
+			s.options.Front.Count(front.RefusedPuts)
 		} else {
-			s.options.Front.CountPut(results[i].GetDuplicate())
+			s.options.Front.Count(front.Puts)
+			if results[i].GetDuplicate() {
+				s.options.Front.Count(front.Duplicates)
+			}
 			session(ctx).Count(1, 0, 0)
 		}
 	}
@@ -228,11 +231,14 @@ func (s *Service) plain(
 			if m.GetDamage() != "" {
 				s.options.Front.CountUndecodable(errors.New(m.GetDamage()))
 			}
-			if q.GetStoredForm() == nil || stored(q) {
-				s.options.Front.CountGet(q.GetStoredForm() != nil)
+			s.options.Front.Count(front.Gets)
+			if q.GetStoredForm() == nil {
 				continue
 			}
-			s.options.Front.CountGet(false)
+			if stored(q) {
+				s.options.Front.Count(front.StoredGets)
+				continue
+			}
 			worked = true
 			if err := s.inflate(decoder, q); err != nil {
 				s.options.Front.CountUndecodable(err)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/queue/audit"
+	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -48,7 +49,7 @@ func (s *Service) may(ctx context.Context, r roles.Request) error {
 	if from.client.Operations.Allow(r) {
 		return nil
 	}
-	s.options.Front.CountForbidden()
+	s.options.Front.Count(front.ForbiddenRequests)
 	s.options.Front.Audit().Reject(audit.Forbidden, from.client.Name, from.protocol, from.remote)
 	if roles.Needed(r) == "" {
 		return status.Error(codes.PermissionDenied, "no client may call this")

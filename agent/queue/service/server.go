@@ -236,7 +236,7 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 		defer guest.Leave()
 		from.client = guest.Client()
 		if from.client.Operations == roles.None {
-			s.options.Front.CountUnauthenticated()
+			s.options.Front.Count(front.Unauthenticated)
 			s.options.Front.Audit().Reject(audit.Unauthenticated, "", from.protocol, from.remote)
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(status.Error(codes.Unauthenticated, "show a token of the queue as bearer token, or a client certificate"))
