@@ -25,8 +25,6 @@ type engine interface {
 	EnsureIDs(ctx context.Context, conn *nats.Conn, settings store.Settings) error
 	EnsureLeases(ctx context.Context, conn *nats.Conn, settings store.Settings) error
 	Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error)
-	// Configure is what the front asks before it passes on a request for a consumer.
-	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
 	Sample(
 		ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error),
 	) error

@@ -295,6 +295,9 @@ func (e *External) Leader() bool { return e.lease.held() }
 // Shared implements front.Server.
 func (e *External) Shared() bool { return true }
 
+// Pending lists nobody: the servers hold what clients did not take.
+func (e *External) Pending() []store.Pending { return nil }
+
 // Configure is told before a client asks for a consumer with these filters; see store.Store. Whether the servers are
 // several matters not: they may become several.
 func (e *External) Configure(ctx context.Context, consumer string, subjects []string) (fresh bool, err error) {

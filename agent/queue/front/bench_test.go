@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // sink is a server that reads what it is told and answers each PING that ends it.
@@ -23,6 +24,10 @@ func (s sink) Dial(ctx context.Context) (net.Conn, error) {
 }
 func (sink) Introduce(map[string]any, string) error { return nil }
 func (sink) Shared() bool                           { return false }
+func (sink) Pending() []store.Pending               { return nil }
+func (sink) Configure(context.Context, string, []string) (bool, error) {
+	return false, nil
+}
 
 func (s sink) serve() {
 	conn, err := s.Accept()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -71,14 +72,10 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if err := c.outer.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return nil, nil, err
 	}
-	line, server, err := readLine(c.inner, fromServer)
+	args, server, err := readFirst(c.inner, fromServer, opInfo)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read what the store says: %w", err)
 	}
-	if !named(line, "INFO") {
-		return nil, nil, fmt.Errorf("read what the store says: %w: %.20q", errProtocol, line)
-	}
-	args := bytes.TrimSpace(line[4:])
 	info, err := c.info(args, false)
 	if err != nil {
 		return nil, nil, err
@@ -109,14 +106,11 @@ func (c *conn) greet() (client, server []byte, err error) {
 		}
 		c.outer = secured
 	}
-	line, client, err = readLine(c.outer, fromClient)
+	args, client, err = readFirst(c.outer, fromClient, opConnect)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !named(line, "CONNECT") {
-		return nil, nil, fmt.Errorf("%w: it does not begin with CONNECT", errProtocol)
-	}
-	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), certificate, asks.Nonce)
+	connect, err := c.connect(args, certificate, asks.Nonce)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,15 +120,19 @@ func (c *conn) greet() (client, server []byte, err error) {
 	return client, server, c.outer.SetDeadline(time.Time{})
 }
 
-// readLine reads a line and what comes with it.
-func readLine(from io.Reader, who peer) (line, rest []byte, err error) {
+// readFirst reads the operation that a side begins with, and what comes with it.
+func readFirst(from io.Reader, who peer, want kind) (args, rest []byte, err error) {
 	buf := make([]byte, 0, 1<<smallestBuffer)
 	for {
-		if end := bytes.IndexByte(buf, '\n'); end >= 0 {
-			return buf[:end], buf[end+1:], nil
+		var op operation
+		if _, err := op.read(buf, who, maxConnect); err != nil {
+			return nil, nil, err
 		}
-		if len(buf) >= maxConnect || len(buf) >= maxLine && !long(buf, who) {
-			return nil, nil, fmt.Errorf("%w: a line of more than %d bytes", errProtocol, len(buf))
+		if op.raw != nil && op.kind != want {
+			return nil, nil, fmt.Errorf("%w: it begins with %.20q", errProtocol, op.raw)
+		}
+		if op.raw != nil {
+			return op.args, buf[len(op.raw):], nil
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
@@ -162,7 +160,10 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 	} {
 		delete(fields, name)
 	}
-	fields["host"], fields["port"] = c.front.address(c.outer.LocalAddr())
+	fields["host"], fields["port"] = "", 0
+	if tcp, ok := c.outer.LocalAddr().(*net.TCPAddr); ok {
+		fields["host"], fields["port"] = tcp.IP.String(), tcp.Port
+	}
 	fields["max_payload"] = s.MaxMessageSize
 	fields["auth_required"] = !s.Open
 	fields["tls_required"] = c.front.options.Certificate != nil

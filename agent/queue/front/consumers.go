@@ -5,7 +5,6 @@ package front
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,21 +57,12 @@ type consumerRequest struct {
 	filters []string
 }
 
-// configured is a Server that has to know what consumers read before they do; see store.Store.
-type configured interface {
-	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
-}
-
-// configure tells the server of a request to make a consumer, if it wants to know.
+// configure tells the server of a request to make a consumer.
 func (f *Front) configure(subject []byte, r *consumerRequest) error {
-	server, ok := f.options.Server.(configured)
-	if !ok {
-		return nil
-	}
 	// The server rejects a request with two names that differ, and takes any of them.
 	_, named, _ := strings.Cut(string(subject), ".CREATE."+f.options.Queue+".")
 	named, _, _ = strings.Cut(named, ".")
-	fresh, err := server.Configure(f.context, cmp.Or(named, r.config.Durable, r.config.Name), r.filters)
+	fresh, err := f.options.Server.Configure(f.context, cmp.Or(named, r.config.Durable, r.config.Name), r.filters)
 	if fresh && r.action == "" {
 		// By another member one with other filters may be made in the meantime, which would be changed.
 		r.fields["action"] = json.RawMessage(`"create"`)

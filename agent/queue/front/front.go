@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // Options of a Front.
@@ -50,11 +51,16 @@ type Server interface {
 	// Dial returns a connection on which the server speaks the protocol of NATS to a client
 	// that has not said yet who it is.
 	Dial(ctx context.Context) (net.Conn, error)
-	// Introduce adds to what is said at CONNECT that by which the server lets a client in.
+	// Introduce adds to what is said at CONNECT that by which the server authenticates a client.
 	// The nonce is what it wants to have signed; empty: nothing.
 	Introduce(connect map[string]any, nonce string) error
 	// Shared reports whether others than the clients of this queue use the server.
 	Shared() bool
+	// Configure is told what a consumer is to read before the server is asked for it. Fresh says that there is none of
+	// that name. A *store.FiltersError says that it may not read that.
+	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
+	// Pending lists clients for which this process holds what they did not take yet, those first for which it is most.
+	Pending() []store.Pending
 }
 
 // Settings of a Front. They may be changed at any time.
@@ -162,14 +168,6 @@ func (f *Front) Reload(s Settings) error {
 		f.revoke(g)
 	}
 	return nil
-}
-
-// address is what clients are told of the one they connected to.
-func (f *Front) address(a net.Addr) (host string, port int) {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.IP.String(), tcp.Port
-	}
-	return "", 0
 }
 
 func (f *Front) tlsConfig(s *generation) *tls.Config {

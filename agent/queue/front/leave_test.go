@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // TestIdleClients: clients that would stay for ever are sent away by a member that ends, although they wait for
@@ -92,6 +93,10 @@ func (p piped) Dial(context.Context) (net.Conn, error) {
 }
 func (piped) Introduce(map[string]any, string) error { return nil }
 func (piped) Shared() bool                           { return false }
+func (piped) Pending() []store.Pending               { return nil }
+func (piped) Configure(context.Context, string, []string) (bool, error) {
+	return false, nil
+}
 
 // TestAnsweredAtTheEnd: a client that is interrupted hears what comes of what it said before.
 func TestAnsweredAtTheEnd(t *testing.T) {

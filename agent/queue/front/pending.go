@@ -26,18 +26,8 @@ type slowClients struct {
 
 var defaultSlow = slowClients{patience: 30 * time.Second, pending: 128 << 20, look: 50 * time.Millisecond}
 
-// pender is a Server that holds what clients did not take yet, and tells for whom most; see store.Store. Others hold it
-// elsewhere.
-type pender interface {
-	Pending() []store.Pending
-}
-
 // watchPending disconnects clients that make the server hold too much, until the context ends.
 func (f *Front) watchPending(ctx context.Context) {
-	server, ok := f.options.Server.(pender)
-	if !ok {
-		return
-	}
 	for {
 		slow := f.slow.Load()
 		select {
@@ -45,10 +35,9 @@ func (f *Front) watchPending(ctx context.Context) {
 			return
 		case <-time.After(slow.look):
 		}
-		if !f.behind() {
-			continue // The server looks at each connection of all to tell what it holds.
+		if f.behind() { // The server looks at each connection of all to tell what it holds.
+			f.shed(f.options.Server.Pending(), slow.pending)
 		}
-		f.shed(server.Pending(), slow.pending)
 	}
 }
 

@@ -151,7 +151,7 @@ func (op *operation) parse(line []byte, from peer) (header, total int, err error
 	case from == fromClient && named(line, "UNSUB"):
 		return 0, 0, op.unsubscribe(line[5:])
 	case from == fromClient && named(line, "CONNECT"):
-		op.kind = opConnect
+		op.kind, op.args = opConnect, bytes.TrimSpace(line[7:])
 		return 0, 0, nil
 	case named(line, "PING"), named(line, "PONG"), named(line, "+OK"), named(line, "-ERR"):
 		return 0, 0, nil
