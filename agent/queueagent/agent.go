@@ -118,6 +118,14 @@ const defaultDrain = 30 * time.Second
 // Run serves until the context ends, and then until clients have gone. The first
 // configuration has to be good.
 func (a *Agent) Run(ctx context.Context) error {
+	err := a.run(ctx)
+	if ctx.Err() != nil && a.running.Load() == nil {
+		return nil // told to end before it began
+	}
+	return err
+}
+
+func (a *Agent) run(ctx context.Context) error {
 	c, err := a.options.Read()
 	if err != nil {
 		return err
@@ -139,9 +147,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer decoding.Close()
 	kept, conn, c, err := a.open(ctx, c, options)
-	if ctx.Err() != nil {
-		err = nil // told to end before it began
-	}
 	if kept == nil {
 		return a.awaitVolume(ctx, options, err)
 	}
@@ -153,9 +158,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	given, err := openIDs(ctx, kept, conn, options, streamSettings(c))
-	if ctx.Err() != nil {
-		return nil // told to end before it began
-	}
 	if err != nil {
 		return a.awaitVolume(ctx, options, err)
 	}
@@ -163,23 +165,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer func() { _ = given.Close() }() // Everything is written.
 	}
 	quota, err := a.openQuota(ctx, kept, conn, options, streamSettings(c))
-	if ctx.Err() != nil {
-		return nil // told to end before it began
-	}
 	if err != nil {
 		return err
 	}
 	// It counts for as long as clients are served, also while they are sent away.
-	counting, counted := context.WithCancel(context.WithoutCancel(ctx))
-	counts := make(chan struct{})
-	go func() {
-		defer close(counts)
-		a.keepQuota(counting, conn, c.GetQueue(), quota)
-	}()
-	defer func() {
-		counted()
-		<-counts
-	}()
+	defer beside(context.WithoutCancel(ctx), func(ctx context.Context) { a.keepQuota(ctx, conn, c.GetQueue(), quota) })()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	if own, ok := kept.(*store.Store); ok {
@@ -190,9 +180,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go a.watchStore(watching, kept, c.GetStorage().GetDirectory(), failed)
 	if err := a.restore(ctx, kept, conn, c, decoders, failed); err != nil {
-		if ctx.Err() != nil {
-			return nil // told to end before it began
-		}
 		return err
 	}
 	if restored := a.restorer.Load(); restored != nil {
@@ -247,11 +234,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.running.Store(r)
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
 	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		a.follow(watching, r, c, s)
-	}()
+	followed := beside(watching, func(ctx context.Context) { a.follow(ctx, r, c, s) })
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serve clients: %w", err)
@@ -259,12 +242,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	stop()
-	<-followed
+	followed()
 	channels.close()
 	if err != nil {
 		return err
 	}
 	return a.drain(r) //nolint:contextcheck // The context has ended; clients get time of their own.
+}
+
+// beside runs f until the context ends or end is called, which waits for it.
+func beside(ctx context.Context, f func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // ChannelAddress is where queues of other clusters reach this member; nil while nothing is listened on.

@@ -63,15 +63,11 @@ func (a *Agent) restore(
 	a.restorer.Store(r)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var result error
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		result = r.Run(ctx)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
 	select {
-	case <-ended:
-		return result
+	case err := <-ended:
+		return err
 	case err := <-failed:
 		cancel()
 		<-ended

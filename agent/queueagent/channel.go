@@ -198,16 +198,10 @@ func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
 	if next == nil {
 		return nil
 	}
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	next.stop = func() { cancel(); <-done }
+	next.stop = beside(ctx, next.sender.Run)
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.sending = next
-	x.mu.Unlock()
-	go func() {
-		defer close(done)
-		next.sender.Run(running)
-	}()
 	return nil
 }
 

@@ -28,12 +28,7 @@ func (a *Agent) Sample(ctx context.Context, r sampling.Request, give func(sampli
 		return sampling.Seen{}, err
 	}
 	seen := sampling.Seen{Items: int64(content.Messages), Bytes: int64(content.Bytes)}
-	decoding, err := message.NewDecoding(a.options.Decoders(ctx))
-	if err != nil {
-		return seen, err
-	}
-	defer decoding.Close()
-	decoder, err := decoding.Decoder()
+	decoder, err := running.channels.decoding.Decoder()
 	if err != nil {
 		return seen, err
 	}

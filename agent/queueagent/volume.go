@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -51,16 +50,9 @@ func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (sto
 	if !ok {
 		return func() {}
 	}
-	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		own.KeepRoom(keeping, conn, func(err error) { a.noteLimit(err, time.Now()) })
-	}()
-	return func() {
-		end()
-		<-ended
-	}
+	return beside(context.WithoutCancel(ctx), func(ctx context.Context) {
+		own.KeepRoom(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
+	})
 }
 
 // limitPatience is how long the limit may fail to follow the space before anybody is told: while members elect who
@@ -303,18 +295,8 @@ func usable(directory string) error {
 	if free < least {
 		return fmt.Errorf("%w: %d bytes of the volume are free, and a start takes %d", syscall.ENOSPC, free, least)
 	}
-	if err := probe(directory); err != nil {
+	if err := writeAndSync(filepath.Join(directory, probeName)); err != nil {
 		return fmt.Errorf("write to the volume: %w", err)
 	}
 	return nil
-}
-
-// probe writes a file and removes it.
-func probe(directory string) error {
-	f, err := os.CreateTemp(directory, ".probe-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("probe")
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
