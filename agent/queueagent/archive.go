@@ -61,16 +61,12 @@ func (a *Agent) restore(
 		RetryPause: restorePatience * a.options.Interval,
 	})
 	a.restorer.Store(r)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
+	defer beside(ctx, func(ctx context.Context) { ended <- r.Run(ctx) })()
 	select {
 	case err := <-ended:
 		return err
 	case err := <-failed:
-		cancel()
-		<-ended
 		return err
 	}
 }
