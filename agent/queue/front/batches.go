@@ -13,7 +13,7 @@ import (
 const (
 	// maxBatchBytes bounds the atomic batches that the clients of one member have open, in bytes as they were put: the
 	// server keeps them until they are committed, with several members in memory. Each counts as minBatchBytes at
-	// least, so that clients of all members leave most of store.MaxBatches to channels and the archive's restorer.
+	// least, so that clients leave most of the batches that package store allows a stream to channels and restores.
 	maxBatchBytes = 16 << 20
 	minBatchBytes = 1 << 20
 	// batchLife is how long the server keeps one open of which no more is said, and longestBatch how long clients may
@@ -29,10 +29,11 @@ const (
 
 var (
 	// tooManyBatches and longBatch say why a message of a batch is rejected.
-	tooManyBatches = fmt.Sprintf("the atomic batches that clients of this member have open take %d bytes, at least %d each, "+
-		"which is the limit: commit them, use shorter batches, or put the batch again later", maxBatchBytes, minBatchBytes)
-	longBatch = fmt.Sprintf("the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or put "+
-		"it again later, with another id", longestBatch)
+	tooManyBatches = fmt.Sprintf("the atomic batches that clients of this member have open take %d bytes, at least %d "+
+		"each, which is the limit: commit them, use shorter batches, or put the batch again later",
+		maxBatchBytes, minBatchBytes)
+	longBatch = fmt.Sprintf("the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or "+
+		"put it again later, with another id", longestBatch)
 )
 
 // batches are the atomic batches of clients that are open, by id. They are safe for concurrent use.

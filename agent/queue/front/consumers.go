@@ -80,8 +80,7 @@ var judged = []string{
 // confine reads a request to make a consumer, and gives it filters for the queue's subjects.
 func (f *Front) confine(body []byte) (*consumerRequest, error) {
 	if len(body) > maxConsumer {
-		return nil, fmt.Errorf("a request of %d bytes; the limit is %d: shorten metadata, description or filters",
-			len(body), maxConsumer)
+		return nil, longConsumer(len(body))
 	}
 	r, config := &consumerRequest{}, map[string]json.RawMessage(nil)
 	if err := json.Unmarshal(body, &r.fields); err != nil {
@@ -132,13 +131,24 @@ func (f *Front) confine(body []byte) (*consumerRequest, error) {
 			return nil, fmt.Errorf("filter %q: use subjects of the queue, %s or %s.>", subject, f.options.Queue, f.options.Queue)
 		}
 	}
-	if len(r.filters) > 0 {
-		return r, nil
+	if len(r.filters) == 0 {
+		r.filters = store.Subjects(f.options.Queue)
+		delete(config, "filter_subject")
+		config["filter_subjects"], _ = json.Marshal(r.filters) // strings always marshal
+		if err := r.set(config); err != nil {
+			return nil, err
+		}
 	}
-	r.filters = store.Subjects(f.options.Queue)
-	delete(config, "filter_subject")
-	config["filter_subjects"], _ = json.Marshal(r.filters) // strings always marshal
-	return r, r.set(config)
+	// It may be longer as it is written here.
+	if text, _ := json.Marshal(r.fields); len(text) > maxConsumer {
+		return nil, longConsumer(len(text))
+	}
+	return r, nil
+}
+
+func longConsumer(length int) error {
+	return fmt.Errorf("a request of %d bytes; the limit is %d: shorten metadata, description or filters",
+		length, maxConsumer)
 }
 
 // set replaces the config that is passed on.

@@ -34,7 +34,8 @@ func (f *Front) duplicate(s *step, sequence uint64) *rejection {
 	}
 	s.replaceWith(nil)
 	if s.reply != nil {
-		s.instead = appendPublish(nil, s.reply, nil, nil, fmt.Appendf(nil, `%s,"seq":%d,"duplicate":true}`, f.putAck, sequence))
+		ack := fmt.Appendf(nil, `%s,"seq":%d,"duplicate":true}`, f.putAck, sequence)
+		s.instead = appendPublish(nil, s.reply, nil, nil, ack)
 	}
 	return nil
 }
