@@ -49,16 +49,6 @@ type conn struct {
 	ended       chan struct{} // is closed when the server says nothing more
 }
 
-func newConn(f *Front, outer net.Conn) *conn {
-	c := &conn{front: f, ended: make(chan struct{}), memory: newAccount(f.inflated)}
-	c.raw = counting{outer, &f.counters[wireBytes], &c.said}
-	c.outer = c.raw
-	// Whoever cancels ends both connections.
-	c.context, c.cancel = context.WithCancel(f.context)
-	context.AfterFunc(c.context, func() { _ = outer.Close() })
-	return c
-}
-
 // relay passes on what both sides say until one of them ends. client and server are what was read of them before.
 func (c *conn) relay(client, server []byte) {
 	out := newPump(c.front, (*ofServer)(c), (*toClient)(c), &outbound{conn: c})

@@ -231,6 +231,16 @@ func (f *Front) tick(ctx context.Context) {
 	}
 }
 
+func newConn(f *Front, outer net.Conn) *conn {
+	c := &conn{front: f, ended: make(chan struct{}), memory: newAccount(f.inflated)}
+	c.raw = counting{outer, &f.counters[wireBytes], &c.said}
+	c.outer = c.raw
+	// Whoever cancels ends both connections.
+	c.context, c.cancel = context.WithCancel(f.context)
+	context.AfterFunc(c.context, func() { _ = outer.Close() })
+	return c
+}
+
 func (f *Front) accept(outer net.Conn) {
 	if !f.Enter() {
 		_ = outer.SetWriteDeadline(time.Now().Add(farewell))

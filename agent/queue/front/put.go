@@ -67,6 +67,34 @@ func (in *inbound) put(g *generation, s *step) *rejection {
 	return nil
 }
 
+// errDuplicateInBatch is what the server says of such a message.
+const errDuplicateInBatch = 10201
+
+// known returns the sequence of the message with an id if that was given before the server was started, which may not
+// know it any more.
+func (f *Front) known(id []byte) (sequence uint64, ok bool) {
+	if len(id) == 0 || f.options.IDs == nil || !f.options.IDs.Any() {
+		return 0, false
+	}
+	return f.options.IDs.Sequence(id)
+}
+
+// duplicate has a put of a message that was stored before answered.
+func (f *Front) duplicate(s *step, sequence uint64) *rejection {
+	if hasHeader(s.header, batchHeader) {
+		// A batch that lacks it is not stored.
+		return &rejection{
+			code: badRequest, errCode: errDuplicateInBatch, why: "atomic publish batch contains duplicate message id",
+		}
+	}
+	s.replaceWith(nil)
+	if s.reply != nil {
+		ack := fmt.Appendf(nil, `%s,"seq":%d,"duplicate":true}`, f.putAck, sequence)
+		s.instead = appendPublish(nil, s.reply, nil, nil, ack)
+	}
+	return nil
+}
+
 // unfit says why a put has a subject or headers that no other way out of the queue could carry, a channel above all;
 // empty: it has not.
 func unfit(queue string, subject, header []byte) string {
