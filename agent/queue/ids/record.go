@@ -4,12 +4,9 @@
 package ids
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
-	"io"
 )
 
 // digest stands for an id. That two of those that are known at a time share one is not to be expected.
@@ -22,11 +19,10 @@ func digestOf(id []byte) digest {
 
 // A record is digest, sequence, seconds since 1970 and the CRC-32C of these.
 const (
-	recordLen   = 32
-	sequenceAt  = 16
-	storedAt    = 24
-	checksumAt  = 28
-	readingSize = 64 << 10
+	recordLen  = 32
+	sequenceAt = 16
+	storedAt   = 24
+	checksumAt = 28
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,23 +36,13 @@ func appendRecord(b []byte, id digest, at place) []byte {
 }
 
 // scan reads records up to the end, or up to one that was not written in full.
-func scan(r io.Reader, found func(digest, place)) error {
-	buffered := bufio.NewReaderSize(r, readingSize)
-	var record [recordLen]byte
-	for {
-		_, err := io.ReadFull(buffered, record[:])
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
+func scan(records []byte, found func(digest, place)) {
+	for ; len(records) >= recordLen; records = records[recordLen:] {
+		if binary.LittleEndian.Uint32(records[checksumAt:]) != crc32.Checksum(records[:checksumAt], castagnoli) {
+			return
 		}
-		if err != nil {
-			return err
-		}
-		if binary.LittleEndian.Uint32(record[checksumAt:]) != crc32.Checksum(record[:checksumAt], castagnoli) {
-			return nil
-		}
-		found(
-			digest(record[:]),
-			place{binary.LittleEndian.Uint64(record[sequenceAt:]), int64(binary.LittleEndian.Uint32(record[storedAt:]))},
-		)
+		found(digest(records[:sequenceAt]), place{
+			binary.LittleEndian.Uint64(records[sequenceAt:]), int64(binary.LittleEndian.Uint32(records[storedAt:])),
+		})
 	}
 }

@@ -4,32 +4,16 @@
 package ids
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// Keeper remembers ids. It is safe for concurrent use.
-type Keeper interface {
-	// Given remembers messages that are about to be given to a consumer. After an error they
-	// must not be given.
-	Given(messages []Message) error
-	// Any reports whether Sequence may find something.
-	Any() bool
-	// Sequence returns that of the message with an id that was given and was stored within
-	// the window, if that is known.
-	Sequence(id []byte) (sequence uint64, ok bool)
-	// SetWindow changes the window, from now on.
-	SetWindow(d time.Duration)
-	Close() error
-}
 
 // SharedOptions of a Shared. All must be set.
 type SharedOptions struct {
@@ -38,28 +22,17 @@ type SharedOptions struct {
 	// Stream that members share and its only subject. It forgets what is older than Window.
 	Stream, Subject string
 	Window          time.Duration
-	// Last is as in Options.
+	// Last is as in Options; 0 if the queue had no message.
 	Last uint64
 }
 
 // Shared is the ids that several members know together: a member that starts does not know
 // what the others have given, and each of them may be where a message is put again.
 type Shared struct {
+	index
 	options SharedOptions
 	stream  jetstream.JetStream
 	follows jetstream.ConsumeContext
-	window  atomic.Int64
-
-	mu     sync.RWMutex
-	places map[digest]place
-	order  []entry // as they came
-	old    int     // of order are forgotten
-	most   int     // of order are not
-}
-
-type entry struct {
-	id digest
-	at place
 }
 
 const (
@@ -79,8 +52,8 @@ func Share(ctx context.Context, o SharedOptions) (*Shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("share ids: %w", err)
 	}
-	s := &Shared{options: o, stream: js, places: make(map[digest]place), most: maxKnown}
-	s.window.Store(int64(o.Window))
+	s := &Shared{options: o, stream: js}
+	s.init(o.Window, maxKnown, time.Now)
 	for {
 		if err = s.start(ctx); err == nil {
 			return s, nil
@@ -112,9 +85,9 @@ func (s *Shared) start(ctx context.Context) error {
 		if err != nil {
 			return // It is none of the stream.
 		}
-		last := uint64(0)
+		last := uint64(math.MaxUint64) // What comes later may be of messages that are new.
 		if meta.Sequence.Stream <= first.LastSeq {
-			last = s.options.Last // What comes later may be of messages that are new.
+			last = s.options.Last
 		}
 		s.learn(m.Data(), last)
 		read.Store(meta.Sequence.Stream)
@@ -134,51 +107,9 @@ func (s *Shared) start(ctx context.Context) error {
 	return nil
 }
 
-// learn takes what a member wrote. Sequences beyond last do not count unless that is 0.
-func (s *Shared) learn(records []byte, last uint64) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// Reading from memory does not fail.
-	_ = scan(bytes.NewReader(records), func(id digest, at place) {
-		if last > 0 && at.sequence > last || !counts(at, now, s.windowNow()) {
-			return
-		}
-		p, ok := s.places[id]
-		if ok && p.stored > at.stored || p == at {
-			return
-		}
-		s.places[id] = at
-		s.order = append(s.order, entry{id, at})
-	})
-	for s.old < len(s.order) && (len(s.order)-s.old > s.most || !counts(s.order[s.old].at, now, s.windowNow())) {
-		e := s.order[s.old]
-		if s.places[e.id] == e.at {
-			delete(s.places, e.id)
-		}
-		s.old++
-	}
-	if s.old > len(s.order)/2 {
-		s.order = append([]entry(nil), s.order[s.old:]...)
-		s.old = 0
-	}
-}
-
-func (s *Shared) windowNow() time.Duration { return time.Duration(s.window.Load()) }
-
-// SetWindow implements Keeper. That of the stream is its owner's matter.
-func (s *Shared) SetWindow(d time.Duration) { s.window.Store(int64(d)) }
-
 // Given implements Keeper. It returns when most members have written it.
 func (s *Shared) Given(messages []Message) error {
-	now := time.Now()
-	var records []byte
-	for _, m := range messages {
-		at := place{m.Sequence, m.Stored.Unix()}
-		if len(m.ID) > 0 && counts(at, now, s.windowNow()) {
-			records = appendRecord(records, digestOf(m.ID), at)
-		}
-	}
+	records := s.records(nil, messages)
 	if len(records) == 0 {
 		return nil
 	}
@@ -189,7 +120,7 @@ func (s *Shared) Given(messages []Message) error {
 		_, err := s.stream.Publish(try, s.options.Subject, records, jetstream.WithRetryAttempts(0))
 		end()
 		if err == nil {
-			s.learn(records, 0)
+			s.learn(records, math.MaxUint64)
 			return nil
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) {
@@ -201,28 +132,6 @@ func (s *Shared) Given(messages []Message) error {
 		case <-time.After(sharePause):
 		}
 	}
-}
-
-// Any implements Keeper.
-func (s *Shared) Any() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.places) > 0
-}
-
-// Sequence implements Keeper.
-func (s *Shared) Sequence(id []byte) (sequence uint64, ok bool) {
-	if len(id) == 0 {
-		return 0, false
-	}
-	sum := digestOf(id)
-	s.mu.RLock()
-	p, ok := s.places[sum]
-	s.mu.RUnlock()
-	if !ok || !counts(p, time.Now(), s.windowNow()) {
-		return 0, false
-	}
-	return p.sequence, true
 }
 
 // Close ends following the stream.
