@@ -35,7 +35,7 @@ func newStream(t *testing.T, seed uint64) *stream {
 	t.Cleanup(h.end)
 	return &stream{
 		T: t, r: rand.New(rand.NewPCG(seed, 1)), clock: time.Unix(1000, 0),
-		d: &dispatcher{hub: h, bounds: small, window: newWindow(), most: windowMessages + windowParked},
+		d: &dispatcher{hub: h, bounds: small, window: newWindow()},
 	}
 }
 
@@ -50,7 +50,7 @@ func (s *stream) turn() {
 	s.clock = s.clock.Add(time.Second / 2)
 	w := s.d.window
 	w.expire(s.clock)
-	if f := s.d.parking.fetching; f != nil && s.r.IntN(2) == 0 {
+	if f := s.d.rereading.fetching; f != nil && s.r.IntN(2) == 0 {
 		for i := range f.messages {
 			f.messages[i] = &nats.Msg{}
 			if s.r.IntN(20) == 0 {
@@ -94,7 +94,7 @@ func (s *stream) check() {
 		}
 	}
 	reading := 0
-	if f := s.d.parking.fetching; f != nil {
+	if f := s.d.rereading.fetching; f != nil {
 		for _, e := range f.entries {
 			reading += e.size
 		}
@@ -152,7 +152,7 @@ func TestBounds(t *testing.T) {
 }
 
 // TestOldestIsReadFirst: of several that are wanted, and for which there is no space at once, none waits for ever; what
-// is alone is read in any case, and what was parked only where it has a place.
+// is alone is read in any case.
 func TestOldestIsReadFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -160,28 +160,31 @@ func TestOldestIsReadFirst(t *testing.T) {
 	for i, key := range []string{"a", "b", "c", "a", "b", "c", "a", "b", "c"} {
 		w.add(&entry{sequence: uint64(i + 1), key: key, size: 100, message: &nats.Msg{}}, now)
 	}
-	w.park(1, 0, now)
+	w.forget(0, now)
+	if w.bytes != 3*100+6 {
+		t.Errorf("%d bytes count", w.bytes)
+	}
 	for sequence := range uint64(3) {
 		w.remove(w.entries[sequence+1], now)
 	}
-	read := func(ahead, places, bytes int) (sequences string) {
+	read := func(bytes int) (sequences string) {
 		t.Helper()
-		for _, e := range w.due(ahead, places, bytes, now) {
+		for _, e := range w.due(bytes, now) {
 			sequences += fmt.Sprint(e.sequence, " ")
 			w.restore(e, &nats.Msg{}, now)
 		}
 		return sequences
 	}
 	for _, c := range []struct {
-		ahead, places, bytes int
-		want                 string
-	}{{64, 0, 1000, ""}, {64, 9, 10, "4 "}, {64, 1, 1000, "5 "}, {64, 9, 199, "6 "}, {64, 9, 1000, ""}} {
-		if got := read(c.ahead, c.places, c.bytes); got != c.want {
+		bytes int
+		want  string
+	}{{10, "4 "}, {200, "5 6 "}, {1000, ""}} {
+		if got := read(c.bytes); got != c.want {
 			t.Errorf("%+v: %q is read", c, got)
 		}
 	}
 	w.remove(w.entries[4], now)
-	if got := read(64, 9, 1000); got != "7 " {
+	if got := read(1000); got != "7 " {
 		t.Errorf("%q is read after what was before it went", got)
 	}
 }

@@ -32,10 +32,8 @@ import (
 
 const (
 	// windowMessages bounds what is held of a pile: messages that are with clients, or ready, or
-	// behind others of their key. Where there is no space, those behind others are parked, of which
-	// there may be windowParked. See bounds for bytes.
+	// behind others of their key. See bounds for bytes.
 	windowMessages = 4096
-	windowParked   = 64 << 10
 	// pullBatch is how many messages are asked for at a time, namesSize how many bytes more than
 	// there is space for: JetStream counts subjects and where to reply, too.
 	pullBatch = 512
@@ -119,11 +117,10 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about payloads that were forgotten, and rereads has as many bytes as may be read for another reason
-	// than to be given out. most is for how many messages JetStream waits at once.
-	parking parking
-	rereads *semaphore.Weighted
-	most    int
+	// rereading is about payloads that were forgotten, and rereads has as many bytes as may be read for another reason
+	// than to be given out.
+	rereading rereading
+	rereads   *semaphore.Weighted
 	// answers are given when they are written.
 	answers []func()
 	// granted are receipts in answers that were not given yet, and useful says that some were.
@@ -263,21 +260,15 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	config := jetstream.ConsumerConfig{
 		Durable: d.name, Description: "Clients of gRPC and HTTP", FilterSubjects: d.subjects,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: acknowledgeAfter,
-		MaxDeliver: -1, MaxAckPending: windowMessages + windowParked, MaxWaiting: 16, MemoryStorage: true,
+		MaxDeliver: -1, MaxAckPending: windowMessages, MaxWaiting: 16, MemoryStorage: true,
 	}
 	consumer, err := d.js.CreateConsumer(asking, o.Queue, config)
-	if jetstreamerror.Is(err, jetstreamerror.TooManyPending) {
-		// An external server may allow less, and messages behind others of their key take space then.
-		config.MaxAckPending = windowMessages
-		consumer, err = d.js.CreateConsumer(asking, o.Queue, config)
-	}
 	if jetstreamerror.OtherConsumer(err) {
 		return d.whoReads(asking)
 	}
 	if err != nil {
 		return fmt.Errorf("make a consumer: %w", err)
 	}
-	d.most = config.MaxAckPending
 	d.expected = consumer.CachedInfo().NumPending
 	d.filled = d.expected == 0
 	return d.subscribe()

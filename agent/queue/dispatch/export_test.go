@@ -10,3 +10,6 @@ import "time"
 func (h *Hub) SetBounds(bytes, pull, fetch int, answered time.Duration) {
 	h.bounds = bounds{bytes, pull, fetch, answered}
 }
+
+// WindowMessages is how many messages a dispatcher holds.
+const WindowMessages = windowMessages

@@ -34,11 +34,9 @@ func TestWindow(t *testing.T) {
 		for range 400 {
 			w.expire(now)
 			if answered := time.Duration(r.IntN(3)) * time.Second; r.IntN(10) == 0 {
-				w.forgetGiven(answered, now)
-				w.park(1+r.IntN(3), answered, now)
+				w.forget(answered, now)
 			}
-			read := func() []*entry { return w.due(r.IntN(5), 1+r.IntN(5), r.IntN(4), now) }
-			for due := read(); len(due) > 0; due = read() {
+			for due := w.due(r.IntN(40), now); len(due) > 0; due = w.due(r.IntN(40), now) {
 				for _, e := range due {
 					w.restore(e, &nats.Msg{}, now)
 				}
@@ -86,18 +84,13 @@ func TestWindow(t *testing.T) {
 			default:
 				now = now.Add(time.Duration(r.IntN(3)) * time.Second)
 			}
-			held, size, parked := 0, 0, 0
+			held, size := 0, 0
 			for _, e := range model {
 				if e.leased || e.busy {
 					held++
 				}
-				switch {
-				case e.message != nil:
-					size += 10
-				case e.count > 0 || !e.parked:
-					size += len(e.key)
-				default:
-					parked++
+				if size += len(e.key); e.message != nil {
+					size += 10 - len(e.key)
 				}
 			}
 			for i, e := range w.timed {
@@ -105,9 +98,9 @@ func TestWindow(t *testing.T) {
 					t.Fatalf("seed %d: %+v is among the timed ones at %d", seed, e, i)
 				}
 			}
-			if len(w.held) != held || len(w.entries) != len(model) || w.bytes != size || w.parked != parked {
-				t.Fatalf("seed %d: %d held of %d entries, %d bytes, %d parked; want %d of %d, %d, %d",
-					seed, len(w.held), len(w.entries), w.bytes, w.parked, held, len(model), size, parked)
+			if len(w.held) != held || len(w.entries) != len(model) || w.bytes != size {
+				t.Fatalf("seed %d: %d held of %d entries, %d bytes; want %d of %d, %d",
+					seed, len(w.held), len(w.entries), w.bytes, held, len(model), size)
 			}
 		}
 	}

@@ -183,7 +183,7 @@ func TestLongestRecord(t *testing.T) {
 func TestFormerLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for _, former := range []int{0, 1000, windowMessages, windowMessages + windowParked} {
+	for _, former := range []int{0, 1000, windowMessages, 1 << 16} {
 		d := &dispatcher{
 			window: newWindow(), departed: newDepartures(), former: make(map[uint64]lease), log: slog.New(slog.DiscardHandler),
 			highest: 1 << 40,

@@ -37,21 +37,16 @@ type entry struct {
 	// spared says that there was no space for it among the dead letters.
 	spared bool
 	gone   bool
-	// away says that its payload was forgotten, and is to be read again before it is given out. parked says that it is
-	// so because it waits behind others of its key, and was never given out.
-	away, parked bool
+	// away says that its payload was forgotten, and is to be read again before it is given out.
+	away bool
 }
 
 // counted is how much of the window's bytes an entry takes.
 func (e *entry) counted() int {
-	switch {
-	case !e.away:
-		return e.size
-	case e.parked:
-		return 0 // its key is the text that the first one has
-	default:
+	if e.away {
 		return len(e.key)
 	}
+	return e.size
 }
 
 // window holds the messages that are given out next or are with clients. It is pure: it
@@ -64,9 +59,7 @@ type window struct {
 	ready ready
 	timed timed
 	bytes int // what they count, together
-	// parked is how many are, and wanted are those that could be given out if they were not away. Some may have changed
-	// since.
-	parked int
+	// wanted are those that could be given out if they were not away. Some may have changed since.
 	wanted map[uint64]*entry
 	// held are those that are with clients, or busy.
 	held map[uint64]*entry
@@ -201,9 +194,6 @@ func (w *window) remove(e *entry, now time.Time) {
 		heap.Remove(&w.timed, e.place-1)
 	}
 	w.bytes -= e.counted()
-	if e.parked {
-		w.parked--
-	}
 	e.message = nil
 	if e.key == "" {
 		return

@@ -27,8 +27,6 @@ const (
 	StoreFailed           jetstream.ErrorCode = 10077
 	MultipleUnfiltered    jetstream.ErrorCode = 10099
 	ConsumerNotUnique     jetstream.ErrorCode = 10100
-	// TooManyPending says that a consumer asks for more than may be unacknowledged.
-	TooManyPending jetstream.ErrorCode = 10121
 	// WrongLastConstant is said when it cannot tell the last sequence.
 	WrongLastConstant jetstream.ErrorCode = 10164
 	TooManyBatches    jetstream.ErrorCode = 10210

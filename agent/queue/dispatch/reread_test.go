@@ -15,24 +15,47 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 )
 
-// TestHotKey: more messages than there is space for, behind one of their key that somebody has, do not keep others from
-// anybody; they come in their order, each when it is its turn, but for those that a limit of the queue has dropped
-// meanwhile.
-func TestHotKey(t *testing.T) {
-	t.Parallel()
-	q := start(t, config{})
-	const hot, dropped, last = 5000, 100, 150
-	for i := range hot {
+// hot puts messages of one key, with numbers from 0.
+func (q *queue) hot(n int) {
+	q.Helper()
+	for i := range n {
 		m := nats.NewMsg("orders")
 		m.Data = strconv.AppendInt(nil, int64(i), 10)
 		m.Header.Set(envelope.KeyHeader, "hot")
 		if _, err := q.js.PublishMsgAsync(m); err != nil {
-			t.Fatal(err)
+			q.Fatal(err)
 		}
 		if i%500 == 499 {
 			<-q.js.PublishAsyncComplete()
 		}
 	}
+	<-q.js.PublishAsyncComplete()
+}
+
+// TestWindowOfKey: what others put waits only while as many messages as a dispatcher holds are behind one of their key
+// that somebody has.
+func TestWindowOfKey(t *testing.T) {
+	t.Parallel()
+	q := start(t, config{})
+	q.hot(dispatch.WindowMessages)
+	q.put("cold", "other")
+	in := q.expect(long, "0")
+	if more := q.get(1, long, 0, false); len(more) > 0 {
+		t.Fatalf("%v is given out beyond the window", more)
+	}
+	q.results(q.hub.Acknowledge(t.Context(), in.receipts()), done)
+	q.expect(long, "1")
+	q.expect(long, "other")
+}
+
+// TestHotKey: messages behind one of their key that somebody has do not keep others from anybody; they come in their
+// order, each when it is its turn, but for those that a limit of the queue has dropped meanwhile.
+func TestHotKey(t *testing.T) {
+	t.Parallel()
+	q := start(t, config{options: dispatch.Options{MaxPayload: 20 << 10}})
+	q.hub.SetBounds(128<<10, 64<<10, 32<<10, 0) // so that payloads are forgotten
+	const dropped, last = 100, 150
+	q.hot(dispatch.WindowMessages - 1)
 	q.put("cold", "other")
 	in := q.expect(long, "0")
 	q.expect(long, "other")

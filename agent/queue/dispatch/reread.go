@@ -16,28 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What cannot be given out now leaves space for what can: messages that are with clients, or were given back for later,
-// and messages behind others of their key, which somebody may have for long. Their payloads are forgotten while there
-// is no space, and read again when they can be given out.
-//
-// So gets of others wait only while as many messages as there are places were given out before and are in the queue
-// still. For bytes they wait at most for as long as the payloads of what was just given out stay: what is left else can
-// be given out.
+// Messages that are with clients, were given back for later, or wait behind others of their key keep their places. Their
+// payloads are forgotten while there is no space for those of others, and read again when they can be given out. So gets
+// wait for bytes at most for as long as the payloads of what was just given out stay: what is left else can be given
+// out.
 
 const (
-	// keptBehind is how many messages of a key are not parked if that makes space enough. If not, one is.
-	keptBehind = 4
-	// fetchAhead is how many of a key are read again at once, if there is space.
-	fetchAhead = 64
-	// fetchMessages is how many of those that were parked are read again at once. More are not read ahead unless twice
-	// as many places are left: to make space for others those would be forgotten before they were given out. Others
-	// have their places, and as many are read as there is space for in bytes.
-	fetchMessages = 512
-	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no space, and
-	// fetchInterval between two tries to read.
-	parkInterval  = 20 * time.Millisecond
-	vainInterval  = 200 * time.Millisecond
-	fetchInterval = 200 * time.Millisecond
+	// forgetInterval is between two looks for what can be forgotten, and fetchInterval between two tries to read.
+	forgetInterval = 50 * time.Millisecond
+	fetchInterval  = 200 * time.Millisecond
 )
 
 // bounds of what a dispatcher holds. In bytes its window has up to bytes, a longest message and what one pull may
@@ -66,95 +53,44 @@ func (b bounds) of(p pile) bounds {
 // the dispatcher soon counts them no more.
 const AnswerPatience = 20 * time.Second
 
-// parking is when a dispatcher may look again for what can be forgotten, whether it is to, how many of a key it kept
-// the last time, and what it is reading again.
-type parking struct {
+// rereading is when a dispatcher may look again for what can be forgotten, whether it waits for that, and what it is
+// reading again.
+type rereading struct {
 	lookAfter  time.Time
-	due        bool
-	kept       int
+	waits      bool
 	fetching   *fetched
 	fetchAfter time.Time
 }
 
-// forget forgets the payload of an entry that cannot be given out now. parked says that it takes no place either.
-func (w *window) forget(e *entry, parked bool) {
-	w.bytes -= e.counted()
-	e.away, e.parked, e.message = true, parked, nil
-	if parked {
-		e.key = w.keys[e.key][0].key // the same text, and not one of each
-		w.parked++
-	}
-	w.bytes += e.counted()
-}
-
-// forgetGiven forgets the payloads of messages that are with clients, or may be given out again later, and were given
-// out at least that long ago.
-func (w *window) forgetGiven(answered time.Duration, now time.Time) {
-	for _, e := range w.timed {
-		if !e.away && !e.busy && e.until.After(now) && now.Sub(e.given) >= answered {
-			w.forget(e, false)
+// forget forgets the payloads of messages that cannot be given out now, and of those that were given out only of what
+// was at least that long ago.
+func (w *window) forget(answered time.Duration, now time.Time) {
+	for _, e := range w.entries {
+		if e.away || e.busy || now.Sub(e.given) < answered || w.first(e) && !e.until.After(now) {
+			continue
 		}
+		w.bytes -= e.counted()
+		e.away, e.message = true, nil
+		w.bytes += e.counted()
 	}
 }
 
-// park forgets the payloads of messages behind the first ones of their key, of which at least one is kept.
-func (w *window) park(keep int, answered time.Duration, now time.Time) {
-	for _, rest := range w.keys {
-		for _, e := range rest[min(keep, len(rest)):] {
-			switch {
-			case e.away || e.busy:
-			case !e.leased && e.count == 0:
-				w.forget(e, true)
-			case now.Sub(e.given) >= answered: // receipts of it may come, so that it keeps its place
-				w.forget(e, false)
-			}
-		}
-	}
-}
-
-// due returns entries that are to be read again: those that are wanted, oldest first, and the next ones of their keys.
-// They have no more bytes than are given, unless it is a single one, and those that were parked take no more than so
-// many places. What there is no space for stays wanted.
-func (w *window) due(ahead, places, bytes int, now time.Time) (due []*entry) {
-	take := func(e *entry) bool {
-		if e.size > bytes && len(due) > 0 || e.parked && places <= 0 {
-			return false
-		}
-		if bytes -= e.size; e.parked {
-			places--
-		}
-		due = append(due, e)
-		return true
-	}
-	wanted := make([]*entry, 0, len(w.wanted))
+// due returns entries that are to be read again, oldest first. They have no more bytes than are given, unless it is a
+// single one. What there is no space for stays wanted.
+func (w *window) due(bytes int, now time.Time) (due []*entry) {
 	for sequence, e := range w.wanted {
 		if e.gone || e.busy || !e.away || e.until.After(now) || !w.first(e) {
 			delete(w.wanted, sequence) // it is offered again when it is its turn
 			continue
 		}
-		wanted = append(wanted, e)
+		due = append(due, e)
 	}
-	slices.SortFunc(wanted, func(a, b *entry) int { return cmp.Compare(a.sequence, b.sequence) })
-	for i, e := range wanted {
-		if e.parked && places <= 0 {
-			continue // others have their places still
-		}
-		if !take(e) {
-			wanted = wanted[:i]
-			break
+	slices.SortFunc(due, func(a, b *entry) int { return cmp.Compare(a.sequence, b.sequence) })
+	for i, e := range due {
+		if bytes -= e.size; bytes < 0 && i > 0 {
+			return due[:i]
 		}
 		delete(w.wanted, e.sequence)
-	}
-	for _, e := range wanted {
-		if e.key == "" {
-			continue
-		}
-		rest := w.keys[e.key]
-		for _, next := range rest[1:min(len(rest), max(ahead, 1))] {
-			if next.parked && !take(next) {
-				return due
-			}
-		}
 	}
 	return due
 }
@@ -165,51 +101,27 @@ func (w *window) restore(e *entry, m *nats.Msg, now time.Time) {
 		return
 	}
 	w.bytes -= e.counted()
-	if e.parked {
-		w.parked--
-	}
-	e.away, e.parked, e.message = false, false, m
+	e.away, e.message = false, m
 	w.bytes += e.counted()
 	w.offer(e, now)
 }
 
-// left returns for how many messages and bytes there is space, beside those that are being read again.
-func (d *dispatcher) left() (places, bytes int) {
-	places = windowMessages - len(d.window.entries) + d.window.parked
-	bytes = d.bounds.bytes + d.hub.options.MaxPayload - d.window.bytes
-	if f := d.parking.fetching; f != nil {
-		places -= f.places
-		bytes -= f.bytes
-	}
-	return places, bytes
-}
-
-// space returns the same, and makes space where there is none.
-func (d *dispatcher) space(now time.Time) (places, bytes int) {
+// space returns for how many bytes there is space, beside those that are being read again, and makes some where there
+// is none for a longest message.
+func (d *dispatcher) space(now time.Time) int {
 	longest := d.hub.options.MaxPayload
-	places, bytes = d.left()
-	short := func() bool { return places <= 0 || bytes < longest }
-	d.parking.due = short() && now.Before(d.parking.lookAfter)
-	if !short() || d.parking.due {
-		return places, bytes
-	}
-	d.parking.kept = keptBehind
-	if bytes < longest {
-		d.window.forgetGiven(d.bounds.answered, now)
-		places, bytes = d.left()
-	}
-	for _, keep := range []int{keptBehind, 1} {
-		if short() {
-			d.parking.kept = keep
-			d.window.park(keep, d.bounds.answered, now)
-			places, bytes = d.left()
+	left := func() int {
+		bytes := d.bounds.bytes + longest - d.window.bytes
+		if f := d.rereading.fetching; f != nil {
+			bytes -= f.bytes
 		}
+		return bytes
 	}
-	d.parking.lookAfter = now.Add(parkInterval)
-	if short() {
-		d.parking.lookAfter = now.Add(vainInterval)
+	if d.rereading.waits = left() < longest && now.Before(d.rereading.lookAfter); left() < longest && !d.rereading.waits {
+		d.window.forget(d.bounds.answered, now)
+		d.rereading.lookAfter = now.Add(forgetInterval)
 	}
-	return places, bytes
+	return left()
 }
 
 // soonest is when there is something to do that nobody asks for; zero: never.
@@ -220,11 +132,11 @@ func (d *dispatcher) soonest(now time.Time) time.Time {
 			next = at
 		}
 	}
-	if d.parking.due {
-		sooner(d.parking.lookAfter)
+	if d.rereading.waits {
+		sooner(d.rereading.lookAfter)
 	}
 	// Later than that it is not the time that is waited for, but space.
-	if retry := d.parking.fetchAfter; len(d.window.wanted) > 0 && retry.After(now) {
+	if retry := d.rereading.fetchAfter; len(d.window.wanted) > 0 && retry.After(now) {
 		sooner(retry)
 	}
 	return next
@@ -234,11 +146,10 @@ func (d *dispatcher) soonest(now time.Time) time.Time {
 // one.
 func (d *dispatcher) asks(now time.Time) (messages, bytes int) {
 	longest := d.hub.options.MaxPayload
-	places, bytes := d.space(now)
-	if bytes < longest {
+	if bytes = d.space(now); bytes < longest {
 		return 0, 0
 	}
-	return max(min(places, d.most-len(d.window.entries), pullBatch), 0), min(bytes, max(d.bounds.pull, longest))
+	return min(max(windowMessages-len(d.window.entries), 0), pullBatch), min(bytes, max(d.bounds.pull, longest))
 }
 
 // ask asks for messages, if there is space for some and nothing is under way.
@@ -256,11 +167,10 @@ func (d *dispatcher) ask(now time.Time) error {
 
 // fetched is what is read again, and what became of it.
 type fetched struct {
-	entries []*entry
-	// places and bytes that it takes.
-	places, bytes int
-	messages      []*nats.Msg // nil: it could not be read
-	gone          []bool      // it is not in the stream any more
+	entries  []*entry
+	bytes    int         // that it takes
+	messages []*nats.Msg // nil: it could not be read
+	gone     []bool      // it is not in the stream any more
 }
 
 // fetch begins to read again the messages whose turn it is.
@@ -292,35 +202,29 @@ func (d *dispatcher) fetch(now time.Time) {
 
 // next says what is to be read again, as far as there is space; nil: nothing is.
 func (d *dispatcher) next(now time.Time) *fetched {
-	if len(d.window.wanted) == 0 || d.parking.fetching != nil || now.Before(d.parking.fetchAfter) {
+	if len(d.window.wanted) == 0 || d.rereading.fetching != nil || now.Before(d.rereading.fetchAfter) {
 		return nil
 	}
-	longest, most := d.hub.options.MaxPayload, d.bounds.fetch
-	places, bytes := d.space(now)
+	longest := d.hub.options.MaxPayload
+	bytes := d.space(now)
 	if bytes < longest {
 		return nil // there is enough to be given out, or was just given out
 	}
-	ahead := fetchAhead
-	if places < 2*fetchMessages || bytes < most+longest {
-		ahead = d.parking.kept // what comes beyond that would be forgotten
-	}
-	f := &fetched{entries: d.window.due(ahead, min(places, fetchMessages), min(bytes, max(most, longest)), now)}
+	f := &fetched{entries: d.window.due(min(bytes, max(d.bounds.fetch, longest)), now)}
 	if len(f.entries) == 0 {
 		return nil
 	}
 	for _, e := range f.entries {
-		if f.bytes += e.size; e.parked {
-			f.places++
-		}
+		f.bytes += e.size
 	}
 	f.messages, f.gone = make([]*nats.Msg, len(f.entries)), make([]bool, len(f.entries))
-	d.parking.fetching = f
+	d.rereading.fetching = f
 	return f
 }
 
 // take takes over what was read. What could not be is tried again.
 func (d *dispatcher) take(f *fetched, now time.Time) {
-	d.parking.fetching = nil
+	d.rereading.fetching = nil
 	for i, e := range f.entries {
 		switch {
 		case e.gone:
@@ -335,7 +239,7 @@ func (d *dispatcher) take(f *fetched, now time.Time) {
 			d.window.remove(e, now)
 		default:
 			d.window.offer(e, now)
-			d.parking.fetchAfter = now.Add(fetchInterval)
+			d.rereading.fetchAfter = now.Add(fetchInterval)
 		}
 	}
 }
