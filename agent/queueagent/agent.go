@@ -152,7 +152,7 @@ func (a *Agent) run(ctx context.Context) error {
 	}
 	defer kept.Shutdown()
 	defer conn.Close()
-	defer a.keepRoom(ctx, kept, conn)()
+	defer a.keepSpace(ctx, kept, conn)()
 	encoding, err := a.encoding(ctx, c)
 	if err != nil {
 		return err

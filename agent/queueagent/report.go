@@ -60,8 +60,6 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		r.State = wirev1.QueueState_QUEUE_STATE_DRAINING
 	} else if err := running.store.Ready(); err != nil {
 		r.Detail = err.Error()
-	} else if own, ok := running.store.(*store.Store); ok {
-		r.Detail = own.Narrowed()
 	}
 	s := running.front.Statistics()
 	r.Statistics = statistics(s)

@@ -42,16 +42,16 @@ func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, setting
 // unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
 const unsurePatience = 10 * time.Second
 
-// keepRoom keeps the stream's limit within what volumes have space for until stop is called, also when the context has
+// keepSpace keeps the stream's limit within what volumes have space for until stop is called, also when the context has
 // ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
 // servers it does nothing.
-func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
+func (a *Agent) keepSpace(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
 	own, ok := kept.(*store.Store)
 	if !ok {
 		return func() {}
 	}
 	return beside(context.WithoutCancel(ctx), func(ctx context.Context) {
-		own.KeepRoom(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
+		own.KeepSpace(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
 	})
 }
 

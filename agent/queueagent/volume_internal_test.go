@@ -97,7 +97,7 @@ func TestRoomWhileDraining(t *testing.T) {
 		return stream.CachedInfo().Config
 	}
 	told, cancel := context.WithCancel(t.Context())
-	defer New(Options{Log: slog.New(slog.DiscardHandler)}).keepRoom(told, kept, conn)()
+	defer New(Options{Log: slog.New(slog.DiscardHandler)}).keepSpace(told, kept, conn)()
 	cancel()
 	// Another limit than there is space for is moved back.
 	other := config()

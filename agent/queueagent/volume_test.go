@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -282,12 +281,9 @@ func TestOthersTakeNothing(t *testing.T) {
 		}
 	}
 	release := occupy(t, q.config.GetStorage().GetDirectory(), 4<<20)
-	said := q.await("it is said that the volume is full", func(r *wirev1.QueueReport) bool {
+	q.await("it is said that the volume is full", func(r *wirev1.QueueReport) bool {
 		return r.GetStorageFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL
-	}).GetStorageFailure().GetMessage()
-	if !strings.Contains(said, "messages are refused") {
-		t.Errorf("it does not say that messages are refused: %s", said)
-	}
+	})
 	// Until the limit follows, a moment after the report, messages are taken: few of them, or the volume would be full.
 	for pause := 100 * time.Millisecond; q.put(); pause *= 2 {
 		if q.puts > messages+10 {

@@ -42,7 +42,7 @@
 //	partition of members           TestMinute TestThreeMembers TestServiceThreeMembers agent/queue/store:TestCluster
 //	partition beneath a channel    TestChannel TestChannelBetweenThree agent/queue/channel:TestOrderAndPartition
 //	full disk                      TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queue/front:TestUnprovedAcknowledgement agent/queue/store:TestUnwritten agent/queue/ids:TestUnwritten
-//	disk filled by the queue       TestFullByItself agent/queueagent:TestFullByItself agent/queueagent:TestDropsBeforeFull agent/queueagent:TestFilledByOthers agent/queueagent:TestOthersTakeNothing agent/queue/store:TestRoomMoves agent/queue/store:TestRoomTakesNothing
+//	disk filled by the queue       TestFullByItself agent/queueagent:TestFullByItself agent/queueagent:TestDropsBeforeFull agent/queueagent:TestFilledByOthers agent/queueagent:TestOthersTakeNothing agent/queue/store:TestClosed agent/queue/store:TestSpaceTakesNothing
 //	disk that allows no start      agent/queueagent:TestVolumeOfTheStart
 //	a member's claim lost          TestThreeMembers TestServiceThreeMembers test/e2e:TestQueueOfThree
 //	the only claim lost            controllers/queue:TestLoss controllers/queue:TestLossIsTold test/e2e:TestOnlyClaimLost

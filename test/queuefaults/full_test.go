@@ -29,8 +29,8 @@ func TestFullByItself(t *testing.T) {
 		payload = 100_000
 		// leastFit is less than what fits into the volume of the last, and mostFit more, but less than what fits into
 		// another's.
-		leastFit, mostFit = 4 << 20, 40 << 20
-		leastFree         = 16 << 20
+		leastFit, mostFit = 32 << 20, 110 << 20
+		leastFree         = 8 << 20
 	)
 	q := newQueue(t, 3, func(m *member, index int) {
 		m.capacity = volumeSize / 20 * 19

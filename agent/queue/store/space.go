@@ -4,231 +4,125 @@
 package store
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
-// largestBlock is what the server's largest file of messages has.
-const largestBlock = 8 << 20
-
-// leastRoom is what messages may take when there is no space at all, since 0 would not bound them.
-const leastRoom = 64 << 10
-
-// roomToNote is what has to be free for limits to be moved: the server writes them down.
-const roomToNote = 256 << 10
-
-// stepPart is the part of a volume by which its space has to differ for limits to be moved.
-const stepPart = 128
-
-// beside is what a volume, or the part of a larger one that is for a queue, has to keep for other
-// things than its messages.
-func beside(volume int64, members bool) int64 {
-	if members {
-		return queuevolume.Beside(volume, 3)
-	}
-	return queuevolume.Beside(volume, 1)
-}
+// leastLimit is what messages may take when there is no space at all, since 0 would not bound them.
+const leastLimit = 64 << 10
 
 // Volume is what a member has of its volume, in bytes.
 type Volume struct {
-	// Size is that of the file system, and Free what can be written to it now.
+	// Size is what all files together can have, and Free what can be written now.
 	Size, Free int64
-	// Used is what messages take that are there, leases and ids of several members included.
-	Used int64
-	// Room is what messages may take, those that are there included, so that the volume is not
-	// full before they take that. It is never more than Options.Capacity, if that is given.
-	Room int64
 }
 
 // Volume looks at the volume. It is cheap.
 func (s *Store) Volume() (Volume, error) {
-	js, err := s.server.Jsz(nil)
-	if err != nil {
-		return Volume{}, fmt.Errorf("ask the store of queue %s what it has: %w", s.options.Queue, err)
-	}
-	if js.Disabled {
-		return Volume{}, fmt.Errorf("the store of queue %s was shut down", s.options.Queue)
-	}
-	// What is removed in between makes it seem to have more space, and what is put less. The first is there anyway soon
-	// after.
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(s.options.Directory, &fs); err != nil {
 		return Volume{}, fmt.Errorf("look at the volume of queue %s: %w", s.options.Queue, err)
 	}
 	unit := uint64(fs.Bsize)
-	v := Volume{Size: signed(fs.Blocks * unit), Free: signed(fs.Bavail * unit), Used: signed(js.Store)}
-	v.Room = roomOf(v, s.options.Capacity, s.options.Cluster != nil)
-	return v, nil
+	return Volume{Size: signed((fs.Blocks - fs.Bfree + fs.Bavail) * unit), Free: signed(fs.Bavail * unit)}, nil
 }
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// roomOf counts what is there and what is free. So blocks that are half empty, a Raft log that has not been cut yet,
-// and whatever else is on the volume count with what they really take.
-func roomOf(v Volume, capacity int64, members bool) int64 {
-	size := v.Size
-	if capacity > 0 {
-		size = min(size, capacity)
-	}
-	space := max(v.Used+v.Free-beside(size, members), leastRoom)
-	if capacity > 0 {
-		space = min(space, capacity)
-	}
-	return space
-}
-
-// Crowded returns an error when what is on the volume beside the messages leaves them so little that they fill it: less
-// than about three quarters of what they would have of an otherwise empty one. So it does when there is no space for
-// the longest message, of so many bytes, and while the volume is short of space for anything. It is nil when a queue is
-// full as its limits say.
+// Crowded returns an error while the volume is short of space, so that messages are rejected, or when it is too small for
+// the longest message, of so many bytes. It is nil when a queue is full as its limits say.
 func (s *Store) Crowded(longest int64) error {
 	if s.space == nil {
 		return nil
 	}
-	v, err := s.Volume()
+	v, err := s.space.look()
 	if err != nil {
-		return nil //nolint:nilerr // Failed tells of a store that does not say what it has.
+		return nil //nolint:nilerr // Failed tells of a volume that cannot be looked at.
 	}
-	_, short, _ := s.space.offer()
-	if !short && !crowded(v, s.options.Capacity, s.options.Cluster != nil, longest) {
+	if limit := s.space.limit(v); limit < min(longest, s.options.Capacity) {
+		return fmt.Errorf("%w: the volume of %d bytes has space for %d bytes of messages beside its reserve",
+			syscall.ENOSPC, v.Size, limit)
+	}
+	if !s.space.shortOf(v) {
 		return nil
 	}
-	become := "a message that is put is refused, or pushes out the oldest, as spec.limits.overflow says"
-	if short {
-		become = fmt.Sprintf(
-			"only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free,
-			2*s.space.leastFree(v),
-		)
-	}
-	return fmt.Errorf("%w: the volume of %d bytes can hold %d bytes of messages and holds %d; the rest is used by "+
-		"something else, or by what acknowledged messages leave between others until these are acknowledged too; no "+
-		"message that is there goes because of that, and %s",
-		syscall.ENOSPC, v.Size, v.Room, v.Used, become)
+	least := s.space.leastFree(v)
+	return fmt.Errorf("%w: only %d of %d bytes of the volume are free, so messages are rejected, whatever "+
+		"spec.limits.overflow says, until there are %d; the rest is used by something else, or by what acknowledged messages "+
+		"leave between others until these are acknowledged too; no message that is there is removed",
+		syscall.ENOSPC, v.Free, v.Size, 2*least)
 }
 
-func crowded(v Volume, capacity int64, members bool, longest int64) bool {
-	return v.Room < min(longest, capacity) || narrow(v.Room, capacity, members) && v.Used >= v.Room-v.Room/10
-}
-
-// narrow says that a space is clearly less than that of an otherwise empty volume.
-func narrow(space, capacity int64, members bool) bool {
-	usual := capacity - beside(capacity, members)
-	return space < usual/4*3-largestBlock
-}
-
-// space is what this member, and what others have told of theirs, have space for.
+// space limits a stream to what this member's volume has space for, and closes it while a member's volume is short.
 type space struct {
 	queue    string
 	member   string
 	capacity int64
-	members  bool // there are others
+	members  int
 	look     func() (Volume, error)
 	leads    func() bool
 	now      func() time.Time
 
-	// changing is held while this process reads the stream's configuration and writes it.
+	// changing is held while this process reads the stream's configuration and writes it. spec are the bounds of the
+	// settings that it was given last; no bytes: none yet.
 	changing sync.Mutex
+	spec     bounds
 
-	mu      sync.Mutex
-	began   time.Time
-	offered int64            // 0: nothing yet
-	short   bool             // the volume takes no messages
-	heard   map[string]heard // of other members, by their names
+	mu    sync.Mutex
+	short bool                 // this member's volume takes no messages
+	heard map[string]time.Time // when others last said so of theirs
 }
 
-func newRoom(queue, member string, capacity int64, members bool) *space {
-	r := &space{
-		queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard),
+func newSpace(queue, member string, capacity int64, members int) *space {
+	return &space{
+		queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]time.Time),
 	}
-	r.began = r.now()
-	return r
 }
 
 // alone reports whether there is one and no other member has any.
-func (r *space) alone() bool { return r != nil && !r.members }
+func (r *space) alone() bool { return r != nil && r.members == 1 }
 
-// leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes
+// limit is what messages may take of a volume, whatever is on it.
+func (r *space) limit(v Volume) int64 {
+	reserve := queuevolume.Beside(min(v.Size, r.capacity), r.members)
+	return max(min(r.capacity, v.Size-reserve), leastLimit)
+}
+
+// leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has rejected them takes
 // them again when there are twice as many.
 func (r *space) leastFree(v Volume) int64 { return queuevolume.Short(min(v.Size, r.capacity)) }
 
-// offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by
-// steps, or every put would move it.
-func (r *space) offer() (offered int64, short, known bool) {
-	now, err := r.look()
+// shortOf notes whether the volume is short of space.
+func (r *space) shortOf(v Volume) bool {
+	least := r.leastFree(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		enough := r.leastFree(now)
-		r.short = now.Free < enough || r.short && now.Free < 2*enough
-	}
-	// On a volume that is so full the step would not be written down.
-	if err == nil && now.Free >= roomToNote {
-		r.offered = step(r.offered, now.Room, r.capacity)
-	}
-	return r.offered, r.short, r.offered > 0
+	r.short = v.Free < least || r.short && v.Free < 2*least
+	return r.short
 }
 
-// step is what is offered of a space after what was before. A block that has partly left is in what is kept free, and
-// moves nothing: an oldest message that is dropped leaves such a block, and would make space for less again.
-func step(before, space, capacity int64) int64 {
-	width := max(min(space, capacity)/stepPart, 1<<20)
-	next := max(min(space-width, capacity), leastRoom)
-	if before == 0 || space < before-min(largestBlock, before/2) || next > before+2*width || next == capacity {
-		return next
-	}
-	return before
-}
-
-// least is what every member has space for.
-type least struct {
-	bytes int64
-	short bool
-	// whole says that every other member has told, or had the time to.
-	whole bool
-	// of is the member with the least space, and silence for how long it has not been heard; 0 for this one.
-	of      string
-	silence time.Duration
-}
-
-const (
-	// heardPatience is how long limits are not raised because a member has not been heard yet.
-	heardPatience = 15 * time.Second
-	// absence is how long the space of a member counts that is not heard any more. One that is restarted is back by
-	// then; for one that is not, the others do not go without space.
-	absence = 5 * time.Minute
-	// silence is how long a member that is well is not heard at most.
-	silence = 10 * time.Second
-)
-
-// least looks at this member's volume and at what so many others in all have told. It is not known while nothing was
-// seen of the own one.
-func (r *space) least(others int) (least, bool) {
-	offered, short, known := r.offer()
-	if !known {
-		return least{}, false
-	}
+// closed reports whether a member's volume is short of space.
+func (r *space) closed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := least{bytes: offered, short: short, of: r.member}
-	now, present := r.now(), 0
-	for name, h := range r.heard {
-		away := now.Sub(h.at)
-		if away > absence {
-			continue
-		}
-		present++
-		out.short = out.short || h.Short && away <= silence
-		if h.Offered < out.bytes {
-			out.bytes, out.of, out.silence = h.Offered, name, away
+	now := r.now()
+	for member, at := range r.heard {
+		if now.Sub(at) > silence {
+			delete(r.heard, member)
 		}
 	}
-	out.whole = present >= others || now.Sub(r.began) > heardPatience
-	return out, true
+	return r.short || len(r.heard) > 0
 }
 
 // bounds are those limits of a stream that space has a say in.
@@ -237,36 +131,233 @@ type bounds struct {
 	dropOldest bool
 }
 
-// slack is by how much a stream may hold more than it does when it drops its oldest and is kept from growing: small
-// changes are not worth a new limit, and a member that has yet to take over acknowledgements holds more than the one
-// that leads, and would cut messages that are to stay.
+// shut are those of a stream that rejects messages, which cuts nothing.
+var shut = bounds{bytes: leastLimit}
+
+// slack is by how much a stream may hold more than it does when it drops its oldest and has more than its limit: a
+// member that has yet to take over acknowledgements holds more than the one that leads, and would cut messages that are
+// to stay.
 const slack = 4 << 20
 
-// within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say.
-// Room takes away no message that is there: a stream that drops its oldest would be cut to a lower limit at once, so it
-// keeps what it holds, and each message pushes out as much as it takes. When a volume is short of space, the stream
-// refuses messages, which cuts nothing.
-func within(spec, have bounds, l least, stored int64) bounds {
-	bytes := min(spec.bytes, l.bytes)
-	if !l.whole && have.bytes > 0 {
-		bytes = min(bytes, have.bytes)
-	}
-	if !spec.dropOldest || l.short {
-		return bounds{bytes: bytes}
+// within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say,
+// with space for so many. Space takes away no message that is there: a stream that drops its oldest would be cut to a
+// lower limit at once, so it keeps what it holds, and each message pushes out as much as it takes.
+func within(spec, have bounds, limit, stored int64) bounds {
+	out := bounds{bytes: min(spec.bytes, limit), dropOldest: spec.dropOldest}
+	if !spec.dropOldest {
+		return out
 	}
 	floor := stored + slack
 	if have.dropOldest {
 		floor = max(stored, min(floor, have.bytes)) // or it would grow by that from look to look
 	}
-	return bounds{bytes: min(max(bytes, floor), spec.bytes), dropOldest: true}
+	out.bytes = min(max(out.bytes, floor), spec.bytes)
+	return out
 }
 
-// left is what a stream is to have when its settings change, until the member that leads looks at space again: nothing
-// that space may be against.
-func left(spec, have bounds) bounds {
-	out := bounds{bytes: spec.bytes, dropOldest: spec.dropOldest && have.dropOldest}
-	if have.bytes > 0 {
-		out.bytes = min(out.bytes, have.bytes)
+// bound limits what is wanted of a stream, which has a configuration and holds so many bytes. A stream whose settings
+// have no limit of bytes is left without one. Only the member that leads opens a stream that is shut.
+func (r *space) bound(want *jetstream.StreamConfig, have jetstream.StreamConfig, stored int64) {
+	if want.MaxBytes <= 0 {
+		return
 	}
-	return out
+	now := boundsOf(*want)
+	v, err := r.look()
+	if err == nil {
+		r.shortOf(v)
+	}
+	switch {
+	case r.closed() || !r.leads() && boundsOf(have) == shut:
+		now = shut
+	case err == nil:
+		now = within(now, boundsOf(have), r.limit(v), stored)
+	case have.MaxBytes > 0:
+		now = boundsOf(have)
+	}
+	want.MaxBytes, want.Discard = now.bytes, discard(now.dropOldest)
+}
+
+func boundsOf(c jetstream.StreamConfig) bounds {
+	return bounds{bytes: c.MaxBytes, dropOldest: c.Discard == jetstream.DiscardOld}
+}
+
+func discard(oldest bool) jetstream.DiscardPolicy {
+	if oldest {
+		return jetstream.DiscardOld
+	}
+	return jetstream.DiscardNew
+}
+
+// spaceSubject is where members tell each other that their volumes are short of space. It is stored nowhere, and clients
+// can neither put nor listen to it.
+func spaceSubject(queue string) string { return "$LIGHTERAGE.ROOM." + queue }
+
+// report is what a member tells.
+type report struct {
+	Member string `json:"member"`
+	// Offered is what messages may take on its volume in bytes. Members of earlier releases want to know it.
+	Offered int64 `json:"offered"`
+	// Short says that none may be put.
+	Short bool `json:"short,omitempty"`
+}
+
+const (
+	// Members are a few, whose names are those of hosts.
+	mostHeard     = 16
+	longestReport = 4 << 10
+	longestName   = 253
+)
+
+var errNoReport = errors.New("it is not a member's report of free space")
+
+func parseReport(text []byte) (report, error) {
+	var r report
+	if len(text) > longestReport {
+		return report{}, fmt.Errorf("%w: it has %d bytes", errNoReport, len(text))
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return report{}, errors.Join(errNoReport, err)
+	}
+	if r.Member == "" || len(r.Member) > longestName {
+		return report{}, errNoReport
+	}
+	return r, nil
+}
+
+// hear notes what a member tells.
+func (r *space) hear(text []byte) error {
+	told, err := parseReport(text)
+	if err != nil || told.Member == r.member {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.heard, told.Member); !told.Short {
+		return nil
+	}
+	if len(r.heard) >= mostHeard {
+		return fmt.Errorf("%w: more than %d members tell", errNoReport, mostHeard)
+	}
+	r.heard[told.Member] = r.now()
+	return nil
+}
+
+const (
+	// spaceInterval is between two looks at the free space of the volume: less than it takes to write what has to be
+	// free there.
+	spaceInterval = 50 * time.Millisecond
+	// spaceAgain is between two looks of the member that leads at the stream, and how often members tell what has not
+	// changed.
+	spaceAgain = time.Second
+	// silence is how long a report counts.
+	silence = 10 * time.Second
+)
+
+// KeepSpace has the stream reject messages while a member's volume is short of space, until the context ends. Only the
+// member that leads changes the stream, and it touches no other setting. So a queue is full before a volume is, and
+// messages that are there can be got and make space. tell is given what keeps it from that, and nil after each time that
+// nothing did.
+func (s *Store) KeepSpace(ctx context.Context, conn *nats.Conn, tell func(error)) {
+	if s.space == nil {
+		return
+	}
+	if !s.space.alone() {
+		others, err := conn.Subscribe(spaceSubject(s.options.Queue), func(m *nats.Msg) {
+			_ = s.space.hear(m.Data) // What is no report moves nothing.
+		})
+		if err != nil {
+			tell(fmt.Errorf("subscribe to members' free space: %w", err))
+			return // The connection is closed.
+		}
+		defer func() { _ = others.Unsubscribe() }() // It ends with the connection at the latest.
+	}
+	ticker := time.NewTicker(spaceInterval)
+	defer ticker.Stop()
+	k := keeper{Store: s, conn: conn}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if s.Failed() != nil {
+			continue
+		}
+		if err := k.turn(ctx, time.Now()); ctx.Err() == nil {
+			tell(err)
+		}
+	}
+}
+
+// keeper is what KeepSpace remembers from turn to turn.
+type keeper struct {
+	*Store
+	conn *nats.Conn
+
+	told   report // the others
+	toldAt time.Time
+
+	closed  bool // when the stream was looked at last
+	movedAt time.Time
+	problem error // that it had
+}
+
+// turn tells the others, and looks at the stream if this member leads.
+func (k *keeper) turn(ctx context.Context, now time.Time) error {
+	v, err := k.space.look()
+	if err != nil {
+		return err
+	}
+	told := report{Member: k.space.member, Offered: k.space.limit(v), Short: k.space.shortOf(v)}
+	if !k.space.alone() && (told != k.told || now.Sub(k.toldAt) >= spaceAgain) {
+		text, err := json.Marshal(told)
+		if err == nil {
+			err = k.conn.Publish(spaceSubject(k.space.queue), text)
+		}
+		if err != nil {
+			return fmt.Errorf("publish free space to members: %w", err)
+		}
+		k.told, k.toldAt = told, now
+	}
+	if !k.Leader() {
+		k.movedAt, k.problem = time.Time{}, nil // Another does it meanwhile.
+		return nil
+	}
+	if closed := k.space.closed(); closed != k.closed || k.problem != nil || now.Sub(k.movedAt) >= spaceAgain {
+		k.closed, k.movedAt = closed, now
+		k.problem = k.moveLimit(ctx, k.conn)
+	}
+	return k.problem
+}
+
+// moveLimit gives the stream the limit that there is space for. Whatever else the stream has stays. It does nothing
+// before settings were given.
+func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	s.space.changing.Lock()
+	defer s.space.changing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stream, err := js.Stream(ctx, s.queue)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil // It is made yet.
+	}
+	if err != nil {
+		return fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
+	}
+	info := stream.CachedInfo()
+	want := info.Config
+	want.Metadata = ownMetadata(info.Config.Metadata)
+	want.MaxBytes, want.Discard = s.space.spec.bytes, discard(s.space.spec.dropOldest)
+	s.space.bound(&want, info.Config, signed(info.State.Bytes))
+	if want.MaxBytes <= 0 || boundsOf(want) == boundsOf(info.Config) {
+		return nil
+	}
+	if _, err := js.UpdateStream(ctx, want); err != nil {
+		return fmt.Errorf("limit the stream of queue %s to %d bytes: %w", s.queue, want.MaxBytes, err)
+	}
+	return nil
 }

@@ -146,7 +146,11 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
 	}
 	if !o.Memory && o.Capacity > 0 {
-		s.space = newRoom(o.Queue, o.Member, o.Capacity, o.Cluster != nil)
+		members := 1
+		if o.Cluster != nil {
+			members = max(2, len(o.Cluster.Members))
+		}
+		s.space = newSpace(o.Queue, o.Member, o.Capacity, members)
 		s.space.look, s.space.leads = s.Volume, s.Leader
 	}
 	s.server.SetLoggerV2(s.log, false, false, false)

@@ -154,8 +154,7 @@ func (e *StreamError) Error() string {
 func (e *StreamError) Unwrap() error { return e.Err }
 
 // Ensure makes the stream, or changes it to the settings if it differs, and does nothing
-// else. MaxBytes is kept within what members' volumes have space for, see Store.KeepRoom; one
-// that does not lead leaves it to the one that does to raise it. In a cluster it waits until
+// else. MaxBytes is kept within what the volume has space for, see Store.KeepSpace. In a cluster it waits until
 // the members have elected who decides, which is why it may take as long as the context
 // allows. It may be repeated. Errors are *StreamError.
 func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
@@ -227,11 +226,12 @@ func (s *Streams) ensure(
 	if err != nil {
 		return false, err
 	}
-	// Room has a say in the queue's own stream alone.
+	// Space has a say in the queue's own stream alone.
 	own := want.Name == s.queue && s.space != nil
 	if own {
 		s.space.changing.Lock()
 		defer s.space.changing.Unlock()
+		s.space.spec = boundsOf(want)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -272,7 +272,6 @@ func (s *Streams) ensure(
 		want.MaxConsumers = have.MaxConsumers // No server changes it.
 	}
 	if own {
-		noteBounds(&want)
 		s.space.bound(&want, have, signed(stream.CachedInfo().State.Bytes))
 	}
 	if same(have, want) {

@@ -33,15 +33,15 @@ func IDBytes(volume int64, members int) int64 {
 }
 
 // Reserve is what is for blocks of messages that have partly left, until the server compacts them, for the copies that
-// it makes to do so, for its indexes and the states of consumers, and for what is put until a limit has been moved.
+// it makes to do so, for its indexes and the states of consumers, and for what is put until the stream rejects it.
 func Reserve(volume int64) int64 {
 	return min(leastReserve+volume/part, mostReserve)
 }
 
-// Short is how much of Reserve has to be free for messages to be put, whatever a limit says. A stream that is as large
-// as it may be leaves more: what is put pushes out the oldest, or is rejected, and that takes two blocks of 8 MiB at
-// most. So others have taken the rest.
-func Short(volume int64) int64 { return Reserve(volume) / 3 }
+// Short is how much has to be free for messages to be put, whatever a limit says. A stream that is as large as it may be
+// leaves more: Reserve, and what leases and ids do not take, less a block or two of 8 MiB. So others have taken the
+// rest, or messages that were acknowledged between others.
+func Short(volume int64) int64 { return Reserve(volume) / 2 }
 
 // Beside is what a volume of so many bytes, or the part of a larger one that is for a queue, keeps for other things
 // than messages.
