@@ -172,10 +172,8 @@ func (a *Agent) run(ctx context.Context) error {
 	defer beside(context.WithoutCancel(ctx), func(ctx context.Context) { a.keepQuota(ctx, conn, c.GetQueue(), quota) })()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	if own, ok := kept.(*store.Store); ok {
-		if sweep := own.NewSweep(conn); !a.sweep(ctx, sweep) {
-			go a.keepSweeping(watching, sweep)
-		}
+	if sweep := kept.NewSweep(conn); !a.sweep(ctx, sweep) {
+		go a.keepSweeping(watching, sweep)
 	}
 	failed := make(chan error, 1)
 	go a.watchStore(watching, kept, c.GetStorage().GetDirectory(), failed)

@@ -13,29 +13,12 @@ import (
 
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/queue/external"
-	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // engine keeps the messages: a server in this process, or external ones.
-type engine interface {
-	front.Server
-	Ensure(ctx context.Context, conn *nats.Conn, settings store.Settings) error
-	EnsureIDs(ctx context.Context, conn *nats.Conn, settings store.Settings) error
-	EnsureLeases(ctx context.Context, conn *nats.Conn, settings store.Settings) error
-	Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error)
-	Sample(
-		ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error),
-	) error
-	// Leader reports whether this member gives out messages and sends them by channels.
-	Leader() bool
-	// Ready returns why clients cannot be served now.
-	Ready() error
-	// Failed returns why the agent has to be started again.
-	Failed() error
-	Shutdown()
-}
+type engine = store.Engine
 
 var (
 	_ engine = (*store.Store)(nil)
@@ -87,15 +70,14 @@ func (a *Agent) externalOptions(c *wirev1.QueueConfig) (external.Options, error)
 
 // permit makes what a configuration says of addresses count for connections to external servers.
 func permit(kept engine, c *wirev1.QueueConfig) error {
-	servers, ok := kept.(*external.External)
-	if !ok {
+	if c.GetExternal() == nil {
 		return nil
 	}
 	permitted, err := egress.Parse(c.GetDialPolicy())
 	if err != nil {
 		return err
 	}
-	servers.SetEgress(permitted)
+	kept.SetEgress(permitted)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
-	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -58,9 +57,6 @@ func (i *idleness) reset() {
 func (r *running) passed() uint64 {
 	channels := &wirev1.QueueReport{}
 	r.channels.report(channels)
-	n := uint64(r.front.WireBytes().Load()) + channels.GetChannel().GetWireBytes() + channels.GetReceivedWireBytes()
-	if own, ok := r.store.(*store.Store); ok {
-		n += own.Applied()
-	}
-	return n
+	return uint64(r.front.WireBytes().Load()) + channels.GetChannel().GetWireBytes() +
+		channels.GetReceivedWireBytes() + r.store.Applied()
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/meter"
-	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -49,11 +48,10 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		r.ExternalFailure, r.StorageFailure = failure.ToWire(unopened), volumeFailure(held)
 		return r
 	}
-	switch kept := running.store.(type) {
-	case *external.External:
-		r.ExternalFailure = failure.ToWire(kept.Problem())
-	case *store.Store:
-		r.StorageFailure = storageFailure(kept, directory, longest, unmoved)
+	if running.store.Shared() {
+		r.ExternalFailure = failure.ToWire(running.store.Ready())
+	} else {
+		r.StorageFailure = storageFailure(running.store, directory, longest, unmoved)
 	}
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {

@@ -46,12 +46,8 @@ const unsurePatience = 10 * time.Second
 // ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
 // servers it does nothing.
 func (a *Agent) keepSpace(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
-	own, ok := kept.(*store.Store)
-	if !ok {
-		return func() {}
-	}
 	return beside(context.WithoutCancel(ctx), func(ctx context.Context) {
-		own.KeepSpace(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
+		kept.KeepSpace(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
 	})
 }
 
@@ -248,7 +244,7 @@ func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error)
 
 // storageFailure is why the volume does not do what the queue needs of it, whose longest message has so many bytes; nil
 // if it does. limit is why the stream's limit does not follow the volume.
-func storageFailure(kept *store.Store, directory string, longest int, limit error) *wirev1.Failure {
+func storageFailure(kept engine, directory string, longest int, limit error) *wirev1.Failure {
 	problem := kept.Failed()
 	if problem == nil {
 		if problem = kept.Crowded(int64(longest)); problem == nil {

@@ -269,8 +269,8 @@ func (e *External) note(ctx context.Context, err error) {
 // leader.
 func (e *External) grace() time.Duration { return e.options.Term + e.options.Term/5 }
 
-// Problem returns what keeps the queue from being served, and nil when nothing does, or has not for long.
-func (e *External) Problem() error {
+// Ready returns what keeps the queue from being served, and nil when nothing does, or has not for long.
+func (e *External) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.problem == nil || time.Since(e.since) < e.grace() {
@@ -278,9 +278,6 @@ func (e *External) Problem() error {
 	}
 	return e.problem
 }
-
-// Ready returns an error unless the stream is there.
-func (e *External) Ready() error { return e.Problem() }
 
 // Failed returns an error when members have to make the streams again.
 func (e *External) Failed() error {
@@ -294,9 +291,6 @@ func (e *External) Leader() bool { return e.lease.held() }
 
 // Shared implements front.Server.
 func (e *External) Shared() bool { return true }
-
-// Pending lists nobody: the servers hold what clients did not take.
-func (e *External) Pending() []store.Pending { return nil }
 
 // Configure is told before a client asks for a consumer with these filters; see store.Store. Whether the servers are
 // several matters not: they may become several.

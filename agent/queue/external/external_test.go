@@ -319,11 +319,11 @@ func TestProblems(t *testing.T) {
 	// Servers that go are a problem, and none when they are there again.
 	plain.Stop()
 	await(t, "the server is missed", func() bool {
-		return failure.Is(e.Problem(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE)
+		return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE)
 	})
 	await(t, "nobody leads", func() bool { return !e.Leader() })
 	plain.Restart(nil)
-	await(t, "the server is there", func() bool { return e.Problem() == nil && e.Leader() })
+	await(t, "the server is there", func() bool { return e.Ready() == nil && e.Leader() })
 	// This connection may come later than that of the lease, and its first request be lost.
 	awaitAnswer(t, "the stream is deleted", func(ctx context.Context) error {
 		if err := js.DeleteStream(ctx, "orders"); !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -44,10 +44,7 @@ const (
 	keptAll  = "all"
 )
 
-// Configure is told before a client asks for a consumer with these filters, which may be
-// there with others. An error says that it must not be asked for: a *FiltersError that it
-// never may, others that it may be later. An empty name is one that the server chooses.
-// fresh says that it may be asked for only if there is none of that name.
+// Configure implements Engine. A consumer may be there with other filters.
 func (s *Store) Configure(ctx context.Context, consumer string, subjects []string) (fresh bool, err error) {
 	if s.options.Cluster == nil {
 		return false, s.note(consumer, subjects)

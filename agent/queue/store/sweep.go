@@ -43,7 +43,7 @@ func (s *Store) NewSweep(conn *nats.Conn) *Sweep { return &Sweep{store: s, conn:
 // Unless it is done, consumers have something that they had before, and it is to be run
 // again later.
 func (w *Sweep) Run(ctx context.Context) (removed int, done bool, err error) {
-	if w.store.options.Cluster != nil {
+	if w.store == nil || w.store.options.Cluster != nil {
 		return 0, true, nil
 	}
 	if removed, done, err = w.run(ctx); err != nil {
