@@ -70,10 +70,9 @@ type Agent struct {
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
 	idle        idleness
-	pending     bool      // the stream is not as the configuration says yet
-	external    error     // why external servers do not serve at the start
-	held        error     // why the volume does not let the store start
-	unsure      time.Time // until when others may undo what the stream was given
+	pending     bool  // the stream is not as the configuration says yet
+	external    error // why external servers do not serve at the start
+	held        error // why the volume does not let the store start
 	unmoved     unmoved
 }
 
@@ -271,7 +270,7 @@ func (a *Agent) ChannelAddress() net.Addr {
 // member that has been given space is the first of several, and the others are given theirs only when
 // it is ready.
 func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *wirev1.QueueConfig) error {
-	err := a.limit(ctx, s, conn, streamSettings(c))
+	err := s.Ensure(ctx, conn, streamSettings(c))
 	var refused *store.StreamError
 	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent || errors.Is(err, store.ErrForeign) ||
 		errors.Is(err, store.ErrOld) {
@@ -287,22 +286,17 @@ func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *w
 // ensurePatience bounds how long other changes wait for that of the stream.
 const ensurePatience = 5 * time.Second
 
-// ensureAgain tries what the stream refused before. What it took a moment ago it is given again if that was undone, and
-// not later: members whose configurations differ for long must not change it back and forth.
+// ensureAgain tries what the stream refused before.
 func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConfig) {
 	a.mu.Lock()
-	pending, unsure := a.pending, time.Now().Before(a.unsure)
+	pending := a.pending
 	a.mu.Unlock()
-	if !pending && !unsure {
+	if !pending {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
 	defer cancel()
-	if !pending {
-		_ = r.store.Ensure(ctx, r.conn, streamSettings(c)) // It took it before, and is asked once more in a moment.
-		return
-	}
-	if err := a.limit(ctx, r.store, r.conn, streamSettings(c)); err != nil {
+	if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
 		return // it is noted
 	}
 	a.settled()
@@ -446,7 +440,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		}
 	}
 	if streamSettings(c) != streamSettings(before) {
-		if err := a.limit(ctx, r.store, r.conn, streamSettings(c)); err != nil {
+		if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
 			if encoding != s.Encoding {
 				encoding.Close()
 			}

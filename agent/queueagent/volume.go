@@ -27,21 +27,6 @@ const (
 	roomPart    = 8
 )
 
-// limit makes the stream or changes its limits. Another member that moves the limit by its volume's space at that very
-// moment may undo that, so ensureAgain looks for a while whether it did.
-func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, settings store.Settings) error {
-	if err := kept.Ensure(ctx, conn, settings); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.unsure = time.Now().Add(unsurePatience)
-	return nil
-}
-
-// unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
-const unsurePatience = 10 * time.Second
-
 // keepSpace keeps the stream's limit within what volumes have space for until stop is called, also when the context has
 // ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
 // servers it does nothing.

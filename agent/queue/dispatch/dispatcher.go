@@ -101,14 +101,16 @@ type dispatcher struct {
 	subscription *nats.Subscription
 	letters      chan *nats.Msg
 	heard        time.Time
-	// filled says that the window has, or had once, what the queue has, as far as there is
-	// space. It counts as filled at fillBy in any case. expected is how many deliveries it takes.
-	filled   bool
-	fillBy   time.Time
-	expected uint64
-	waiting  []*waiter
-	active   time.Time
-	moving   int
+	// delivered says that all were that the queue had at the start, which takes as many deliveries as expected. filled
+	// says that the window has, or had once, what the queue has, as far as there is space. It counts as filled at fillBy in
+	// any case.
+	delivered bool
+	filled    bool
+	fillBy    time.Time
+	expected  uint64
+	waiting   []*waiter
+	active    time.Time
+	moving    int
 	// broken is why the dispatcher has to end.
 	broken error
 	// dirty are leases that have changed and are not written yet, departing messages that are
@@ -270,7 +272,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 		return fmt.Errorf("make a consumer: %w", err)
 	}
 	d.expected = consumer.CachedInfo().NumPending
-	d.filled = d.expected == 0
+	d.delivered = d.expected == 0
 	return d.subscribe()
 }
 
@@ -430,7 +432,7 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 		}
 		e.until, e.leased = until, l.Nonce != 0 && until.After(now)
 	}
-	d.filled = d.filled || at.NumPending == 0 || at.Sequence.Consumer >= d.expected
+	d.delivered = d.delivered || at.NumPending == 0 || at.Sequence.Consumer >= d.expected
 	if !d.departed.has(sequence, e.put) {
 		d.window.add(e, now)
 		return nil
@@ -455,7 +457,7 @@ func headerSize(h nats.Header) int {
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 	space, _ := d.asks(now)
-	d.filled = d.filled || space == 0 || now.After(d.fillBy)
+	d.filled = d.filled || d.delivered || space == 0 || now.After(d.fillBy)
 	d.window.expire(now)
 	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
 	if err := d.write(ctx); err != nil {

@@ -249,31 +249,30 @@ func TestFind(t *testing.T) {
 	d.departed.add(departure{Sequence: 7, Put: now.UnixNano(), Nonce: 7})
 	for _, c := range []struct {
 		sequence, nonce uint64
-		filled          bool
+		delivered       bool
 		found           bool
 		result          wirev1.ReceiptResult
-		look            bool
 	}{
-		{1, 1, true, false, expired, false}, // later ones were delivered
-		{2, 2, true, true, done, false},
-		{2, 3, true, false, expired, false},
-		{3, 3, true, false, unknown, false},
-		{4, 4, true, false, done, false},
-		{4, 5, true, false, expired, false},
-		{5, 5, true, true, done, false},
-		{5, 7, true, false, expired, false},
-		{6, 6, true, true, done, false},
-		{7, 7, true, false, done, false},
-		{7, 8, true, false, expired, false},
-		{9, 9, false, false, unknown, false},
-		{9, 9, true, false, unknown, true},
-		{9, 8, true, false, expired, false},
-		{10, 1, true, false, expired, false},
+		{1, 1, false, false, expired}, // later ones were delivered
+		{2, 2, true, true, done},
+		{2, 3, true, false, expired},
+		{3, 3, true, false, unknown},
+		{4, 4, true, false, done},
+		{4, 5, true, false, expired},
+		{5, 5, true, true, done},
+		{5, 7, true, false, expired},
+		{6, 6, true, true, done},
+		{7, 7, true, false, done},
+		{7, 8, true, false, expired},
+		{9, 9, false, false, unknown},
+		{9, 9, true, false, expired},
+		{9, 8, false, false, expired},
+		{10, 1, false, false, expired},
 	} {
-		d.filled = c.filled
-		e, result, look := d.find(acknowledge, receipt{messages, c.sequence, c.nonce})
-		if (e != nil) != c.found || result != c.result || look != c.look {
-			t.Errorf("%+v: %+v, %v, %v", c, e, result, look)
+		d.delivered = c.delivered
+		e, result := d.find(acknowledge, receipt{messages, c.sequence, c.nonce})
+		if (e != nil) != c.found || result != c.result {
+			t.Errorf("%+v: %+v, %v", c, e, result)
 		}
 	}
 }

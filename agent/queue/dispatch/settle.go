@@ -99,8 +99,6 @@ func (d *dispatcher) request(r any, now time.Time) {
 		d.moving--
 		d.depart(r.entry, true)
 		d.remove(&settled{entries: []*entry{r.entry}, then: []func(wirev1.ReceiptResult){r.then}})
-	case *looked:
-		r.then(r.gone)
 	case *fetched:
 		d.take(r, now)
 	case *settled:
@@ -126,25 +124,25 @@ func (d *dispatcher) settle(s *settled, now time.Time) {
 }
 
 // find returns the message that a receipt is for, if it is in the client's hands still, or
-// has not been given to another since. Else it says what is known of the message; look says
-// that more may be known of it by a look in the stream.
-func (d *dispatcher) find(v verb, r receipt) (e *entry, otherwise wirev1.ReceiptResult, look bool) {
+// has not been given to another since. Else it says what is known of the message.
+func (d *dispatcher) find(v verb, r receipt) (*entry, wirev1.ReceiptResult) {
 	switch e := d.window.entries[r.sequence]; {
 	case e != nil && e.nonce == r.nonce && e.busy:
-		return nil, unknown, false // it is known soon
+		return nil, unknown // it is known soon
 	case e != nil && e.nonce == r.nonce:
-		return e, done, false
+		return e, done
 	case e != nil && !d.departed.has(e.sequence, e.put):
-		return nil, expired, false
+		return nil, expired
 	}
 	if result, ok := d.departed.result(v, r); ok {
-		return nil, result, false
+		return nil, result
 	}
-	// It may be there and not be delivered yet since the start of the dispatcher.
-	if l, ok := d.former[r.sequence]; ok && r.sequence > d.highest && l.Nonce == r.nonce {
-		return nil, unknown, d.filled
+	// It may be there and not be delivered yet since the start of the dispatcher. If all were, it has gone: by a limit of
+	// the queue, or through somebody else.
+	if l, ok := d.former[r.sequence]; ok && !d.delivered && r.sequence > d.highest && l.Nonce == r.nonce {
+		return nil, unknown
 	}
-	return nil, expired, false
+	return nil, expired
 }
 
 func (d *dispatcher) change(c *change, now time.Time) {
@@ -156,12 +154,8 @@ func (d *dispatcher) change(c *change, now time.Time) {
 		}
 	}
 	var ack settled
-	var lost []int
 	for i, r := range c.receipts {
-		e, otherwise, look := d.find(c.verb, r)
-		if look {
-			lost = append(lost, i)
-		}
+		e, otherwise := d.find(c.verb, r)
 		if e == nil {
 			c.results[i] = otherwise
 			continue
@@ -200,10 +194,6 @@ func (d *dispatcher) change(c *change, now time.Time) {
 	if len(ack.entries) > 0 {
 		d.remove(&ack)
 	}
-	if len(lost) > 0 {
-		c.left++
-		d.look(c, lost, finished)
-	}
 	finished()
 }
 
@@ -228,59 +218,6 @@ func (d *dispatcher) remove(s *settled) {
 			d.tell(s)
 		}()
 	})
-}
-
-// looked says which messages are not in the stream.
-type looked struct {
-	gone []bool
-	then func(gone []bool)
-}
-
-// look finds out which messages have gone that are not delivered: by a limit of the queue,
-// or through somebody else. Others are delivered when there is space for them.
-func (d *dispatcher) look(c *change, places []int, finished func()) {
-	then := func(gone []bool) {
-		for i, at := range places {
-			if gone[i] {
-				c.results[at] = expired
-			}
-		}
-		finished()
-	}
-	asked := make([]lease, len(places))
-	for i, at := range places {
-		asked[i] = d.former[c.receipts[at].sequence]
-	}
-	go func() {
-		gone := make([]bool, len(places))
-		until := time.Now().Add(answerTimeout)
-		var group errgroup.Group
-		group.SetLimit(answersAtOnce)
-		for i, l := range asked {
-			group.Go(func() error {
-				gone[i] = d.missing(l, until)
-				return nil
-			})
-		}
-		_ = group.Wait() // none returns an error
-		d.tell(&looked{gone, then})
-	}()
-}
-
-// missing reports whether the member that leads the stream says that the message of a lease is not there. The answer
-// has all of a message that is: only so many are held at once as in move. After some time nobody is asked, so that many
-// which are not answered do not take many times as long as one.
-func (d *dispatcher) missing(l lease, until time.Time) bool {
-	drop, ok := d.hold(d.hub.options.MaxPayload) // How long it is nobody knows.
-	if !ok {
-		return false
-	}
-	defer drop()
-	if time.Now().After(until) {
-		return false
-	}
-	m, gone := d.read(l.Sequence)
-	return gone || m != nil && !l.of(m.Time)
 }
 
 // confirm acknowledges deliveries and says which are known to be.

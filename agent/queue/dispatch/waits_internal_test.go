@@ -85,7 +85,7 @@ func TestSoonest(t *testing.T) {
 	}
 }
 
-// TestHold: what is read to become dead letters, or to be looked at, has a bound in bytes and in number, and nobody
+// TestHold: what is read to become dead letters has a bound in bytes and in number, and nobody
 // waits for it when the dispatcher has ended. Dead letters have a quarter of what messages have.
 func TestHold(t *testing.T) {
 	t.Parallel()
