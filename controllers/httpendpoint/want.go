@@ -4,7 +4,6 @@
 package httpendpoint
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -44,7 +43,7 @@ func Want(
 	endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool,
 ) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
-	policyProblem := unresolved(err)
+	policyProblem := plan.SpecProblem(err)
 	if policyProblem != nil {
 		if endpoint.Status.Policy == nil {
 			return Wanted{}, policyProblem
@@ -56,11 +55,11 @@ func Want(
 	}
 	config, err := configOf(endpoint, resolved)
 	if err != nil {
-		return Wanted{}, invalid(err)
+		return Wanted{}, plan.SpecProblem(err)
 	}
 	wanted := Wanted{Endpoint: endpoint, Policy: resolved, Config: config, PolicyProblem: policyProblem}
 	if wanted.record, err = wanted.content().Record(); err != nil {
-		return Wanted{}, invalid(err)
+		return Wanted{}, plan.SpecProblem(err)
 	}
 	return wanted, nil
 }
@@ -68,22 +67,6 @@ func Want(
 // content of the replicas' Secret, their identity excepted.
 func (w Wanted) content() agentsecret.Content {
 	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision()}
-}
-
-// unresolved is why a policy cannot be what a spec says; nil if it can.
-func unresolved(err error) *plan.Problem {
-	var notFound *policy.NotFoundError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &notFound):
-		return &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
-	}
-	return invalid(err)
-}
-
-func invalid(err error) *plan.Problem {
-	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 }
 
 // Placement is what is wanted of nodes. The accelerator counts when it supports any of the codings: clients decide which

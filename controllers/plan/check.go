@@ -21,26 +21,32 @@ type Problem struct {
 	Message string
 }
 
+// SpecProblem is what an error of reading a spec, or of resolving its policy, means; nil if there is none.
+func SpecProblem(err error) *Problem {
+	var notFound *policy.NotFoundError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notFound):
+		return &Problem{v1alpha1.ReasonPolicyNotFound, err.Error()}
+	}
+	return &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+}
+
 // checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to fix first. The policy
 // is resolved on the way, unless the run has begun with one, kept, that it goes on with.
 func checkTransfer(
 	transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, facts TransferFacts,
 ) (policy.Resolved, *Problem) {
-	if err := ValidateTransfer(transfer.Spec); err != nil {
-		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	if problem := SpecProblem(ValidateTransfer(transfer.Spec)); problem != nil {
+		return policy.Resolved{}, problem
 	}
 	resolved, err := policy.Kept(kept), error(nil)
 	if kept == nil {
 		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies)
 	}
-	var notFound *policy.NotFoundError
-	if errors.As(err, &notFound) {
-		return resolved, &Problem{v1alpha1.ReasonPolicyNotFound, err.Error()}
-	}
-	if err != nil {
-		return resolved, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
-	}
 	for _, problem := range []*Problem{
+		SpecProblem(err),
 		checkDestination(transfer, facts),
 		checkSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim),
 		checkPrivilege(transfer, facts.PrivilegeAllowed),

@@ -110,7 +110,7 @@ func (d *transferDecision) keepTimetable() *Problem {
 	}
 	table, err := newTimetable(spec, d.transfer.UID)
 	if err != nil {
-		return &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+		return SpecProblem(err)
 	}
 	kept := status.Schedule
 	if kept == nil || kept.Cron != spec.Cron || kept.TimeZone != table.timeZone.String() || kept.LastTime == nil {

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -110,8 +109,8 @@ func trialPlacement(r placement.Request, status v1alpha1.PlacementStatus) v1alph
 func checkTrial(
 	trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts TrialFacts,
 ) (policy.Resolved, *Problem) {
-	if err := ValidateTrial(trial.Spec); err != nil {
-		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	if problem := SpecProblem(ValidateTrial(trial.Spec)); problem != nil {
+		return policy.Resolved{}, problem
 	}
 	resolved, err := policy.Kept(kept), error(nil)
 	if kept == nil {
@@ -121,12 +120,8 @@ func checkTrial(
 		}
 		resolved, err = policy.Resolve(inline, facts.Policies)
 	}
-	var notFound *policy.NotFoundError
-	if errors.As(err, &notFound) {
-		return resolved, &Problem{v1alpha1.ReasonPolicyNotFound, err.Error()}
-	}
-	if err != nil {
-		return resolved, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	if problem := SpecProblem(err); problem != nil {
+		return resolved, problem
 	}
 	if problem := checkTrialSource(trial, facts); problem != nil {
 		return resolved, problem

@@ -4,7 +4,6 @@
 package queue
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,7 +49,7 @@ func Want(
 	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool,
 ) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
-	policyProblem := unresolved(err)
+	policyProblem := plan.SpecProblem(err)
 	if policyProblem != nil {
 		if queue.Status.Policy == nil {
 			return Wanted{}, policyProblem
@@ -66,7 +65,7 @@ func Want(
 	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, neighbours: neighbours}
 	wanted, err = wanted.configured()
 	if err != nil {
-		return Wanted{}, invalid(err)
+		return Wanted{}, plan.SpecProblem(err)
 	}
 	return wanted, nil
 }
@@ -93,22 +92,6 @@ func (w Wanted) configured() (Wanted, error) {
 // content of the members' Secret, their identity excepted.
 func (w Wanted) content() agentsecret.Content {
 	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision(), Files: w.files()}
-}
-
-// unresolved is why a policy cannot be what a spec says; nil if it can.
-func unresolved(err error) *plan.Problem {
-	var notFound *policy.NotFoundError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &notFound):
-		return &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
-	}
-	return invalid(err)
-}
-
-func invalid(err error) *plan.Problem {
-	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 }
 
 // Placement is what is wanted of nodes.
