@@ -44,10 +44,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)), later,
 			builder.WithPredicates(specOrAnnotations),
 		).
-		WatchesRawSource(o.Topology.Waiting(r.waiting)).
+		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
+		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, endpoints))).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
@@ -71,20 +72,6 @@ func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []rec
 	return r.requests(
 		ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{index.Backend: service.GetName()},
 	)
-}
-
-// ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.
-func (r *Reconciler) ofPolicy(ctx context.Context, object client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PolicyNames(object) {
-		requests = append(requests, r.requests(ctx, nil, client.MatchingFields{index.Policy: name})...)
-	}
-	return requests
-}
-
-// waiting are those that are not Ready. Others are planned again by the clock, where that changes anything.
-func (r *Reconciler) waiting(ctx context.Context) []reconcile.Request {
-	return r.requests(ctx, nil, client.MatchingFields{index.Waits: index.Yes})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -43,12 +43,13 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel), later).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)), later,
 			builder.WithPredicates(specOrAnnotations),
 		).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later, specChanged).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
-		WatchesRawSource(o.Topology.Waiting(r.waiting)).
+		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
+		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, queues))).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
@@ -115,20 +116,6 @@ func opens(grant *v1alpha1.PeerGrant, queue *v1alpha1.Queue) bool {
 	return grant.Namespace == queue.Namespace && slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
 		return to.Kind == v1alpha1.GrantedQueue && (to.Name == "" || to.Name == queue.Name)
 	})
-}
-
-// ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.
-func (r *Reconciler) ofPolicy(ctx context.Context, object client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PolicyNames(object) {
-		requests = append(requests, r.requests(ctx, nil, client.MatchingFields{index.Policy: name})...)
-	}
-	return requests
-}
-
-// waiting are those that are not Ready. Others are planned again by the clock, where that changes anything.
-func (r *Reconciler) waiting(ctx context.Context) []reconcile.Request {
-	return r.requests(ctx, nil, client.MatchingFields{index.Waits: index.Yes})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -58,10 +58,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)), later,
 			builder.WithPredicates(specOrAnnotations),
 		).
-		WatchesRawSource(o.Topology.Waiting(r.waiting)).
+		// Those that have an agent without a node.
+		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, transfers))).
 		Watches(
 			&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume),
 			builder.WithPredicates(topology.Detached()),
@@ -96,20 +97,6 @@ func (r *Reconciler) ofRival(ctx context.Context, object client.Object) []reconc
 
 func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile.Request {
 	return r.requests(ctx, nil, client.MatchingFields{index.Peer: peer.GetName()})
-}
-
-// ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.
-func (r *Reconciler) ofPolicy(ctx context.Context, object client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PolicyNames(object) {
-		requests = append(requests, r.requests(ctx, nil, client.MatchingFields{index.Policy: name})...)
-	}
-	return requests
-}
-
-// waiting are those that have an agent without a node.
-func (r *Reconciler) waiting(ctx context.Context) []reconcile.Request {
-	return r.requests(ctx, nil, client.MatchingFields{index.Waits: index.Yes})
 }
 
 // ofVolume wakes those of them that want the volume of an attachment.

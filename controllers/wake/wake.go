@@ -64,6 +64,27 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 	}
 }
 
+// OfPolicy finds the objects of every namespace that name a CompressionPolicy, and, if it is or was a default, those
+// that name none. list makes an empty list of their kind.
+func OfPolicy(reader client.Reader, list func() client.ObjectList) handler.MapFunc {
+	return func(ctx context.Context, policy client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		for _, name := range index.PolicyNames(policy) {
+			requests = append(
+				requests, Requests[client.Object](ctx, reader, list(), nil, client.MatchingFields{index.Policy: name})...,
+			)
+		}
+		return requests
+	}
+}
+
+// Waiting finds the objects of every namespace that index.Waits says wait. list makes an empty list of their kind.
+func Waiting(reader client.Reader, list func() client.ObjectList) func(context.Context) []reconcile.Request {
+	return func(ctx context.Context) []reconcile.Request {
+		return Requests[client.Object](ctx, reader, list(), nil, client.MatchingFields{index.Waits: index.Yes})
+	}
+}
+
 // conflictPause gives the cache time to catch up after a write from a stale read.
 const conflictPause = 200 * time.Millisecond
 

@@ -64,6 +64,34 @@ func TestLabelled(t *testing.T) {
 	}
 }
 
+// TestOfPolicy: those that name none depend on the default policy.
+func TestOfPolicy(t *testing.T) {
+	named, none, other := transfer("bank", "named"), transfer("shop", "none"), transfer("bank", "other")
+	named.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
+	other.Spec.Compression = &v1alpha1.Compression{PolicyName: "high"}
+	of := wake.OfPolicy(newCluster(t, named, none, other), func() client.ObjectList { return &v1alpha1.TransferList{} })
+	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
+	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(named)}}
+	if got := of(context.Background(), policy); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	policy.Annotations = map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}
+	want = append(want, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(none)})
+	if got := of(context.Background(), policy); !slices.Equal(got, want) {
+		t.Errorf("of the default: %v", got)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	ready, waits := &v1alpha1.Queue{}, &v1alpha1.Queue{}
+	ready.Namespace, ready.Name, waits.Namespace, waits.Name = "bank", "ready", "shop", "waits"
+	ready.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	of := wake.Waiting(newCluster(t, ready, waits), func() client.ObjectList { return &v1alpha1.QueueList{} })
+	if got := of(context.Background()); len(got) != 1 || got[0].Name != "waits" {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestRequestsKeeps(t *testing.T) {
 	c := newCluster(t, transfer("bank", "ledger"), transfer("bank", "other"))
 	keep := func(transfer *v1alpha1.Transfer) bool { return transfer.Name == "other" }
