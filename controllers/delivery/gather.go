@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -65,12 +64,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	if found {
 		facts.Claim = claim
 	}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: delivery.Namespace}, namespace); err != nil {
+	namespace, err := lookup.Namespace(ctx, r.Client, delivery.Namespace)
+	if err != nil {
 		return facts, err
 	}
-	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
 	if plan.NeedsPlacement(delivery.Status.Run, delivery.Status.Placement) {
 		if facts.Placement, err = r.Topology.Facts(ctx, key.Namespace, key.Name); err != nil {
 			return facts, err

@@ -100,13 +100,11 @@ func (c *Cluster) find(ctx context.Context, namespace string, use Use) (found, e
 		return host, nil
 	}
 	if host.consents = host.of.namespace == namespace; !host.consents {
-		other := &metav1.PartialObjectMetadata{}
-		other.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		exists, err := lookup.Get(ctx, c.Client, client.ObjectKey{Name: host.of.namespace}, other)
+		other, err := lookup.Namespace(ctx, c.Client, host.of.namespace)
 		if err != nil && !apierrors.IsForbidden(err) {
 			return host, err
 		}
-		host.consents = exists && Consents(other.Annotations[v1alpha1.AllowBackendsFromAnnotation], namespace)
+		host.consents = Consents(other.Annotations[v1alpha1.AllowBackendsFromAnnotation], namespace)
 	}
 	if !host.consents {
 		return host, nil

@@ -42,19 +42,18 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	}
 	in.policies = policies.Items
 
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: endpoint.Namespace}, namespace)
+	namespace, err := lookup.Namespace(ctx, r.Client, endpoint.Namespace)
 	if err != nil {
 		return in, err
 	}
-	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+	in.privilegeAllowed = plan.AllowsPrivilege(namespace)
 
 	if named := endpoint.Spec.Backend.Service; named != nil {
 		service := &corev1.Service{}
-		if found, err = lookup.Get(
+		found, err := lookup.Get(
 			ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service,
-		); err != nil {
+		)
+		if err != nil {
 			return in, err
 		}
 		if found {
@@ -62,9 +61,10 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 		}
 	}
 	deployment := &appsv1.Deployment{}
-	if found, err = lookup.Get(
+	found, err := lookup.Get(
 		ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment,
-	); err != nil {
+	)
+	if err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(deployment, endpoint) {

@@ -8,7 +8,9 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -24,6 +26,14 @@ func Get(ctx context.Context, reader client.Reader, key client.ObjectKey, object
 		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	return true, nil
+}
+
+// Namespace is the metadata of a namespace; empty of one that does not exist.
+func Namespace(ctx context.Context, reader client.Reader, name string) (*metav1.PartialObjectMetadata, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	_, err := Get(ctx, reader, client.ObjectKey{Name: name}, namespace)
+	return namespace, err
 }
 
 // DataQuotas are those of a namespace; it may have none. They are the cache's own and must not be changed.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -19,6 +20,11 @@ var (
 	readCapabilities  = []corev1.Capability{"DAC_READ_SEARCH"}
 	writeCapabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"}
 )
+
+// AllowsPrivilege reports whether agents in a namespace may have privilege that they ask for.
+func AllowsPrivilege(namespace metav1.Object) bool {
+	return namespace.GetAnnotations()[v1alpha1.AllowPrivilegedAnnotation] == "true"
+}
 
 // asksPrivilege reports whether a template asks for an agent that runs as root. Linux gives added capabilities to root
 // only, so asking for one means root.

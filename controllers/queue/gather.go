@@ -84,19 +84,15 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		}
 	}
 
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: queue.Namespace}, namespace)
+	namespace, err := lookup.Namespace(ctx, r.Client, queue.Namespace)
 	if err != nil {
 		return in, err
 	}
-	in.neighbours.NamespaceUID = namespace.UID
-	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+	in.neighbours.NamespaceUID, in.privilegeAllowed = namespace.UID, plan.AllowsPrivilege(namespace)
 
 	set := &appsv1.StatefulSet{}
-	if found, err = lookup.Get(
-		ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set,
-	); err != nil {
+	found, err := lookup.Get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set)
+	if err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(set, queue) {

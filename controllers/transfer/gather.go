@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -59,10 +58,8 @@ func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfe
 func (r *Reconciler) gatherNamespace(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) error {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: transfer.Namespace}, namespace)
-	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+	namespace, err := lookup.Namespace(ctx, r.Client, transfer.Namespace)
+	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
 	return err
 }
 

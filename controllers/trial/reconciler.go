@@ -198,13 +198,11 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 	if err := r.gatherSource(ctx, trial, &facts); err != nil {
 		return facts, err
 	}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: trial.Namespace}, namespace)
+	namespace, err := lookup.Namespace(ctx, r.Client, trial.Namespace)
 	if err != nil {
 		return facts, err
 	}
-	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
 	policies := &v1alpha1.CompressionPolicyList{}
 	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return facts, fmt.Errorf("listing CompressionPolicies: %w", err)
