@@ -32,7 +32,7 @@ type decision struct {
 // them is followed.
 func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, now time.Time) (decision, error) {
 	d := decision{facts: Facts{
-		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.list,
+		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.Agents,
 	}}
 	wanted, problem := Want(endpoint, in.policies, in.privilegeAllowed)
 	if problem != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
@@ -31,7 +32,7 @@ type inputs struct {
 	cluster          *topology.Cluster
 	// permission is what replicas may dial of the backend that the spec names.
 	permission egress.Permission
-	replicas   heard
+	replicas   replicas.Heard[*wirev1.HTTPReport]
 }
 
 func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
@@ -79,50 +80,17 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	if in.cluster, err = r.Topology.Cluster(ctx); err != nil {
 		return in, err
 	}
-	in.replicas, err = r.listen(ctx, endpoint, in.cluster.Profiles())
-	return in, err
-}
-
-// heard are the replicas that are not being stopped, with what they said.
-type heard struct {
-	list []Replica
-	// due: it is the HTTPEndpoint's turn to show statistics.
-	due bool
-	// asked: all have been.
-	asked bool
-}
-
-// listen has the replicas asked. Whoever bears the labels without having the key of the HTTPEndpoint's Secret cannot
-// answer.
-func (r *Reconciler) listen(
-	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus,
-) (heard, error) {
-	list := &corev1.PodList{}
-	err := r.Client.List(ctx, list, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
-	if err != nil {
-		return heard{}, fmt.Errorf("listing the replicas of %s: %w", client.ObjectKeyFromObject(endpoint), err)
-	}
-	var pods []*corev1.Pod
-	for i := range list.Items {
-		pod := &list.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if !replicas.Ended(pod) && owner != nil && owner.Kind == "ReplicaSet" &&
-			strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
-			pods = append(pods, pod)
-		}
-	}
-	all := replicas.Listen(
-		r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)),
+	pods, err := replicas.Pods(
+		ctx, r.Client, endpoint, selector(endpoint.UID), func(owner *metav1.OwnerReference) bool {
+			return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, objectName(endpoint)+"-")
+		},
 	)
-	found := heard{due: all.Due, asked: all.Asked}
-	for i, pod := range pods {
-		replica := Replica{
-			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
-		}
-		if said := all.Agents[i]; said.Report != nil && !said.Silent {
-			replica.Report = plan.Bounded(said.Report)
-		}
-		found.list = append(found.list, replica)
+	if err != nil {
+		return in, err
 	}
-	return found, nil
+	in.replicas = replicas.Listen(
+		r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)),
+		in.cluster.Profiles(),
+	)
+	return in, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -125,12 +124,12 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
 	result := ctrl.Result{
-		RequeueAfter: replicas.LookAgain(pods(facts.Replicas), startGrace, r.Lifetime, 0, kept, facts.Now),
+		RequeueAfter: replicas.LookAgain(facts.Replicas, startGrace, r.Lifetime, 0, kept, facts.Now),
 	}
-	if !in.replicas.asked {
+	if !in.replicas.Asked {
 		return result, nil // this wakes when they have been
 	}
-	return result, r.writeStatus(ctx, endpoint, d.usable, facts, in.replicas.due)
+	return result, r.writeStatus(ctx, endpoint, d.usable, facts, in.replicas.Due)
 }
 
 // execute makes what was decided to be, and returns the facts with what came of it.
@@ -156,7 +155,13 @@ func (r *Reconciler) execute(
 	if d.usable == nil || facts.Blocked != nil {
 		return facts, nil
 	}
-	return facts, facts.explainUnscheduled(d.usable.Placement(r.Image.Architectures), in.cluster)
+	where, waits, err := replicas.Unscheduled(
+		d.usable.Placement(r.Image.Architectures), in.cluster, facts.Replicas,
+	)
+	if where != nil {
+		facts.Placement, facts.Waits = where, waits
+	}
+	return facts, err
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
@@ -164,8 +169,9 @@ func (r *Reconciler) writeStatus(
 	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts, due bool,
 ) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
-	facts.RefreshStatistics = count(facts.Replicas) && (due || endpoint.Status.Statistics == nil ||
-		newReset(endpoint, facts.Replicas))
+	// While no replica counts, the last sums stay.
+	all, shown := sum(facts.Replicas), endpoint.Status.Statistics
+	facts.RefreshStatistics = all.Count > 0 && (due || shown == nil || all.NewReset(shown.LastResetRequest))
 	before := endpoint.DeepCopy()
 	endpoint.Status = Observe(endpoint, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, endpoint); err != nil {
@@ -179,34 +185,6 @@ func (r *Reconciler) writeStatus(
 		v1alpha1.ReasonBackendUnhealthy, v1alpha1.ReasonAgentUnreachable)
 	m.secret.Settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
 	return nil
-}
-
-func pods(list []Replica) []*corev1.Pod {
-	all := make([]*corev1.Pod, len(list))
-	for i, replica := range list {
-		all[i] = replica.Pod
-	}
-	return all
-}
-
-// count reports whether there is anything to sum up: while no replica counts, the last sums stay.
-func count(replicas []Replica) bool {
-	for _, replica := range replicas {
-		if replica.Report.GetStatistics() != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// newReset reports whether every replica has acted upon a reset that status does not show yet.
-func newReset(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) bool {
-	shown := ""
-	if endpoint.Status.Statistics != nil {
-		shown = endpoint.Status.Statistics.LastResetRequest
-	}
-	all := sum(replicas)
-	return all.ResetOK && all.Reset != shown
 }
 
 // observe feeds the metrics.

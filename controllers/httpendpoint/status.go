@@ -5,7 +5,6 @@ package httpendpoint
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,22 +16,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Replica is a pod and what its agent says.
-type Replica struct {
-	Pod *corev1.Pod
-	// Asked is true when the pod runs, so that its agent should answer.
-	Asked bool
-	// Report is nil when the agent was not asked or did not answer.
-	Report *wirev1.HTTPReport
-	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
-	NetworkSecondsPerGiB *float64
-}
+type Replica = replicas.Agent[*wirev1.HTTPReport]
 
 // Facts are what was seen of an HTTPEndpoint.
 type Facts struct {
@@ -59,15 +48,6 @@ type Facts struct {
 	RefreshStatistics bool
 }
 
-// explainUnscheduled looks for replicas that the scheduler finds no node for.
-func (f *Facts) explainUnscheduled(request placement.Request, cluster *topology.Cluster) error {
-	where, waits, err := replicas.Unscheduled(request, cluster, pods(f.Replicas))
-	if where != nil {
-		f.Placement, f.Waits = where, waits
-	}
-	return err
-}
-
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
 func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alpha1.HTTPEndpointStatus {
 	status := *endpoint.Status.DeepCopy()
@@ -85,7 +65,7 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 	}
 	status.Ready = fmt.Sprintf("%d/%d", readyReplicas(facts.Deployment), wantedReplicas(facts.Deployment))
 	status.Replicas = replicaStatus(facts.Replicas, revision)
-	status.CertificateExpirationTime = replicas.FirstExpiration(certificates(facts.Replicas))
+	status.CertificateExpirationTime = replicas.FirstExpiration(facts.Replicas)
 	if facts.RefreshStatistics {
 		refresh(&status, facts.Replicas, prices)
 	}
@@ -187,16 +167,8 @@ func checkCertificate(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) [
 		return nil
 	}
 	return replicas.CheckCertificates(
-		"replicas", endpoint.Namespace, tls.SecretName, certificates(facts.Replicas), facts.Now,
+		"replicas", endpoint.Namespace, tls.SecretName, facts.Replicas, facts.Now,
 	)
-}
-
-func certificates(list []Replica) []*wirev1.HTTPCertificate {
-	var all []*wirev1.HTTPCertificate
-	for _, replica := range list {
-		all = append(all, replica.Report.GetCertificate())
-	}
-	return all
 }
 
 // checkConfig: replicas of another version may not understand what they are told.
@@ -260,28 +232,7 @@ func deploymentFailure(d *appsv1.Deployment) string {
 
 // checkReports: replicas that do not answer, or have not taken the present configuration.
 func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
-	var silent, old []string
-	for _, replica := range facts.Replicas {
-		switch {
-		case replica.Report == nil:
-			silent = append(silent, replica.Pod.Name)
-		case replica.Report.GetRevision() != wanted.Config.GetRevision():
-			old = append(old, replica.Pod.Name)
-		}
-	}
-	slices.Sort(silent)
-	slices.Sort(old)
-	if len(silent) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do "+
-			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d",
-			len(silent), replicas.ShortList(silent), controlPort))
-	}
-	if len(old) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present "+
-			"spec yet (%s); the kubelet brings it to them within about two minutes", len(old), len(facts.Replicas),
-			replicas.ShortList(old)))
-	}
-	return nil
+	return replicas.CheckReports("replicas", facts.Replicas, wanted.Config.GetRevision(), controlPort)
 }
 
 // checkHealth: a backend that does not answer will be tried again for as long as it takes.

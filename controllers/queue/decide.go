@@ -46,10 +46,10 @@ type decision struct {
 func decide(
 	queue *v1alpha1.Queue, in inputs, image plan.AgentImage, now time.Time, answer *quota.Answer,
 ) (decision, error) {
-	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.list}}
+	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.Agents}}
 	if queue.DeletionTimestamp != nil {
 		d.facts.Kept = keep(queue, in)
-		d.askAgain = !in.members.asked || !in.members.fresh && d.facts.Kept == nil
+		d.askAgain = !in.members.Asked || in.members.Oldest > freshness && d.facts.Kept == nil
 		d.release = !d.askAgain && d.facts.Kept == nil
 		if d.askAgain || d.release {
 			return d, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -41,9 +42,10 @@ func TestDecide(t *testing.T) {
 	onHardware := func(q *v1alpha1.Queue) {
 		q.Spec.Compression = &v1alpha1.QueueCompression{Placement: v1alpha1.PlacementRequireHardware}
 	}
-	asked := func(messages uint64, fresh bool) heard {
+	type heard = replicas.Heard[*wirev1.QueueReport]
+	asked := func(messages uint64, age time.Duration) heard {
 		content := &wirev1.QueueContent{Leader: "orders-0", Messages: messages}
-		return heard{asked: true, fresh: fresh, list: []Member{{
+		return heard{Asked: true, Oldest: age, Agents: []Member{{
 			Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}}, Report: &wirev1.QueueReport{Content: content},
 		}}}
 	}
@@ -84,25 +86,25 @@ func TestDecide(t *testing.T) {
 			change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{keepServing: true, size: "1Gi"},
 		},
 		"deleted, nothing was made": {
-			change: []func(*v1alpha1.Queue){deleting}, heard: heard{asked: true, fresh: true}, want: shape{release: true},
+			change: []func(*v1alpha1.Queue){deleting}, heard: heard{Asked: true}, want: shape{release: true},
 		},
 		"deleted, members not asked": {
 			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, want: shape{askAgain: true, kept: true},
 		},
 		"deleted, empty": {
-			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, true),
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, freshness),
 			want: shape{release: true},
 		},
 		"deleted, empty a while ago": {
-			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, false),
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, freshness+1),
 			want: shape{askAgain: true},
 		},
 		"deleted, with messages": {
-			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, true),
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, freshness),
 			want: shape{apply: true, size: "1Gi", kept: true},
 		},
 		"deleted, messages a while ago": {
-			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, false),
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, freshness+1),
 			want: shape{apply: true, size: "1Gi", kept: true},
 		},
 	} {

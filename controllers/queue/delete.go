@@ -70,7 +70,7 @@ func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
 	fix := fmt.Sprintf(
 		"; get them, or annotate the Queue with %s=true to delete them with it", v1alpha1.DeleteMessagesAnnotation,
 	)
-	content := contentOf(in.members.list)
+	content := contentOf(in.members.Agents)
 	switch {
 	case content == nil || content.GetLeader() == "":
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether " +

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
@@ -39,7 +40,7 @@ type inputs struct {
 	expires time.Duration
 	// permission is what members may dial of the external servers that the spec names.
 	permission egress.Permission
-	members    heard
+	members    replicas.Heard[*wirev1.QueueReport]
 }
 
 func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {
@@ -114,52 +115,15 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if in.cluster, err = r.Topology.Cluster(ctx); err != nil {
 		return in, err
 	}
-	in.members, err = r.listen(ctx, queue, in.cluster.Profiles())
-	return in, err
-}
-
-// heard are the members that are not being stopped, with what they said.
-type heard struct {
-	list []Member
-	// due: it is the Queue's turn to show statistics.
-	due bool
-	// asked: all have been.
-	asked bool
-	// fresh: what is known is of a moment ago.
-	fresh bool
-}
-
-// listen has the members asked. Whoever bears the labels without having the key of the Queue's Secret cannot answer.
-func (r *Reconciler) listen(
-	ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus,
-) (heard, error) {
-	list := &corev1.PodList{}
-	if err := r.Client.List(
-		ctx, list, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID)),
-	); err != nil {
-		return heard{}, fmt.Errorf("listing the members of %s: %w", client.ObjectKeyFromObject(queue), err)
+	pods, err := replicas.Pods(ctx, r.Client, queue, selector(queue.UID), func(owner *metav1.OwnerReference) bool {
+		return owner.Kind == "StatefulSet" && owner.Name == objectName(queue)
+	})
+	if err != nil {
+		return in, err
 	}
-	var pods []*corev1.Pod
-	for i := range list.Items {
-		pod := &list.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if !replicas.Ended(pod) && owner != nil && owner.Kind == "StatefulSet" && owner.Name == objectName(queue) {
-			pods = append(pods, pod)
-		}
-	}
-	all := replicas.Listen(
+	in.members = replicas.Listen(
 		r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)),
+		in.cluster.Profiles(),
 	)
-	members := heard{due: all.Due, asked: all.Asked, fresh: true}
-	for i, pod := range pods {
-		member := Member{
-			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
-		}
-		if said := all.Agents[i]; said.Report != nil && !said.Silent {
-			member.Report = plan.Bounded(said.Report)
-			members.fresh = members.fresh && said.Age <= freshness
-		}
-		members.list = append(members.list, member)
-	}
-	return members, nil
+	return in, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // TestKeep: a Queue stays for messages and for dead letters alike, and says which there are.
@@ -35,7 +36,7 @@ func TestKeep(t *testing.T) {
 				Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}},
 				Report: &wirev1.QueueReport{Content: test.content},
 			}}
-			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}, members: heard{list: members}})
+			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}, members: replicas.Heard[*wirev1.QueueReport]{Agents: members}})
 			switch {
 			case test.says == "":
 				if problem != nil {

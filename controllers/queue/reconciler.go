@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -140,12 +139,12 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
 	result := ctrl.Result{
-		RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now),
+		RequeueAfter: replicas.LookAgain(facts.Members, startGrace, r.Lifetime, in.expires, kept, facts.Now),
 	}
-	if !in.members.asked {
+	if !in.members.Asked {
 		return result, nil // this wakes when they have been
 	}
-	return result, r.writeStatus(ctx, queue, d.usable, facts, in.members.due)
+	return result, r.writeStatus(ctx, queue, d.usable, facts, in.members.Due)
 }
 
 // execute makes what was decided to be, and returns the facts with what came of it.
@@ -170,7 +169,11 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 	if d.usable == nil || facts.Blocked != nil {
 		return facts, nil
 	}
-	return facts, facts.explainUnscheduled(d.usable.Placement(r.Image.Architectures), in.cluster)
+	where, waits, err := replicas.Unscheduled(d.usable.Placement(r.Image.Architectures), in.cluster, facts.Members)
+	if where != nil {
+		facts.Placement, facts.Waits = where, waits
+	}
+	return facts, err
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
@@ -178,8 +181,9 @@ func (r *Reconciler) writeStatus(
 	ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts, due bool,
 ) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	facts.RefreshStatistics = count(facts.Members) && (due || queue.Status.Statistics == nil ||
-		newReset(queue, facts.Members))
+	// While no member counts, the last sums stay.
+	all, shown := sum(facts.Members), queue.Status.Statistics
+	facts.RefreshStatistics = all.Count > 0 && (due || shown == nil || all.NewReset(shown.LastResetRequest))
 	before := queue.DeepCopy()
 	queue.Status = Observe(queue, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, queue); err != nil {
@@ -196,34 +200,6 @@ func (r *Reconciler) writeStatus(
 	)
 	m.secret.Settled = meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	return nil
-}
-
-func pods(members []Member) []*corev1.Pod {
-	list := make([]*corev1.Pod, len(members))
-	for i, member := range members {
-		list[i] = member.Pod
-	}
-	return list
-}
-
-// count reports whether there is anything to sum up: while no member counts, the last sums stay.
-func count(members []Member) bool {
-	for _, member := range members {
-		if member.Report.GetStatistics() != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// newReset reports whether every member has acted upon a reset that status does not show yet.
-func newReset(queue *v1alpha1.Queue, members []Member) bool {
-	shown := ""
-	if queue.Status.Statistics != nil {
-		shown = queue.Status.Statistics.LastResetRequest
-	}
-	all := sum(members)
-	return all.ResetOK && all.Reset != shown
 }
 
 // observe feeds the metrics.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -17,22 +16,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Member is a pod and what its agent says.
-type Member struct {
-	Pod *corev1.Pod
-	// Asked is true when the pod runs, so that its agent should answer.
-	Asked bool
-	// Report is nil when the agent was not asked or did not answer.
-	Report *wirev1.QueueReport
-	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
-	NetworkSecondsPerGiB *float64
-}
+type Member = replicas.Agent[*wirev1.QueueReport]
 
 // Facts are what was seen of a Queue.
 type Facts struct {
@@ -60,15 +49,6 @@ type Facts struct {
 	RefreshStatistics bool
 }
 
-// explainUnscheduled looks for members that the scheduler finds no node for.
-func (f *Facts) explainUnscheduled(request placement.Request, cluster *topology.Cluster) error {
-	where, waits, err := replicas.Unscheduled(request, cluster, pods(f.Members))
-	if where != nil {
-		f.Placement, f.Waits = where, waits
-	}
-	return err
-}
-
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
 func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueStatus {
 	status := *queue.Status.DeepCopy()
@@ -85,7 +65,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	}
 	status.Ready = fmt.Sprintf("%d/%d", readyMembers(facts.Set), memberCount(queue.Spec))
 	status.Members = memberStatus(facts.Members, contentOf(facts.Members).GetLeader(), revision)
-	status.CertificateExpirationTime = replicas.FirstExpiration(certificates(facts.Members))
+	status.CertificateExpirationTime = replicas.FirstExpiration(facts.Members)
 	if facts.RefreshStatistics {
 		refresh(&status, queue.Spec.Storage.Type, facts.Members, facts.Now)
 	}
@@ -208,16 +188,8 @@ func checkCertificate(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Co
 		return nil
 	}
 	return replicas.CheckCertificates(
-		"members", queue.Namespace, queue.Spec.TLS.SecretName, certificates(facts.Members), facts.Now,
+		"members", queue.Namespace, queue.Spec.TLS.SecretName, facts.Members, facts.Now,
 	)
-}
-
-func certificates(members []Member) []*wirev1.HTTPCertificate {
-	var all []*wirev1.HTTPCertificate
-	for _, member := range members {
-		all = append(all, member.Report.GetCertificate())
-	}
-	return all
 }
 
 // checkAuthentication is about tokens, which the manager may not read.
@@ -360,28 +332,7 @@ func leads(member Member) bool {
 
 // checkReports: members that do not answer, or have not taken the present configuration.
 func checkReports(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
-	var silent, old []string
-	for _, member := range facts.Members {
-		switch {
-		case member.Report == nil:
-			silent = append(silent, member.Pod.Name)
-		case member.Report.GetRevision() != wanted.Config.GetRevision():
-			old = append(old, member.Pod.Name)
-		}
-	}
-	slices.Sort(silent)
-	slices.Sort(old)
-	if len(silent) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("members are ready but %d of them do "+
-			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d",
-			len(silent), replicas.ShortList(silent), controlPort))
-	}
-	if len(old) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d members have not taken the present "+
-			"spec yet (%s); the kubelet brings it to them within about two minutes", len(old), len(facts.Members),
-			replicas.ShortList(old)))
-	}
-	return nil
+	return replicas.CheckReports("members", facts.Members, wanted.Config.GetRevision(), controlPort)
 }
 
 // checkLeader: without one nothing can be put. Members choose another by themselves when most of them reach each other.

@@ -5,6 +5,7 @@ package replicas
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,12 +18,40 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// CheckCertificates is about the certificate for clients in a Secret, in the replicas' words; nil if nothing is wrong
-// with it. who is what the replicas are called.
-func CheckCertificates(
-	who, namespace, secret string, certificates []*wirev1.HTTPCertificate, now time.Time,
+// CheckReports is about agents that do not answer, or have not taken the present configuration; nil if there are none.
+// who is what the agents are called, and port where they are asked.
+func CheckReports[R Report](who string, agents []Agent[R], revision string, port int) []metav1.Condition {
+	var none R
+	var silent, old []string
+	for _, agent := range agents {
+		switch {
+		case agent.Report == none:
+			silent = append(silent, agent.Pod.Name)
+		case agent.Report.GetRevision() != revision:
+			old = append(old, agent.Pod.Name)
+		}
+	}
+	slices.Sort(silent)
+	slices.Sort(old)
+	if len(silent) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("%s are ready but %d of them do not "+
+			"answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d",
+			who, len(silent), ShortList(silent), port))
+	}
+	if len(old) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d %s have not taken the present spec "+
+			"yet (%s); the kubelet brings it to them within about two minutes", len(old), len(agents), who, ShortList(old)))
+	}
+	return nil
+}
+
+// CheckCertificates is about the certificate for clients in a Secret, in the agents' words; nil if nothing is wrong
+// with it. who is what the agents are called.
+func CheckCertificates[R Report](
+	who, namespace, secret string, agents []Agent[R], now time.Time,
 ) []metav1.Condition {
-	for _, certificate := range certificates {
+	for _, agent := range agents {
+		certificate := agent.Report.GetCertificate()
 		meanwhile := "; no client is served until then"
 		if expires := certificate.GetNotAfter(); expires != nil {
 			meanwhile = fmt.Sprintf("; %s that have the last good one serve it until then, at most until %s", who, date(expires))
@@ -47,11 +76,11 @@ func CheckCertificates(
 
 func date(t *timestamppb.Timestamp) string { return t.AsTime().UTC().Format(time.RFC3339) }
 
-// FirstExpiration of certificates, nil when none is served.
-func FirstExpiration(certificates []*wirev1.HTTPCertificate) *metav1.Time {
+// FirstExpiration of agents' certificates for clients, nil when none is served.
+func FirstExpiration[R Report](agents []Agent[R]) *metav1.Time {
 	var first *metav1.Time
-	for _, certificate := range certificates {
-		expires := certificate.GetNotAfter()
+	for _, agent := range agents {
+		expires := agent.Report.GetCertificate().GetNotAfter()
 		if expires != nil && (first == nil || expires.AsTime().Before(first.Time)) {
 			first = &metav1.Time{Time: expires.AsTime().Truncate(time.Second)}
 		}

@@ -16,16 +16,14 @@ import (
 // TestLookAgain: whatever comes first.
 func TestLookAgain(t *testing.T) {
 	now := time.Now()
-	pod := func(age time.Duration, conditions ...corev1.PodCondition) []*corev1.Pod {
-		return []*corev1.Pod{
-			{
-				ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))},
-				Status:     corev1.PodStatus{Conditions: conditions},
-			},
-		}
+	pod := func(age time.Duration, conditions ...corev1.PodCondition) []replica {
+		return []replica{{Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))},
+			Status:     corev1.PodStatus{Conditions: conditions},
+		}}}
 	}
 	for name, test := range map[string]struct {
-		pods            []*corev1.Pod
+		agents          []replica
 		lifetime, other time.Duration
 		problem         bool
 		want            time.Duration
@@ -41,7 +39,7 @@ func TestLookAgain(t *testing.T) {
 			false, 2 * time.Minute,
 		},
 	} {
-		if got := replicas.LookAgain(test.pods, time.Minute, test.lifetime, test.other, test.problem, now); got != test.want {
+		if got := replicas.LookAgain(test.agents, time.Minute, test.lifetime, test.other, test.problem, now); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -68,6 +68,9 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 	s.Count++
 }
 
+// NewReset reports whether every replica has acted upon a reset other than the one that is shown.
+func (s *Sum) NewReset(shown string) bool { return s.ResetOK && s.Reset != shown }
+
 // NetworkSecondsPerGiB is that of the replicas' nodes, weighed by their bytes; nil when it is not known of each.
 func (s *Sum) NetworkSecondsPerGiB() *float64 {
 	if s.unknown || s.weight <= 0 {

@@ -4,8 +4,6 @@
 package replicas
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -15,11 +13,11 @@ import (
 // Unscheduled is what status says of where agents run when the scheduler finds no node for one of their pods: nil when
 // it finds one for each. waits is what they wait for, with the fix; it is empty where the scheduler's own words are
 // all that there is to say.
-func Unscheduled(
-	request placement.Request, cluster *topology.Cluster, pods []*corev1.Pod,
+func Unscheduled[R Report](
+	request placement.Request, cluster *topology.Cluster, agents []Agent[R],
 ) (where *v1alpha1.PlacementStatus, waits string, err error) {
-	for _, pod := range pods {
-		if stuck := plan.Stuck(pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
+	for _, agent := range agents {
+		if stuck := plan.Stuck(agent.Pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
 			continue
 		}
 		request.Waits = true

@@ -80,19 +80,13 @@ func (r *Reconciler) sampled(
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		controller := metav1.GetControllerOf(pod)
-		if replicas.Ended(pod) || !replicas.Answers(pod) || !ready(pod) || controller == nil || controller.Kind != owner ||
+		if replicas.Ended(pod) || !replicas.Answers(pod) || !replicas.Ready(pod) || controller == nil || controller.Kind != owner ||
 			len(s.Addresses) == plan.MaxSampled {
 			continue
 		}
 		s.Addresses = append(s.Addresses, replicas.Address(pod, plan.ControlPort))
 	}
 	return s, nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // claimName is that of the claim that is sampled; empty for other sources.
