@@ -77,26 +77,15 @@ func (r *Reconciler) tryAll(
 	return present, nil, nil
 }
 
-// mayRoll reports whether the Deployment may become what is wanted now. What nobody changed the spec for, such as
-// another image, is paced across HTTPEndpoints; so is no first start, and nothing that cannot become worse. The budget
-// is as it was before this look.
+// mayRoll reports whether the Deployment may become what is wanted now. The budget is as it was before this look.
 func (r *Reconciler) mayRoll(
 	endpoint *v1alpha1.HTTPEndpoint, wanted, present *appsv1.Deployment, budget *policyv1.PodDisruptionBudget,
 ) (bool, error) {
 	if present == nil {
 		return true, nil
 	}
-	differs, err := owned.Differs(wanted, present)
-	switch {
-	case err != nil:
-		return false, err
-	case differs:
-		return budget != nil && owned.SpecChanged(endpoint, budget) || readyReplicas(present) == 0 ||
-			r.rollouts.Enter(endpoint.UID, r.Clock.Now()), nil
-	case rolledOut(present):
-		r.rollouts.Leave(endpoint.UID)
-	}
-	return true, nil
+	atOnce := budget != nil && owned.SpecChanged(endpoint, budget) || readyReplicas(present) == 0
+	return r.rollouts.May(endpoint.UID, wanted, present, atOnce, rolledOut(present), r.Clock.Now())
 }
 
 // removeAutoscaler is idempotent.

@@ -53,6 +53,24 @@ func (t *Turnstile) Enter(object types.UID, now time.Time) bool {
 	return true
 }
 
+// May reports whether what owner has, present, may become what is wanted now. What nobody changed the owner's spec for,
+// such as another image, is paced across owners. atOnce is for what is not: the spec has changed, or nothing serves
+// that could become worse. rolledOut: present is all there, and no other is being replaced.
+func (t *Turnstile) May(
+	owner types.UID, wanted, present client.Object, atOnce, rolledOut bool, now time.Time,
+) (bool, error) {
+	differs, err := Differs(wanted, present)
+	switch {
+	case err != nil:
+		return false, err
+	case differs:
+		return atOnce || t.Enter(owner, now), nil
+	case rolledOut:
+		t.Leave(owner)
+	}
+	return true, nil
+}
+
 // Leave says that an object is there and has nothing to roll out any more.
 func (t *Turnstile) Leave(object types.UID) {
 	t.mu.Lock()

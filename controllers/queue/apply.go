@@ -97,23 +97,15 @@ func (r *Reconciler) tryAll(
 	return present, refused, nil
 }
 
-// mayRoll reports whether the StatefulSet may become what is wanted now. What nobody changed the spec for, such as
-// another image, is paced across Queues; so is no first start, and nothing that cannot become worse.
+// mayRoll reports whether the StatefulSet may become what is wanted now.
 func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.StatefulSet) (bool, error) {
 	if present == nil {
 		return true, nil
 	}
-	differs, err := owned.Differs(wanted, present)
-	switch {
-	case err != nil:
-		return false, err
-	case differs:
-		return owned.SpecChanged(queue, present) || readyMembers(present) == 0 ||
-			r.rollouts.Enter(queue.UID, r.Clock.Now()), nil
-	case rolledOut(present, memberCount(queue.Spec)):
-		r.rollouts.Leave(queue.UID)
-	}
-	return true, nil
+	atOnce := owned.SpecChanged(queue, present) || readyMembers(present) == 0
+	return r.rollouts.May(
+		queue.UID, wanted, present, atOnce, rolledOut(present, memberCount(queue.Spec)), r.Clock.Now(),
+	)
 }
 
 // ensureSecret writes the Secret with the members' configuration and identity when either has changed.
