@@ -38,10 +38,7 @@ func selector(uid types.UID) map[string]string {
 }
 
 func labels(uid types.UID) map[string]string {
-	return map[string]string{
-		plan.AppLabel: plan.AppName, plan.ComponentLabel: component, plan.ManagedByLabel: plan.ManagedBy,
-		v1alpha1.HTTPEndpointLabel: string(uid),
-	}
+	return plan.Labels(component, v1alpha1.HTTPEndpointLabel, uid)
 }
 
 // Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the Deployment that

@@ -32,8 +32,9 @@ const (
 	AppName = "lighterage-agent"
 	// ComponentLabel holds the agent's mode: send, receive or local.
 	ComponentLabel = "app.kubernetes.io/component"
-	managedByLabel = "app.kubernetes.io/managed-by"
-	managedBy      = "lighterage-manager"
+	// ManagedByLabel with the value ManagedBy is on everything that the manager makes.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "lighterage-manager"
 
 	// LocalMode is the value of ComponentLabel of a pod with both claims of a Transfer.
 	LocalMode = "local"
@@ -239,13 +240,9 @@ func agentResources(given *corev1.ResourceRequirements) corev1.ResourceRequireme
 }
 
 func labels(mode, ownerLabel string, owner metav1.Object, run string) map[string]string {
-	return map[string]string{
-		AppLabel:          AppName,
-		ComponentLabel:    mode,
-		managedByLabel:    managedBy,
-		ownerLabel:        string(owner.GetUID()),
-		v1alpha1.RunLabel: run,
-	}
+	own := Labels(mode, ownerLabel, owner.GetUID())
+	own[v1alpha1.RunLabel] = run
+	return own
 }
 
 func ownerReference(kind string, owner metav1.Object) metav1.OwnerReference {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -15,12 +16,6 @@ import (
 )
 
 // What the agents of every kind have in common.
-
-// ManagedByLabel with the value ManagedBy is on everything that the manager makes.
-const (
-	ManagedByLabel = managedByLabel
-	ManagedBy      = managedBy
-)
 
 // Container is an agent's container with what does not depend on its mode: image, resources, security and memory limit.
 func Container(image AgentImage, template v1alpha1.AgentPodTemplate) corev1.Container {
@@ -61,6 +56,13 @@ func CheckPrivilege(template *v1alpha1.AgentPodTemplate, namespace string, allow
 	return checkPrivilege(&v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: v1alpha1.TransferSpec{PodTemplate: template},
 	}, allowed)
+}
+
+// Labels of what consists of agents of a mode, or belongs to them. The UID of their owner is in ownerLabel.
+func Labels(mode, ownerLabel string, owner types.UID) map[string]string {
+	return map[string]string{
+		AppLabel: AppName, ComponentLabel: mode, ManagedByLabel: ManagedBy, ownerLabel: string(owner),
+	}
 }
 
 // OwnerReference makes the owner the controller of what bears it.

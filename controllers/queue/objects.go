@@ -49,12 +49,7 @@ func selector(uid types.UID) map[string]string {
 	return map[string]string{v1alpha1.QueueLabel: string(uid)}
 }
 
-func labels(uid types.UID) map[string]string {
-	return map[string]string{
-		plan.AppLabel: plan.AppName, plan.ComponentLabel: component, plan.ManagedByLabel: plan.ManagedBy,
-		v1alpha1.QueueLabel: string(uid),
-	}
-}
+func labels(uid types.UID) map[string]string { return plan.Labels(component, v1alpha1.QueueLabel, uid) }
 
 // serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, for each
 // other, and for Queues of other clusters, each of which has a name of its own.
