@@ -6,12 +6,10 @@ package httpendpoint
 import (
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -28,8 +26,8 @@ type decision struct {
 	facts Facts
 }
 
-// decide does not change its arguments. While no node can take a replica, those that run stay, and what does not stop
-// them is followed.
+// decide does not change its arguments. While no node can take a replica, those that run stay, and what does not change
+// what they are made from is followed.
 func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, now time.Time) (decision, error) {
 	d := decision{facts: Facts{
 		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.Agents,
@@ -44,26 +42,16 @@ func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, n
 	if err != nil {
 		return d, err
 	}
-	d.facts.Placement, d.affinity = &where.Status, where.Affinity
-	if where.Blocked != nil {
-		d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	d.facts.Placement, d.affinity, d.apply = &where.Status, where.Affinity, where.Blocked == nil
+	if d.apply {
+		return d, nil
 	}
-	if d.apply, err = placeable(wanted, in.deployment, where, image); !d.apply {
+	d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	if in.deployment != nil {
+		d.apply, err = owned.Current(wanted.deployment(in.deployment, where.Affinity, image), in.deployment)
+	}
+	if !d.apply {
 		d.keepServing = d.facts.Blocked
 	}
 	return d, err
-}
-
-// placeable reports whether all that is wanted can be made to be while no node can take a replica: those that run stay,
-// and what they are made from does not change.
-func placeable(
-	wanted Wanted, present *appsv1.Deployment, where placement.Plan, image plan.AgentImage,
-) (bool, error) {
-	if where.Blocked == nil {
-		return true, nil
-	}
-	if present == nil {
-		return false, nil
-	}
-	return owned.Current(wanted.deployment(present, where.Affinity, image), present)
 }

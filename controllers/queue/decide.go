@@ -6,13 +6,11 @@ package queue
 import (
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -100,32 +98,24 @@ func (d *decision) admit(wanted Wanted, answer *quota.Answer) error {
 	return nil
 }
 
-// place decides where members may run. While no node can take one, those that run stay, and what does not stop them is
-// followed.
+// place decides where members may run. While no node can take one, those that run stay, and what does not change what
+// they are made from, which would stop them first, is followed.
 func (d *decision) place(in inputs, image plan.AgentImage) error {
 	d.facts.NotAllowed = in.permission.Problem
 	where, err := in.cluster.Decide(d.usable.Placement(image.Architectures))
 	if err != nil {
 		return err
 	}
-	d.facts.Placement, d.affinity = &where.Status, where.Affinity
-	if where.Blocked != nil {
-		d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	d.facts.Placement, d.affinity, d.apply = &where.Status, where.Affinity, where.Blocked == nil
+	if d.apply {
+		return nil
 	}
-	if d.apply, err = placeable(*d.usable, in.set, where, image); !d.apply {
+	d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	if in.set != nil {
+		d.apply, err = owned.Current(d.usable.statefulSet(in.set, where.Affinity, image), in.set)
+	}
+	if !d.apply {
 		d.keepServing = d.facts.Blocked
 	}
 	return err
-}
-
-// placeable reports whether all that is wanted can be made to be while no node can take a member: those that run stay,
-// and a change of what they are made from would stop them first.
-func placeable(wanted Wanted, present *appsv1.StatefulSet, where placement.Plan, image plan.AgentImage) (bool, error) {
-	if where.Blocked == nil {
-		return true, nil
-	}
-	if present == nil {
-		return false, nil
-	}
-	return owned.Current(wanted.statefulSet(present, where.Affinity, image), present)
 }
