@@ -43,10 +43,10 @@ func clusterObjects(consent string) []client.Object {
 	}
 }
 
-func (r *running) dialPolicy() *wirev1.DialPolicy {
+func dialPolicy(r *running) *wirev1.DialPolicy {
 	r.Helper()
 	config := &wirev1.HTTPConfig{}
-	if err := protojson.Unmarshal(r.secret().Data["config.json"], config); err != nil {
+	if err := protojson.Unmarshal(r.Secret().Data["config.json"], config); err != nil {
 		r.Fatal(err)
 	}
 	if config.GetDialPolicy() == nil {
@@ -56,7 +56,7 @@ func (r *running) dialPolicy() *wirev1.DialPolicy {
 }
 
 // consent sets the annotation of namespace "other".
-func (r *running) consent(namespaces string) {
+func consent(r *running, namespaces string) {
 	r.Helper()
 	other := &corev1.Namespace{}
 	if err := r.Get(r.Context(), client.ObjectKey{Name: "other"}, other); err != nil {
@@ -71,58 +71,60 @@ func (r *running) consent(namespaces string) {
 // TestConsent: M4: replicas may dial a Service of another namespace for as long as that consents, also while the spec
 // cannot be followed.
 func TestConsent(t *testing.T) {
-	endpoint := plain(nil)
+	endpoint := plain()
 	endpoint.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "vault.other.svc", Port: 80}}
-	r := begin(t, endpoint, clusterObjects("else, "+endpoint.Namespace)...)
-	policy := r.dialPolicy()
+	r := kind.Begin(t, endpoint, clusterObjects("else, "+endpoint.Namespace)...)
+	policy := dialPolicy(r)
 	if !slices.Equal(policy.GetAllowed(), []string{"10.96.3.4/32"}) || policy.GetAllowLoopback() ||
 		!slices.Equal(policy.GetNever(), []string{"10.96.0.1/32", "203.0.113.6/32"}) ||
 		!slices.Contains(policy.GetDenied(), "10.96.0.0/16") {
 		t.Errorf("with consent: %v", policy)
 	}
 
-	r.consent("else")
-	r.look()
-	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
-	message := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
+	consent(r, "else")
+	r.Look()
+	r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
+	message := meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.ConditionStalled).Message
 	if !strings.Contains(message, `"vault.other.svc"`) ||
 		!strings.Contains(message, v1alpha1.AllowBackendsFromAnnotation) {
 		t.Error(message)
 	}
-	if policy := r.dialPolicy(); len(policy.GetAllowed()) != 0 {
+	if policy := dialPolicy(r); len(policy.GetAllowed()) != 0 {
 		t.Errorf("without consent: %v", policy)
 	}
 
 	// Whether what is there exists at all, status does not tell.
-	r.update(func() { r.endpoint.Spec.Backend.Host.Name = "nothing.other.svc" })
-	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
-	without := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
+	r.Change(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Backend.Host.Name = "nothing.other.svc" })
+	r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
+	without := meta.FindStatusCondition(r.Object.Status.Conditions, v1alpha1.ConditionStalled).Message
 	if strings.Replace(without, "nothing", "vault", 1) != message {
 		t.Errorf("%q and %q tell what is there", message, without)
 	}
 
-	r.consent("*")
-	r.update(func() { r.endpoint.Spec.Backend.Host.Name = "vault.other.svc" })
-	r.say()
-	r.look()
-	r.expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	consent(r, "*")
+	r.Change(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Backend.Host.Name = "vault.other.svc" })
+	kind.Say(r)
+	r.Look()
+	r.Expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 
 	// The spec cannot be used any more, and then consent goes.
-	r.update(func() { r.endpoint.Spec.Backend.TLS = &v1alpha1.HTTPBackendTLS{CABundle: []byte("not a certificate")} })
-	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
-	if policy := r.dialPolicy(); len(policy.GetAllowed()) != 1 {
+	r.Change(func(e *v1alpha1.HTTPEndpoint) {
+		e.Spec.Backend.TLS = &v1alpha1.HTTPBackendTLS{CABundle: []byte("not a certificate")}
+	})
+	r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
+	if policy := dialPolicy(r); len(policy.GetAllowed()) != 1 {
 		t.Errorf("replicas that go on: %v", policy)
 	}
-	r.consent("")
-	r.look()
-	if policy := r.dialPolicy(); len(policy.GetAllowed()) != 0 {
+	consent(r, "")
+	r.Look()
+	if policy := dialPolicy(r); len(policy.GetAllowed()) != 0 {
 		t.Errorf("replicas that go on without consent: %v", policy)
 	}
 }
 
 // TestNodesComeAndGo: what replicas may dial follows the cluster, and that makes no configuration of another revision.
 func TestNodesComeAndGo(t *testing.T) {
-	r := begin(t, plain(nil), clusterObjects("")...)
+	r := kind.Begin(t, plain(), clusterObjects("")...)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "new"},
 		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}},
@@ -131,11 +133,11 @@ func TestNodesComeAndGo(t *testing.T) {
 	if err := r.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.SetTime(r.clock.Now().Add(time.Minute))
-	r.look()
-	r.expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	r.Clock.SetTime(r.Clock.Now().Add(time.Minute))
+	r.Look()
+	r.Expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	for _, want := range []string{"10.244.7.0/24", "192.168.7.9/32"} {
-		if denied := r.dialPolicy().GetDenied(); !slices.Contains(denied, want) {
+		if denied := dialPolicy(r).GetDenied(); !slices.Contains(denied, want) {
 			t.Errorf("%v lacks %s", denied, want)
 		}
 	}
@@ -143,13 +145,15 @@ func TestNodesComeAndGo(t *testing.T) {
 
 // TestLoopbackBackend: M4: what never can be dialled is said in status.
 func TestLoopbackBackend(t *testing.T) {
-	r := begin(t, plain(nil), clusterObjects("")...)
+	r := kind.Begin(t, plain(), clusterObjects("")...)
 	for _, host := range []string{
 		"127.0.0.1", "169.254.169.254", "localhost", "10.96.0.1", "10.96.77.1", "kubernetes.default.svc", "203.0.113.6",
 	} {
-		r.update(func() { r.endpoint.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: host, Port: 80}} })
-		r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
-		if policy := r.dialPolicy(); policy.GetAllowLoopback() || len(policy.GetAllowed()) != 0 {
+		r.Change(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: host, Port: 80}}
+		})
+		r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
+		if policy := dialPolicy(r); policy.GetAllowLoopback() || len(policy.GetAllowed()) != 0 {
 			t.Errorf("%s: %v", host, policy)
 		}
 	}

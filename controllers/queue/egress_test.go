@@ -16,10 +16,10 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-func (r *running) dialPolicy() *wirev1.DialPolicy {
+func dialPolicy(r *running) *wirev1.DialPolicy {
 	r.Helper()
 	config := &wirev1.QueueConfig{}
-	if err := protojson.Unmarshal(r.secret().Data["config.json"], config); err != nil {
+	if err := protojson.Unmarshal(r.Secret().Data["config.json"], config); err != nil {
 		r.Fatal(err)
 	}
 	return config.GetDialPolicy()
@@ -36,14 +36,14 @@ func TestExternalConsent(t *testing.T) {
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "messaging", Annotations: map[string]string{v1alpha1.AllowBackendsFromAnnotation: queue.Namespace},
 	}}
-	r := begin(t, queue, other, &corev1.Service{
+	r := kind.Begin(t, queue, other, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "messaging", Name: "nats"},
 		Spec:       corev1.ServiceSpec{ClusterIP: "10.96.3.4", ClusterIPs: []string{"10.96.3.4"}},
 	}, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}},
 	})
-	if p := r.dialPolicy(); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) ||
+	if p := dialPolicy(r); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) ||
 		!slices.Equal(p.GetNever(), []string{"10.96.0.1/32"}) {
 		t.Errorf("with consent: %v", p)
 	}
@@ -54,9 +54,9 @@ func TestExternalConsent(t *testing.T) {
 	if err := r.Update(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	r.look()
-	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
-	if p := r.dialPolicy(); p == nil || len(p.GetAllowed()) != 0 {
+	r.Look()
+	r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
+	if p := dialPolicy(r); p == nil || len(p.GetAllowed()) != 0 {
 		t.Errorf("without consent: %v", p)
 	}
 }

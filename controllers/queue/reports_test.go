@@ -17,6 +17,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/queue"
 )
 
 // aged says what members say, as if it had been some time ago, until it is refreshed.
@@ -44,11 +45,11 @@ func (a *aged) Refresh(types.NamespacedName) { a.refreshed++ }
 
 // TestDeletionAsksAgain: what was put since the members said that there is nothing is not lost.
 func TestDeletionAsksAgain(t *testing.T) {
-	r := begin(t, newQueue(func(*v1alpha1.QueueSpec) {}))
-	r.update(func() { r.queue.Finalizers = []string{v1alpha1.Finalizer} })
-	reports := &aged{Asking: r.agents.QueueReport, age: time.Minute}
-	r.reconciler.Reports = reports
-	if err := r.Delete(t.Context(), r.queue); err != nil {
+	r := kind.Begin(t, newQueue(func(*v1alpha1.QueueSpec) {}))
+	r.Change(func(q *v1alpha1.Queue) { q.Finalizers = []string{v1alpha1.Finalizer} })
+	reports := &aged{Asking: r.Agents.QueueReport, age: time.Minute}
+	r.Reconciler.(*queue.Reconciler).Reports = reports
+	if err := r.Delete(t.Context(), r.Object); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -63,8 +64,8 @@ func TestDeletionAsksAgain(t *testing.T) {
 		{"asked now", true, time.Second, 2, true},
 	} {
 		reports.asked, reports.age = step.asked, step.age
-		key := client.ObjectKeyFromObject(r.queue)
-		if _, err := r.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		key := client.ObjectKeyFromObject(r.Object)
+		if _, err := r.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
 		err := r.Get(t.Context(), key, &v1alpha1.Queue{})
@@ -77,27 +78,21 @@ func TestDeletionAsksAgain(t *testing.T) {
 
 // TestMembersThatWereNotAskedYet: a manager that has just started does not say that members do not answer.
 func TestMembersThatWereNotAskedYet(t *testing.T) {
-	r := begin(t, newQueue(func(*v1alpha1.QueueSpec) {}))
-	version := r.queue.ResourceVersion
-	r.restart()
-	r.reconciler.Reports = &aged{Asking: r.agents.QueueReport}
-	r.look()
-	if r.queue.ResourceVersion != version {
-		t.Errorf("written: %+v", r.queue.Status.Members)
+	r := kind.Begin(t, newQueue(func(*v1alpha1.QueueSpec) {}))
+	version := r.Object.ResourceVersion
+	r.Restart()
+	r.Reconciler.(*queue.Reconciler).Reports = &aged{Asking: r.Agents.QueueReport}
+	r.Look()
+	if r.Object.ResourceVersion != version {
+		t.Errorf("written: %+v", r.Object.Status.Members)
 	}
 	// One that is not asked because it does not run keeps nobody from saying so.
-	member := &corev1.Pod{}
-	if err := r.Get(
-		t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member,
-	); err != nil {
+	r.Pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	if err := r.Status().Update(t.Context(), r.Pod); err != nil {
 		t.Fatal(err)
 	}
-	member.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	if err := r.Status().Update(t.Context(), member); err != nil {
-		t.Fatal(err)
-	}
-	r.look()
-	if r.queue.ResourceVersion == version {
+	r.Look()
+	if r.Object.ResourceVersion == version {
 		t.Error("nothing is said of a member that does not run any more")
 	}
 }
