@@ -13,16 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -31,7 +28,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // retention is short, so that a test can see it end.
@@ -45,52 +41,20 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(controllertest.Main(m, &cluster, func() (func(), error) { return cluster.StartManager(setup) }))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctrl.SetLogger(logr.Discard())
-	if cluster, err = controllertest.Start("../../config/crd/bases"); err != nil {
-		return 1, err
-	}
-	defer func() { _ = cluster.Stop() }()
-	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
-		Scheme: cluster.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
-	})
-	if err != nil {
-		return 1, fmt.Errorf("making a manager: %w", err)
-	}
-	seen, err := topology.Setup(context.Background(), mgr)
-	if err != nil {
-		return 1, err
-	}
-	pool, err := controllertest.Pool(mgr)
-	if err != nil {
-		return 1, err
-	}
-	err = delivery.Setup(mgr, delivery.Options{
-		Topology: seen,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(pool, "delivery", agents),
+func setup(mgr controllertest.Manager) error {
+	cached = mgr.GetClient()
+	return delivery.Setup(mgr, delivery.Options{
+		Topology: mgr.Topology,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(mgr.Pool, "delivery", agents),
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
 		Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: clock.RealClock{}, Cluster: "west",
 		Image: plan.AgentImage{Name: "registry.example/agent:test"}, Retention: retention, Concurrency: 8,
 	})
-	if err != nil {
-		return 1, err
-	}
-	cached = mgr.GetClient()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	defer func() { cancel(); <-done }()
-	return m.Run(), nil
 }
 
 type fixture struct {

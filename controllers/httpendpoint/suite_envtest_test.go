@@ -6,23 +6,17 @@
 package httpendpoint_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 var (
@@ -31,37 +25,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(controllertest.Main(m, &cluster, func() (func(), error) { return cluster.StartManager(setup) }))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctrl.SetLogger(logr.Discard())
-	if cluster, err = controllertest.Start("../../config/crd/bases"); err != nil {
-		return 1, err
-	}
-	defer func() { _ = cluster.Stop() }()
-	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
-		Scheme: cluster.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
-	})
-	if err != nil {
-		return 1, fmt.Errorf("making a manager: %w", err)
-	}
-	seen, err := topology.Setup(context.Background(), mgr)
-	if err != nil {
-		return 1, err
-	}
-	pool, err := controllertest.Pool(mgr)
-	if err != nil {
-		return 1, err
-	}
-	err = httpendpoint.Setup(mgr, httpendpoint.Options{
-		Topology: seen,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: httpendpoint.Reports(pool, agents),
+func setup(mgr controllertest.Manager) error {
+	return httpendpoint.Setup(mgr, httpendpoint.Options{
+		Topology: mgr.Topology,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: httpendpoint.Reports(mgr.Pool, agents),
 		Authority: cluster.Authority(), Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 		Metrics:  metrics.NewHTTPEndpoints(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
@@ -70,19 +40,4 @@ func run(m *testing.M) (code int, err error) {
 			egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}},
 		),
 	})
-	if err != nil {
-		return 1, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		defer cancel() // when it ends early the caches are never filled
-		done <- mgr.Start(ctx)
-	}()
-	defer func() { cancel(); <-done }()
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		return 1, fmt.Errorf("starting the manager: %w", <-done)
-	}
-	return m.Run(), nil
 }

@@ -105,7 +105,7 @@ func TestStart(t *testing.T) {
 		}
 	}()
 	seen := &counted{reads: map[client.ObjectKey]int{}}
-	if err := startManagerWith(func(o *ctrl.Options) {
+	if err := startManager(func(o *ctrl.Options) {
 		o.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
 			var err error
 			seen.Client, err = client.New(config, options)
