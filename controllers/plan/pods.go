@@ -32,9 +32,10 @@ const (
 	AppName = "lighterage-agent"
 	// ComponentLabel holds the agent's mode: send, receive or local.
 	ComponentLabel = "app.kubernetes.io/component"
-	// ManagedByLabel with the value ManagedBy is on everything that the manager makes.
+	// ManagedByLabel is on everything that the manager makes, with the value ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "lighterage-manager"
+	// ManagedBy is the value of ManagedByLabel.
+	ManagedBy = "lighterage-manager"
 
 	// LocalMode is the value of ComponentLabel of a pod with both claims of a Transfer.
 	LocalMode = "local"

@@ -36,7 +36,8 @@ func TestKeep(t *testing.T) {
 				Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}},
 				Report: &wirev1.QueueReport{Content: test.content},
 			}}
-			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}, members: replicas.Heard[*wirev1.QueueReport]{Agents: members}})
+			in := inputs{set: &appsv1.StatefulSet{}, members: replicas.Heard[*wirev1.QueueReport]{Agents: members}}
+			problem := keep(&v1alpha1.Queue{}, in)
 			switch {
 			case test.says == "":
 				if problem != nil {

@@ -39,7 +39,8 @@ func TestLookAgain(t *testing.T) {
 			false, 2 * time.Minute,
 		},
 	} {
-		if got := replicas.LookAgain(test.agents, time.Minute, test.lifetime, test.other, test.problem, now); got != test.want {
+		got := replicas.LookAgain(test.agents, time.Minute, test.lifetime, test.other, test.problem, now)
+		if got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -80,8 +80,8 @@ func (r *Reconciler) sampled(
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		controller := metav1.GetControllerOf(pod)
-		if replicas.Ended(pod) || !replicas.Answers(pod) || !replicas.Ready(pod) || controller == nil || controller.Kind != owner ||
-			len(s.Addresses) == plan.MaxSampled {
+		if replicas.Ended(pod) || !replicas.Answers(pod) || !replicas.Ready(pod) || controller == nil ||
+			controller.Kind != owner || len(s.Addresses) == plan.MaxSampled {
 			continue
 		}
 		s.Addresses = append(s.Addresses, replicas.Address(pod, plan.ControlPort))
