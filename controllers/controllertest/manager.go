@@ -71,15 +71,17 @@ func (c *Cluster) StartManager(
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	var ended error
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer cancel() // when it ends early the caches are never filled
-		done <- mgr.Start(ctx)
+		ended = mgr.Start(ctx)
 	}()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		cancel()
-		return nil, fmt.Errorf("starting the manager: %w", <-done)
+		<-done
+		return nil, fmt.Errorf("starting the manager: %w", ended)
 	}
-	return func() { cancel(); _ = <-done }, nil
+	return func() { cancel(); <-done }, nil
 }
