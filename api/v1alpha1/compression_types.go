@@ -25,7 +25,7 @@ const (
 type CompressionObjective string
 
 const (
-	// ObjectiveCost minimises money at the policy's prices: that of CPU time on both sides and that of bytes on the
+	// ObjectiveCost minimises money at the prices in force: that of CPU time on both sides and that of bytes on the
 	// wire.
 	ObjectiveCost CompressionObjective = "Cost"
 	// ObjectiveElapsed minimises the time until the work is done.
@@ -95,7 +95,7 @@ type Compression struct {
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
 
-	// objective is what mode Auto minimises, of Transfers. Cost needs a policy with prices.
+	// objective is what mode Auto minimises, of Transfers. Cost needs prices of the policy or of a Tariff.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 
@@ -252,9 +252,9 @@ type CPUStatus struct {
 	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
 }
 
-// CostStatus is what the work cost, and saved, in money at the policy's prices.
+// CostStatus is what the work cost, and saved, in money at the prices that were in force when it was reported.
 type CostStatus struct {
-	// currency is the unit, from the policy.
+	// currency is the unit, from the Tariff or the policy in force.
 	// +optional
 	Currency string `json:"currency,omitempty"`
 	// cpu is the price of all CPU seconds.
@@ -267,6 +267,12 @@ type CostStatus struct {
 	// compressing and inflating. Negative when compression lost.
 	// +optional
 	Saved string `json:"saved,omitempty"`
+	// periods are the parts of the cost by the prices that were in force, newest first: at most 4, of which the last is
+	// the sum of all that are older. Amounts in another currency than that of the cost are in none of its sums.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	Periods []CostPeriod `json:"periods,omitempty"`
 }
 
 // PolicyStatus is a policy as it was resolved for one run.
@@ -306,7 +312,12 @@ type PolicyStatus struct {
 	// +optional
 	// +listType=atomic
 	SoftwareEngines []SoftwareEngine `json:"softwareEngines,omitempty"`
-	// prices in force; absent when the policy states none.
+	// tariffName is the Tariff that the policy names; absent where it names none, so that the default one applies.
 	// +optional
-	Prices *Prices `json:"prices,omitempty"`
+	TariffName string `json:"tariffName,omitempty"`
+	// prices that decisions are made by and estimates rest on. Those of a Tariff are of when the run began, and on nodes
+	// that no rule has a price for. Absent when neither the policy nor a Tariff states any. Of HTTPEndpoints and Queues,
+	// which do not choose by prices, they are those of the policy only; status.cost has what work was charged at.
+	// +optional
+	Prices *PricesStatus `json:"prices,omitempty"`
 }

@@ -65,15 +65,14 @@ type Prices struct {
 }
 
 // CompressionPolicySpec is what is wanted of compression.
-// +kubebuilder:validation:XValidation:rule="!has(self.objective) || self.objective != 'Cost' || has(self.prices)",message="objective Cost needs prices: set prices, or choose Elapsed, CPU or Bytes"
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
 	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and
 	// what CompressionTrials recommend by: Cost (money at the prices, for CPU time on both sides and bytes on the
 	// wire), Elapsed (time until the work is done), CPU (CPU time on both sides, the network stack's included) or Bytes
-	// (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices are set, otherwise
-	// Elapsed.
+	// (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices or tariffName are set,
+	// otherwise Elapsed. Cost needs prices, or a Tariff that is named or the default.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers only where it pays by the
@@ -105,8 +104,13 @@ type CompressionPolicySpec struct {
 	// software has the settings for compressing without it.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
-	// prices turn CPU time and bytes into money: for the objective Cost of Transfers and CompressionTrials, and for
-	// what status says of the cost of these and of HTTPEndpoints. Built in: none, and then no cost is reported.
+	// tariffName names the Tariff that turns CPU time and bytes into money: for the objective Cost of Transfers and
+	// CompressionTrials, and for what status says of the cost of these and of HTTPEndpoints. When empty the default
+	// Tariff applies, if there is one; without any no cost is reported.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TariffName string `json:"tariffName,omitempty"`
+	// prices are used instead of those of a Tariff, at all times and on all nodes, to see what things would cost.
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
 }

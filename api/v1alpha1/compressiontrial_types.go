@@ -116,7 +116,7 @@ type TrialCompression struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
-	// objective that decides, in place of the policy's. Cost needs a policy with prices.
+	// objective that decides, in place of the policy's. Cost needs prices of the policy or of a Tariff.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 }

@@ -122,8 +122,8 @@ const (
 	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
 	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy): a value of the
-	// spec cannot be used. The message says which one and what to write.
+	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy, Tariff): a value of
+	// the spec cannot be used. The message says which one and what to write.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
 	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
@@ -289,11 +289,20 @@ const (
 	ReasonImageChanged = "ImageChanged"
 	// ReasonCPUModelChanged (NodeProfile): the same for the processor.
 	ReasonCPUModelChanged = "CPUModelChanged"
-	// ReasonAccepted (CompressionPolicy): the policy can be used.
+	// ReasonAccepted (CompressionPolicy, Tariff): the object can be used.
 	ReasonAccepted = "Accepted"
-	// ReasonMultipleDefaults (CompressionPolicy): more than one CompressionPolicy is annotated as the default. The
-	// oldest is used.
+	// ReasonMultipleDefaults (CompressionPolicy, Tariff): more than one object of the kind is annotated as the default.
+	// The oldest is used.
 	ReasonMultipleDefaults = "MultipleDefaults"
+	// ReasonTariffNotFound (CompressionPolicy): the Tariff that spec.tariffName names does not exist, so that nothing is
+	// priced. Create it or correct the name.
+	ReasonTariffNotFound = "TariffNotFound"
+	// ReasonTariffInvalid (CompressionPolicy): a value of the Tariff that applies cannot be used, so that nothing is
+	// priced. The message says which one and what to write.
+	ReasonTariffInvalid = "TariffInvalid"
+	// ReasonCurrencyMismatch (CompressionPolicy): spec.prices and the Tariff that spec.tariffName names are in different
+	// currencies, so that costs of this policy cannot be compared with others. Change one of them.
+	ReasonCurrencyMismatch = "CurrencyMismatch"
 )
 
 // Reasons why a block of data took the path it took: keys of status.compression.reasons and skipped, values of

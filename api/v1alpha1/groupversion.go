@@ -21,6 +21,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&PeerGrant{}, &PeerGrantList{},
 		&NodeProfile{}, &NodeProfileList{},
 		&CompressionPolicy{}, &CompressionPolicyList{},
+		&Tariff{}, &TariffList{},
 		&HTTPEndpoint{}, &HTTPEndpointList{},
 		&CompressionTrial{}, &CompressionTrialList{},
 		&Queue{}, &QueueList{},

@@ -482,7 +482,8 @@ type HTTPEndpointStatus struct {
 	// cpu of the replicas that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// cost at the policy's prices; absent when the policy states none.
+	// cost at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of the
+	// replicas' nodes. When counters restart because a replica has gone, all that the others report is priced again.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 	// statistics are read from the replicas every 15 seconds, or less often where there are hundreds of objects. The

@@ -12,6 +12,10 @@ const (
 	// DefaultPolicyAnnotation with the value "true" makes a CompressionPolicy the one that applies where none is named.
 	DefaultPolicyAnnotation = "lighterage.dev/is-default-policy"
 
+	// DefaultTariffAnnotation with the value "true" makes a Tariff the one that applies where a CompressionPolicy names
+	// none.
+	DefaultTariffAnnotation = "lighterage.dev/is-default-tariff"
+
 	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets agents in it run as root, with the few
 	// capabilities that they have a use for, or as another user: the sending agents of Transfers that ask for it
 	// (spec.podTemplate.securityContext), and the receiving agents of such Transfers of whoever a PeerGrant lets write

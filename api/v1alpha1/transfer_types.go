@@ -428,6 +428,9 @@ type AttemptRecord struct {
 	// reusedBytes were the same at the destination already, and were not sent.
 	// +optional
 	ReusedBytes int64 `json:"reusedBytes"`
+	// cost of the attempt as far as it was reported, with the prices that were in force; absent where there were none.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
 }
 
 // ScheduleStatus is what the schedule did and will do.
@@ -508,7 +511,7 @@ type TransferStatus struct {
 	// cpu of both sides, of the present or last attempt.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// cost at the policy's prices; absent when the policy states none.
+	// cost of the attempt at the prices in force; absent while there are none.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 	// omissions name what could not be moved or kept.

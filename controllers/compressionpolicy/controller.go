@@ -7,6 +7,7 @@ package compressionpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/tariff"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
@@ -47,6 +49,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults),
 			builder.WithPredicates(wake.Later()), changed,
+		).
+		Watches(
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(wake.Later()), changed,
 		).
 		WithOptions(refusal.ControllerOptions(1)).
 		Complete(wake.Again(r))
@@ -76,8 +81,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
+	var tariffs v1alpha1.TariffList
+	if err := r.client.List(ctx, &tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing Tariffs: %w", err)
+	}
 	before := subject.DeepCopy()
-	wanted := Judge(&subject, policies.Items)
+	wanted := Judge(&subject, policies.Items, tariffs.Items)
 	subject.Status.Conditions = conditions.Merge(
 		subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now(),
 	)
@@ -90,9 +99,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // Judge returns the conditions of a policy among all policies.
-func Judge(subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionPolicy) []metav1.Condition {
+func Judge(
+	subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
+) []metav1.Condition {
 	if err := policy.ValidateSpec(subject.Spec); err != nil {
 		return conditions.Stalled(v1alpha1.ReasonInvalidSpec, err.Error())
+	}
+	if problem := judgePrices(subject.Spec, tariffs); problem != nil {
+		return problem
 	}
 	if !saidDefault(subject) {
 		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named")
@@ -109,6 +123,32 @@ func Judge(subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionP
 			"because it is older; this one applies only where it is named. Remove the annotation %s from one of them",
 			chosen.Name, v1alpha1.DefaultPolicyAnnotation))
 	}
+}
+
+// judgePrices returns the conditions of a policy whose prices cannot be used as they are meant; nil if they can. An
+// unusable Tariff that is only inherited is no fault of the policy, unless it minimises money.
+func judgePrices(spec v1alpha1.CompressionPolicySpec, tariffs []v1alpha1.Tariff) []metav1.Condition {
+	needed := spec.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil
+	if spec.TariffName == "" && !needed {
+		return nil
+	}
+	found, err := tariff.Find(tariffs, spec.TariffName)
+	var notFound *tariff.NotFoundError
+	switch {
+	case errors.As(err, &notFound):
+		return conditions.Stalled(v1alpha1.ReasonTariffNotFound, err.Error())
+	case err != nil:
+		return conditions.Stalled(v1alpha1.ReasonTariffInvalid, err.Error())
+	case found == nil:
+		return conditions.Stalled(v1alpha1.ReasonInvalidSpec, "spec.objective must not be Cost where there are no prices; "+
+			"set spec.tariffName or spec.prices, annotate a Tariff with "+v1alpha1.DefaultTariffAnnotation+"=true, or choose "+
+			"Elapsed, CPU or Bytes")
+	case spec.Prices != nil && spec.Prices.Currency != found.Spec.Currency:
+		return conditions.Stalled(v1alpha1.ReasonCurrencyMismatch, fmt.Sprintf("spec.prices is in %s and Tariff %q in %s; "+
+			"state the prices in %s, or remove spec.tariffName",
+			spec.Prices.Currency, found.Name, found.Spec.Currency, found.Spec.Currency))
+	}
+	return nil
 }
 
 func saidDefault(p *v1alpha1.CompressionPolicy) bool {
@@ -129,4 +169,9 @@ func (r *Reconciler) otherDefaults(ctx context.Context, changed client.Object) [
 		}
 	}
 	return requests
+}
+
+// all are those whose prices a Tariff may have.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return wake.Requests[*v1alpha1.CompressionPolicy](ctx, r.client, &v1alpha1.CompressionPolicyList{}, nil)
 }

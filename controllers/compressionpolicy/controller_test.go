@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := compressionpolicy.Judge(&c.subject, c.all)
+			got := compressionpolicy.Judge(&c.subject, c.all, nil)
 			ready := meta.FindStatusCondition(got, v1alpha1.ConditionReady)
 			if (ready.Status == metav1.ConditionTrue) != c.ready || ready.Reason != c.reason ||
 				!strings.Contains(ready.Message, c.words) {
@@ -70,6 +70,52 @@ func TestJudge(t *testing.T) {
 				t.Error("Ready and Stalled agree")
 			}
 		})
+	}
+}
+
+// TestJudgePrices: what is wrong with prices is said where it can be put right.
+func TestJudgePrices(t *testing.T) {
+	euro := v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "euro"}, Spec: v1alpha1.TariffSpec{
+		Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "1"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "1"},
+	}}
+	inherited, broken := *euro.DeepCopy(), *euro.DeepCopy()
+	inherited.Annotations = map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}
+	broken.Annotations, broken.Spec.TimeZone = inherited.Annotations, "Mars/Olympus"
+	dollars := &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "1"}
+	for name, c := range map[string]struct {
+		spec   v1alpha1.CompressionPolicySpec
+		tariff v1alpha1.Tariff
+		reason string
+	}{
+		"named":                {v1alpha1.CompressionPolicySpec{TariffName: "euro"}, euro, v1alpha1.ReasonAccepted},
+		"not there":            {v1alpha1.CompressionPolicySpec{TariffName: "gone"}, euro, v1alpha1.ReasonTariffNotFound},
+		"named and broken":     {v1alpha1.CompressionPolicySpec{TariffName: "euro"}, broken, v1alpha1.ReasonTariffInvalid},
+		"inherited and broken": {v1alpha1.CompressionPolicySpec{}, broken, v1alpha1.ReasonAccepted},
+		"Cost by a broken one": {
+			v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveCost}, broken, v1alpha1.ReasonTariffInvalid,
+		},
+		"Cost by the default": {
+			v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveCost}, inherited, v1alpha1.ReasonAccepted,
+		},
+		"Cost without prices": {
+			v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveCost}, euro, v1alpha1.ReasonInvalidSpec,
+		},
+		"Cost by prices of its own": {
+			v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveCost, Prices: dollars}, broken, v1alpha1.ReasonAccepted,
+		},
+		"two currencies": {
+			v1alpha1.CompressionPolicySpec{TariffName: "euro", Prices: dollars}, euro, v1alpha1.ReasonCurrencyMismatch,
+		},
+		"another currency than the default's": {
+			v1alpha1.CompressionPolicySpec{Prices: dollars}, inherited, v1alpha1.ReasonAccepted,
+		},
+	} {
+		subject := policy("p", false, 0)
+		subject.Spec = c.spec
+		got := compressionpolicy.Judge(&subject, []v1alpha1.CompressionPolicy{subject}, []v1alpha1.Tariff{c.tariff})
+		if ready := meta.FindStatusCondition(got, v1alpha1.ConditionReady); ready.Reason != c.reason {
+			t.Errorf("%s: %s: %s", name, ready.Reason, ready.Message)
+		}
 	}
 }
 

@@ -9,17 +9,17 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/table"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 const (
-	gib  = 1 << 30
-	hour = 3600
 	none = "none"
 	// mostDeflate is the ratio that no deflate stream exceeds: a length of 258 bytes in two bits.
 	mostDeflate = 1032
@@ -38,6 +38,8 @@ type weighing struct {
 	ratioBy, cpuBy, inflateBy *float64
 	// sampling is the CPU time that predicting took.
 	sampling float64
+	// rates turn CPU time and bytes into money; nil where there are none.
+	rates *tariff.Rates
 }
 
 // weigh adds the choices that there were, and what could not be said of them.
@@ -51,6 +53,9 @@ func (e *Explanation) weigh(in Input) {
 		status: &in.Transfer.Status, measured: e.Measured, sender: in.Sender, receiver: in.Receiver,
 		packed: float64(c.Hardware.Bytes) + float64(c.Software.Bytes), stored: float64(c.Stored.Bytes),
 		plain: float64(c.UncompressedBytes),
+	}
+	if rates, ok := effective(w.status); ok {
+		w.rates = &rates
 	}
 	if c.Estimate != nil {
 		w.sampling = valueOr(decimal(c.Estimate.CPUSeconds), 0)
@@ -124,8 +129,9 @@ func (e *Explanation) notesOfMeasured(w *weighing) {
 			e.note("CPU time of the network stack is not known and in no total: it takes the NodeProfile of the sender's node")
 		}
 	}
-	if w.status.Policy == nil || w.status.Policy.Prices == nil {
-		e.note("money is not reckoned: the policy states no prices; set spec.prices of the CompressionPolicy")
+	if w.rates == nil {
+		e.note("money is not reckoned: no Tariff applies and the policy states no prices; name a Tariff in spec.tariffName " +
+			"of the CompressionPolicy, or annotate one as the default")
 	}
 	if e.Measured.WireBytesPerSecond == nil && w.status.Run.Route != v1alpha1.RoutePod {
 		e.note("elapsed times are not estimated: the goodput is not known")
@@ -186,6 +192,9 @@ func (e *Explanation) assumptions(w *weighing) {
 		e.assume("elapsed: as if the network carried %s and no more, and the sender's CPU time were spread over its %d "+
 			"cores; where the network was not what held the run up, choices with more bytes take less than is said here",
 			table.Rate(*e.Measured.WireBytesPerSecond), w.cores())
+	}
+	if cost := w.status.Cost; cost != nil && len(cost.Periods) > 1 {
+		e.assume("money: the mean prices that the run paid, since they changed while it ran")
 	}
 	if w.status.Policy != nil && w.status.Policy.Mode == v1alpha1.CompressionAuto {
 		e.assume(
@@ -322,16 +331,12 @@ func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflat
 		total += *m.NetworkCPU * *choice.Bytes / float64(m.CompressedBytes)
 	}
 	choice.CPU = new(max(total, 0))
-	if w.status.Policy == nil || w.status.Policy.Prices == nil {
+	if w.rates == nil {
 		return
 	}
-	cpuHour, networkGiB := decimal(w.status.Policy.Prices.CPUHour), decimal(w.status.Policy.Prices.NetworkGiB)
-	if cpuHour == nil || networkGiB == nil {
-		return
-	}
-	money := *choice.CPU / hour * *cpuHour
+	money := w.rates.CPU(*choice.CPU * float64(time.Second))
 	if w.status.Run.Route != v1alpha1.RoutePod {
-		money += *choice.Bytes / gib * *networkGiB
+		money += w.rates.Network(*choice.Bytes)
 	}
 	choice.Money = &money
 }

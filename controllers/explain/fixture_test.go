@@ -84,7 +84,7 @@ func base() explain.Input {
 			Placement:       v1alpha1.PlacementPreferHardware,
 			HardwareMinSize: resource.NewQuantity(20000, resource.DecimalSI),
 			SoftwareMinSize: resource.NewQuantity(1024, resource.DecimalSI),
-			Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.036", NetworkGiB: "0.05"},
+			Prices:          &v1alpha1.PricesStatus{Currency: "USD", CPUHour: "0.036", NetworkGiB: "0.05"},
 		},
 		Placement: &v1alpha1.PlacementStatus{
 			Node: "worker-1", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator,

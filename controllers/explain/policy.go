@@ -13,6 +13,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 // resolved tells where the values of a run's policy came from. Status has the outcome only, so that it follows from
@@ -25,8 +26,8 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 		inline = &v1alpha1.Compression{}
 	}
 	builtIn := policy.Kept(nil)
-	if status.Prices != nil {
-		builtIn.Objective = v1alpha1.ObjectiveCost // what is built in where there are prices
+	if status.TariffName != "" || status.Prices != nil && status.Prices.Source != v1alpha1.PricesOfTariff {
+		builtIn.Objective = v1alpha1.ObjectiveCost // what is built in where the policy has prices
 	}
 	p := &Policy{Name: status.Name, Source: status.Source}
 	add := func(name, value, inlined, initial string) {
@@ -44,14 +45,38 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 	add("software.minSize", minSize(status.SoftwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.SoftwareMinSize))
 	add("software.disabled", fmt.Sprint(status.SoftwareDisabled), "", "false")
 	add("software.engines", cmp.Or(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
-	prices := noPrices
+	text := noPrices
 	if status.Prices != nil {
-		prices = fmt.Sprintf(
-			"%s %s per CPU hour, %s per GiB", status.Prices.Currency, status.Prices.CPUHour, status.Prices.NetworkGiB,
-		)
+		text = pricesText(*status.Prices)
 	}
-	add("prices", prices, "", noPrices)
+	add("prices", text, "", noPrices)
+	if status.Prices != nil && status.Prices.Source == v1alpha1.PricesOfTariff {
+		p.Values[len(p.Values)-1].Origin = tariffOrigin(status)
+	}
 	return p
+}
+
+func pricesText(p v1alpha1.PricesStatus) string {
+	return fmt.Sprintf("%s %s per CPU hour, %s per GiB", p.Currency, p.CPUHour, p.NetworkGiB)
+}
+
+// tariffOrigin is how the Tariff was found whose prices the run decided by.
+func tariffOrigin(status *v1alpha1.PolicyStatus) string {
+	how := "the default of the cluster"
+	if status.TariffName != "" {
+		how = fmt.Sprintf("named by CompressionPolicy %q", status.Name)
+	}
+	return fmt.Sprintf("Tariff %q, generation %d, %s, as it was when the run began",
+		status.Prices.Name, status.Prices.Generation, how)
+}
+
+// effective are the rates that the run was charged at, or, until it was, those that it decides by.
+func effective(status *v1alpha1.TransferStatus) (tariff.Rates, bool) {
+	var decided *v1alpha1.PricesStatus
+	if status.Policy != nil {
+		decided = status.Policy.Prices
+	}
+	return tariff.Effective(status.Cost, decided)
 }
 
 const (

@@ -31,6 +31,7 @@ type decision struct {
 func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, now time.Time) (decision, error) {
 	d := decision{facts: Facts{
 		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.Agents,
+		Tariffs: in.tariffs,
 	}}
 	wanted, problem := Want(endpoint, in.policies, in.privilegeAllowed)
 	if problem != nil {

@@ -26,6 +26,7 @@ import (
 // inputs are what a decision needs of the cluster.
 type inputs struct {
 	policies         []v1alpha1.CompressionPolicy
+	tariffs          []v1alpha1.Tariff
 	privilegeAllowed bool
 	backend          *corev1.Service
 	deployment       *appsv1.Deployment
@@ -42,6 +43,11 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	in.policies = policies.Items
+	tariffs := &v1alpha1.TariffList{}
+	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return in, fmt.Errorf("listing Tariffs: %w", err)
+	}
+	in.tariffs = tariffs.Items
 
 	namespace, err := lookup.Namespace(ctx, r.Client, endpoint.Namespace)
 	if err != nil {
@@ -90,7 +96,7 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	}
 	in.replicas = replicas.Listen(
 		r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)),
-		in.cluster.Profiles(),
+		in.cluster,
 	)
 	return in, nil
 }

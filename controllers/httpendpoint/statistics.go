@@ -13,7 +13,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 // codings are those that statistics know, in the order in which status shows them.
@@ -123,8 +125,8 @@ func replicaStatus(all []Replica, revision string) []v1alpha1.HTTPReplica {
 }
 
 // refresh puts the sums into status.
-func refresh(status *v1alpha1.HTTPEndpointStatus, list []Replica, prices *v1alpha1.Prices) {
-	all := sum(list)
+func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
+	all := sum(facts.Replicas)
 	lastResetRequest := ""
 	if status.Statistics != nil {
 		lastResetRequest = status.Statistics.LastResetRequest
@@ -136,5 +138,36 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, list []Replica, prices *v1alph
 		// Request bodies are passed as they are, so that nothing is received and inflated.
 		status.CPU.ReceiveSeconds, status.CPU.DecompressSeconds = "", ""
 	}
-	status.Cost = plan.CostStatus(&all.Report, all.NetworkSecondsPerGiB(), prices)
+	if status.Statistics.LastResetRequest != lastResetRequest {
+		status.Cost = nil // what it is the cost of starts from 0
+	}
+	if wanted == nil {
+		return // a spec that cannot be used says nothing of prices
+	}
+	prices, err := chargedAt(wanted.Policy, facts)
+	if err == nil && prices == nil {
+		status.Cost = nil
+		return
+	}
+	status.Cost = plan.CostStatus(status.Cost, &all.Report, all.NetworkSecondsPerGiB(), prices, facts.Now)
+}
+
+// chargedAt are the prices in force, which are nil if there are none. Requests go to all replicas alike, so that the
+// price of a CPU hour is the mean of those of their nodes.
+func chargedAt(p policy.Resolved, facts Facts) (*v1alpha1.PricesStatus, error) {
+	var all []*v1alpha1.PricesStatus
+	for _, replica := range facts.Replicas {
+		if replica.Report.GetStatistics() == nil {
+			continue
+		}
+		prices, err := tariff.Resolve(tariff.Query{
+			Tariffs: facts.Tariffs, Name: p.TariffName, Stated: p.Prices, Node: replica.NodeLabels,
+			Direction: v1alpha1.DirectionSend, Time: facts.Now,
+		})
+		if prices == nil {
+			return nil, err
+		}
+		all = append(all, prices)
+	}
+	return tariff.Mean(all), nil
 }

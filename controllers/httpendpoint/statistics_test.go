@@ -92,6 +92,53 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
+// TestCostByTariff: the price of a CPU hour is the mean of those of the replicas' nodes, what was charged stays when it
+// changes, and a Tariff that cannot be used stops nothing.
+func TestCostByTariff(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	wanted := want(t, endpoint)
+	tariff := v1alpha1.Tariff{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "t", Generation: 1, Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+		},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "1"},
+			CPUHour: v1alpha1.CPUHourPrice{Price: "3.6", Rules: []v1alpha1.CPUHourRule{
+				{Price: "1.8", NodeSelector: map[string]string{"class": "spot"}},
+			}},
+		},
+	}
+	facts := busy(wanted)
+	facts.Tariffs = []v1alpha1.Tariff{tariff}
+	facts.Replicas[1].NodeLabels = map[string]string{"class": "spot"}
+	endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+	cost := endpoint.Status.Cost
+	if cost == nil || cost.CPU != "0.006" || cost.Network != "2.0000" || cost.Periods[0].Prices.CPUHour != "2.7" ||
+		cost.Periods[0].Prices.Name != "t" {
+		t.Fatalf("unexpected cost: %+v", cost)
+	}
+	if endpoint.Status.Policy.Prices != nil {
+		t.Error("its configuration would change with the time of day")
+	}
+	facts.Tariffs = []v1alpha1.Tariff{*tariff.DeepCopy()}
+	facts.Tariffs[0].Generation, facts.Tariffs[0].Spec.NetworkGiB.Price = 2, "10"
+	facts.Replicas[0].Report.WireBytes += 1 << 30
+	endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+	if cost = endpoint.Status.Cost; cost.Network != "12.0000" || len(cost.Periods) != 2 {
+		t.Fatalf("at another price: %+v", cost)
+	}
+	facts.Tariffs[0].Spec.TimeZone = "Mars/Olympus"
+	endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+	if diff := cmp.Diff(cost, endpoint.Status.Cost); diff != "" {
+		t.Errorf("by a Tariff that cannot be used: %s", diff)
+	}
+	facts.Tariffs = nil
+	endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+	if endpoint.Status.Cost != nil {
+		t.Errorf("without a Tariff: %+v", endpoint.Status.Cost)
+	}
+}
+
 // TestEveryReasonHasAMessage: a reason that replicas report leads to a condition.
 func TestEveryReasonHasAMessage(t *testing.T) {
 	endpoint := newEndpoint(nil)

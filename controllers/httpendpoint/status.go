@@ -44,6 +44,7 @@ type Facts struct {
 	Waits string
 	// RolloutWaits: replicas are to be replaced, and others come first.
 	RolloutWaits bool
+	Tariffs      []v1alpha1.Tariff
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
 }
@@ -53,11 +54,10 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 	status := *endpoint.Status.DeepCopy()
 	status.ObservedGeneration = endpoint.Generation
 	revision := ""
-	var prices *v1alpha1.Prices
 	if wanted != nil {
 		status.Backend = wanted.Config.GetBackend().GetAddress()
 		status.Policy = wanted.Policy.Status()
-		revision, prices = wanted.Config.GetRevision(), wanted.Policy.Prices
+		revision = wanted.Config.GetRevision()
 	}
 	if facts.Placement != nil {
 		status.Placement = facts.Placement.DeepCopy()
@@ -67,7 +67,7 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 	status.Replicas = replicaStatus(facts.Replicas, revision)
 	status.CertificateExpirationTime = replicas.FirstExpiration(facts.Replicas)
 	if facts.RefreshStatistics {
-		refresh(&status, facts.Replicas, prices)
+		refresh(&status, wanted, facts)
 	}
 	now := append(state(endpoint, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages)...)
 	status.Conditions = conditions.Merge(status.Conditions, now, endpoint.Generation, facts.Now)

@@ -43,7 +43,7 @@ func checkTransfer(
 	}
 	resolved, err := policy.Kept(kept), error(nil)
 	if kept == nil {
-		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies)
+		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies, facts.Tariffs)
 	}
 	for _, problem := range []*Problem{
 		SpecProblem(err),

@@ -16,7 +16,6 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/policy"
 )
 
 const (
@@ -238,34 +237,6 @@ func cpu(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return status
 }
 
-// cost is nil when the policy states no prices.
-func cost(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1alpha1.CostStatus {
-	if prices == nil || report.GetCpu() == nil {
-		return nil
-	}
-	hour, err := policy.ParsePrice(prices.CPUHour)
-	if err != nil {
-		return nil
-	}
-	networkGiB, err := policy.ParsePrice(prices.NetworkGiB)
-	if err != nil {
-		return nil
-	}
-	hourPrice, gibPrice := float64(hour)/1e9, float64(networkGiB)/1e9
-	c, packed := report.GetCpu(), report.GetCompression()
-	hours := (float64(c.GetSendNanos()) + float64(c.GetReceiveNanos()) + networkNanos(
-		report.GetWireBytes(), perGiB,
-	)) / float64(time.Hour)
-	codecHours := (float64(c.GetCompressNanos()) + float64(c.GetDecompressNanos())) / float64(time.Hour)
-	savedGiB := (float64(packed.GetUncompressedBytes()) - float64(packed.GetCompressedBytes())) / gib
-	return &v1alpha1.CostStatus{
-		Currency: prices.Currency,
-		CPU:      money(hours * hourPrice),
-		Network:  money(float64(report.GetWireBytes()) / gib * gibPrice),
-		Saved:    money(savedGiB*gibPrice - codecHours*hourPrice),
-	}
-}
-
 // omissions have no examples until the agent has ended: with each of a run's progress they would be written again.
 func omissions(report *wirev1.Report) []v1alpha1.Omission {
 	var list []v1alpha1.Omission
@@ -358,13 +329,6 @@ func seconds(nanos float64) string {
 		return trimmed(s, 6)
 	}
 	return strconv.FormatFloat(s, 'f', 2, 64)
-}
-
-func money(amount float64) string {
-	if amount != 0 && math.Abs(amount) < 0.01 {
-		return trimmed(amount, 8)
-	}
-	return strconv.FormatFloat(amount, 'f', 4, 64)
 }
 
 func trimmed(value float64, decimals int) string {

@@ -72,7 +72,7 @@ func TestReportBecomesStatus(t *testing.T) {
 			Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "7.2", NetworkGiB: "5"},
 		}}}
 		facts.Policies[0].Name, transfer.Status.Policy.Name = "priced", "priced"
-		transfer.Status.Policy.Prices = &v1alpha1.Prices{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"}
+		transfer.Status.Policy.Prices = &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"}
 		transfer.Status.Run.DeliveredBytes = 30
 	})
 	if diff := cmp.Diff(&v1alpha1.CPUStatus{
@@ -82,7 +82,15 @@ func TestReportBecomesStatus(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(
-		&v1alpha1.CostStatus{Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735"}, status.Cost,
+		&v1alpha1.CostStatus{
+			Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735",
+			Periods: []v1alpha1.CostPeriod{{
+				StartTime:  &metav1.Time{Time: now},
+				Prices:     v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"},
+				CPUSeconds: "6", CodecSeconds: "1.504", WireBytes: gib, SavedBytes: 3 * gib / 2,
+				CPU: "0.006", Network: "0.05", Saved: "0.073496",
+			}},
+		}, status.Cost,
 	); diff != "" {
 		t.Error(diff)
 	}
@@ -102,6 +110,65 @@ func TestReportBecomesStatus(t *testing.T) {
 	}
 	if status.Phase != v1alpha1.TransferTransferring || status.Run.Node != "z15-a" || status.Run.Architecture != "s390x" {
 		t.Errorf("%+v", status)
+	}
+}
+
+// TestPriceChangesInMidRun: what was used is charged at the prices of when it was reported, on the node that the agent is
+// on, and history keeps them. A node that is gone keeps its price.
+func TestPriceChangesInMidRun(t *testing.T) {
+	night := v1alpha1.CPUHourRule{
+		Price: "1.8", NodeSelector: map[string]string{"class": "spot"},
+		Windows: []v1alpha1.TariffWindow{{Start: now.Add(time.Minute).UTC().Format("15:04"), End: now.UTC().Format("15:04")}},
+	}
+	tariff := v1alpha1.Tariff{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "t", UID: "u", Generation: 5, Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+		},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "3.6", Rules: []v1alpha1.CPUHourRule{night}},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1", Peers: []string{"west"}}}},
+		},
+	}
+	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 10e9}, WireBytes: gib}
+	transfer, facts := running(1)
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Tariffs, facts.NodeLabels, facts.Report = []v1alpha1.Tariff{tariff}, map[string]string{"class": "spot"}, report
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if cost := transfer.Status.Cost; cost == nil || cost.CPU != "0.0100" || cost.Network != "1.0000" {
+		t.Fatalf("at the first prices: %+v", cost)
+	}
+	facts.Now = now.Add(2 * time.Minute)
+	report.Cpu.SendNanos, report.WireBytes = 30e9, 3*gib
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	cost := transfer.Status.Cost
+	if cost.CPU != "0.0200" || cost.Network != "3.0000" || len(cost.Periods) != 2 || cost.Periods[0].Prices != (v1alpha1.PricesStatus{
+		Currency: "EUR", CPUHour: "1.8", NetworkGiB: "1", Source: v1alpha1.PricesOfTariff, Name: "t", UID: "u", Generation: 5,
+	}) {
+		t.Fatalf("at both prices: %+v", cost)
+	}
+	facts.NodeLabels = nil
+	report.Cpu.SendNanos = 40e9
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if cost := transfer.Status.Cost; cost.CPU != "0.0250" || len(cost.Periods) != 2 {
+		t.Fatalf("without the node: %+v", cost)
+	}
+	// What somebody has broken stops nothing, and is charged when it is mended.
+	facts.NodeLabels, facts.Tariffs[0].Spec.TimeZone = map[string]string{}, "Mars/Olympus"
+	report.Cpu.SendNanos = 50e9
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if cost := transfer.Status.Cost; cost.CPU != "0.0250" {
+		t.Fatalf("without prices: %+v", cost)
+	}
+	facts.Tariffs[0].Spec.TimeZone = ""
+	report.State = wirev1.AgentState_AGENT_STATE_FAILED
+	text, err := protojson.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.Report, facts.Pod = nil, ended(1, "Error", string(text))
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if cost := transfer.Status.History[0].Cost; cost == nil || cost.CPU != "0.0350" || len(cost.Periods) != 3 {
+		t.Fatalf("in history: %+v", cost)
 	}
 }
 

@@ -107,10 +107,5 @@ func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return cpu(report, perGiB)
 }
 
-// CostStatus is what the work cost at the prices; nil when there are none.
-func CostStatus(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1alpha1.CostStatus {
-	return cost(report, perGiB, prices)
-}
-
 // Seconds writes nanoseconds as decimal seconds.
 func Seconds(nanos float64) string { return seconds(nanos) }

@@ -39,6 +39,9 @@ type TransferFacts struct {
 	// Others are the namespace's Transfers into the same claim; the Transfer itself may be among them.
 	Others   []v1alpha1.Transfer
 	Policies []v1alpha1.CompressionPolicy
+	Tariffs  []v1alpha1.Tariff
+	// NodeLabels of the node that the agent is on; nil when they are not known.
+	NodeLabels map[string]string
 	// Job and Pod of the attempt that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
@@ -207,6 +210,9 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 	}
 	next()
 	d.transfer.Status.Run.BandwidthLimit = d.bandwidth
+	if kept == nil {
+		resolved = resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now)
+	}
 	d.transfer.Status.Policy = resolved.Status()
 	d.start(resolved, where)
 }
@@ -440,9 +446,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if spent := cpu(report, d.facts.NetworkSecondsPerGiB); spent != nil {
 		status.CPU = spent
 	}
-	if price := cost(report, d.facts.NetworkSecondsPerGiB, d.prices()); price != nil {
-		status.Cost = price
-	}
+	d.charge(report)
 	if left := omissions(report); left != nil {
 		status.Omissions = left
 	}
@@ -450,14 +454,6 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	status.Conditions = conditions.Merge(
 		status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now,
 	)
-}
-
-// prices are those that the run began with.
-func (d *transferDecision) prices() *v1alpha1.Prices {
-	if d.transfer.Status.Policy == nil {
-		return nil
-	}
-	return d.transfer.Status.Policy.Prices
 }
 
 // resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found
@@ -540,6 +536,7 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
 		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes
 	}
+	record.Cost = status.Cost.DeepCopy()
 	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
 	if len(status.History) > maxHistory {
 		status.History = status.History[:maxHistory]

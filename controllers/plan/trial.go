@@ -36,6 +36,7 @@ type TrialFacts struct {
 	Sampled          *Sampled
 	PrivilegeAllowed bool
 	Policies         []v1alpha1.CompressionPolicy
+	Tariffs          []v1alpha1.Tariff
 	// Job and Pod of the attempt that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
@@ -136,6 +137,9 @@ func (d *trialDecision) begin(kept *v1alpha1.PolicyStatus, next func()) {
 		return
 	}
 	next()
+	if kept == nil {
+		resolved = resolved.Priced(d.facts.Tariffs, "", d.facts.Now)
+	}
 	d.trial.Status.Policy = resolved.Status()
 	d.start(resolved, where)
 }

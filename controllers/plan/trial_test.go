@@ -21,6 +21,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
@@ -176,7 +177,7 @@ func TestTrialBadInput(t *testing.T) {
 			v1alpha1.ReasonPolicyNotFound, `CompressionPolicy "x"`},
 		"cost without prices": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
 			t.Spec.Compression = &v1alpha1.TrialCompression{Objective: v1alpha1.ObjectiveCost}
-		}, v1alpha1.ReasonInvalidSpec, "gives prices"},
+		}, v1alpha1.ReasonInvalidSpec, "there are no prices"},
 		"negative price": {func(t *v1alpha1.CompressionTrial, f *plan.TrialFacts) {
 			f.Policies[0].Spec.Prices.CPUHour = "-1"
 			t.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
@@ -234,7 +235,7 @@ func TestTrialKeepsItsPolicy(t *testing.T) {
 func TestTrialCompletes(t *testing.T) {
 	trial, facts := runningTrial()
 	trial.Spec.TTLSecondsAfterFinished = ptr.To[int32](60)
-	trial.Status.Policy.Prices = facts.Policies[0].Spec.Prices
+	trial.Status.Policy.Prices = tariff.Stated(facts.Policies[0].Spec.Prices, "p", "", 1)
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "measuring go at Fast, 3 of 9"}
 	trial.Status = plan.DecideTrial(trial, facts, image).Status

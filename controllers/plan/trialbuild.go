@@ -118,7 +118,7 @@ func checkTrial(
 		if c := trial.Spec.Compression; c != nil {
 			inline.PolicyName, inline.Objective = c.PolicyName, c.Objective
 		}
-		resolved, err = policy.Resolve(inline, facts.Policies)
+		resolved, err = policy.Resolve(inline, facts.Policies, facts.Tariffs)
 	}
 	if problem := SpecProblem(err); problem != nil {
 		return resolved, problem

@@ -8,11 +8,13 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 // builtInHardwareMinSize is the size below which the fixed cost of a call to the accelerator outweighs what it saves.
@@ -45,8 +47,10 @@ type Resolved struct {
 	SoftwareDisabled bool
 	// SoftwareEngines in order of preference; empty when each agent chooses by measurement.
 	SoftwareEngines []v1alpha1.SoftwareEngine
-	// Prices is nil when the policy states none.
-	Prices *v1alpha1.Prices
+	// TariffName is the Tariff that the policy names; empty where it names none, so that the default one applies.
+	TariffName string
+	// Prices are those that the policy states, or, after Price, those of the Tariff; nil when there are none.
+	Prices *v1alpha1.PricesStatus
 }
 
 // NotFoundError is returned when the policy that is named does not exist.
@@ -61,7 +65,9 @@ func (e *NotFoundError) Error() string {
 }
 
 // Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
-func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+func Resolve(
+	inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
+) (Resolved, error) {
 	resolved, err := inherit(inline, policies)
 	if err != nil {
 		return Resolved{}, err
@@ -69,7 +75,41 @@ func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 	if err := resolved.checkCodecs(); err != nil {
 		return Resolved{}, err
 	}
+	if err := resolved.checkPrices(tariffs); err != nil {
+		return Resolved{}, err
+	}
 	return resolved, nil
+}
+
+// checkPrices: who minimises money needs prices. For all else to go on without is better than not to go on.
+func (r Resolved) checkPrices(tariffs []v1alpha1.Tariff) error {
+	if r.Objective != v1alpha1.ObjectiveCost || r.Prices != nil {
+		return nil
+	}
+	found, err := tariff.Find(tariffs, r.TariffName)
+	switch {
+	case err != nil:
+		return &InvalidError{"spec.compression.objective", fmt.Sprintf("cannot be Cost, which is also built in where "+
+			"CompressionPolicy %q names a Tariff, because there are no prices: %s; or choose Elapsed, CPU or Bytes",
+			r.Name, err)}
+	case found == nil:
+		return &InvalidError{"spec.compression.objective", "must not be Cost where there are no prices; name a " +
+			"CompressionPolicy with prices or tariffName in spec.compression.policyName, annotate a Tariff with " +
+			v1alpha1.DefaultTariffAnnotation + "=true, or choose Elapsed, CPU or Bytes"}
+	}
+	return nil
+}
+
+// Priced is the policy with the prices of the Tariff that applies, for decisions of an agent that sends to a Peer, empty
+// for this cluster. It has none where that Tariff cannot be used.
+func (r Resolved) Priced(tariffs []v1alpha1.Tariff, peer string, now time.Time) Resolved {
+	prices, err := tariff.Resolve(tariff.Query{
+		Tariffs: tariffs, Name: r.TariffName, Stated: r.Prices, Peer: peer, Direction: v1alpha1.DirectionSend, Time: now,
+	})
+	if err == nil {
+		r.Prices = prices
+	}
+	return r
 }
 
 // checkCodecs is about codecs that exclude what else was resolved.
@@ -99,6 +139,7 @@ func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 		}
 		resolved.Name, resolved.Source = chosen.Name, source
 		resolved.applySpec(chosen.Spec)
+		resolved.Prices = tariff.Stated(chosen.Spec.Prices, chosen.Name, chosen.UID, chosen.Generation)
 	}
 	if inline != nil {
 		if err := ValidateInline(*inline); err != nil {
@@ -107,13 +148,11 @@ func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 		resolved.applyInline(*inline)
 	}
 	switch {
-	case resolved.Objective == "" && resolved.Prices != nil:
+	// A Tariff that is only inherited says what things cost, and not that money is what matters.
+	case resolved.Objective == "" && (resolved.Prices != nil || resolved.TariffName != ""):
 		resolved.Objective = v1alpha1.ObjectiveCost
 	case resolved.Objective == "":
 		resolved.Objective = v1alpha1.ObjectiveElapsed
-	case resolved.Objective == v1alpha1.ObjectiveCost && resolved.Prices == nil:
-		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives " +
-			"prices; name one that does in spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
 	}
 	return resolved, nil
 }
@@ -184,7 +223,7 @@ func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
 		}
 		r.SoftwareEngines = spec.Software.Engines
 	}
-	r.Prices = spec.Prices
+	r.TariffName = spec.TariffName
 }
 
 func (r *Resolved) applyInline(inline v1alpha1.Compression) {
@@ -222,6 +261,7 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 		SoftwareMinSize:  resource.NewQuantity(r.SoftwareMinSize, resource.DecimalSI),
 		SoftwareDisabled: r.SoftwareDisabled,
 		SoftwareEngines:  r.SoftwareEngines,
+		TariffName:       r.TariffName,
 		Prices:           r.Prices,
 	}
 	// What the API server answers is decoded into what was written, and a policy may be the cache's.
@@ -243,6 +283,7 @@ func Kept(status *v1alpha1.PolicyStatus) Resolved {
 		Placement:        status.Placement,
 		SoftwareDisabled: status.SoftwareDisabled,
 		SoftwareEngines:  status.SoftwareEngines,
+		TariffName:       status.TariffName,
 		Prices:           status.Prices,
 	}
 	if status.HardwareMinSize != nil {
@@ -284,7 +325,7 @@ func (r Resolved) Wire() *wirev1.CompressionSettings {
 	default:
 		settings.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST
 	}
-	settings.Prices = wirePrices(r.Prices)
+	settings.Prices = tariff.Wire(r.Prices)
 	settings.Objective = wireObjective(r.Objective)
 	return settings
 }
@@ -300,20 +341,4 @@ func wireObjective(objective v1alpha1.CompressionObjective) wirev1.CompressionOb
 	default:
 		return wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED
 	}
-}
-
-// wirePrices of a policy that was validated; nil when it states none.
-func wirePrices(prices *v1alpha1.Prices) *wirev1.Prices {
-	if prices == nil {
-		return nil
-	}
-	cpuHour, err := ParsePrice(prices.CPUHour)
-	if err != nil {
-		return nil
-	}
-	networkGiB, err := ParsePrice(prices.NetworkGiB)
-	if err != nil {
-		return nil
-	}
-	return &wirev1.Prices{CpuHourNanos: cpuHour, NetworkGibNanos: networkGiB}
 }

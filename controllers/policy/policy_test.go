@@ -38,9 +38,12 @@ func named(name string, age int, isDefault bool, spec v1alpha1.CompressionPolicy
 }
 
 func TestResolve(t *testing.T) {
-	prices := &v1alpha1.Prices{Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05"}
+	stated := &v1alpha1.Prices{Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05"}
+	prices := &v1alpha1.PricesStatus{
+		Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05", Source: v1alpha1.PricesOfPolicy, Name: "high",
+	}
 	high := named("high", 1, false, v1alpha1.CompressionPolicySpec{
-		Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh, Prices: prices,
+		Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh, Prices: stated,
 		Hardware: &v1alpha1.HardwareCompression{MinSize: quantity("4Ki")},
 		Software: &v1alpha1.SoftwareCompression{MinSize: quantity("1Ki"), Disabled: true},
 	})
@@ -114,7 +117,7 @@ func TestResolve(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := policy.Resolve(test.inline, test.policies)
+			got, err := policy.Resolve(test.inline, test.policies, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,14 +209,14 @@ func TestResolveRefuses(t *testing.T) {
 		"objective": {&v1alpha1.Compression{Objective: "Beauty"}, nil, "Cost, Elapsed, CPU or Bytes"},
 		"cost, no price": {
 			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Objective, s.Prices = v1alpha1.ObjectiveCost, nil }),
-			"spec.objective must not be Cost without spec.prices",
+			"spec.compression.objective must not be Cost where there are no prices",
 		},
 		"inline cost, no price": {&v1alpha1.Compression{Objective: v1alpha1.ObjectiveCost}, nil,
-			"spec.compression.objective must not be Cost where no CompressionPolicy gives prices"},
+			"annotate a Tariff with lighterage.dev/is-default-tariff=true"},
 		"no currency": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := policy.Resolve(test.inline, test.policies)
+			_, err := policy.Resolve(test.inline, test.policies, nil)
 			var invalid *policy.InvalidError
 			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.message) {
 				t.Fatalf("got %v, want a message with %q", err, test.message)
@@ -221,8 +224,64 @@ func TestResolveRefuses(t *testing.T) {
 		})
 	}
 	var notFound *policy.NotFoundError
-	if _, err := policy.Resolve(&v1alpha1.Compression{PolicyName: "gone"}, nil); !errors.As(err, &notFound) {
+	if _, err := policy.Resolve(&v1alpha1.Compression{PolicyName: "gone"}, nil, nil); !errors.As(err, &notFound) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestTariffs: a policy that names a Tariff minimises money, and one that only inherits it does not.
+func TestTariffs(t *testing.T) {
+	tariff := func(name string, isDefault bool) v1alpha1.Tariff {
+		made := v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2}, Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "3", Peers: []string{"west"}}}},
+		}}
+		if isDefault {
+			made.Annotations = map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}
+		}
+		return made
+	}
+	tariffs := []v1alpha1.Tariff{tariff("named", false), tariff("default", true)}
+	stated := &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "1"}
+	for name, c := range map[string]struct {
+		spec      v1alpha1.CompressionPolicySpec
+		objective v1alpha1.CompressionObjective
+		from      string
+		network   string
+	}{
+		"inherits":  {v1alpha1.CompressionPolicySpec{}, v1alpha1.ObjectiveElapsed, "default", "3"},
+		"names one": {v1alpha1.CompressionPolicySpec{TariffName: "named"}, v1alpha1.ObjectiveCost, "named", "3"},
+		"asks for Cost": {
+			v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveCost}, v1alpha1.ObjectiveCost, "default", "3",
+		},
+		"states prices": {v1alpha1.CompressionPolicySpec{TariffName: "named", Prices: stated}, v1alpha1.ObjectiveCost, "p", "1"},
+		"names none that is": {
+			v1alpha1.CompressionPolicySpec{TariffName: "gone", Objective: v1alpha1.ObjectiveCPU}, v1alpha1.ObjectiveCPU, "", "",
+		},
+	} {
+		resolved, err := policy.Resolve(nil, []v1alpha1.CompressionPolicy{named("p", 1, true, c.spec)}, tariffs)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		priced := resolved.Priced(tariffs, "west", epoch)
+		if priced.Objective != c.objective || (priced.Prices == nil) != (c.from == "") ||
+			priced.Prices != nil && (priced.Prices.Name != c.from || priced.Prices.NetworkGiB != c.network) {
+			t.Errorf("%s: %s by %+v", name, priced.Objective, priced.Prices)
+		}
+	}
+	var invalid *policy.InvalidError
+	missing := []v1alpha1.CompressionPolicy{named("p", 1, true, v1alpha1.CompressionPolicySpec{TariffName: "gone"})}
+	if _, err := policy.Resolve(nil, missing, tariffs); !errors.As(err, &invalid) ||
+		!strings.Contains(err.Error(), `"gone"`) {
+		t.Errorf("got %v", err)
+	}
+	// Where nothing is chosen by money, a Tariff that is not there stops nothing.
+	if _, err := policy.ResolveHTTP(nil, missing); err != nil {
+		t.Error(err)
+	}
+	if _, err := policy.ResolveQueue(nil, missing); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -232,7 +291,7 @@ func TestWire(t *testing.T) {
 		Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate}, HardwareMinSize: 1, SoftwareMinSize: 2, SoftwareDisabled: true,
 		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineZlibNG, v1alpha1.EngineGo},
 		Objective:       v1alpha1.ObjectiveCost,
-		Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "999999.999999999"},
+		Prices:          &v1alpha1.PricesStatus{Currency: "USD", CPUHour: "0.031", NetworkGiB: "999999.999999999"},
 	}
 	got := resolved.Wire()
 	if got.Objective != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST ||
@@ -272,9 +331,10 @@ func TestKept(t *testing.T) {
 		Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 3,
 		SoftwareMinSize: 4, SoftwareDisabled: true,
 		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGo},
-		Prices:          &v1alpha1.Prices{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
+		TariffName:      "t",
+		Prices:          &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
 	}
-	builtIn, err := policy.Resolve(nil, nil)
+	builtIn, err := policy.Resolve(nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,14 +363,6 @@ func TestWireObjective(t *testing.T) {
 		got := policy.Resolved{Objective: objective}.Wire()
 		if got.Objective != want || got.Prices != nil {
 			t.Errorf("%s: %v", objective, got)
-		}
-	}
-}
-
-func TestParsePrice(t *testing.T) {
-	for price, want := range map[string]uint64{"1": 1e9, "0.5": 5e8, "0.000000001": 1, "12.030": 12_030_000_000} {
-		if got, err := policy.ParsePrice(price); got != want || err != nil {
-			t.Errorf("%s: %d, %v", price, got, err)
 		}
 	}
 }

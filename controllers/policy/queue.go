@@ -23,9 +23,12 @@ func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.Compres
 		Placement: inline.Placement,
 		MinSize:   inline.MinSize,
 	}
-	resolved, err := Resolve(common, policies)
+	resolved, err := inherit(common, policies)
+	if err == nil {
+		err = resolved.checkCodecs()
+	}
 	if err != nil {
-		return resolved, err
+		return Resolved{}, err
 	}
 	if chosen, _, err := choose(common, policies); inline.MinSize == nil && err == nil && !setsSoftwareMinSize(chosen) {
 		resolved.SoftwareMinSize = builtInQueueSoftwareMinSize

@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 // maxMinSize is what the API allows.
 var maxMinSize = resource.MustParse("1Gi")
 
-var (
-	decimal  = regexp.MustCompile(`^([0-9]{1,6})(?:[.]([0-9]{1,9}))?$`)
-	currency = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
-)
+var currency = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
 
 // InvalidError is returned for a value that the API server would have refused; objects that are older than a rule may
 // hold one.
@@ -49,11 +46,6 @@ func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
 	}
 	if err == nil && spec.Prices != nil {
 		err = validatePrices(*spec.Prices)
-	}
-	if err == nil && spec.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil {
-		err = &InvalidError{
-			"spec.objective", "must not be Cost without spec.prices; set prices, or choose Elapsed, CPU or Bytes",
-		}
 	}
 	if err == nil && spec.Software != nil && spec.Software.Disabled && slices.Contains(spec.Codecs, v1alpha1.CodecZstd) {
 		err = &InvalidError{
@@ -143,41 +135,22 @@ func validatePrices(prices v1alpha1.Prices) error {
 			"spec.prices.currency", fmt.Sprintf("must be a code, not %q; write for example USD", prices.Currency),
 		}
 	}
-	if _, err := ParsePrice(prices.CPUHour); err != nil {
+	if err := validatePrice(prices.CPUHour); err != nil {
 		return &InvalidError{"spec.prices.cpuHour", err.Error() + "; write for example \"0.031\""}
 	}
-	if _, err := ParsePrice(prices.NetworkGiB); err != nil {
+	if err := validatePrice(prices.NetworkGiB); err != nil {
 		return &InvalidError{"spec.prices.networkGiB", err.Error() + "; write for example \"0.05\""}
 	}
 	return nil
 }
 
-// nanosPerUnit is how fine prices are: 9 digits after the point.
-const nanosPerUnit = 1_000_000_000
-
-// ParsePrice parses a decimal of more than 0 and less than 1000000 with at most 9 digits after the point, and returns
-// it in billionths.
-func ParsePrice(price string) (nanos uint64, err error) {
-	parts := decimal.FindStringSubmatch(price)
-	if parts == nil {
-		return 0, fmt.Errorf(
-			"must be a decimal below 1000000, not negative, with at most 9 digits after the point, not %q", price,
-		)
-	}
-	units, err := strconv.ParseUint(parts[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("must be a decimal: %w", err)
-	}
-	fraction, err := strconv.ParseUint((parts[2] + "000000000")[:9], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("must be a decimal: %w", err)
-	}
-	nanos = units*nanosPerUnit + fraction
-	if nanos == 0 {
-		return 0, fmt.Errorf(
+func validatePrice(price string) error {
+	nanos, err := tariff.ParsePrice(price)
+	if err == nil && nanos == 0 {
+		err = fmt.Errorf(
 			"must be more than 0, not %q; where something costs nothing leave prices out and choose another objective than Cost",
 			price,
 		)
 	}
-	return nanos, nil
+	return err
 }

@@ -123,7 +123,7 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	}
 	in.members = replicas.Listen(
 		r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)),
-		in.cluster.Profiles(),
+		in.cluster,
 	)
 	return in, nil
 }

@@ -85,7 +85,10 @@ func (in *Input) winners() []winner {
 // spec is the policy, and why it is that.
 func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	c := in.Current
-	spec := v1alpha1.CompressionPolicySpec{Objective: c.Objective, Prices: c.Prices}
+	spec := v1alpha1.CompressionPolicySpec{Objective: c.Objective, TariffName: c.TariffName}
+	if p := c.Prices; p != nil && p.Source != v1alpha1.PricesOfTariff {
+		spec.Prices = &v1alpha1.Prices{Currency: p.Currency, CPUHour: p.CPUHour, NetworkGiB: p.NetworkGiB}
+	}
 	if c.HardwareMinSize != nil {
 		spec.Hardware = &v1alpha1.HardwareCompression{MinSize: c.HardwareMinSize}
 	}

@@ -54,7 +54,7 @@ func input(best ...int) recommend.Input {
 		Name: "ledger", Status: s, Best: best, Current: v1alpha1.PolicyStatus{
 			Name: "priced", Objective: v1alpha1.ObjectiveElapsed, Placement: v1alpha1.PlacementPreferHardware,
 			HardwareMinSize: ptr.To(resource.MustParse("20000")),
-			Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+			Prices:          &v1alpha1.PricesStatus{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
 		},
 	}
 }

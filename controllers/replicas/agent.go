@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Report is what agents of a kind say: a pointer to a message of theirs, whose getters take nil.
@@ -44,6 +45,8 @@ type Agent[R Report] struct {
 	Report R
 	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
 	NetworkSecondsPerGiB *float64
+	// NodeLabels of that node; nil when they are not known. They must not be changed.
+	NodeLabels map[string]string
 }
 
 // Pods are those with the labels of selector in an object's namespace that are neither being stopped nor ended. owned
@@ -81,10 +84,10 @@ type Heard[R Report] struct {
 
 // Listen returns what the agents of an object's pods said last, and has no others of the object's asked. serverName is
 // what their certificates hold: whoever bears the labels without having the key of the object's Secret cannot answer.
-// profiles are those of nodes, by name.
+// cluster knows their nodes.
 func Listen[R Report](
 	reports agentpoll.Poller[R], object client.ObjectKey, pods []*corev1.Pod, port int, serverName string,
-	profiles map[string]v1alpha1.NodeProfileStatus,
+	cluster *topology.Cluster,
 ) Heard[R] {
 	var targets []agentpoll.Target
 	for _, pod := range pods {
@@ -98,7 +101,8 @@ func Listen[R Report](
 	var none R
 	for _, pod := range pods {
 		agent := Agent[R]{
-			Pod: pod, Asked: Answers(pod), NetworkSecondsPerGiB: networkSeconds(profiles, pod.Spec.NodeName),
+			Pod: pod, Asked: Answers(pod), NodeLabels: cluster.Labels(pod.Spec.NodeName),
+			NetworkSecondsPerGiB: networkSeconds(cluster.Profiles(), pod.Spec.NodeName),
 		}
 		if agent.Asked {
 			var said agentpoll.Observation[R]

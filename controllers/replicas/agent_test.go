@@ -16,7 +16,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // replica of an HTTPEndpoint; any kind would do.
@@ -53,11 +55,15 @@ func TestListen(t *testing.T) {
 		"new":    {Asked: true, Report: &wirev1.HTTPReport{Revision: "new"}, Age: time.Second},
 		"never":  {Asked: true, Age: time.Hour},
 	}}
-	profiles := map[string]v1alpha1.NodeProfileStatus{"z15": {NetworkCPUSecondsPerGiB: "0.5"}}
-	heard := replicas.Listen(said, client.ObjectKey{}, pods, 9443, "name", profiles)
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{"class": "spot"}}}
+	cluster := topology.NewCluster(placement.Facts{
+		Nodes: []corev1.Node{node}, Profiles: map[string]v1alpha1.NodeProfileStatus{"z15": {NetworkCPUSecondsPerGiB: "0.5"}},
+	})
+	heard := replicas.Listen(said, client.ObjectKey{}, pods, 9443, "name", cluster)
 	var got []string
 	for i, agent := range heard.Agents {
-		if agent.Pod != pods[i] || agent.Asked != (i > 0) || *agent.NetworkSecondsPerGiB != 0.5 {
+		if agent.Pod != pods[i] || agent.Asked != (i > 0) || *agent.NetworkSecondsPerGiB != 0.5 ||
+			agent.NodeLabels["class"] != "spot" {
 			t.Errorf("%d: %+v", i, agent)
 		}
 		revision := "none"
@@ -73,7 +79,7 @@ func TestListen(t *testing.T) {
 		t.Errorf("%+v", heard)
 	}
 	said.said["never"] = agentpoll.Observation[*wirev1.HTTPReport]{}
-	if heard := replicas.Listen(said, client.ObjectKey{}, pods, 9443, "name", profiles); heard.Asked {
+	if heard := replicas.Listen(said, client.ObjectKey{}, pods, 9443, "name", cluster); heard.Asked {
 		t.Error("one was not asked yet")
 	}
 }

@@ -7,7 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -28,7 +32,8 @@ type Cluster struct {
 	decisions map[string]placement.Plan
 }
 
-// NewCluster returns a Cluster with these nodes and profiles, which must not be changed any more.
+// NewCluster returns a Cluster with these nodes, in the order of their names, and profiles. Neither may be changed any
+// more.
 func NewCluster(facts placement.Facts) *Cluster {
 	facts.FreeSlots = nil
 	return &Cluster{facts: facts, decisions: map[string]placement.Plan{}}
@@ -48,6 +53,20 @@ func (t *Topology) newCluster(ctx context.Context) (*Cluster, error) {
 
 // Profiles that the node agents filled, by the name of the node. They must not be changed.
 func (c *Cluster) Profiles() map[string]v1alpha1.NodeProfileStatus { return c.facts.Profiles }
+
+// Labels of a node; nil if there is none of that name. They must not be changed.
+func (c *Cluster) Labels(node string) map[string]string {
+	i, found := slices.BinarySearchFunc(c.facts.Nodes, node, func(n corev1.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
+	if !found {
+		return nil
+	}
+	if labels := c.facts.Nodes[i].Labels; labels != nil {
+		return labels
+	}
+	return map[string]string{}
+}
 
 // Decide is placement.Decide for this cluster. What it returns is the caller's.
 func (c *Cluster) Decide(request placement.Request) (placement.Plan, error) {

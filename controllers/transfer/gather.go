@@ -82,6 +82,11 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, f
 		return fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	facts.Policies = policies.Items
+	tariffs := &v1alpha1.TariffList{}
+	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Tariffs: %w", err)
+	}
+	facts.Tariffs = tariffs.Items
 	return nil
 }
 
@@ -115,6 +120,11 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 		if facts.NetworkSecondsPerGiB, err = r.networkSeconds(ctx, facts.Pod.Spec.NodeName); err != nil {
 			return err
 		}
+		cluster, err := r.Topology.Cluster(ctx)
+		if err != nil {
+			return err
+		}
+		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
 	}
 	heard := attempt.Listen(
 		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),

@@ -61,6 +61,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)), later,
 			builder.WithPredicates(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		// Those that have an agent without a node.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, transfers))).
 		Watches(
@@ -97,6 +101,11 @@ func (r *Reconciler) ofRival(ctx context.Context, object client.Object) []reconc
 
 func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile.Request {
 	return r.requests(ctx, nil, client.MatchingFields{index.Peer: peer.GetName()})
+}
+
+// ofTariff wakes those that cannot begin, as it may be for want of prices. Others look at prices when they report.
+func (r *Reconciler) ofTariff(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { return t.Status.Phase == v1alpha1.TransferPending })
 }
 
 // ofVolume wakes those of them that want the volume of an attachment.

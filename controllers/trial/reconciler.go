@@ -35,7 +35,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressiontrials,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressiontrials/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -208,6 +208,11 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 		return facts, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	facts.Policies = policies.Items
+	tariffs := &v1alpha1.TariffList{}
+	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return facts, fmt.Errorf("listing Tariffs: %w", err)
+	}
+	facts.Tariffs = tariffs.Items
 	if plan.NeedsPlacement(trial.Status.Run, trial.Status.Placement) {
 		if facts.Placement, err = r.Topology.Facts(ctx, trial.Namespace, claimName(trial)); err != nil {
 			return facts, err

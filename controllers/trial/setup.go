@@ -46,6 +46,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
 			builder.WithPredicates(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		WatchesRawSource(o.Topology.Waiting(func(ctx context.Context) []reconcile.Request { return r.waiting(ctx, nil) })).
 		Watches(
 			&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume),

@@ -53,7 +53,7 @@ func trial() *v1alpha1.CompressionTrial {
 			Sample: &v1alpha1.TrialSampleStatus{
 				Bytes: 64 << 20, Files: 12, BytesTotal: 5 << 30, FilesTotal: 4000, HopelessBytes: 4 << 20,
 			},
-			Policy: &v1alpha1.PolicyStatus{Objective: v1alpha1.ObjectiveElapsed, Prices: &v1alpha1.Prices{Currency: "USD"}},
+			Policy: &v1alpha1.PolicyStatus{Objective: v1alpha1.ObjectiveElapsed, Prices: &v1alpha1.PricesStatus{Currency: "USD"}},
 			Links: []v1alpha1.TrialLink{
 				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")},
 				{Name: "lan", BytesPerSecond: resource.MustParse("1250M")},

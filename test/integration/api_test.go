@@ -35,6 +35,20 @@ func transfer(change func(*v1alpha1.Transfer)) client.Object {
 	return t
 }
 
+func tariff(change func(*v1alpha1.TariffSpec)) client.Object {
+	t := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}, Spec: v1alpha1.TariffSpec{
+		Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0"},
+	}}
+	change(&t.Spec)
+	return t
+}
+
+func inWindow(w v1alpha1.TariffWindow) func(*v1alpha1.TariffSpec) {
+	return func(s *v1alpha1.TariffSpec) {
+		s.CPUHour.Rules = []v1alpha1.CPUHourRule{{Price: "1", Windows: []v1alpha1.TariffWindow{w}}}
+	}
+}
+
 func policy(change func(*v1alpha1.CompressionPolicySpec)) client.Object {
 	p := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}}
 	change(&p.Spec)
@@ -184,9 +198,39 @@ func TestRefusals(t *testing.T) {
 			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = "Beauty" }),
 			`supported values: "Cost", "Elapsed", "CPU", "Bytes"`,
 		},
-		"cost at no price": {
-			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }),
-			"objective Cost needs prices",
+		"Tariff without a currency": {tariff(func(s *v1alpha1.TariffSpec) { s.Currency = "" }), "spec.currency"},
+		"Tariff in small letters": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.Currency = "eur" }), "currency must be a code of ISO 4217",
+		},
+		"Tariff without a price": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.CPUHour.Price = "" }), "spec.cpuHour",
+		},
+		"negative price of a Tariff": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.NetworkGiB.Price = "-1" }), "price must be a decimal below 1000000",
+		},
+		"absurd price of a Tariff": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.StorageGiBMonth = "1000000" }), "storageGiBMonth must be a decimal below",
+		},
+		"no name of a time zone": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.TimeZone = "../etc/passwd" }), "timeZone must be a name of the tz database",
+		},
+		"rule for everything": {tariff(func(s *v1alpha1.TariffSpec) {
+			s.CPUHour.Rules = []v1alpha1.CPUHourRule{{Price: "1"}}
+		}), "a rule needs nodeSelector or windows"},
+		"rule for all traffic": {tariff(func(s *v1alpha1.TariffSpec) {
+			s.NetworkGiB.Rules = []v1alpha1.NetworkGiBRule{{Price: "1"}}
+		}), "a rule needs peers or direction"},
+		"unknown direction": {tariff(func(s *v1alpha1.TariffSpec) {
+			s.NetworkGiB.Rules = []v1alpha1.NetworkGiBRule{{Price: "1", Direction: "Sideways"}}
+		}), `supported values: "Send", "Receive"`},
+		"unknown day": {tariff(inWindow(v1alpha1.TariffWindow{
+			Days: []v1alpha1.Weekday{"Caturday"},
+		})), `supported values: "Monday"`},
+		"window of nothing":   {tariff(inWindow(v1alpha1.TariffWindow{})), "a window needs days, or start and end"},
+		"window without end":  {tariff(inWindow(v1alpha1.TariffWindow{Start: "20:00"})), "both of start and end"},
+		"window of no length": {tariff(inWindow(v1alpha1.TariffWindow{Start: "20:00", End: "20:00"})), "must differ"},
+		"window after midnight": {
+			tariff(inWindow(v1alpha1.TariffWindow{Start: "20:00", End: "24:00"})), "end must be a time from 00:00 to 23:59",
 		},
 		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}

@@ -42,6 +42,8 @@ func TestTenantsHaveTheRightsOfTheirRole(t *testing.T) {
 		{"admin", "update", "deliveries/status", namespace, false},
 		{"admin", "create", "peers", "", false},
 		{"admin", "create", "compressionpolicies", "", false},
+		{"admin", "create", "tariffs", "", false},
+		{"admin", "patch", "tariffs", "", false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: c.user, Groups: []string{"system:authenticated"},

@@ -189,7 +189,7 @@ func (CompressionObjective) EnumDescriptor() ([]byte, []int) {
 	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
 }
 
-// Prices in billionths of a currency, more than 0 and less than 10^15 each.
+// Prices in billionths of a currency, less than 10^15 each. What costs nothing is 0.
 type Prices struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// cpu_hour_nanos is the price of one core for one hour.

@@ -83,7 +83,8 @@ podAntiAffinity:
 {{/* Resources of the API that the operator has rights to and that are of no namespace. */}}
 {{- define "lighterage.clusterResources" -}}
 [namespaces, nodes, persistentvolumes, servicecidrs, volumeattachments, tokenreviews, subjectaccessreviews,
- compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status]
+ compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status,
+ tariffs, tariffs/status]
 {{- end }}
 
 {{/* A role as the code declares it; arguments: root, file, name. config/rbac holds the same file. When namespaces are watched, a ClusterRole keeps

@@ -48,6 +48,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/queue"
+	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
 	"github.com/lighterage/lighterage/controllers/trial"
@@ -188,6 +189,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			})
 		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
+		func(mgr ctrl.Manager) error { return tariffstatus.Setup(mgr, tariffstatus.Options{}) },
 	}
 }
 

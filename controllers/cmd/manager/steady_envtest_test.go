@@ -114,6 +114,9 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 		"CompressionPolicy": {object: &v1alpha1.CompressionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever},
 		}},
+		"Tariff": {object: &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0.02"},
+		}}},
 		"DataQuota": {untouched: true, object: &v1alpha1.DataQuota{
 			ObjectMeta: named, Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: new(int32(3))}},
 		}},
@@ -160,7 +163,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeNode(t, cluster, "steady")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Peer", "PeerGrant", "CompressionPolicy", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
+		"Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
 		"CompressionTrial",
 	} {
 		cluster.Create(t, rows[kind].object)

@@ -23,7 +23,7 @@ func completed(t *v1alpha1.Transfer, runs int, last string) v1alpha1.TransferSta
 			Name: "default", Source: "Default", Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAuto,
 			Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate},
 			Level:  v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware,
-			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+			Prices: &v1alpha1.PricesStatus{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
 		},
 		Placement: &v1alpha1.PlacementStatus{Node: nodeName(0), Engine: "zlib-ng",
 			Reason: v1alpha1.PlacementReasonAnyNode, Message: "no node with an accelerator reaches the claim"},

@@ -1,0 +1,68 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"math"
+	"time"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/tariff"
+)
+
+// CostStatus is what the work cost that a report is about, of which before is what it had cost until then. Without
+// prices that stays. perGiB is the network's CPU seconds per GiB, nil when it is not known.
+func CostStatus(
+	before *v1alpha1.CostStatus, report *wirev1.Report, perGiB *float64, prices *v1alpha1.PricesStatus, at time.Time,
+) *v1alpha1.CostStatus {
+	if report.GetCpu() == nil {
+		return before
+	}
+	return tariff.Charge(before, used(report, perGiB), prices, at)
+}
+
+// used is what a report says was used, for its price.
+func used(report *wirev1.Report, perGiB *float64) tariff.Usage {
+	c, packed := report.GetCpu(), report.GetCompression()
+	network := clamp(uint64(math.Round(min(networkNanos(report.GetWireBytes(), perGiB), math.MaxInt64/2))))
+	return tariff.Usage{
+		CPUNanos:   saturated(saturated(clamp(c.GetSendNanos()), clamp(c.GetReceiveNanos())), network),
+		CodecNanos: saturated(clamp(c.GetCompressNanos()), clamp(c.GetDecompressNanos())),
+		WireBytes:  clamp(report.GetWireBytes()),
+		SavedBytes: clamp(packed.GetUncompressedBytes()) - clamp(packed.GetCompressedBytes()),
+	}
+}
+
+// charge adds to the cost what a report says was used since the one before.
+func (d *transferDecision) charge(report *wirev1.Report) {
+	status, at := &d.transfer.Status, d.facts.Now
+	if end := report.GetEndTime(); end != nil && end.AsTime().Before(at) {
+		at = end.AsTime().Truncate(time.Second)
+	}
+	status.Cost = CostStatus(status.Cost, report, d.facts.NetworkSecondsPerGiB, d.prices(at), at)
+}
+
+// prices that are in force: those that the policy stated when the run began, or else those of its Tariff. What has been
+// charged for a node says what it costs when its labels are not known any more.
+func (d *transferDecision) prices(at time.Time) *v1alpha1.PricesStatus {
+	p := d.transfer.Status.Policy
+	if p == nil {
+		return nil
+	}
+	if p.Prices != nil && p.Prices.Source != v1alpha1.PricesOfTariff {
+		return p.Prices
+	}
+	if cost := d.transfer.Status.Cost; d.facts.NodeLabels == nil && cost != nil && len(cost.Periods) > 0 {
+		return &cost.Periods[0].Prices
+	}
+	prices, err := tariff.Resolve(tariff.Query{
+		Tariffs: d.facts.Tariffs, Name: p.TariffName, Node: d.facts.NodeLabels,
+		Peer: d.transfer.Spec.Destination.Peer, Direction: v1alpha1.DirectionSend, Time: at,
+	})
+	if err != nil {
+		return nil // the conditions of the CompressionPolicy say so; what is used waits for a price
+	}
+	return prices
+}
