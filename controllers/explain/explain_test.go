@@ -27,6 +27,29 @@ var update = flag.Bool("update", false, "write testdata again")
 // cases change the base; each has a file in testdata.
 var cases = map[string]func(*explain.Input){
 	"complete": func(*explain.Input) {},
+	"charged-by-tariff": func(in *explain.Input) {
+		s := &in.Transfer.Status
+		priced := func(hour string, generation int64) v1alpha1.PricesStatus {
+			return v1alpha1.PricesStatus{
+				Currency: "EUR", CPUHour: hour, NetworkGiB: "0.05", Source: v1alpha1.PricesOfTariff, Name: "datacentre",
+				Generation: generation,
+			}
+		}
+		decided := priced("36", 3)
+		s.Policy.TariffName, s.Policy.Prices = "datacentre", &decided
+		s.Cost = &v1alpha1.CostStatus{
+			Currency: "EUR", CPU: "0.2088", Network: "0.0875", Saved: "0.1123", Periods: []v1alpha1.CostPeriod{
+				{
+					StartTime: at(30), Prices: priced("18", 4), CPUSeconds: "20", CodecSeconds: "10", WireBytes: gib, SavedBytes: gib,
+					CPU: "0.1", Network: "0.05", Saved: "0",
+				},
+				{
+					StartTime: at(0), Prices: decided, CPUSeconds: "10.88", CodecSeconds: "7.08", WireBytes: 3 * gib / 4, SavedBytes: gib,
+					CPU: "0.1088", Network: "0.0375", Saved: "-0.0208",
+				},
+			},
+		}
+	},
 	"running": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		s.Phase, s.Run.CompletionTime, s.History = v1alpha1.TransferTransferring, nil, s.History[1:]

@@ -170,8 +170,26 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 			"cost", "%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network,
 			m.Cost.Saved,
 		)
+		for _, p := range m.Cost.Periods {
+			rows.Add("  charged", charged(p))
+		}
 	}
 	out.WriteString(rows.Text("  "))
+}
+
+// charged is a part of the cost, with the prices that were in force and where they come from.
+func charged(p v1alpha1.CostPeriod) string {
+	at := "several earlier prices in " + p.Prices.Currency
+	if p.Prices.Source != v1alpha1.PricesOfSeveral {
+		at = fmt.Sprintf(
+			"%s from %s %q, generation %d", pricesText(p.Prices), p.Prices.Source, p.Prices.Name, p.Prices.Generation,
+		)
+	}
+	if p.StartTime != nil {
+		at += ", since " + clock(p.StartTime.Time)
+	}
+	return fmt.Sprintf("%s s of CPU for %s and %s for %s, at %s",
+		p.CPUSeconds, p.CPU, table.Bytes(p.WireBytes), p.Network, at)
 }
 
 func (e *Explanation) writeChoices(out *bytes.Buffer) {
