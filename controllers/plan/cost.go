@@ -35,10 +35,12 @@ func used(report *wirev1.Report, perGiB *float64) tariff.Usage {
 	}
 }
 
-// charge adds to the cost what a report says was used since the one before.
+// charge adds to the cost what a report says was used since the one before. Of an attempt that ended while the manager
+// was away it is the time of its end that counts, unless the clock of its node is wrong.
 func (d *transferDecision) charge(report *wirev1.Report) {
 	status, at := &d.transfer.Status, d.facts.Now
-	if end := report.GetEndTime(); end != nil && end.AsTime().Before(at) {
+	if end, run := report.GetEndTime(), status.Run; end != nil && end.AsTime().Before(at) &&
+		(run.StartTime == nil || end.AsTime().After(run.StartTime.Time)) {
 		at = end.AsTime().Truncate(time.Second)
 	}
 	status.Cost = CostStatus(status.Cost, report, d.facts.NetworkSecondsPerGiB, d.prices(at), at)

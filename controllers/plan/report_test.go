@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,6 +170,72 @@ func TestPriceChangesInMidRun(t *testing.T) {
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 	if cost := transfer.Status.History[0].Cost; cost == nil || cost.CPU != "0.0350" || len(cost.Periods) != 3 {
 		t.Fatalf("in history: %+v", cost)
+	}
+}
+
+// TestEndIsWhatCounts: an attempt that ended while the manager was away is charged at the prices of its end, and not at
+// those of a time that a wrong clock names.
+func TestEndIsWhatCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		ended time.Duration // from now
+		cpu   string
+	}{"an hour ago": {-time.Hour, "0.0100"}, "in the future": {time.Hour, "0.0200"}, "a day off": {-25 * time.Hour, "0.0200"}} {
+		ended := now.Add(-time.Hour)
+		tariff := v1alpha1.Tariff{
+			ObjectMeta: metav1.ObjectMeta{Name: "t", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}},
+			Spec: v1alpha1.TariffSpec{
+				Currency: "EUR", NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0"},
+				CPUHour: v1alpha1.CPUHourPrice{Price: "7.2", Rules: []v1alpha1.CPUHourRule{{
+					Price: "3.6", Windows: []v1alpha1.TariffWindow{{
+						Start: ended.Add(-time.Minute).UTC().Format("15:04"), End: ended.Add(time.Minute).UTC().Format("15:04"),
+					}},
+				}}},
+			},
+		}
+		status := follow(&wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 10e9},
+			EndTime: timestamppb.New(now.Add(c.ended)),
+		}, func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
+			transfer.Status.Run.StartTime = &metav1.Time{Time: now.Add(-2 * time.Hour)}
+			facts.Tariffs, facts.NodeLabels = []v1alpha1.Tariff{tariff}, map[string]string{}
+		})
+		if status.Cost == nil || status.Cost.CPU != c.cpu {
+			t.Errorf("%s: %+v, want %s", name, status.Cost, c.cpu)
+		}
+	}
+}
+
+// TestDecisionsByTariff: agents decide, and trials estimate, by prices that status shows, and a run keeps them.
+func TestDecisionsByTariff(t *testing.T) {
+	tariffs := []v1alpha1.Tariff{{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "t", Generation: 3, Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+		},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "2"},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1", Peers: []string{"west"}}}},
+		},
+	}}
+	want := v1alpha1.PricesStatus{
+		Currency: "EUR", CPUHour: "2", NetworkGiB: "1", Source: v1alpha1.PricesOfTariff, Name: "t", Generation: 3,
+	}
+	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+	facts.Tariffs = tariffs
+	decision := plan.DecideTransfer(transfer, facts, image)
+	if p := decision.Status.Policy; p == nil || p.Prices == nil || *p.Prices != want {
+		t.Fatalf("of a Transfer: %+v", p)
+	}
+	transfer.Status = decision.Status
+	transfer.Status.Run.NextAttemptTime = &metav1.Time{Time: now}
+	facts.Tariffs[0].Spec.CPUHour.Price = "9"
+	if p := plan.DecideTransfer(transfer, facts, image).Status.Policy; p.Prices == nil || *p.Prices != want {
+		t.Errorf("of its next attempt: %+v", p)
+	}
+	trial, trialFacts := newTrial()
+	trialFacts.Policies, trialFacts.Tariffs, trial.Spec.Compression = nil, tariffs, nil
+	want.CPUHour, want.NetworkGiB = "9", "0"
+	if p := plan.DecideTrial(trial, trialFacts, image).Status.Policy; p == nil || p.Prices == nil || *p.Prices != want {
+		t.Errorf("of a trial: %+v", p)
 	}
 }
 

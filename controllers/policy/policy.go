@@ -100,8 +100,8 @@ func (r Resolved) checkPrices(tariffs []v1alpha1.Tariff) error {
 	return nil
 }
 
-// Priced is the policy with the prices of the Tariff that applies, for decisions of an agent that sends to a Peer, empty
-// for this cluster. It has none where that Tariff cannot be used.
+// Priced is the policy with the prices of the Tariff that applies, for decisions of an agent that sends to a Peer,
+// empty for this cluster. It has none where that Tariff cannot be used.
 func (r Resolved) Priced(tariffs []v1alpha1.Tariff, peer string, now time.Time) Resolved {
 	prices, err := tariff.Resolve(tariff.Query{
 		Tariffs: tariffs, Name: r.TariffName, Stated: r.Prices, Peer: peer, Direction: v1alpha1.DirectionSend, Time: now,

@@ -59,6 +59,37 @@ func input(best ...int) recommend.Input {
 	}
 }
 
+// TestPricesOfARecommendation: what a Tariff says stays in the Tariff, by its name or as the default, and what a policy
+// states itself is taken over.
+func TestPricesOfARecommendation(t *testing.T) {
+	stated := v1alpha1.PricesStatus{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"}
+	ofTariff := stated
+	ofTariff.Source = v1alpha1.PricesOfTariff
+	for name, c := range map[string]struct {
+		prices *v1alpha1.PricesStatus
+		called string
+		states bool
+	}{
+		"stated": {&stated, "", true}, "stated beside a Tariff": {&stated, "t", true},
+		"of a Tariff": {&ofTariff, "t", false}, "of the default": {&ofTariff, "", false}, "none": {nil, "", false},
+	} {
+		in := input(isal)
+		in.Current.Prices, in.Current.TariffName = c.prices, c.called
+		r, err := recommend.Recommend(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p v1alpha1.CompressionPolicy
+		if err := yaml.UnmarshalStrict([]byte(r.Policy), &p); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, r.Policy)
+		}
+		if p.Spec.TariffName != c.called || (p.Spec.Prices != nil) != c.states ||
+			c.states && p.Spec.Prices.CPUHour != stated.CPUHour {
+			t.Errorf("%s: %+v", name, p.Spec)
+		}
+	}
+}
+
 func TestRecommend(t *testing.T) {
 	for name, test := range map[string]struct {
 		best      []int

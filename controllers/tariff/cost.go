@@ -97,8 +97,8 @@ func sum(periods []v1alpha1.CostPeriod) Usage {
 	return all
 }
 
-// merge is one period in place of two. Of amounts in different currencies those of the older one are lost, what was used
-// is not.
+// merge is one period in place of two. Of amounts in different currencies those of the older one are lost, what was
+// used is not.
 func merge(newer, older v1alpha1.CostPeriod) v1alpha1.CostPeriod {
 	merged := newer
 	merged.StartTime = older.StartTime

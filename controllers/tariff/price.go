@@ -58,7 +58,8 @@ type Rates struct {
 func Parse(prices *v1alpha1.PricesStatus) (rates Rates, ok bool) {
 	wire := Wire(prices)
 	return Rates{
-		CPUHour: float64(wire.GetCpuHourNanos()) / nanosPerUnit, NetworkGiB: float64(wire.GetNetworkGibNanos()) / nanosPerUnit,
+		CPUHour:    float64(wire.GetCpuHourNanos()) / nanosPerUnit,
+		NetworkGiB: float64(wire.GetNetworkGibNanos()) / nanosPerUnit,
 	}, wire != nil
 }
 
