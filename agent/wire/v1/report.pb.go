@@ -71,6 +71,15 @@ const (
 	FailureReason_FAILURE_REASON_STORAGE_FAILED FailureReason = 51
 	// FAILURE_REASON_EVICTED: the cluster took the agent's pod away, for example to drain its node.
 	FailureReason_FAILURE_REASON_EVICTED FailureReason = 60
+	// An object store does not answer or must not be dialled; does not prove who it is; denies access; has no such bucket; is not what is
+	// needed, or no S3 store; has a clock that differs from the node's; is full.
+	FailureReason_FAILURE_REASON_STORE_UNREACHABLE FailureReason = 70
+	FailureReason_FAILURE_REASON_STORE_UNTRUSTED   FailureReason = 71
+	FailureReason_FAILURE_REASON_STORE_DENIED      FailureReason = 72
+	FailureReason_FAILURE_REASON_STORE_NOT_FOUND   FailureReason = 73
+	FailureReason_FAILURE_REASON_STORE_UNFIT       FailureReason = 74
+	FailureReason_FAILURE_REASON_STORE_CLOCK_SKEW  FailureReason = 75
+	FailureReason_FAILURE_REASON_STORE_FULL        FailureReason = 76
 )
 
 // Enum value maps for FailureReason.
@@ -109,6 +118,13 @@ var (
 		50: "FAILURE_REASON_STORAGE_FULL",
 		51: "FAILURE_REASON_STORAGE_FAILED",
 		60: "FAILURE_REASON_EVICTED",
+		70: "FAILURE_REASON_STORE_UNREACHABLE",
+		71: "FAILURE_REASON_STORE_UNTRUSTED",
+		72: "FAILURE_REASON_STORE_DENIED",
+		73: "FAILURE_REASON_STORE_NOT_FOUND",
+		74: "FAILURE_REASON_STORE_UNFIT",
+		75: "FAILURE_REASON_STORE_CLOCK_SKEW",
+		76: "FAILURE_REASON_STORE_FULL",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -144,6 +160,13 @@ var (
 		"FAILURE_REASON_STORAGE_FULL":             50,
 		"FAILURE_REASON_STORAGE_FAILED":           51,
 		"FAILURE_REASON_EVICTED":                  60,
+		"FAILURE_REASON_STORE_UNREACHABLE":        70,
+		"FAILURE_REASON_STORE_UNTRUSTED":          71,
+		"FAILURE_REASON_STORE_DENIED":             72,
+		"FAILURE_REASON_STORE_NOT_FOUND":          73,
+		"FAILURE_REASON_STORE_UNFIT":              74,
+		"FAILURE_REASON_STORE_CLOCK_SKEW":         75,
+		"FAILURE_REASON_STORE_FULL":               76,
 	}
 )
 
@@ -971,7 +994,9 @@ type Report struct {
 	// detail says in a sentence what an agent that is opening waits for, or one that is measuring is at.
 	Detail string `protobuf:"bytes,13,opt,name=detail,proto3" json:"detail,omitempty"`
 	// trial is the TrialResult of an agent in mode trial that has succeeded, in binary: as JSON it would not fit into a termination message.
-	Trial         []byte `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
+	Trial []byte `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
+	// promises are what the agent in mode probe found out of an object store. A report without a failure has all of them.
+	Promises      []*StorePromise `protobuf:"bytes,15,rep,name=promises,proto3" json:"promises,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1104,6 +1129,76 @@ func (x *Report) GetTrial() []byte {
 	return nil
 }
 
+func (x *Report) GetPromises() []*StorePromise {
+	if x != nil {
+		return x.Promises
+	}
+	return nil
+}
+
+// StorePromise is something that an object store is asked to do, and whether it does.
+type StorePromise struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// type as in status.promises of an ObjectStore, for example RangedGet.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Kept bool   `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	// message is why it is not kept, in at most 200 bytes.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StorePromise) Reset() {
+	*x = StorePromise{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StorePromise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StorePromise) ProtoMessage() {}
+
+func (x *StorePromise) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
+func (*StorePromise) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StorePromise) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *StorePromise) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *StorePromise) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_agent_wire_v1_report_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_report_proto_rawDesc = "" +
@@ -1182,7 +1277,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9f\x05\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xdd\x05\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1200,7 +1295,12 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trial\x18\x0e \x01(\fR\x05trial*\xa6\t\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial\x12<\n" +
+	"\bpromises\x18\x0f \x03(\v2 .lighterage.wire.v1.StorePromiseR\bpromises\"P\n" +
+	"\fStorePromise\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\x99\v\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1235,7 +1335,14 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1eFAILURE_REASON_EXTERNAL_IN_USE\x10,\x12\x1f\n" +
 	"\x1bFAILURE_REASON_STORAGE_FULL\x102\x12!\n" +
 	"\x1dFAILURE_REASON_STORAGE_FAILED\x103\x12\x1a\n" +
-	"\x16FAILURE_REASON_EVICTED\x10<*\xc7\x01\n" +
+	"\x16FAILURE_REASON_EVICTED\x10<\x12$\n" +
+	" FAILURE_REASON_STORE_UNREACHABLE\x10F\x12\"\n" +
+	"\x1eFAILURE_REASON_STORE_UNTRUSTED\x10G\x12\x1f\n" +
+	"\x1bFAILURE_REASON_STORE_DENIED\x10H\x12\"\n" +
+	"\x1eFAILURE_REASON_STORE_NOT_FOUND\x10I\x12\x1e\n" +
+	"\x1aFAILURE_REASON_STORE_UNFIT\x10J\x12#\n" +
+	"\x1fFAILURE_REASON_STORE_CLOCK_SKEW\x10K\x12\x1d\n" +
+	"\x19FAILURE_REASON_STORE_FULL\x10L*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1259,7 +1366,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1272,35 +1379,37 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Progress)(nil),              // 8: lighterage.wire.v1.Progress
 	(*Omission)(nil),              // 9: lighterage.wire.v1.Omission
 	(*Report)(nil),                // 10: lighterage.wire.v1.Report
-	nil,                           // 11: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 12: lighterage.wire.v1.Compression.ReasonsEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*StorePromise)(nil),          // 11: lighterage.wire.v1.StorePromise
+	nil,                           // 12: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 13: lighterage.wire.v1.Compression.ReasonsEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	11, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	12, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	12, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	13, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
 	3,  // 7: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 8: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 9: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 10: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 11: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	13, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	13, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	14, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	14, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 14: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 15: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	6,  // 16: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
 	7,  // 17: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
 	9,  // 18: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	11, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1314,7 +1423,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

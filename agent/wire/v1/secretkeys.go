@@ -23,3 +23,16 @@ func ExternalKeys() []string {
 		ExternalPrivateKeyKey,
 	}
 }
+
+// The keys of a Secret with credentials for an object store, and the files that an agent reads. They are no other
+// Secret's, for the same reason. The session token is optional.
+const (
+	ObjectStoreAccessKeyIDKey     = "lighterage-s3-access-key-id"     //nolint:gosec // It is the name of a key.
+	ObjectStoreSecretAccessKeyKey = "lighterage-s3-secret-access-key" //nolint:gosec // It is the name of a key.
+	ObjectStoreSessionTokenKey    = "lighterage-s3-session-token"     //nolint:gosec // It is the name of a key.
+)
+
+// ObjectStoreKeys are all of them.
+func ObjectStoreKeys() []string {
+	return []string{ObjectStoreAccessKeyIDKey, ObjectStoreSecretAccessKeyKey, ObjectStoreSessionTokenKey}
+}

@@ -1,0 +1,124 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package objectstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// MaxPut is the most bytes that Put and PutPart take.
+const MaxPut = 5 << 30
+
+// Object is what a store has.
+type Object struct {
+	// Name relative to the prefix. One from a list is what somebody wrote, and CheckName may not like it.
+	Name string
+	Size int64
+	// ETag without quotes. It changes with the content and is not necessarily a digest of it.
+	ETag     string
+	Modified time.Time
+}
+
+// key of an object; errors are ErrName.
+func (s *Store) key(name string) (string, error) {
+	if err := CheckName(s.options.Prefix, name); err != nil {
+		return "", err
+	}
+	return join(s.options.Prefix, name), nil
+}
+
+// Put writes an object of size bytes and returns its ETag. With ifAbsent it writes only if there is none: ErrExists
+// otherwise.
+func (s *Store) Put(ctx context.Context, name string, body io.ReaderAt, size int64, ifAbsent bool) (string, error) {
+	key, err := s.key(name)
+	if err != nil {
+		return "", err
+	}
+	if size < 0 || size > MaxPut {
+		return "", fmt.Errorf("put %q: %w: it has %d bytes, and the limit of one request is %d", shorten(name), ErrInvalid,
+			size, int64(MaxPut))
+	}
+	token := rand.Text()
+	options := s.putOptions(token)
+	if ifAbsent {
+		options.SetMatchETagExcept("*")
+	}
+	var etag string
+	tries, err := s.do(ctx, call{}, operation{"put", name}, func(ctx context.Context, _ *call) error {
+		info, err := s.core.PutObject(ctx, s.options.Bucket, key, io.NewSectionReader(body, 0, size), size, "", "", options)
+		if err == nil && info.ETag == "" {
+			err = ErrNotS3
+		}
+		etag = info.ETag
+		return err
+	})
+	if errors.Is(err, ErrExists) && tries > 1 {
+		return s.own(ctx, name, token, err)
+	}
+	return etag, err
+}
+
+// own returns the ETag of an object if it has the token, which the answer that was lost would have had, and otherwise
+// the error.
+func (s *Store) own(ctx context.Context, name, token string, otherwise error) (string, error) {
+	object, mine, err := s.head(ctx, name, token)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "", otherwise
+	case err != nil:
+		return "", err
+	case !mine:
+		return "", otherwise
+	}
+	return object.ETag, nil
+}
+
+// Head returns what is known of an object: ErrNotFound if there is none.
+func (s *Store) Head(ctx context.Context, name string) (Object, error) {
+	object, _, err := s.head(ctx, name, "")
+	return object, err
+}
+
+func (s *Store) head(ctx context.Context, name, token string) (Object, bool, error) {
+	key, err := s.key(name)
+	if err != nil {
+		return Object{}, false, err
+	}
+	var info minio.ObjectInfo
+	_, err = s.do(ctx, call{}, operation{"head", name}, func(ctx context.Context, _ *call) error {
+		var err error
+		info, err = s.core.StatObject(ctx, s.options.Bucket, key, minio.StatObjectOptions{})
+		if err == nil && (info.ETag == "" || info.Size < 0) {
+			err = ErrNotS3
+		}
+		return err
+	})
+	if err != nil {
+		return Object{}, false, err
+	}
+	return Object{Name: name, Size: info.Size, ETag: info.ETag, Modified: info.LastModified},
+		ownToken(info.Metadata, token), nil
+}
+
+// Delete removes an object. It is no error if there is none.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	key, err := s.key(name)
+	if err != nil {
+		return err
+	}
+	_, err = s.do(ctx, call{}, operation{"delete", name}, func(ctx context.Context, _ *call) error {
+		return s.core.RemoveObject(ctx, s.options.Bucket, key, minio.RemoveObjectOptions{})
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}

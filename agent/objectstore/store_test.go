@@ -1,0 +1,377 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package objectstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// quick is a Retry that waits for next to nothing.
+var quick = objectstore.Retry{Tries: 4, Base: 1, Longest: 1}
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// credentials are a directory as the kubelet mounts it.
+func credentials(t *testing.T, id string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeCredentials(t, dir, map[string]string{
+		wirev1.ObjectStoreAccessKeyIDKey: id + "\n", wirev1.ObjectStoreSecretAccessKeyKey: "hush",
+	})
+	return dir
+}
+
+func writeCredentials(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func options(t *testing.T, server *objectstoretest.Server) objectstore.Options {
+	t.Helper()
+	return objectstore.Options{
+		Endpoint: server.URL, CABundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east/bank",
+		CredentialsDirectory: credentials(t, "me"), Dial: dial, Retry: quick,
+	}
+}
+
+func open(t *testing.T, o objectstore.Options) *objectstore.Store {
+	t.Helper()
+	store, err := objectstore.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// start returns a server and a store that uses it.
+func start(t *testing.T) (*objectstoretest.Server, *objectstore.Store) {
+	t.Helper()
+	server := objectstoretest.New(t, "me")
+	return server, open(t, options(t, server))
+}
+
+func put(t *testing.T, store *objectstore.Store, name, content string) string {
+	t.Helper()
+	etag, err := store.Put(t.Context(), name, strings.NewReader(content), int64(len(content)), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return etag
+}
+
+func get(t *testing.T, store *objectstore.Store, name, etag string, offset, length int64) (string, error) {
+	t.Helper()
+	body, err := store.Get(t.Context(), name, etag, offset, length)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(body)
+	return string(b), errors.Join(err, body.Close())
+}
+
+func list(t *testing.T, store *objectstore.Store, begin string) ([]string, error) {
+	t.Helper()
+	var names []string
+	for object, err := range store.List(t.Context(), begin) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, object.Name)
+	}
+	return names, nil
+}
+
+func TestObjects(t *testing.T) {
+	server, store := start(t)
+	etag := put(t, store, "a/b", "content")
+	if got, err := get(t, store, "a/b", etag, 2, 3); err != nil || got != "nte" {
+		t.Errorf("ranged get: %q, %v", got, err)
+	}
+	object, err := store.Head(t.Context(), "a/b")
+	if err != nil || object.Size != 7 || object.ETag != etag || strings.Contains(etag, `"`) || object.Modified.IsZero() {
+		t.Errorf("head: %+v, %v", object, err)
+	}
+	if _, err := get(t, store, "a/b", "another", 0, 1); !errors.Is(err, objectstore.ErrChanged) {
+		t.Errorf("get of another ETag: %v", err)
+	}
+	if _, err := get(t, store, "a/b", "", 5, 3); err == nil {
+		t.Error("more was read than there is")
+	}
+	put(t, store, "empty", "")
+	var want []string
+	for i := range 10 {
+		name := fmt.Sprintf("l/%02d +%%&ü", i)
+		want = append(want, name)
+		put(t, store, name, "x")
+	}
+	server.Add("east/bank-other/l/x", nil, time.Now())
+	if got, err := list(t, store, "l/"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("list: %q, %v", got, err)
+	}
+	if got, err := list(t, store, ""); err != nil || len(got) != 12 {
+		t.Errorf("list of all: %q, %v", got, err)
+	}
+	for range 2 {
+		if err := store.Delete(t.Context(), "a/b"); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	if _, err := store.Head(t.Context(), "a/b"); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("head of what was deleted: %v", err)
+	}
+	if _, err := get(t, store, "a/b", "", 0, 1); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("get of what was deleted: %v", err)
+	}
+}
+
+func TestListStopsEarly(t *testing.T) {
+	server, store := start(t)
+	for i := range 10 {
+		put(t, store, fmt.Sprint(i), "x")
+	}
+	before := len(server.Requests())
+	for range store.List(t.Context(), "") {
+		break
+	}
+	if n := len(server.Requests()) - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestWrittenWith(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	o := options(t, server)
+	o.StorageClass, o.Encryption = "STANDARD_IA", objectstore.Encryption{KMSKeyID: "key-1"}
+	store := open(t, o)
+	put(t, store, "one", "x")
+	u, err := store.Create(t.Context(), "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := store.PutPart(t.Context(), u, 1, strings.NewReader("x"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Complete(t.Context(), u, []objectstore.Part{part}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		header := server.Header("east/bank/" + name)
+		if header.Get("X-Amz-Storage-Class") != "STANDARD_IA" ||
+			header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id") != "key-1" {
+			t.Errorf("%s: %v", name, header)
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	server, store := start(t)
+	ctx := t.Context()
+	if _, err := store.Put(ctx, "a", strings.NewReader("1"), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Put(ctx, "a", strings.NewReader("2"), 1, true); !errors.Is(err, objectstore.ErrExists) {
+		t.Errorf("second put: %v", err)
+	}
+	// An answer that was lost is none that said no, and another's object is not one's own.
+	server.Reset(1, http.MethodPut, true)
+	if etag, err := store.Put(ctx, "b", strings.NewReader("3"), 1, true); err != nil || etag == "" {
+		t.Errorf("put whose answer was lost: %q, %v", etag, err)
+	}
+	server.Reset(1, http.MethodPut, false)
+	if _, err := store.Put(ctx, "a", strings.NewReader("4"), 1, true); !errors.Is(err, objectstore.ErrExists) {
+		t.Errorf("put of what is there over a broken connection: %v", err)
+	}
+	if got, err := get(t, store, "a", "", 0, 1); err != nil || got != "1" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestMultipart(t *testing.T) {
+	server, store := start(t)
+	ctx := t.Context()
+	u, err := store.Create(ctx, "big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []objectstore.Part
+	for i := range 7 {
+		part, err := store.PutPart(ctx, u, i+1, strings.NewReader(fmt.Sprint(i)), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, part)
+	}
+	if listed, err := store.Parts(ctx, u); err != nil || !reflect.DeepEqual(listed, parts) {
+		t.Errorf("parts: %v, %v", listed, err)
+	}
+	wrong := slices.Clone(parts)
+	wrong[3].ETag = wrong[2].ETag
+	if _, err := store.Complete(ctx, u, wrong, false); !errors.Is(err, objectstore.ErrInvalid) {
+		t.Errorf("complete with another ETag: %v", err)
+	}
+	slices.Reverse(parts)
+	server.Reset(1, http.MethodPost, true)
+	if etag, err := store.Complete(ctx, u, parts, true); err != nil || etag == "" {
+		t.Errorf("complete whose answer was lost: %q, %v", etag, err)
+	}
+	if got, err := get(t, store, "big", "", 0, 7); err != nil || got != "0123456" {
+		t.Errorf("%q, %v", got, err)
+	}
+	// A restart that does not know that it was completed.
+	if _, err := store.Complete(ctx, u, parts, false); err != nil {
+		t.Errorf("complete once more: %v", err)
+	}
+	if _, err := store.Parts(ctx, u); !errors.Is(err, objectstore.ErrNoUpload) {
+		t.Errorf("parts of what was completed: %v", err)
+	}
+	put(t, store, "big", "another's")
+	if _, err := store.Complete(ctx, u, parts, false); !errors.Is(err, objectstore.ErrNoUpload) {
+		t.Errorf("complete of what another has replaced: %v", err)
+	}
+}
+
+func TestUploads(t *testing.T) {
+	server, store := start(t)
+	ctx := t.Context()
+	made := map[string]bool{}
+	for i := range 7 {
+		u, err := store.Create(ctx, fmt.Sprintf("u/%d", i%2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[u.ID] = true
+	}
+	if _, err := store.Create(ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	for u, err := range store.Uploads(ctx, "u/") {
+		if err != nil || !made[u.ID] || u.Started.IsZero() {
+			t.Fatalf("%+v, %v", u, err)
+		}
+		delete(made, u.ID)
+		for range 2 {
+			if err := store.Abort(ctx, u); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if len(made) > 0 || server.Uploads() != 1 {
+		t.Errorf("not listed: %v; left: %d", made, server.Uploads())
+	}
+}
+
+func TestPartLimits(t *testing.T) {
+	server, store := start(t)
+	before := len(server.Requests())
+	u := objectstore.Upload{Name: "a", ID: "x"}
+	for _, number := range []int{-1, 0, objectstore.MaxParts + 1} {
+		if _, err := store.PutPart(
+			t.Context(), u, number, bytes.NewReader(nil), 0,
+		); !errors.Is(err, objectstore.ErrInvalid) {
+			t.Errorf("part %d: %v", number, err)
+		}
+	}
+	for _, size := range []int64{-1, objectstore.MaxPut + 1} {
+		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, false); !errors.Is(err, objectstore.ErrInvalid) {
+			t.Errorf("put of %d: %v", size, err)
+		}
+	}
+	if _, err := store.Get(t.Context(), "a", "", 1, 0); !errors.Is(err, objectstore.ErrInvalid) {
+		t.Errorf("get of nothing: %v", err)
+	}
+	if n := len(server.Requests()); n != before {
+		t.Errorf("%d requests", n-before)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	o := options(t, server)
+	store := open(t, o)
+	put(t, store, "a", "x")
+	server.Set(objectstoretest.Faults{}, "new")
+	_, err := store.Head(t.Context(), "a")
+	if !errors.Is(err, objectstore.ErrAccessDenied) {
+		t.Errorf("with old credentials: %v", err)
+	}
+	writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreAccessKeyIDKey: "new"})
+	if _, err := store.Head(t.Context(), "a"); err != nil {
+		t.Errorf("with new credentials: %v", err)
+	}
+	for name, content := range map[string]string{
+		"none": "", "two lines": "a\nb", "not ASCII": "ü", "long": strings.Repeat("x", 20<<10),
+	} {
+		writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreAccessKeyIDKey: content})
+		if _, err := store.Head(t.Context(), "a"); !errors.Is(err, objectstore.ErrCredentials) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := objectstore.Options{Endpoint: "http://store", Bucket: "b", Dial: dial}
+	if _, err := objectstore.New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*objectstore.Options){
+		"credentials without TLS": func(o *objectstore.Options) { o.CredentialsDirectory = "/x" },
+		"CA without TLS":          func(o *objectstore.Options) { o.CABundle = []byte("x") },
+		"no CA": func(o *objectstore.Options) {
+			o.Endpoint, o.CABundle = "https://store", []byte("x")
+		},
+		"no bucket":       func(o *objectstore.Options) { o.Bucket = "" },
+		"no dialer":       func(o *objectstore.Options) { o.Dial = nil },
+		"no scheme":       func(o *objectstore.Options) { o.Endpoint = "store:443" },
+		"path":            func(o *objectstore.Options) { o.Endpoint = "http://store/b" },
+		"user":            func(o *objectstore.Options) { o.Endpoint = "http://me:x@store" },
+		"prefix":          func(o *objectstore.Options) { o.Prefix = "a/" },
+		"two encryptions": func(o *objectstore.Options) { o.Encryption = objectstore.Encryption{S3: true, KMSKeyID: "k"} },
+	} {
+		o := good
+		change(&o)
+		if _, err := objectstore.New(o); !errors.Is(err, objectstore.ErrOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBlockedAddress(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	o := options(t, server)
+	o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+		return egress.NewGuard(egress.Policy{}).Dial(ctx, time.Minute, address)
+	}
+	if _, err := open(t, o).Head(t.Context(), "a"); !errors.Is(err, egress.ErrBlocked) {
+		t.Error(err)
+	}
+	if n := len(server.Requests()); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
