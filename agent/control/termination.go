@@ -83,4 +83,7 @@ func cutMessages(r *wirev1.Report, limit int) {
 		r.Failure.Message = failure.Shorten(r.Failure.Message, limit)
 	}
 	r.Detail = failure.Shorten(r.Detail, limit)
+	for _, promise := range r.Promises {
+		promise.Message = failure.Shorten(promise.Message, limit)
+	}
 }

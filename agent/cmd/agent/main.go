@@ -39,6 +39,7 @@ Modes:
   queue     keep the messages of a queue
   node      measure this node and tell the manager
   trial     measure every engine on a sample of a directory
+  probe     find out what an object store does
   version   print the version
 
 Flags:
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	modes := map[string]func(context.Context) error{
 		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue,
-		"trial": a.trial,
+		"trial": a.trial, "probe": a.probe,
 	}
 	mode, ok := modes[args[0]]
 	switch {

@@ -1,0 +1,131 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// probeTimeout bounds a probe; cleaning up comes after it.
+	probeTimeout = 2 * time.Minute
+	// storeDialTimeout bounds how long connecting to a store may take.
+	storeDialTimeout = 10 * time.Second
+)
+
+func (a *agent) probe(ctx context.Context) error {
+	var c wirev1.ProbeConfig
+	if err := a.readConfig(&c); err != nil {
+		return err
+	}
+	if err := required("control_address", c.GetControlAddress()); err != nil {
+		return err
+	}
+	options, err := storeOptions(c.GetStore(), c.GetDialPolicy())
+	if err != nil {
+		return err
+	}
+	store, err := objectstore.New(options)
+	if err != nil {
+		return badConfig("%w", err)
+	}
+	defer store.Close()
+	report := &probeReport{start: time.Now()}
+	stop, err := a.serveControl(transport.NewFiles(a.configDir), c.GetControlAddress(), report)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return a.end(report, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, failure.New(
+			wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE, "the probe took longer than %v", probeTimeout,
+		))
+		defer cancel()
+		verdicts, err := objectstore.Probe(ctx, store)
+		a.logDetail(err)
+		for _, v := range verdicts {
+			a.logDetail(v.Problem)
+		}
+		report.found(objectstore.Wire(verdicts))
+		return err
+	}())
+}
+
+// logDetail logs what a server said: the log is the tenant's, status is not.
+func (a *agent) logDetail(err error) {
+	var detailed *objectstore.Error
+	if errors.As(err, &detailed) {
+		a.log.Warn("A request to the store failed", "error", err.Error(), "code", detailed.Code, "detail", detailed.Detail)
+	}
+}
+
+// storeOptions are those of a store as it was configured, which dials only what the policy permits.
+func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (objectstore.Options, error) {
+	parsed, err := egress.Parse(dials)
+	if err != nil {
+		return objectstore.Options{}, badConfig("%w", err)
+	}
+	guard := egress.NewGuard(parsed)
+	return objectstore.Options{
+		Endpoint: c.GetEndpoint(), Bucket: c.GetBucket(), Prefix: c.GetPrefix(), Region: c.GetRegion(),
+		VirtualHost: c.GetVirtualHost(), CABundle: c.GetCaBundle(), CredentialsDirectory: c.GetCredentialsDirectory(),
+		StorageClass: c.GetStorageClass(),
+		Encryption:   objectstore.Encryption{S3: c.GetEncryptS3(), KMSKeyID: c.GetKmsKeyId()},
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return guard.Dial(ctx, storeDialTimeout, address)
+		},
+	}, nil
+}
+
+// probeReport is the live report of a probe. It is a control.Reporter.
+type probeReport struct {
+	mu         sync.Mutex
+	start, end time.Time
+	promises   []*wirev1.StorePromise
+	failure    *wirev1.Failure
+}
+
+func (r *probeReport) found(promises []*wirev1.StorePromise) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.promises = promises
+}
+
+// End says how it ended: nil is success.
+func (r *probeReport) End(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end, r.failure = r.start.Add(time.Since(r.start)), failure.ToWire(err)
+}
+
+// Report returns the report as it is now.
+func (r *probeReport) Report() *wirev1.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_MEASURING, Version: wirev1.Version, Architecture: runtime.GOARCH,
+		StartTime: timestamppb.New(r.start), Promises: r.promises,
+	}
+	if r.end.IsZero() {
+		return report
+	}
+	report.State, report.EndTime = wirev1.AgentState_AGENT_STATE_SUCCEEDED, timestamppb.New(r.end)
+	if r.failure != nil {
+		report.State, report.Failure = wirev1.AgentState_AGENT_STATE_FAILED, r.failure
+	}
+	return report
+}
