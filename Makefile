@@ -108,7 +108,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security"
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores"
 	$(ENGINES); for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
@@ -197,6 +197,10 @@ test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run -C hack/cluster . assets); \
 		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
+
+.PHONY: test-objectstores
+test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, which are installed once
+	env=$$(hack/objectstores.sh); eval "$$env"; go test -v -count=1 -tags objectstores -run '^TestServers$$' ./agent/objectstore
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"runtime"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,7 +15,6 @@ import (
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
-	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -32,9 +30,6 @@ func (a *agent) probe(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
-	if err := required("control_address", c.GetControlAddress()); err != nil {
-		return err
-	}
 	options, err := storeOptions(c.GetStore(), c.GetDialPolicy())
 	if err != nil {
 		return err
@@ -45,11 +40,6 @@ func (a *agent) probe(ctx context.Context) error {
 	}
 	defer store.Close()
 	report := &probeReport{start: time.Now()}
-	stop, err := a.serveControl(transport.NewFiles(a.configDir), c.GetControlAddress(), report)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	return a.end(report, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, failure.New(
 			wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE, "the probe took longer than %v", probeTimeout,
@@ -60,7 +50,7 @@ func (a *agent) probe(ctx context.Context) error {
 		for _, v := range verdicts {
 			a.logDetail(v.Problem)
 		}
-		report.found(objectstore.Wire(verdicts))
+		report.promises = objectstore.Wire(verdicts)
 		return err
 	}())
 }
@@ -91,39 +81,24 @@ func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (object
 	}, nil
 }
 
-// probeReport is the live report of a probe. It is a control.Reporter.
+// probeReport is the report of a probe.
 type probeReport struct {
-	mu         sync.Mutex
 	start, end time.Time
 	promises   []*wirev1.StorePromise
 	failure    *wirev1.Failure
 }
 
-func (r *probeReport) found(promises []*wirev1.StorePromise) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.promises = promises
-}
-
 // End says how it ended: nil is success.
 func (r *probeReport) End(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.end, r.failure = r.start.Add(time.Since(r.start)), failure.ToWire(err)
 }
 
-// Report returns the report as it is now.
+// Report returns the report of a probe that has ended.
 func (r *probeReport) Report() *wirev1.Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	report := &wirev1.Report{
-		State: wirev1.AgentState_AGENT_STATE_MEASURING, Version: wirev1.Version, Architecture: runtime.GOARCH,
-		StartTime: timestamppb.New(r.start), Promises: r.promises,
+		State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Version: wirev1.Version, Architecture: runtime.GOARCH,
+		StartTime: timestamppb.New(r.start), EndTime: timestamppb.New(r.end), Promises: r.promises,
 	}
-	if r.end.IsZero() {
-		return report
-	}
-	report.State, report.EndTime = wirev1.AgentState_AGENT_STATE_SUCCEEDED, timestamppb.New(r.end)
 	if r.failure != nil {
 		report.State, report.Failure = wirev1.AgentState_AGENT_STATE_FAILED, r.failure
 	}

@@ -29,7 +29,7 @@ func probeConfig(t *testing.T, server *objectstoretest.Server) *wirev1.ProbeConf
 			Endpoint: server.URL, CaBundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east",
 			CredentialsDirectory: secret,
 		},
-		ControlAddress: freeAddress(t), DialPolicy: &wirev1.DialPolicy{AllowLoopback: true},
+		DialPolicy: &wirev1.DialPolicy{AllowLoopback: true},
 	}
 }
 
@@ -88,10 +88,9 @@ func TestProbeFails(t *testing.T) {
 func TestProbeRejectsConfigurations(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	for name, change := range map[string]func(*wirev1.ProbeConfig){
-		"no policy":  func(c *wirev1.ProbeConfig) { c.DialPolicy = nil },
-		"no address": func(c *wirev1.ProbeConfig) { c.ControlAddress = "" },
-		"no store":   func(c *wirev1.ProbeConfig) { c.Store = nil },
-		"no TLS":     func(c *wirev1.ProbeConfig) { c.Store.Endpoint = "http://store.example" },
+		"no policy": func(c *wirev1.ProbeConfig) { c.DialPolicy = nil },
+		"no store":  func(c *wirev1.ProbeConfig) { c.Store = nil },
+		"no TLS":    func(c *wirev1.ProbeConfig) { c.Store.Endpoint = "http://store.example" },
 	} {
 		c := probeConfig(t, server)
 		change(c)

@@ -24,14 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ProbeConfig is what the agent in mode probe needs to know. It finds out what an object store does, reports and ends.
+// ProbeConfig is what the agent in mode probe needs to know. It finds out what an object store does, which takes
+// minutes at most, leaves a report in its termination message, and ends. It does not listen.
 type ProbeConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Store *ObjectStoreConfig     `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
-	// control_address to listen on for the manager.
-	ControlAddress string `protobuf:"bytes,2,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
 	// dial_policy for the store. Without one the configuration is refused.
-	DialPolicy    *DialPolicy `protobuf:"bytes,3,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
+	DialPolicy    *DialPolicy `protobuf:"bytes,2,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -71,13 +70,6 @@ func (x *ProbeConfig) GetStore() *ObjectStoreConfig {
 		return x.Store
 	}
 	return nil
-}
-
-func (x *ProbeConfig) GetControlAddress() string {
-	if x != nil {
-		return x.ControlAddress
-	}
-	return ""
 }
 
 func (x *ProbeConfig) GetDialPolicy() *DialPolicy {
@@ -216,11 +208,10 @@ var File_agent_wire_v1_objectstore_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/wire/v1/objectstore.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\"\xb4\x01\n" +
+	"\x1fagent/wire/v1/objectstore.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\"\x8b\x01\n" +
 	"\vProbeConfig\x12;\n" +
-	"\x05store\x18\x01 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\x12'\n" +
-	"\x0fcontrol_address\x18\x02 \x01(\tR\x0econtrolAddress\x12?\n" +
-	"\vdial_policy\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
+	"\x05store\x18\x01 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\x12?\n" +
+	"\vdial_policy\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
 	"dialPolicy\"\xce\x02\n" +
 	"\x11ObjectStoreConfig\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x16\n" +
