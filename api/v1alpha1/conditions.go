@@ -122,22 +122,22 @@ const (
 	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
 	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy, Tariff): a value of
-	// the spec cannot be used. The message says which one and what to write.
+	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy, Tariff,
+	// ObjectStore): a value of the spec cannot be used. The message says which one and what to write.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
 	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
 	ReasonPrivilegeNotAllowed = "PrivilegeNotAllowed"
-	// ReasonUnschedulable (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue): the scheduler finds no node for
+	// ReasonUnschedulable (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, ObjectStore): the scheduler finds no node for
 	// the agent. The message has its words.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonAgentNotStarted (Transfer, Delivery, CompressionTrial, HTTPEndpoint): the agent's pod or its container
+	// ReasonAgentNotStarted (Transfer, Delivery, CompressionTrial, HTTPEndpoint, ObjectStore): the agent's pod or its container
 	// cannot be created or started. The message has the words of the API server or the kubelet.
 	ReasonAgentNotStarted = "AgentNotStarted"
-	// ReasonAgentLost (Transfer, Delivery, CompressionTrial): the agent ended without a report, for example because its
+	// ReasonAgentLost (Transfer, Delivery, CompressionTrial, ObjectStore): the agent ended without a report, for example because its
 	// node failed or it exceeded its memory limit.
 	ReasonAgentLost = "AgentLost"
-	// ReasonEvicted (Transfer, Delivery, CompressionTrial): the cluster removed the agent's pod, for example to drain
+	// ReasonEvicted (Transfer, Delivery, CompressionTrial, ObjectStore): the cluster removed the agent's pod, for example to drain
 	// its node. It does not count as a failed attempt.
 	ReasonEvicted = "Evicted"
 	// ReasonConnectionLost (Transfer, Delivery, CompressionTrial, Queue): the connection between the agents broke.
@@ -145,7 +145,7 @@ const (
 	// ReasonInvalidData (Transfer, Delivery, Queue): one side received data that the protocol does not allow, or an
 	// archive is damaged.
 	ReasonInvalidData = "InvalidData"
-	// ReasonInternal (Transfer, Delivery, CompressionTrial, Queue): an error without a better reason; the message has
+	// ReasonInternal (Transfer, Delivery, CompressionTrial, Queue, ObjectStore): an error without a better reason; the message has
 	// it.
 	ReasonInternal = "Internal"
 	// ReasonAborted (Transfer, Delivery): the run was ended from outside, for example because its Transfer was deleted.
@@ -165,7 +165,7 @@ const (
 	// ReasonRollingOut (HTTPEndpoint, Queue): replicas or members are being started, or do not use the present spec
 	// yet.
 	ReasonRollingOut = "RollingOut"
-	// ReasonAddressNotAllowed (HTTPEndpoint, Queue): a backend or an external server has an address that agents may not
+	// ReasonAddressNotAllowed (HTTPEndpoint, Queue, ObjectStore): a backend or an external server has an address that agents may not
 	// dial, or is a Service of a namespace that does not consent. Correct the spec, or annotate that namespace with
 	// lighterage.dev/allow-backends-from.
 	ReasonAddressNotAllowed = "AddressNotAllowed"
@@ -186,7 +186,7 @@ const (
 	// ReasonNameConflict (HTTPEndpoint, Queue): an object that is needed, such as the Service, exists and belongs to
 	// something else. Delete it, or choose another name.
 	ReasonNameConflict = "NameConflict"
-	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile): the API server rejects
+	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile, ObjectStore): the API server rejects
 	// what the object needs, for example because of a ResourceQuota or an admission webhook. The message has its words.
 	ReasonRefused = "Refused"
 	// ReasonAgentUnreachable (HTTPEndpoint, Queue): replicas or members run but do not answer the manager.
@@ -251,6 +251,33 @@ const (
 	// ReasonMessagesLost (Queue): what kept the messages was lost, and an empty queue is in its place. Republish what
 	// is known elsewhere, then acknowledge the loss by the annotation lighterage.dev/accept-loss.
 	ReasonMessagesLost = "MessagesLost"
+)
+
+// Reasons of ObjectStore conditions, beside those that they share with others.
+const (
+	// ReasonProbing (ObjectStore): the store is being probed for the first time since the spec changed.
+	ReasonProbing = "Probing"
+	// ReasonPromisesKept (ObjectStore): the server does what Transfers need.
+	ReasonPromisesKept = "PromisesKept"
+	// ReasonPromiseNotKept (ObjectStore): the server, or what the credentials permit, lacks what Transfers need;
+	// status.promises says what. Change the permissions, or use another server.
+	ReasonPromiseNotKept = "PromiseNotKept"
+	// ReasonStoreUnreachable (ObjectStore): the server does not answer, or has asked to come back later too often.
+	ReasonStoreUnreachable = "StoreUnreachable"
+	// ReasonStoreUntrusted (ObjectStore): the certificate of the server does not verify against spec.caBundle.
+	ReasonStoreUntrusted = "StoreUntrusted"
+	// ReasonStoreDenied (ObjectStore): the credentials are missing, wrong or expired, or do not permit to write.
+	ReasonStoreDenied = "StoreDenied"
+	// ReasonBucketNotFound (ObjectStore): the bucket does not exist. Create it or correct spec.bucket.
+	ReasonBucketNotFound = "BucketNotFound"
+	// ReasonStoreUnfit (ObjectStore): the server is no S3 store, has the bucket elsewhere, or rejects the storage class
+	// or the encryption.
+	ReasonStoreUnfit = "StoreUnfit"
+	// ReasonClockSkew (ObjectStore): the clocks of node and server differ by more than S3 permits. Correct the one that
+	// is wrong.
+	ReasonClockSkew = "ClockSkew"
+	// ReasonStoreFull (ObjectStore): the store is full or its quota is used up.
+	ReasonStoreFull = "StoreFull"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.

@@ -26,6 +26,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&CompressionTrial{}, &CompressionTrialList{},
 		&Queue{}, &QueueList{},
 		&DataQuota{}, &DataQuotaList{},
+		&ObjectStore{}, &ObjectStoreList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

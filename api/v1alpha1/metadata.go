@@ -49,6 +49,9 @@ const (
 	// TrialLabel is on everything that the manager makes for a CompressionTrial; the value is the object's UID.
 	TrialLabel = "lighterage.dev/trial-uid"
 
+	// ObjectStoreLabel is on everything that the manager makes for an ObjectStore; the value is the object's UID.
+	ObjectStoreLabel = "lighterage.dev/objectstore-uid"
+
 	// HTTPEndpointLabel is on everything that the manager makes for an HTTPEndpoint; the value is the object's UID.
 	HTTPEndpointLabel = "lighterage.dev/httpendpoint-uid"
 

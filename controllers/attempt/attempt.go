@@ -148,7 +148,8 @@ func rejection(kind string, owner client.Object, err error) (*plan.Problem, erro
 		return nil, err
 	}
 	change := "spec.podTemplate, or the quota or policy that it names"
-	if _, receives := owner.(*v1alpha1.Delivery); receives {
+	switch owner.(type) {
+	case *v1alpha1.Delivery, *v1alpha1.ObjectStore:
 		change = "the quota or policy that it names"
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(

@@ -23,6 +23,8 @@ func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *pla
 		kind, label = "Delivery", v1alpha1.DeliveryLabel
 	case *v1alpha1.CompressionTrial:
 		kind, label = "CompressionTrial", v1alpha1.TrialLabel
+	case *v1alpha1.ObjectStore:
+		kind, label = "ObjectStore", v1alpha1.ObjectStoreLabel
 	}
 	labels := map[string]string{label: string(owner.GetUID()), plan.ComponentLabel: a.Mode()}
 	problem, err := c.options.Networks.Ensure(ctx, kind, owner, labels, func(operatorNamespace string) networkingv1.NetworkPolicySpec {

@@ -20,7 +20,7 @@ import (
 
 // Fields for client.MatchingFields. Those of Transfers come first.
 const (
-	// UID of a Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint, which is in a label of its pods.
+	// UID of a Transfer, Delivery, CompressionTrial, ObjectStore, Queue or HTTPEndpoint, which is in a label of its pods.
 	UID = "metadata.uid"
 	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that
 	// have an agent without a node.
@@ -46,8 +46,8 @@ const (
 	Backend = "spec.backend.service.name"
 	// Job is the name of that which a pod is of.
 	Job = "lighterage.job"
-	// Owner is the UID of the Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint whose agent a pod or a Job
-	// is, by their labels.
+	// Owner is the UID of the Transfer, Delivery, CompressionTrial, ObjectStore, Queue or HTTPEndpoint whose agent a pod
+	// or a Job is, by their labels.
 	Owner = "lighterage.owner"
 	// Node is the name of that which a pod is on, or that its DaemonSet has made it for.
 	Node = "lighterage.node"
@@ -101,7 +101,7 @@ func when(condition bool, value string) []string {
 func fields() []field {
 	return []field{
 		uid[v1alpha1.Transfer](), uid[v1alpha1.Delivery](), uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](),
-		uid[v1alpha1.HTTPEndpoint](),
+		uid[v1alpha1.HTTPEndpoint](), uid[v1alpha1.ObjectStore](),
 
 		of(Waits, func(t *v1alpha1.Transfer) []string { return when(plan.TransferWaitsForNode(t), Yes) }),
 		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(plan.TrialWaits(t), Yes) }),

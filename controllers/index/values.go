@@ -60,6 +60,7 @@ func archiveClaims(q *v1alpha1.Queue) (claims []string) {
 func owners(labels map[string]string) (uids []string) {
 	for _, label := range []string{
 		v1alpha1.TransferLabel, v1alpha1.DeliveryLabel, v1alpha1.TrialLabel, v1alpha1.QueueLabel, v1alpha1.HTTPEndpointLabel,
+		v1alpha1.ObjectStoreLabel,
 	} {
 		if labels[label] != "" {
 			uids = append(uids, labels[label])

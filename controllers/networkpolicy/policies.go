@@ -29,12 +29,12 @@ const (
 	receive   = "receive"
 )
 
-// Attempt is the policy of all attempts of one owner, a Transfer, Delivery or CompressionTrial, whose UID is in the
-// label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway or by
-// senders of this cluster; a trial asks other agents.
+// Attempt is the policy of all attempts of one owner, a Transfer, Delivery, CompressionTrial or ObjectStore, whose UID is
+// in the label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway or by
+// senders of this cluster; a trial asks other agents; a probe dials a store.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
-	s.toNames(Dialled{Endpoint: traffic.Gateway})
+	s.toNames(Dialled{Endpoint: traffic.Gateway}, Dialled{Endpoint: traffic.Store, Service: traffic.StoreService})
 	if traffic.ReceiverNamespace != "" {
 		s.to(tcp(plan.DataPort), agents(traffic.ReceiverNamespace, receive))
 	}

@@ -31,6 +31,7 @@ const (
 	receiveSuffix = ".receive.lighterage.internal"
 	sendSuffix    = ".send.lighterage.internal"
 	trialSuffix   = ".trial.lighterage.internal"
+	probeSuffix   = ".probe.lighterage.internal"
 	httpSuffix    = ".http.lighterage.internal"
 	queueSuffix   = ".queue.lighterage.internal"
 )
@@ -77,6 +78,11 @@ func QueueIdentity(cluster, namespace, name string) Identity {
 // TrialIdentity is that of the agent of a CompressionTrial.
 func TrialIdentity(cluster, namespace, name string) Identity {
 	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/trial/" + name}
+}
+
+// ObjectStoreIdentity is that of the agent that probes an ObjectStore.
+func ObjectStoreIdentity(cluster, namespace, name string) Identity {
+	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/objectstore/" + name}
 }
 
 // Transfer returns the namespace and name of the Transfer whose agent this is; ok is false for everybody else.
@@ -166,6 +172,11 @@ func SendServerName(transferUID string) string {
 // TrialServerName is the server name of the agent of the CompressionTrial with this UID.
 func TrialServerName(trialUID string) string {
 	return trialUID + trialSuffix
+}
+
+// ProbeServerName is the server name of the agent of the ObjectStore with this UID.
+func ProbeServerName(storeUID string) string {
+	return storeUID + probeSuffix
 }
 
 // HTTPServerName is the server name of the replicas of the HTTPEndpoint with this UID, for the manager.

@@ -23,6 +23,8 @@ type Attempt struct {
 	config proto.Message
 	// senderNamespace is that of a sender of this cluster, of a receiving agent.
 	senderNamespace string
+	// storeService is the Service that the endpoint of an object store names; nil: none.
+	storeService *corev1.Service
 }
 
 // Name of the Job.

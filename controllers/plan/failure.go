@@ -44,6 +44,13 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:             v1alpha1.ReasonStorageFull,
 	wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:           v1alpha1.ReasonStorageFailed,
 	wirev1.FailureReason_FAILURE_REASON_EVICTED:                  v1alpha1.ReasonEvicted,
+	wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE:        v1alpha1.ReasonStoreUnreachable,
+	wirev1.FailureReason_FAILURE_REASON_STORE_UNTRUSTED:          v1alpha1.ReasonStoreUntrusted,
+	wirev1.FailureReason_FAILURE_REASON_STORE_DENIED:             v1alpha1.ReasonStoreDenied,
+	wirev1.FailureReason_FAILURE_REASON_STORE_NOT_FOUND:          v1alpha1.ReasonBucketNotFound,
+	wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT:              v1alpha1.ReasonStoreUnfit,
+	wirev1.FailureReason_FAILURE_REASON_STORE_CLOCK_SKEW:         v1alpha1.ReasonClockSkew,
+	wirev1.FailureReason_FAILURE_REASON_STORE_FULL:               v1alpha1.ReasonStoreFull,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.

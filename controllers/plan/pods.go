@@ -68,8 +68,10 @@ type attempt struct {
 	labels     map[string]string
 	owner      metav1.OwnerReference
 	mounts     []claimMount
-	template   v1alpha1.AgentPodTemplate
-	where      placement.Plan
+	// credentials is a Secret of the user's, which may be missing; empty: none.
+	credentials string
+	template    v1alpha1.AgentPodTemplate
+	where       placement.Plan
 	// capabilities make the agent root; without any it is an ordinary user.
 	capabilities []corev1.Capability
 	image        AgentImage
@@ -163,6 +165,9 @@ func (a attempt) pod() corev1.PodSpec {
 			}}},
 		},
 	}
+	if a.credentials != "" {
+		pod.Volumes = append(pod.Volumes, storeCredentials(a.credentials))
+	}
 	for i, mount := range a.mounts {
 		if a.volumeOf(i) != i {
 			continue
@@ -200,6 +205,11 @@ func (a attempt) container() corev1.Container {
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	container.TerminationMessagePath = corev1.TerminationMessagePathDefault
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
+	if a.credentials != "" {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+			Name: credentialsVolume, MountPath: credentialsPath, ReadOnly: true,
+		})
+	}
 	for i, mount := range a.mounts {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
 			Name: volumeName(a.volumeOf(i)), MountPath: mount.path, ReadOnly: mount.readOnly,

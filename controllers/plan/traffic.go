@@ -4,6 +4,8 @@
 package plan
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -16,6 +18,10 @@ type Traffic struct {
 	// Receives data, from senders in SenderNamespace of this cluster, or, when that is empty, through the gateway.
 	Receives        bool
 	SenderNamespace string
+	// Store is the endpoint of an object store that the agent dials, as host:port, and StoreService the Service that it
+	// names; nil if it names none, or none that may be used.
+	Store        string
+	StoreService *corev1.Service
 	// AsksAgents: it asks other agents of its namespace for samples.
 	AsksAgents bool
 }
@@ -35,6 +41,8 @@ func (a *Attempt) Traffic() Traffic {
 		return Traffic{Receives: true, SenderNamespace: a.senderNamespace}
 	case *wirev1.TrialConfig:
 		return Traffic{AsksAgents: config.GetAgents() != nil}
+	case *wirev1.ProbeConfig:
+		return Traffic{Store: storeAddress(config.GetStore().GetEndpoint()), StoreService: a.storeService}
 	}
 	return Traffic{}
 }

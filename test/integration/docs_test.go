@@ -59,6 +59,7 @@ func TestDocuments(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota", "Tariff",
+		"ObjectStore",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document shows a %s", kind)

@@ -91,7 +91,7 @@ func parse(arguments []string) (settings, error) {
 		&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever",
 	)
 	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, "+
-		"Delivery, CompressionTrial, Queue and HTTPEndpoint; false: remove those that were made")
+		"Delivery, CompressionTrial, ObjectStore, Queue and HTTPEndpoint; false: remove those that were made")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
 	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long other managers wait for "+
 		"a leader that does not renew its lease before one of them leads, from 15s to 10m. A leader that cannot reach the "+

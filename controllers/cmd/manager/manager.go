@@ -43,6 +43,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/node"
+	"github.com/lighterage/lighterage/controllers/objectstore"
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -175,6 +176,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
 		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },
 		func(mgr ctrl.Manager) error { return queue.Setup(mgr, wiring.queues) },
+		func(mgr ctrl.Manager) error { return objectstore.Setup(mgr, wiring.stores) },
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
@@ -204,6 +206,7 @@ type parts struct {
 	endpoints  httpendpoint.Options
 	trials     trial.Options
 	queues     queue.Options
+	stores     objectstore.Options
 }
 
 func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
@@ -259,6 +262,12 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Client: mgr.GetClient(), Reports: attempt.Reports(pool, "trial", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: real,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+		},
+		stores: objectstore.Options{
+			Client: mgr.GetClient(), Attempts: attempts, Egress: permitted,
+			Recorder: mgr.GetEventRecorder("lighterage-objectstore"),
+			Metrics:  metrics.NewObjectStores(ctrlmetrics.Registry), Clock: real, Cluster: s.cluster, Image: image,
+			Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: httpendpoint.Reports(pool, agents), Authority: authority,

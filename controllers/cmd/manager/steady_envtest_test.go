@@ -103,6 +103,11 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 				Links:  []v1alpha1.TrialLink{{Name: "wan", BytesPerSecond: resource.MustParse("12500k")}},
 			},
 		}},
+		"ObjectStore": {label: v1alpha1.ObjectStoreLabel, owns: attempt(), object: &v1alpha1.ObjectStore{
+			ObjectMeta: named, Spec: v1alpha1.ObjectStoreSpec{
+				Endpoint: "https://s3.example", Bucket: "cargo", Credentials: &v1alpha1.StoreCredentials{SecretName: "keys"},
+			},
+		}},
 		// Nobody listens at its endpoint.
 		"Peer": {untouched: true, object: &v1alpha1.Peer{
 			ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.PeerSpec{Endpoint: "127.0.0.1:1", CABundle: ca},
@@ -164,7 +169,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
 		"Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
-		"CompressionTrial",
+		"CompressionTrial", "ObjectStore",
 	} {
 		cluster.Create(t, rows[kind].object)
 	}

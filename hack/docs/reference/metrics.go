@@ -128,6 +128,10 @@ func metricsPage(root string) (string, error) {
 			metrics.NewHTTPEndpoints(r, time.Time{})
 			return nil
 		}},
+		{"ObjectStores (manager)", func(r prometheus.Registerer) error {
+			metrics.NewObjectStores(r)
+			return nil
+		}},
 		{"DataQuotas (manager)", func(r prometheus.Registerer) error {
 			metrics.NewQuotas(r)
 			return nil

@@ -1,0 +1,240 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+var storeNow = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+func newStore() *v1alpha1.ObjectStore {
+	return &v1alpha1.ObjectStore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "vault", UID: "u-1", Generation: 1},
+		Spec: v1alpha1.ObjectStoreSpec{
+			Endpoint: "https://s3.example", Bucket: "cargo", Prefix: "east",
+			Credentials: &v1alpha1.StoreCredentials{SecretName: "keys"},
+		},
+	}
+}
+
+func storeFacts() plan.ObjectStoreFacts {
+	return plan.ObjectStoreFacts{Now: storeNow, NewID: "abcde", Dial: &wirev1.DialPolicy{}}
+}
+
+var promiseTypes = []string{
+	"Abort", "ConditionalComplete", "ConditionalPut", "Delete", "List", "Multipart", "RangedGet", "ReadAfterWrite",
+}
+
+// found is the report of a probe that found all promises but these kept.
+func found(broken ...string) *wirev1.Report {
+	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
+	for _, name := range promiseTypes {
+		promise := &wirev1.StorePromise{Type: name, Kept: true}
+		for _, b := range broken {
+			if b == name {
+				promise.Kept, promise.Message = false, "it was seen"
+			}
+		}
+		report.Promises = append(report.Promises, promise)
+	}
+	return report
+}
+
+func storeFailure(reason wirev1.FailureReason) *wirev1.Report {
+	return &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{Reason: reason, Message: "why"},
+	}
+}
+
+// probeEnded are the facts of a probe whose agent left a report.
+func probeEnded(t *testing.T, report *wirev1.Report) plan.ObjectStoreFacts {
+	t.Helper()
+	message, err := protojson.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := storeFacts()
+	facts.Job, facts.Pod = &batchv1.Job{}, storePod(corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Message: string(message)},
+	})
+	return facts
+}
+
+func storePod(state corev1.ContainerState) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(storeNow.Add(-time.Hour))},
+		Status: corev1.PodStatus{
+			PodIP: "192.0.2.1", ContainerStatuses: []corev1.ContainerStatus{{Name: plan.AgentContainer, State: state}},
+		},
+	}
+}
+
+// probing is a store whose first probe has begun.
+func probing() *v1alpha1.ObjectStore {
+	store := newStore()
+	store.Status = plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{}).Status
+	return store
+}
+
+func storeReason(status v1alpha1.ObjectStoreStatus, condition string) string {
+	if !meta.IsStatusConditionTrue(status.Conditions, condition) {
+		return ""
+	}
+	return meta.FindStatusCondition(status.Conditions, condition).Reason
+}
+
+func TestFirstProbe(t *testing.T) {
+	store := newStore()
+	d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{Name: "agent"})
+	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReconciling) != v1alpha1.ReasonProbing ||
+		d.Status.ObservedGeneration != 1 || d.RequeueAfter <= 0 {
+		t.Fatalf("%+v", d)
+	}
+	store.Status = d.Status
+	// Until there is a Job it is made again, and status stays as it is.
+	again := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+	if again.Start == nil || again.Start.Name() != d.Start.Name() || !reflect.DeepEqual(again.Status, d.Status) {
+		t.Errorf("%+v", again)
+	}
+	pod := d.Start.Job().Spec.Template.Spec
+	var credentials *corev1.SecretVolumeSource
+	for _, volume := range pod.Volumes {
+		if volume.Name == "credentials" {
+			credentials = volume.Secret
+		}
+	}
+	if credentials == nil || credentials.SecretName != "keys" || len(credentials.Items) != 3 || !*credentials.Optional ||
+		pod.Containers[0].Args[0] != "probe" || *pod.AutomountServiceAccountToken {
+		t.Errorf("%+v", pod)
+	}
+	if got := d.Start.Traffic(); got.Store != "s3.example:443" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestProbeOutcomes(t *testing.T) {
+	const day, first = 24 * time.Hour, 30 * time.Second
+	nothing := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
+	const ready, stalled = v1alpha1.ConditionReady, v1alpha1.ConditionStalled
+	for name, test := range map[string]struct {
+		report    *wirev1.Report
+		condition string
+		reason    string
+		next      time.Duration
+		promises  int
+	}{
+		"all kept":             {found(), ready, v1alpha1.ReasonPromisesKept, day, 8},
+		"one that is spared":   {found("ConditionalComplete"), ready, v1alpha1.ReasonPromisesKept, day, 8},
+		"ignores conditions":   {found("ConditionalPut"), stalled, v1alpha1.ReasonPromiseNotKept, first, 8},
+		"cannot delete":        {found("Delete", "Abort"), stalled, v1alpha1.ReasonPromiseNotKept, first, 8},
+		"a report of nothing":  {nothing, stalled, v1alpha1.ReasonInternal, first, 0},
+		"denied":               {storeFailure(72), stalled, v1alpha1.ReasonStoreDenied, first, 0},
+		"no bucket":            {storeFailure(73), stalled, v1alpha1.ReasonBucketNotFound, first, 0},
+		"another clock":        {storeFailure(75), stalled, v1alpha1.ReasonClockSkew, first, 0},
+		"a reason of tomorrow": {storeFailure(9999), stalled, v1alpha1.ReasonInternal, first, 0},
+	} {
+		store := probing()
+		d := plan.DecideObjectStore(store, probeEnded(t, test.report), plan.AgentImage{})
+		if !d.Ended || d.Start != nil || storeReason(d.Status, test.condition) != test.reason ||
+			len(d.Status.Promises) != test.promises || (d.Status.LastProbeTime != nil) != (test.promises > 0) {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if wait := d.Status.Probe.NextTime.Sub(storeNow); wait < test.next || wait > test.next*3/2 || d.RequeueAfter != wait {
+			t.Errorf("%s: again after %v and %v", name, wait, d.RequeueAfter)
+		}
+		// Nothing more happens until then.
+		store.Status = d.Status
+		facts := storeFacts()
+		facts.Now = storeNow.Add(test.next / 2)
+		idle := plan.DecideObjectStore(store, facts, plan.AgentImage{})
+		if idle.Start != nil || idle.Ended || !reflect.DeepEqual(idle.Status, store.Status) || idle.RequeueAfter <= 0 {
+			t.Errorf("%s: afterwards %+v", name, idle)
+		}
+	}
+}
+
+func TestProbesAgain(t *testing.T) {
+	store := probing()
+	store.Status = plan.DecideObjectStore(store, probeEnded(t, found()), plan.AgentImage{}).Status
+	later := storeFacts()
+	later.Now, later.NewID = storeNow.Add(40*time.Hour), "fghij"
+	d := plan.DecideObjectStore(store, later, plan.AgentImage{})
+	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReady) == "" || len(d.Status.Promises) != 8 {
+		t.Errorf("a store that is probed again is not Ready: %+v", d)
+	}
+	// Another spec counts at once, and what was found is not said of it.
+	store.Generation = 2
+	changed := storeFacts()
+	changed.NewID = "klmno"
+	d = plan.DecideObjectStore(store, changed, plan.AgentImage{})
+	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReady) != "" || d.Status.Promises != nil ||
+		d.Status.ObservedGeneration != 2 {
+		t.Errorf("%+v", d)
+	}
+	// Failures put the next probe off, up to a limit.
+	longest := time.Duration(0)
+	store = probing()
+	facts := probeEnded(t, storeFailure(wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE))
+	for range 40 {
+		store.Status = plan.DecideObjectStore(store, facts, plan.AgentImage{}).Status
+		wait := store.Status.Probe.NextTime.Sub(facts.Now)
+		if wait > 15*time.Minute {
+			t.Fatalf("again after %v", wait)
+		}
+		longest = max(longest, wait)
+		begin := storeFacts()
+		begin.Now = facts.Now.Add(wait)
+		store.Status = plan.DecideObjectStore(store, begin, plan.AgentImage{}).Status
+		facts.Now = begin.Now
+	}
+	if longest < 10*time.Minute {
+		t.Errorf("again after %v at most", longest)
+	}
+}
+
+func TestProbeThatHangs(t *testing.T) {
+	store, facts := probing(), storeFacts()
+	facts.Job = &batchv1.Job{}
+	facts.Pod = storePod(corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(storeNow.Add(-time.Minute))},
+	})
+	d := plan.DecideObjectStore(store, facts, plan.AgentImage{})
+	if d.Ended || d.RequeueAfter <= 0 || !reflect.DeepEqual(d.Status, store.Status) {
+		t.Errorf("%+v", d)
+	}
+	facts.Now = facts.Now.Add(time.Hour)
+	d = plan.DecideObjectStore(store, facts, plan.AgentImage{})
+	if !d.Ended || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonAgentLost {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestStoreThatMustNotBeDialled(t *testing.T) {
+	facts := storeFacts()
+	facts.Problem = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "why"}
+	d := plan.DecideObjectStore(newStore(), facts, plan.AgentImage{})
+	if d.Start != nil || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonAddressNotAllowed ||
+		d.Status.Probe.NextTime == nil || d.RequeueAfter <= 0 {
+		t.Errorf("%+v", d)
+	}
+	// A probe of the former spec ends with it.
+	store := probing()
+	store.Generation = 2
+	if d := plan.DecideObjectStore(store, facts, plan.AgentImage{}); !d.Ended {
+		t.Errorf("%+v", d)
+	}
+}

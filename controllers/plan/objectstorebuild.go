@@ -1,0 +1,102 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"net"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+)
+
+const (
+	credentialsVolume = "credentials"
+	credentialsPath   = "/etc/lighterage-store"
+)
+
+// ProbeName is the name of the Job of the probe that the store's status names; empty if there is none.
+func ProbeName(store *v1alpha1.ObjectStore) string {
+	if store.Status.Probe == nil {
+		return ""
+	}
+	return AttemptName(store.Name, store.Status.Probe.ID, 1)
+}
+
+// ProbeAttempt is the probe that the store's status names.
+func ProbeAttempt(
+	store *v1alpha1.ObjectStore, dial *wirev1.DialPolicy, service *corev1.Service, image AgentImage,
+) *Attempt {
+	name := ProbeName(store)
+	a := attempt{
+		name: name, secretName: AttemptSecretName(name, store),
+		namespace: store.Namespace,
+		mode:      "probe",
+		labels:    labels("probe", v1alpha1.ObjectStoreLabel, store, store.Status.Probe.ID),
+		owner:     ownerReference("ObjectStore", store),
+		where: placement.Decide(placement.Request{
+			Placement: v1alpha1.PlacementAnyNode, Architectures: image.Architectures,
+		}, placement.Facts{}),
+		image: image,
+	}
+	if store.Spec.Credentials != nil {
+		a.credentials = store.Spec.Credentials.SecretName
+	}
+	return &Attempt{
+		attempt: a, config: &wirev1.ProbeConfig{Store: storeConfig(store.Spec), DialPolicy: dial}, storeService: service,
+	}
+}
+
+// storeConfig is what agents are told of a store.
+func storeConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
+	config := &wirev1.ObjectStoreConfig{
+		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Prefix: spec.Prefix, Region: spec.Region,
+		VirtualHost: spec.Addressing == v1alpha1.StoreAddressingVirtualHost, CaBundle: spec.CABundle,
+		StorageClass: spec.StorageClass,
+	}
+	if spec.Credentials != nil {
+		config.CredentialsDirectory = credentialsPath
+	}
+	if e := spec.Encryption; e != nil {
+		config.EncryptS3 = e.Type == v1alpha1.StoreEncryptionServerKeys
+		if e.Type == v1alpha1.StoreEncryptionKeyService {
+			config.KmsKeyId = e.KeyID
+		}
+	}
+	return config
+}
+
+// storeCredentials mounts the keys that are read, and no others. The Secret may be missing: the agent says so.
+func storeCredentials(secret string) corev1.Volume {
+	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440), Optional: ptr.To(true)}
+	for _, key := range wirev1.ObjectStoreKeys() {
+		source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
+	}
+	return corev1.Volume{Name: credentialsVolume, VolumeSource: corev1.VolumeSource{Secret: source}}
+}
+
+// StoreHost is the host and port of a store's endpoint; empty if it is none.
+func StoreHost(endpoint string) (host, port string) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Hostname() == "" {
+		return "", ""
+	}
+	if port = u.Port(); port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Hostname(), port
+}
+
+// storeAddress is the endpoint as host:port.
+func storeAddress(endpoint string) string {
+	host, port := StoreHost(endpoint)
+	if host == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
