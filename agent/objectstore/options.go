@@ -37,7 +37,7 @@ type Options struct {
 	Region string
 	// VirtualHost addresses the bucket as a part of the host's name instead of the path.
 	VirtualHost bool
-	// CABundle is PEM of who vouches for the server; empty: the CAs of the system.
+	// CABundle is PEM of who vouches for the server; empty: the CAs of the system, or of the program where it has none.
 	CABundle []byte
 	// CredentialsDirectory has the files that wirev1.ObjectStoreKeys names, which are read for every request. Empty:
 	// requests are anonymous.

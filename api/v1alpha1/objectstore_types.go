@@ -98,7 +98,8 @@ type ObjectStoreSpec struct {
 	// +optional
 	Credentials *StoreCredentials `json:"credentials,omitempty"`
 
-	// caBundle is who vouches for the server's certificate, as PEM in base64. Absent: the CAs of the agent's image.
+	// caBundle is who vouches for the server's certificate, as PEM in base64. Absent: the public CAs that the agent was
+	// built with.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -206,10 +207,10 @@ type ObjectStoreStatus struct {
 	Probe *StoreProbe `json:"probe,omitempty"`
 }
 
-// ObjectStore is a prefix of a bucket of a server that speaks the S3 protocol. The manager has an agent of the namespace
-// probe it with real requests: when the spec changes, every 24 hours while it is Ready, and otherwise after 30 seconds
-// to 10 minutes. Whoever may create an ObjectStore can have the Secret that it names sent to the server that it names,
-// if the Secret has the keys for it.
+// ObjectStore is a prefix of a bucket of a server that speaks the S3 protocol. The manager has an agent of the
+// namespace probe it with real requests: when the spec changes, every 24 hours while it is Ready, and otherwise after
+// 30 seconds to 10 minutes. Whoever may create an ObjectStore can have the Secret that it names sent to the server that
+// it names, if the Secret has the keys for it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -6,6 +6,8 @@
 package main
 
 import (
+	_ "golang.org/x/crypto/x509roots/fallback" // Object stores have public certificates, and the image has no CAs.
+
 	"context"
 	"errors"
 	"flag"

@@ -91,7 +91,7 @@ type ObjectStoreConfig struct {
 	Region string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
 	// virtual_host addresses the bucket as a part of the name of the host.
 	VirtualHost bool `protobuf:"varint,5,opt,name=virtual_host,json=virtualHost,proto3" json:"virtual_host,omitempty"`
-	// ca_bundle is PEM of who vouches for the server; empty: the CAs of the system.
+	// ca_bundle is PEM of who vouches for the server; empty: the public CAs that the agent was built with.
 	CaBundle []byte `protobuf:"bytes,6,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
 	// credentials_directory has the files that ObjectStoreKeys names. They come and go at any time. Empty: requests are anonymous.
 	CredentialsDirectory string `protobuf:"bytes,7,opt,name=credentials_directory,json=credentialsDirectory,proto3" json:"credentials_directory,omitempty"`
