@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
@@ -27,6 +29,12 @@ import (
 
 // quick is a Retry that waits for next to nothing.
 var quick = objectstore.Retry{Tries: 4, Base: 1, Longest: 1}
+
+// TestMain has the client library not wait after the only try that it makes.
+func TestMain(m *testing.M) {
+	minio.DefaultRetryUnit = 1
+	os.Exit(m.Run())
+}
 
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", address)

@@ -17,7 +17,7 @@ import (
 
 const (
 	credentialsVolume = "credentials"
-	credentialsPath   = "/etc/lighterage-store"
+	credentialsPath   = "/etc/lighterage-store" //nolint:gosec // It is the name of a directory.
 )
 
 // ProbeName is the name of the Job of the probe that the store's status names; empty if there is none.
