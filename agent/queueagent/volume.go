@@ -19,12 +19,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// A store that gave up writing is started again when the volume has space for roomToStart
+// A store that gave up writing is started again when the volume has space for minSpaceToStart
 // bytes, or an eighth of it if it is small. On a full one it would fail again, and whoever
 // starts agents would wait longer each time.
 const (
-	roomToStart = 32 << 20
-	roomPart    = 8
+	minSpaceToStart = 32 << 20
+	spacePart       = 8
 )
 
 // keepSpace keeps the stream's limit within what volumes have space for until stop is called, also when the context has
@@ -272,7 +272,7 @@ func usable(directory string) error {
 	if err := syscall.Statfs(directory, &s); err != nil {
 		return fmt.Errorf("look at the volume: %w", err)
 	}
-	free, least := s.Bavail*uint64(s.Bsize), min(roomToStart, s.Blocks*uint64(s.Bsize)/roomPart)
+	free, least := s.Bavail*uint64(s.Bsize), min(minSpaceToStart, s.Blocks*uint64(s.Bsize)/spacePart)
 	if free < least {
 		return fmt.Errorf("%w: %d bytes of the volume are free, and a start takes %d", syscall.ENOSPC, free, least)
 	}

@@ -68,8 +68,8 @@ func TestLimitUnmoved(t *testing.T) {
 	}
 }
 
-// TestRoomWhileDraining: the limit follows the space until that is ended, also when the agent was told to end.
-func TestRoomWhileDraining(t *testing.T) {
+// TestSpaceWhileDraining: the limit follows the space until that is ended, also when the agent was told to end.
+func TestSpaceWhileDraining(t *testing.T) {
 	const limit = 1 << 30
 	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Capacity: limit})
 	if err != nil {

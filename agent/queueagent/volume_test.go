@@ -257,14 +257,14 @@ func TestFilledByOthers(t *testing.T) {
 	// machine.
 	for pause := 100 * time.Millisecond; q.put(); pause *= 2 {
 		if q.puts > 12 {
-			t.Fatal("messages are taken although there is no room for them")
+			t.Fatal("messages are taken although there is no space for them")
 		}
 		time.Sleep(pause)
 	}
 	q.get(1, all)
 	release()
-	q.await("there is room again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
-	q.takes("with room")
+	q.await("there is space again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
+	q.takes("with space")
 	q.get(q.puts-q.gets, all)
 }
 
@@ -287,13 +287,13 @@ func TestOthersTakeNothing(t *testing.T) {
 	// Until the limit follows, a moment after the report, messages are taken: few of them, or the volume would be full.
 	for pause := 100 * time.Millisecond; q.put(); pause *= 2 {
 		if q.puts > messages+10 {
-			t.Fatal("messages are taken although there is no room for them")
+			t.Fatal("messages are taken although there is no space for them")
 		}
 		time.Sleep(pause)
 	}
 	release()
-	q.await("there is room again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
-	q.takes("with room")
+	q.await("there is space again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
+	q.takes("with space")
 	q.get(q.puts-q.gets, all)
 }
 

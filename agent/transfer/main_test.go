@@ -18,10 +18,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(inMemory(m)) }
 
 func inMemory(m *testing.M) int {
-	const shared, room = "/dev/shm", 2 << 30 // The tests need less than a quarter of that at once.
+	const shared, free = "/dev/shm", 2 << 30 // The tests need less than a quarter of that at once.
 	var fs unix.Statfs_t
 	if os.Getenv("TMPDIR") != "" || unix.Statfs(shared, &fs) != nil || fs.Type != unix.TMPFS_MAGIC ||
-		fs.Bavail*uint64(fs.Bsize) < room || available() < room {
+		fs.Bavail*uint64(fs.Bsize) < free || available() < free {
 		return m.Run()
 	}
 	directory, err := os.MkdirTemp(shared, "lighterage-transfer-")

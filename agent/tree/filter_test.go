@@ -171,7 +171,7 @@ func TestMirrorRemovesLinksAndNotWhatTheyNameAndReadOnlyTrees(t *testing.T) {
 }
 
 // A mirror may take the place of what it would remove.
-func TestMirrorMakesRoom(t *testing.T) {
+func TestMirrorFreesSpace(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	write(t, from, "a", "content")
 	must(

@@ -63,7 +63,7 @@ func (d *Destination) makeLink(e *Entry) error {
 	case err == nil && st.Dev == want.Dev && st.Ino == want.Ino:
 		return nil
 	case err == nil:
-		if err := d.makeRoom(e, parent, name, &st); err != nil {
+		if err := d.clearPath(e, parent, name, &st); err != nil {
 			return err
 		}
 	case err != unix.ENOENT:

@@ -86,9 +86,9 @@ func (d *Destination) look(e *Entry, name string, st *unix.Stat_t) (exists bool,
 	}
 }
 
-// makeRoom sees to it that an entry can take the place of what is there: files and links are replaced, anything else
+// clearPath sees to it that an entry can take the place of what is there: files and links are replaced, anything else
 // only where the destination is a mirror.
-func (d *Destination) makeRoom(e *Entry, in dir, name string, st *unix.Stat_t) error {
+func (d *Destination) clearPath(e *Entry, in dir, name string, st *unix.Stat_t) error {
 	t := st.Mode & unix.S_IFMT
 	if t == unix.S_IFREG || t == unix.S_IFLNK || t == unix.S_IFIFO && e.Type == FIFO {
 		return nil
@@ -137,7 +137,7 @@ func (d *Destination) reuseDirectory(e *Entry, name string) error {
 		return d.parent.chmod(name, st.Mode&ModeMask|0o700)
 	}
 	if exists {
-		if err := d.makeRoom(e, d.parent, name, &st); err != nil {
+		if err := d.clearPath(e, d.parent, name, &st); err != nil {
 			return err
 		}
 		if err := unix.Unlinkat(int(d.parent), name, 0); err != nil && err != unix.ENOENT {
@@ -162,7 +162,7 @@ func (d *Destination) makeSpecial(e *Entry, name string) error {
 		if same {
 			return d.dressSpecial(e, d.parent, name, &st)
 		}
-		if err := d.makeRoom(e, d.parent, name, &st); err != nil {
+		if err := d.clearPath(e, d.parent, name, &st); err != nil {
 			return err
 		}
 	}
@@ -246,7 +246,7 @@ func (d *Destination) lookAtFile(e *Entry, name string) (needed bool, err error)
 		return true, nil // Commit removes it, when there is a file to take its place.
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return true, d.makeRoom(e, d.parent, name, &st)
+		return true, d.clearPath(e, d.parent, name, &st)
 	}
 	if st.Size != e.Size || modified(&st) != e.Modified || !d.claim(&st) {
 		return true, nil

@@ -183,7 +183,7 @@ func crowdedStep(r request, v view) step {
 	for i := range v.neighbours {
 		neighbour := &v.neighbours[i]
 		if !neighbour.DeletionTimestamp.IsZero() {
-			oldest = nil // room is being made
+			oldest = nil // a place is being freed
 			break
 		}
 		if plan.DeliveryEnded(neighbour) && (oldest == nil || neighbour.CreationTimestamp.Before(&oldest.CreationTimestamp)) {

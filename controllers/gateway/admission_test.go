@@ -191,7 +191,7 @@ func TestDecide(t *testing.T) {
 		"crowd, one ended": {
 			view: view{neighbours: list{own(), own(phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1,
 		},
-		"crowd, room being made": {
+		"crowd, a place being freed": {
 			view: view{neighbours: list{own(phase(v1alpha1.DeliveryFailed)), own(deleting)}}, do: "wait",
 		},
 		"crowd below the limit": {view: view{neighbours: list{own()}}, do: "create"},

@@ -174,7 +174,7 @@ func TestAgentThatDoesNotRun(t *testing.T) {
 			corev1.ContainerState{}, corev1.ContainerState{},
 			func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, []string{"has not started"},
 		},
-		"no room for it": {corev1.ContainerState{}, corev1.ContainerState{}, func(p *corev1.Pod) {
+		"no space for it": {corev1.ContainerState{}, corev1.ContainerState{}, func(p *corev1.Pod) {
 			p.Spec.NodeName = ""
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{

@@ -15,7 +15,7 @@ import (
 )
 
 // Admit is why no node at all can take the agent, whether or not it has an accelerator; nil when one can, or when
-// nothing is known of nodes. Room is the scheduler's business.
+// nothing is known of nodes. Free resources are the scheduler's business.
 func Admit(r Request, f Facts) *Blocked {
 	nodes := assessAll(r, f)
 	// An accelerator that is busy is no obstacle to one that can do without.

@@ -39,7 +39,7 @@ func TestSlots(t *testing.T) {
 			with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonAcceleratorBusy }), mixed,
 			map[string]int64{"y": 3, "z": 3}, 0, false, "AcceleratorBusy", "a", "",
 		},
-		"kept off, no room": {
+		"kept off, no free resources": {
 			with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonNoRoom }), mixed,
 			map[string]int64{"y": 3, "z": 3}, 0, false, "NoRoom", "a", "",
 		},
@@ -166,7 +166,7 @@ func TestWaits(t *testing.T) {
 			with(prefer, func(r *placement.Request) { r.Shun = "AcceleratorBusy" }), mixed, slots(1, 0), "AcceleratorBusy",
 			"Unschedulable", []string{"were there", "no other node", "placed again"}, "already",
 		},
-		"preferred, no room on either side": {
+		"preferred, no free resources on either side": {
 			with(prefer, func(r *placement.Request) { r.Shun = "NoRoom" }), mixed, slots(1, 0), "NoRoom", "Unschedulable",
 			[]string{"did not place", "nor on another node"}, "share",
 		},

@@ -235,11 +235,11 @@ func TestDirectAttempt(t *testing.T) {
 		return plan.DecideTransfer(transfer, facts, image)
 	}
 	waits := next(func(d *v1alpha1.Delivery) {
-		d.Status.Conditions = conditions.Reconciling(v1alpha1.ReasonUnschedulable, "no node has room")
+		d.Status.Conditions = conditions.Reconciling(v1alpha1.ReasonUnschedulable, "no node has free resources")
 	})
 	if _, reason, message := verdict(t, waits.Status.Conditions); waits.Start != nil || waits.Deliver != nil ||
 		reason != v1alpha1.ReasonOpening ||
-		!strings.Contains(message, "no node has room") || waits.RequeueAfter == 0 {
+		!strings.Contains(message, "no node has free resources") || waits.RequeueAfter == 0 {
 		t.Errorf("%s %s %+v", reason, message, waits)
 	}
 	starts := next(func(d *v1alpha1.Delivery) { d.Status.Endpoint, d.Status.ServerName = "10.0.0.7:8443", "name" })

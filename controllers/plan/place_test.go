@@ -273,7 +273,7 @@ func TestSlotThatBecomesFree(t *testing.T) {
 	busy("no slot is free")
 	facts.Placement.FreeSlots["z15-a"] = 1
 	facts.Pod = unschedulable(10 * time.Second)
-	busy("the scheduler may still find room")
+	busy("the scheduler may still find a node")
 	placed := *facts.Pod
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Pod.Spec.NodeName = "plain"
@@ -455,7 +455,7 @@ func TestDeliveryIsPlaced(t *testing.T) {
 	}
 	delivery.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(time.Minute)
 	if where := plan.DecideDelivery(delivery, facts, image).Status.Placement; where.Reason != v1alpha1.PlacementReasonNoRoom {
-		t.Errorf("of one that no node has room for: %+v", where)
+		t.Errorf("of one that no node has free resources for: %+v", where)
 	}
 }
 

@@ -321,9 +321,9 @@ func TestTrialFails(t *testing.T) {
 	}
 }
 
-// TestTrialThatNoNodeHasRoomFor: what the trial asks for and status.placement are told in the same words, and those are
+// TestTrialWithoutFreeNode: what the trial asks for and status.placement are told in the same words, and those are
 // a trial's.
-func TestTrialThatNoNodeHasRoomFor(t *testing.T) {
+func TestTrialWithoutFreeNode(t *testing.T) {
 	trial, facts := newTrial()
 	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}
 	facts.Placement = nodes(false)

@@ -56,7 +56,7 @@ func TestStates(t *testing.T) {
 		"one not ready, which says why": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas, f.Members[1].Report.Detail = 2, "the store is not ready"
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "-1: the store is not ready"},
-		"one away, whose room counts": {func(f *queue.Facts) {
+		"one away, whose space counts": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas, f.Members[0].Report.Detail = 2, "messages may take 65536 bytes"
 			f.Members = f.Members[:2]
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "-0: messages may take 65536 bytes; 3 of 3 run"},

@@ -146,8 +146,8 @@ func TestLossElsewhere(t *testing.T) {
 	archived.lost(archived.wanted.Queue.Status, 7, "spec.restore")
 }
 
-// TestRoomMend: a smaller limit is named only where it makes space, which is where it drops messages.
-func TestRoomMend(t *testing.T) {
+// TestSmallerLimit: a smaller limit is named only where it makes space, which is where it drops messages.
+func TestSmallerLimit(t *testing.T) {
 	for overflow, drops := range map[v1alpha1.QueueOverflow]bool{
 		v1alpha1.QueueOverflowRejectNew: false, v1alpha1.QueueOverflowDropOldest: true,
 	} {

@@ -90,7 +90,7 @@ func TestWantRefuses(t *testing.T) {
 			func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{PolicyName: "gone"} },
 			v1alpha1.ReasonPolicyNotFound, "gone",
 		},
-		"room for less than a message": {
+		"storage for less than a message": {
 			func(s *v1alpha1.QueueSpec) { s.Limits.MaxBytes = ptr.To(resource.MustParse("64Ki")) }, v1alpha1.ReasonInvalidSpec,
 			"spec.limits.maxBytes",
 		},

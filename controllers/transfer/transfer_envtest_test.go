@@ -362,7 +362,7 @@ func TestRetriesAndGivesUp(t *testing.T) {
 	if next := f.transfer.Status.Run.NextAttemptTime; next == nil || f.transfer.Status.Run.Failures != 1 {
 		t.Fatalf("%+v", f.transfer.Status.Run)
 	}
-	f.fail(2, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "no room left on the volume; enlarge it")
+	f.fail(2, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "no space left on the volume; enlarge it")
 	f.wait(v1alpha1.TransferFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxAttemptsReached)
 	status := f.transfer.Status
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFailed) || status.Run.CompletionTime == nil ||

@@ -47,7 +47,7 @@ func TestPrefix(t *testing.T) {
 		for _, n := range []int{0, 1, 1000, 65_537} {
 			short := c.Generate(n)
 			if len(short) != n || cap(short) != n {
-				t.Errorf("%s: %d bytes with room for %d, asked for %d", c.Name, len(short), cap(short), n)
+				t.Errorf("%s: %d bytes with capacity %d, asked for %d", c.Name, len(short), cap(short), n)
 			}
 			if !bytes.HasPrefix(long, short) {
 				t.Errorf("%s: %d bytes are not a prefix of more", c.Name, n)

@@ -324,7 +324,7 @@ func TestRefusals(t *testing.T) {
 		}), "minReplicas must not be above maxReplicas"},
 		"queue with a dot":       {queue(func(q *v1alpha1.Queue) { q.Name = "my.orders" }), "beginning with a letter"},
 		"queue with a long name": {queue(func(q *v1alpha1.Queue) { q.Name = strings.Repeat("a", 41) }), "at most 40"},
-		"queue without room": {
+		"queue without storage": {
 			queue(func(q *v1alpha1.Queue) { q.Spec.Storage.Size = resource.MustParse("1Mi") }), "size must be at least 16Mi",
 		},
 		"queue of two": {queue(func(q *v1alpha1.Queue) { q.Spec.Replicas = 2 }), `supported values: "1", "3"`},

@@ -130,7 +130,7 @@ func TestFullByItself(t *testing.T) {
 		get((puts - gets) / 2)
 		for deadline := time.Now().Add(patience); !put(); wait(t.Context(), 50*time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("gets make no room")
+				t.Fatal("gets free no space")
 			}
 		}
 		fill("after gets")

@@ -25,7 +25,7 @@ type Reader struct {
 	read     int64
 	block    []byte // as it was read
 	plain    []byte // of the block; until the next one is read
-	expanded []byte // room for it
+	expanded []byte // buffer for it
 
 	fields, payloads fieldReader
 	left             uint32 // messages of the group

@@ -285,7 +285,7 @@ type forgetful struct {
 
 func (f *forgetful) Given([]ids.Message) error {
 	if f.failed.CompareAndSwap(false, true) {
-		return errors.New("no room")
+		return errors.New("no space")
 	}
 	return nil
 }

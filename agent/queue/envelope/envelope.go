@@ -245,10 +245,10 @@ const maxDeadFields = 60 << 10
 // is no space beside its own are left out.
 func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *wirev1.DeadLetter) *nats.Msg {
 	out := &nats.Msg{Subject: subject, Data: m.Data, Header: make(nats.Header, len(m.Header)+6)}
-	room := maxDeadFields
+	left := maxDeadFields
 	keep := func(name, value string) {
-		if size := FieldSize(len(name), len(value)); size <= room {
-			room -= size
+		if size := FieldSize(len(name), len(value)); size <= left {
+			left -= size
 			out.Header[name] = append(out.Header[name], value)
 		}
 	}

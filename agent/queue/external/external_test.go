@@ -263,7 +263,7 @@ func TestProblems(t *testing.T) {
 		"one server": {
 			plain, nil, store.Settings{Replicas: 3}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.replicas",
 		},
-		"no room": {
+		"no space": {
 			small, nil, store.Settings{MaxBytes: 2 << 20}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
 			"spec.storage.size",
 		},

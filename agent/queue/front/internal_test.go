@@ -307,9 +307,9 @@ func TestConfigure(t *testing.T) {
 	); !strings.Contains(out, `"action":"update"`) {
 		t.Errorf("a change of what is not there: %q", out)
 	}
-	server.err = errors.New("no room")
+	server.err = errors.New("no space")
 	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") ||
-		!strings.Contains(out, "no room") || !strings.Contains(out, `"code":503`) {
+		!strings.Contains(out, "no space") || !strings.Contains(out, `"code":503`) {
 		t.Errorf("when that could not be noted: %q", out)
 	}
 	server.err = fmt.Errorf("wrapped: %w", &store.FiltersError{Consumer: "a", Before: "orders.x"})
