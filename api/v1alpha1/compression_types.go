@@ -257,7 +257,7 @@ type CostStatus struct {
 	// currency is the unit, from the Tariff or the policy in force.
 	// +optional
 	Currency string `json:"currency,omitempty"`
-	// cpu is the price of all CPU seconds.
+	// cpu is the price of the CPU seconds of this cluster.
 	// +optional
 	CPU string `json:"cpu,omitempty"`
 	// network is the price of the bytes on the wire.

@@ -266,7 +266,7 @@ type CostPeriod struct {
 	// prices in force. Source Several: this is the sum of older periods.
 	// +optional
 	Prices PricesStatus `json:"prices,omitzero"`
-	// cpuSeconds of both sides and the network stack, as a decimal.
+	// cpuSeconds of this cluster, the network stack included, as a decimal.
 	// +optional
 	CPUSeconds string `json:"cpuSeconds,omitempty"`
 	// codecSeconds is the part of cpuSeconds spent compressing and inflating, as a decimal.

@@ -144,30 +144,26 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}
-	prices, err := chargedAt(wanted.Policy, facts)
-	if err == nil && prices == nil {
-		status.Cost = nil
-		return
-	}
+	prices := chargedAt(wanted.Policy, facts)
 	status.Cost = plan.CostStatus(status.Cost, &all.Report, all.NetworkSecondsPerGiB(), prices, facts.Now)
 }
 
-// chargedAt are the prices in force, which are nil if there are none. Requests go to all replicas alike, so that the
+// chargedAt are the prices in force; nil if there are none, as the conditions of the CompressionPolicy say. Requests go to all replicas alike, so that the
 // price of a CPU hour is the mean of those of their nodes.
-func chargedAt(p policy.Resolved, facts Facts) (*v1alpha1.PricesStatus, error) {
+func chargedAt(p policy.Resolved, facts Facts) *v1alpha1.PricesStatus {
 	var all []*v1alpha1.PricesStatus
 	for _, replica := range facts.Replicas {
 		if replica.Report.GetStatistics() == nil {
 			continue
 		}
-		prices, err := tariff.Resolve(tariff.Query{
+		prices, _ := tariff.Resolve(tariff.Query{
 			Tariffs: facts.Tariffs, Name: p.TariffName, Stated: p.Prices, Node: replica.NodeLabels,
 			Direction: v1alpha1.DirectionSend, Time: facts.Now,
 		})
 		if prices == nil {
-			return nil, err
+			return nil
 		}
 		all = append(all, prices)
 	}
-	return tariff.Mean(all), nil
+	return tariff.Mean(all)
 }

@@ -134,8 +134,8 @@ func TestCostByTariff(t *testing.T) {
 	}
 	facts.Tariffs = nil
 	endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
-	if endpoint.Status.Cost != nil {
-		t.Errorf("without a Tariff: %+v", endpoint.Status.Cost)
+	if diff := cmp.Diff(cost, endpoint.Status.Cost); diff != "" {
+		t.Errorf("without a Tariff: %s", diff)
 	}
 }
 

@@ -84,12 +84,12 @@ func TestReportBecomesStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff(
 		&v1alpha1.CostStatus{
-			Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735",
+			Currency: "EUR", CPU: "0.004", Network: "0.0500", Saved: "0.0735",
 			Periods: []v1alpha1.CostPeriod{{
 				StartTime:  &metav1.Time{Time: now},
 				Prices:     v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"},
-				CPUSeconds: "6", CodecSeconds: "1.504", WireBytes: gib, SavedBytes: 3 * gib / 2,
-				CPU: "0.006", Network: "0.05", Saved: "0.073496",
+				CPUSeconds: "4", CodecSeconds: "1.5", WireBytes: gib, SavedBytes: 3 * gib / 2,
+				CPU: "0.004", Network: "0.05", Saved: "0.0735",
 			}},
 		}, status.Cost,
 	); diff != "" {
@@ -459,5 +459,35 @@ func TestEstimateBecomesStatus(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestForeignReceiverIsNotCharged: a peer may report any CPU time, and less than before. That changes no cost here.
+func TestForeignReceiverIsNotCharged(t *testing.T) {
+	charged := func(before *v1alpha1.CostStatus, peer string, receive, decompress uint64) *v1alpha1.CostStatus {
+		report := &wirev1.Report{
+			Compression: &wirev1.Compression{UncompressedBytes: 8, CompressedBytes: 4}, WireBytes: 1 << 30,
+			Cpu: &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e9, ReceiveNanos: receive, DecompressNanos: decompress},
+		}
+		return follow(report, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+			transfer.Spec.Destination.Peer, transfer.Status.Cost = peer, before
+			transfer.Status.Policy.Prices = &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "1"}
+		}).Cost
+	}
+	own := charged(nil, "west", 0, 0)
+	if own == nil || own.Periods[0].CPUSeconds != "3" {
+		t.Fatalf("charged %+v", own)
+	}
+	for name, figures := range map[string][2]uint64{
+		"some": {5e9, 2e9}, "absurd": {math.MaxUint64, math.MaxUint64}, "less than before": {4e9, 1e9},
+	} {
+		if diff := cmp.Diff(own, charged(own, "west", figures[0], figures[1])); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// An absurd figure of an agent of this cluster is bounded, so that it is read as it was written.
+	absurd := charged(nil, "", math.MaxUint64, math.MaxUint64)
+	if diff := cmp.Diff(absurd, charged(absurd, "", math.MaxUint64, math.MaxUint64)); diff != "" {
+		t.Errorf("charged twice: %s", diff)
 	}
 }

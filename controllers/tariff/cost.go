@@ -19,8 +19,8 @@ const maxPeriods = 4
 
 // Usage is what was used since counting began.
 type Usage struct {
-	// CPUNanos is CPU time of both sides and the network stack, CodecNanos the part of it for compressing and inflating.
-	// Neither is negative.
+	// CPUNanos is the CPU time of this cluster and its network stack, CodecNanos the part of it for compressing and
+	// inflating. Neither is negative.
 	CPUNanos, CodecNanos int64
 	// WireBytes is the number of bytes on the wire.
 	WireBytes int64
