@@ -334,18 +334,23 @@ func (a *account) drop() {
 	a.held = 0
 }
 
-// bounded is the body of a call, which asks for memory before it is read in full.
+// bounded is the body of a call: one message, for which it asks for memory before it is read in full. What a client
+// sends after that is not read: gRPC would keep all of it until the call is answered.
 type bounded struct {
 	io.ReadCloser
 	context context.Context //nolint:containedctx // It is that of the request whose body this is.
 	limit   int
 	head    [5]byte
-	got     int
-	given   int
+	got     int // of the head
+	given   int // of the head
+	left    int // of the message
 }
 
-// Read implements io.Reader. The message of a call that is not a stream begins with a byte
-// for its compression and four for its length.
+// ended is true when the message was read.
+func (b *bounded) ended() bool { return b.given == len(b.head) && b.left == 0 }
+
+// Read implements io.Reader. A message begins with a byte for its compression and four for its length. It fills p as
+// far as the message goes, because gRPC keeps each p for itself, however little was read.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.got < len(b.head) {
 		n, err := io.ReadFull(b.ReadCloser, b.head[b.got:])
@@ -354,16 +359,21 @@ func (b *bounded) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		// What is longer than allowed is refused when its length is read.
-		length := min(int64(binary.BigEndian.Uint32(b.head[1:])), int64(b.limit))
-		if err := hold(b.context, int(length)); err != nil {
+		b.left = int(min(int64(binary.BigEndian.Uint32(b.head[1:])), int64(b.limit)))
+		if err := hold(b.context, b.left); err != nil {
 			return 0, err
 		}
-		reading(b.context, int(length))
+		reading(b.context, b.left)
 	}
 	if b.given < len(b.head) {
 		n := copy(p, b.head[b.given:])
 		b.given += n
 		return n, nil
 	}
-	return b.ReadCloser.Read(p)
+	if b.ended() {
+		return 0, io.EOF
+	}
+	n, err := io.ReadFull(b.ReadCloser, p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
