@@ -53,10 +53,12 @@ const (
 	Browse
 	// Answer is to listen to the answers to one's own requests.
 	Answer
+	// Describe the protocol.
+	Describe
 )
 
 // needs is the operation of which a client needs any, for each request.
-var needs = map[Request]Operations{Publish: Put, Consume: Get, Settle: Get, Browse: Get, Answer: All}
+var needs = map[Request]Operations{Publish: Put, Consume: Get, Settle: Get, Browse: Get, Answer: All, Describe: All}
 
 // Allow reports whether a client with these operations may ask for something.
 func (o Operations) Allow(r Request) bool { return o&needs[r] != 0 }

@@ -18,7 +18,8 @@ import (
 func TestAllow(t *testing.T) {
 	for request, want := range map[roles.Request]string{
 		roles.Publish: "Put", roles.Consume: "Get", roles.Settle: "Get", roles.Browse: "Get", roles.Answer: "Put,Get",
-		roles.Unknown: "", roles.Request(99): "",
+		roles.Describe: "Put,Get",
+		roles.Unknown:  "", roles.Request(99): "",
 	} {
 		if got := roles.Needed(request); got != want {
 			t.Errorf("request %d needs %q; want %q", request, got, want)

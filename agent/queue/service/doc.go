@@ -6,7 +6,7 @@
 // front admits, compresses and inflates as the front does, and counts where the front
 // counts.
 //
-// MessageService has the calls. By HTTP they are
+// MessageService has the calls; gRPC reflection describes them. By HTTP they are
 //
 //	POST /v1/put, /v1/get, /v1/acknowledge, /v1/release, /v1/extend, /v1/reject
 //

@@ -38,3 +38,15 @@ func (l leaving) Value(key any) any {
 
 // Requests is how many are served.
 func (s *Service) Requests() int { return len(s.requests) }
+
+// TakeRequests keeps everybody from being served until what it returns is called. Nobody may be served.
+func (s *Service) TakeRequests() (free func()) {
+	for range cap(s.requests) {
+		s.requests <- struct{}{}
+	}
+	return func() {
+		for range cap(s.requests) {
+			<-s.requests
+		}
+	}
+}

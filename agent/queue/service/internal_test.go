@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -116,6 +117,40 @@ func FuzzBounded(f *testing.F) {
 		a.drop()
 		if !a.memory.TryAcquire(4 * limit) {
 			t.Error("memory stays held")
+		}
+	})
+}
+
+// TestPaced: of a stream no more is read than it wants, and what nobody wants any more does not keep its reader.
+func TestPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, second = "\x00\x00\x00\x00\x03abc", "\x00\x00\x00\x00\x01d"
+		from := strings.NewReader(first + second)
+		p := &paced{
+			ReadCloser: io.NopCloser(from), context: t.Context(), limit: 10, wanted: make(chan struct{}, 1),
+			closed: make(chan struct{}),
+		}
+		var got []byte
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			got, err = io.ReadAll(p)
+			ended <- err
+		}()
+		synctest.Wait()
+		if from.Len() != len(first+second) {
+			t.Errorf("%d bytes are left before any is wanted", from.Len())
+		}
+		p.wanted <- struct{}{}
+		synctest.Wait()
+		if from.Len() != len(second) {
+			t.Errorf("%d bytes are left when one message is wanted", from.Len())
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil || string(got) != first {
+			t.Errorf("%q is read, %v", got, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/queue/audit"
@@ -25,6 +26,8 @@ var requests = map[string]roles.Request{
 	wirev1.MessageService_Release_FullMethodName:     roles.Settle,
 	wirev1.MessageService_Extend_FullMethodName:      roles.Settle,
 	wirev1.MessageService_Reject_FullMethodName:      roles.Settle,
+
+	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName: roles.Describe,
 }
 
 // caller is who asks, by what and from where. The session is nil where the connection is not one of a Server.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/queue/audit"
@@ -60,7 +61,7 @@ func NewServer(s *Service) *Server {
 	wirev1.RegisterMessageServiceServer(calls, s)
 	x := &Server{service: s, end: end}
 	x.http = &http.Server{
-		Handler:           s.handler(calls, s.mux()),
+		Handler:           s.handler(calls, newReflection(s, calls), s.mux()),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -209,7 +210,7 @@ func (c *conn) Close() error {
 }
 
 // handler admits who may come, as many as there is space for.
-func (s *Service) handler(calls, other http.Handler) http.Handler {
+func (s *Service) handler(calls, reflection, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		remote := r.ProtoMajor >= 2 && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType)
 		fail := func(err error) {
@@ -257,6 +258,10 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 		a := &account{memory: s.memory, most: s.most, control: http.NewResponseController(w)}
 		defer a.drop()
 		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), accountKey{}, a), callerKey{}, from))
+		if remote && r.URL.Path == reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName {
+			s.serveStream(reflection, w, r)
+			return
+		}
 		if remote {
 			r.Body = &bounded{ReadCloser: r.Body, context: r.Context(), limit: s.maxBody()}
 			calls.ServeHTTP(w, r)
