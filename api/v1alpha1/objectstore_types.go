@@ -62,6 +62,7 @@ type StoreCredentials struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.credentials) || self.endpoint.startsWith('https://')",message="endpoint must begin with https:// where credentials are given, which would be readable on the way; or leave credentials out"
 // +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || self.endpoint.startsWith('https://')",message="caBundle needs an endpoint that begins with https://; correct the endpoint or leave caBundle out"
+// +kubebuilder:validation:XValidation:rule="!has(self.addressing) || self.addressing != 'VirtualHost' || !self.endpoint.matches('^https?://(\\\\[|[0-9.]+(:[0-9]+)?$)')",message="addressing VirtualHost needs an endpoint with a DNS name, before which the bucket is written; choose Path for an address"
 type ObjectStoreSpec struct {
 	// endpoint of the S3 interface as https://HOST or https://HOST:PORT, without the bucket. http:// is for stores that
 	// take anonymous requests. A Service of this namespace is NAME.NAMESPACE.svc.

@@ -193,6 +193,42 @@ func TestServiceOfAnother(t *testing.T) {
 	}
 }
 
+// TestVirtualHost: the server that is judged is the one that is dialled, whose name the bucket begins.
+func TestVirtualHost(t *testing.T) {
+	t.Parallel()
+	other, namespace := cluster.Namespace(t), cluster.Namespace(t)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "com"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	cluster.Create(t, service)
+	virtual := func(name, endpoint, bucket string) *v1alpha1.ObjectStore {
+		store := newStore(namespace)
+		store.Name, store.Spec.Endpoint, store.Spec.Bucket = name, endpoint, bucket
+		store.Spec.Credentials, store.Spec.Addressing = nil, v1alpha1.StoreAddressingVirtualHost
+		cluster.Create(t, store)
+		return store
+	}
+	of := virtual("of-another", "https://svc:9000", "minio."+other)
+	expect(t, of, v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
+
+	// The endpoint alone would name the Service, and permit to dial its address.
+	store := virtual("outside", "http://com", "evil-example")
+	made := job(t, store, "")
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: namespace, Name: plan.AttemptSecretName(made.Name, store)}
+	if err := cluster.Client.Get(context.Background(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	config := &wirev1.ProbeConfig{}
+	if err := protojson.Unmarshal(secret.Data["config.json"], config); err != nil {
+		t.Fatal(err)
+	}
+	if allowed := config.GetDialPolicy().GetAllowed(); len(allowed) > 0 {
+		t.Errorf("the agent of evil-example.com may dial %v", allowed)
+	}
+}
+
 // TestRules are those of the CRD.
 func TestRules(t *testing.T) {
 	t.Parallel()
@@ -211,6 +247,12 @@ func TestRules(t *testing.T) {
 		"region must be":          func(s *v1alpha1.ObjectStoreSpec) { s.Region = "eu central" },
 		"storageClass must be":    func(s *v1alpha1.ObjectStoreSpec) { s.StorageClass = "A B" },
 		"supported values: \"Pat": func(s *v1alpha1.ObjectStoreSpec) { s.Addressing = "Host" },
+		"addressing VirtualHost needs": func(s *v1alpha1.ObjectStoreSpec) {
+			s.Endpoint, s.Addressing = "https://192.0.2.1:9000", v1alpha1.StoreAddressingVirtualHost
+		},
+		"addressing VirtualHost": func(s *v1alpha1.ObjectStoreSpec) {
+			s.Endpoint, s.Addressing = "https://[2001:db8::1]", v1alpha1.StoreAddressingVirtualHost
+		},
 		"keyID goes with": func(s *v1alpha1.ObjectStoreSpec) {
 			s.Encryption = &v1alpha1.StoreEncryption{Type: v1alpha1.StoreEncryptionKeyService}
 		},

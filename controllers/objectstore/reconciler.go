@@ -174,10 +174,12 @@ func completed(store *v1alpha1.ObjectStore) bool {
 // gather reads everything that a decision needs.
 func (r *reconciler) gather(ctx context.Context, store *v1alpha1.ObjectStore) (plan.ObjectStoreFacts, error) {
 	facts := plan.ObjectStoreFacts{Now: r.Clock.Now().Truncate(time.Second), NewID: strings.ToLower(rand.Text()[:5])}
-	host, _ := plan.StoreHost(store.Spec.Endpoint)
-	permission, err := r.Egress.Permission(ctx, store.Namespace, []egress.Use{
-		{Field: "spec.endpoint", Written: store.Spec.Endpoint, Host: host},
-	})
+	host, _ := plan.StoreHost(store.Spec)
+	use := egress.Use{Field: "spec.endpoint", Written: store.Spec.Endpoint, Host: host}
+	if store.Spec.Addressing == v1alpha1.StoreAddressingVirtualHost {
+		use.Field, use.Written = "spec.endpoint with spec.bucket", host
+	}
+	permission, err := r.Egress.Permission(ctx, store.Namespace, []egress.Use{use})
 	if err != nil {
 		return facts, err
 	}

@@ -238,3 +238,25 @@ func TestStoreThatMustNotBeDialled(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestStoreHost: with VirtualHost the bucket decides with the endpoint which server is dialled.
+func TestStoreHost(t *testing.T) {
+	const virtual = v1alpha1.StoreAddressingVirtualHost
+	for want, spec := range map[string]v1alpha1.ObjectStoreSpec{
+		"s3.example:443":        {Endpoint: "https://s3.example", Bucket: "cargo"},
+		"com:80":                {Endpoint: "http://com", Bucket: "evil-example", Addressing: v1alpha1.StoreAddressingPath},
+		"evil-example.com:80":   {Endpoint: "http://com", Bucket: "evil-example", Addressing: virtual},
+		"minio.bank.svc:9000":   {Endpoint: "https://svc:9000", Bucket: "minio.bank", Addressing: virtual},
+		"cargo.s3.example:9000": {Endpoint: "https://s3.example:9000", Bucket: "cargo", Addressing: virtual},
+	} {
+		if host, port := plan.StoreHost(spec); host+":"+port != want {
+			t.Errorf("%s: %s:%s", want, host, port)
+		}
+		store := newStore()
+		store.Spec = spec
+		d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+		if got := d.Start.Traffic().Store; got != want {
+			t.Errorf("%s: the NetworkPolicy is for %s", want, got)
+		}
+	}
+}

@@ -80,21 +80,29 @@ func storeCredentials(secret string) corev1.Volume {
 	return corev1.Volume{Name: credentialsVolume, VolumeSource: corev1.VolumeSource{Secret: source}}
 }
 
-// StoreHost is the host and port of a store's endpoint; empty if it is none.
-func StoreHost(endpoint string) (host, port string) {
-	u, err := url.Parse(endpoint)
+// StoreHost is the host and port that agents dial for a store: with VirtualHost the bucket is a part of the host's
+// name, which another server may have than that of the endpoint. Both are empty if the endpoint is none.
+func StoreHost(spec v1alpha1.ObjectStoreSpec) (host, port string) {
+	return storeHost(storeConfig(spec))
+}
+
+func storeHost(config *wirev1.ObjectStoreConfig) (host, port string) {
+	u, err := url.Parse(config.GetEndpoint())
 	if err != nil || u.Hostname() == "" {
 		return "", ""
+	}
+	if host = u.Hostname(); config.GetVirtualHost() {
+		host = config.GetBucket() + "." + host
 	}
 	if port = u.Port(); port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return u.Hostname(), port
+	return host, port
 }
 
-// storeAddress is the endpoint as host:port.
-func storeAddress(endpoint string) string {
-	host, port := StoreHost(endpoint)
+// storeAddress is what agents dial as host:port.
+func storeAddress(config *wirev1.ObjectStoreConfig) string {
+	host, port := storeHost(config)
 	if host == "" {
 		return ""
 	}

@@ -18,7 +18,7 @@ type Traffic struct {
 	// Receives data, from senders in SenderNamespace of this cluster, or, when that is empty, through the gateway.
 	Receives        bool
 	SenderNamespace string
-	// Store is the endpoint of an object store that the agent dials, as host:port, and StoreService the Service that it
+	// Store is the server of an object store that the agent dials, as host:port, and StoreService the Service that it
 	// names; nil if it names none, or none that may be used.
 	Store        string
 	StoreService *corev1.Service
@@ -42,7 +42,7 @@ func (a *Attempt) Traffic() Traffic {
 	case *wirev1.TrialConfig:
 		return Traffic{AsksAgents: config.GetAgents() != nil}
 	case *wirev1.ProbeConfig:
-		return Traffic{Store: storeAddress(config.GetStore().GetEndpoint()), StoreService: a.storeService}
+		return Traffic{Store: storeAddress(config.GetStore()), StoreService: a.storeService}
 	}
 	return Traffic{}
 }
