@@ -16,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 const (
@@ -44,7 +45,7 @@ type ObjectStoreFacts struct {
 	// Dial is what the agent may dial. Service is the one that the endpoint names; nil: none, or none that may be used.
 	Dial    *wirev1.DialPolicy
 	Service *corev1.Service
-	// Problem is why the endpoint cannot be dialled; nil if there is none.
+	// Problem is why there is nothing to probe; nil if there is none.
 	Problem *Problem
 	// Job and Pod of the probe that status names; nil when they do not exist.
 	Job *batchv1.Job
@@ -68,6 +69,13 @@ type ObjectStoreDecision struct {
 func DecideObjectStore(
 	store *v1alpha1.ObjectStore, facts ObjectStoreFacts, image AgentImage,
 ) ObjectStoreDecision {
+	if bundle := store.Spec.CABundle; len(bundle) > 0 {
+		if _, err := pki.ParseBundle(bundle); err != nil {
+			facts.Problem = &Problem{
+				v1alpha1.ReasonInvalidSpec, "spec.caBundle must be CA certificates as PEM: " + err.Error(),
+			}
+		}
+	}
 	d := &storeDecision{store: store.DeepCopy(), facts: facts, image: image}
 	probe := d.store.Status.Probe
 	switch {

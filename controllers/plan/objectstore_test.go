@@ -260,3 +260,12 @@ func TestStoreHost(t *testing.T) {
 		}
 	}
 }
+
+func TestBundleThatIsNone(t *testing.T) {
+	store := newStore()
+	store.Spec.CABundle = []byte("not PEM")
+	d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+	if d.Start != nil || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonInvalidSpec {
+		t.Errorf("%+v", d)
+	}
+}

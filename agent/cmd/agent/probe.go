@@ -30,17 +30,17 @@ func (a *agent) probe(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
-	options, err := storeOptions(c.GetStore(), c.GetDialPolicy())
-	if err != nil {
-		return err
-	}
-	store, err := objectstore.New(options)
-	if err != nil {
-		return badConfig("%w", err)
-	}
-	defer store.Close()
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
+		options, err := storeOptions(c.GetStore(), c.GetDialPolicy())
+		if err != nil {
+			return err
+		}
+		store, err := objectstore.New(options)
+		if err != nil {
+			return badConfig("%w", err)
+		}
+		defer store.Close()
 		ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, failure.New(
 			wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE, "the probe took longer than %v", probeTimeout,
 		))

@@ -42,9 +42,6 @@ func probe(t *testing.T, c *wirev1.ProbeConfig) (int, *wirev1.Report, string) {
 	configure(t, directory, c)
 	var said lines
 	code := run(t.Context(), []string{"probe", "--config-dir", directory, "--termination-log", log}, &said, &said)
-	if code == exitConfig {
-		return code, nil, said.String()
-	}
 	return code, final(t, log), said.String()
 }
 
@@ -90,12 +87,14 @@ func TestProbeRejectsConfigurations(t *testing.T) {
 	for name, change := range map[string]func(*wirev1.ProbeConfig){
 		"no policy": func(c *wirev1.ProbeConfig) { c.DialPolicy = nil },
 		"no store":  func(c *wirev1.ProbeConfig) { c.Store = nil },
+		"no PEM":    func(c *wirev1.ProbeConfig) { c.Store.CaBundle = []byte("x") },
 		"no TLS":    func(c *wirev1.ProbeConfig) { c.Store.Endpoint = "http://store.example" },
 	} {
 		c := probeConfig(t, server)
 		change(c)
-		if code, _, said := probe(t, c); code != exitConfig {
-			t.Errorf("%s: exit code %d: %s", name, code, said)
+		code, report, said := probe(t, c)
+		if code != exitConfig || report.GetFailure().GetMessage() == "" {
+			t.Errorf("%s: exit code %d, %v: %s", name, code, report, said)
 		}
 	}
 	if n := len(server.Requests()); n != 0 {
