@@ -35,6 +35,7 @@ func TestProbe(t *testing.T) {
 		broken string
 	}{
 		"none":                     {},
+		"lists uploads of a key":   {faults: objectstoretest.Faults{ExactUploads: true}},
 		"ignores conditions":       {objectstoretest.Faults{IgnoreConditions: true}, "ConditionalComplete ConditionalPut"},
 		"ignores them on complete": {objectstoretest.Faults{IgnoreConditionalComplete: true}, "ConditionalComplete"},
 		"ignores ranges":           {objectstoretest.Faults{IgnoreRange: true}, "Multipart RangedGet"},

@@ -32,6 +32,8 @@ type Faults struct {
 	KeepAborted, KeepDeleted                    bool
 	// WrongETags: parts are listed with others than they were put with.
 	WrongETags bool
+	// ExactUploads: the prefix that uploads are listed by is taken for a key, as MinIO does.
+	ExactUploads bool
 	// EndlessLists: every page of a list says that there is more, and has what the one before had.
 	EndlessLists bool
 	// Denied methods are answered with AccessDenied, for example DELETE.

@@ -125,7 +125,9 @@ func (s *Server) listUploads(w http.ResponseWriter, query url.Values) {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(s.uploads), order) {
 		u := s.uploads[id]
-		if !strings.HasPrefix(u.key, query.Get("prefix")) || u.key+"\x00"+id <= after {
+		if prefix := query.Get("prefix"); s.faults.ExactUploads && u.key != prefix {
+			continue
+		} else if !strings.HasPrefix(u.key, prefix) || u.key+"\x00"+id <= after {
 			continue
 		}
 		if len(result.Upload) == page {
