@@ -83,7 +83,7 @@ func DecideObjectStore(
 		d.begin()
 	case probe.CompletionTime == nil:
 		d.follow()
-	case !probe.NextTime.After(facts.Now):
+	case probeDue(probe.NextTime, facts.Now):
 		d.begin()
 	default:
 		d.out.RequeueAfter = probe.NextTime.Sub(facts.Now)
@@ -91,6 +91,12 @@ func DecideObjectStore(
 	d.out.Status = d.store.Status
 	d.out.Status.ObservedGeneration = store.Generation
 	return d.out
+}
+
+// probeDue reports whether a probe has to begin. No wait is planned that is longer than that of a store that is Ready:
+// if one is, the clock was set back since, or somebody else wrote it.
+func probeDue(planned *metav1.Time, now time.Time) bool {
+	return planned == nil || !planned.After(now) || planned.Sub(now) > probeInterval*3/2
 }
 
 // storeDecision is one decision in the making; store is a copy whose status becomes the result.

@@ -269,3 +269,16 @@ func TestBundleThatIsNone(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestNextTime: whatever status says, probes go on.
+func TestNextTime(t *testing.T) {
+	store := probing()
+	store.Status = plan.DecideObjectStore(store, probeEnded(t, found()), plan.AgentImage{}).Status
+	far := metav1.NewTime(storeNow.Add(37 * time.Hour))
+	for _, next := range []*metav1.Time{nil, &far} {
+		store.Status.Probe.NextTime = next
+		if d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{}); d.Start == nil {
+			t.Errorf("%v: %+v", next, d)
+		}
+	}
+}
