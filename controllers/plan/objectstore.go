@@ -24,6 +24,8 @@ const (
 	probeInterval = 24 * time.Hour
 	// probeFirst and probeLast are how soon after a failure, doubled with each.
 	probeFirst, probeLast = 30 * time.Second, 10 * time.Minute
+	// probeUnfit is the longest of these waits after failures that only somebody can fix, see unfit.
+	probeUnfit = 6 * time.Hour
 	// probePatience is how long an agent may run: it takes two and a half minutes at most.
 	probePatience = 5 * time.Minute
 	// maxPromise is the longest message of a promise in bytes.
@@ -36,6 +38,9 @@ var storePromises = map[v1alpha1.StorePromiseType]bool{
 	v1alpha1.StoreMultipart: true, v1alpha1.StoreConditionalPut: true, v1alpha1.StoreConditionalComplete: false,
 	v1alpha1.StoreAbort: true, v1alpha1.StoreDelete: true,
 }
+
+// unfit are the reasons that do not pass as outages do. Probes that come this far may write megabytes.
+var unfit = []string{v1alpha1.ReasonPromiseNotKept, v1alpha1.ReasonStoreUnfit, v1alpha1.ReasonBucketNotFound}
 
 // ObjectStoreFacts are what was seen.
 type ObjectStoreFacts struct {
@@ -228,9 +233,12 @@ func promisesOf(report *wirev1.Report) []v1alpha1.StorePromise {
 // fail ends a probe after which the store is not Ready.
 func (d *storeDecision) fail(reason, message string) {
 	probe := d.store.Status.Probe
-	delay := probeFirst
-	for range min(probe.Failures, 8) {
-		delay = min(2*delay, probeLast)
+	delay, longest := probeFirst, probeLast
+	if slices.Contains(unfit, reason) {
+		longest = probeUnfit
+	}
+	for range min(probe.Failures, 10) {
+		delay = min(2*delay, longest)
 	}
 	if probe.Failures < 1<<30 {
 		probe.Failures++

@@ -185,14 +185,24 @@ func TestProbesAgain(t *testing.T) {
 		d.Status.ObservedGeneration != 2 {
 		t.Errorf("%+v", d)
 	}
-	// Failures put the next probe off, up to a limit.
-	longest := time.Duration(0)
-	store = probing()
-	facts := probeEnded(t, storeFailure(wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE))
+}
+
+// TestProbesAreDelayed by failures, up to a limit.
+func TestProbesAreDelayed(t *testing.T) {
+	delays(t, storeFailure(wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE), 10*time.Minute)
+	delays(t, storeFailure(wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT), 6*time.Hour)
+	delays(t, storeFailure(wirev1.FailureReason_FAILURE_REASON_STORE_NOT_FOUND), 6*time.Hour)
+	delays(t, found("Delete"), 6*time.Hour)
+}
+
+func delays(t *testing.T, report *wirev1.Report, last time.Duration) {
+	t.Helper()
+	longest, store := time.Duration(0), probing()
+	facts := probeEnded(t, report)
 	for range 40 {
 		store.Status = plan.DecideObjectStore(store, facts, plan.AgentImage{}).Status
 		wait := store.Status.Probe.NextTime.Sub(facts.Now)
-		if wait > 15*time.Minute {
+		if wait > last*3/2 {
 			t.Fatalf("again after %v", wait)
 		}
 		longest = max(longest, wait)
@@ -201,7 +211,7 @@ func TestProbesAgain(t *testing.T) {
 		store.Status = plan.DecideObjectStore(store, begin, plan.AgentImage{}).Status
 		facts.Now = begin.Now
 	}
-	if longest < 10*time.Minute {
+	if longest < last {
 		t.Errorf("again after %v at most", longest)
 	}
 }
