@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,9 @@ const (
 	// maxAbandoned bounds how much one probe removes of others.
 	maxAbandoned = 1000
 )
+
+// ownName is that of an object of a probe: what else is in ProbeDirectory is not a probe's to remove.
+var ownName = regexp.MustCompile(`^` + regexp.QuoteMeta(ProbeDirectory) + `[a-z2-7]{26}/(a|sub/b|[cdem])$`)
 
 // errWrong says that a server answered, and not with what it should have.
 var errWrong = errors.New("the answer is wrong")
@@ -357,7 +361,7 @@ func (p *prober) cleanOthers(ctx context.Context) {
 		if n++; err != nil || n > maxAbandoned {
 			break
 		}
-		if !u.Started.IsZero() && u.Started.Before(before) {
+		if ownName.MatchString(u.Name) && !u.Started.IsZero() && u.Started.Before(before) {
 			_ = p.store.Abort(ctx, u)
 		}
 	}
@@ -365,7 +369,7 @@ func (p *prober) cleanOthers(ctx context.Context) {
 		if n++; err != nil || n > maxAbandoned {
 			return
 		}
-		if !object.Modified.IsZero() && object.Modified.Before(before) {
+		if ownName.MatchString(object.Name) && !object.Modified.IsZero() && object.Modified.Before(before) {
 			_ = p.store.Delete(ctx, object.Name)
 		}
 	}

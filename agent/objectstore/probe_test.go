@@ -139,13 +139,21 @@ func TestProbeIsStopped(t *testing.T) {
 func TestProbeCleansOthers(t *testing.T) {
 	server, store := start(t)
 	const dir = "east/bank/" + objectstore.ProbeDirectory
-	server.Add(dir+"killed/a", []byte("x"), time.Now().Add(-2*time.Hour))
-	server.Add(dir+"running/a", []byte("x"), time.Now())
+	killed, running := dir+strings.Repeat("k", 26)+"/", dir+strings.Repeat("r", 26)+"/"
+	for _, name := range []string{"a", "sub/b", "c", "d", "e", "m"} {
+		server.Add(killed+name, []byte("x"), time.Now().Add(-2*time.Hour))
+	}
+	server.Add(running+"a", []byte("x"), time.Now())
+	foreign := []string{dir + "accounts/a", killed + "accounts"}
+	for _, key := range foreign {
+		server.Add(key, []byte("x"), time.Now().Add(-2*time.Hour))
+	}
 	server.Add("east/bank/data", []byte("x"), time.Now().Add(-2*time.Hour))
 	if _, err := objectstore.Probe(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := server.Keys(), []string{dir + "running/a", "east/bank/data"}; !slices.Equal(got, want) {
+	want := append(foreign, running+"a", "east/bank/data")
+	if got := server.Keys(); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 	for _, request := range server.Requests() {
