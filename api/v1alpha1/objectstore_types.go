@@ -84,7 +84,7 @@ type ObjectStoreSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9!_.*()/=-]+$') && !self.startsWith('/') && !self.endsWith('/') && self.split('/').all(s, s != '' && s != '.' && s != '..')",message="prefix must be a relative path of letters, digits and !_.*()=- without empty segments, '.' and '..'; write for example east/bank"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9!_.*()/=-]+$') && !self.startsWith('/') && !self.endsWith('/') && self.split('/').all(s, s != '' && s != '.' && s != '..' && s != '.lighterage-probe')",message="prefix must be a relative path of letters, digits and !_.*()=- without empty segments, '.', '..' and '.lighterage-probe', where probes write; write for example east/bank"
 	Prefix string `json:"prefix,omitempty"`
 
 	// region that requests are signed for.
@@ -210,7 +210,7 @@ type ObjectStoreStatus struct {
 
 // ObjectStore is a prefix of a bucket of a server that speaks the S3 protocol. The manager has an agent of the
 // namespace probe it with real requests: when the spec changes, every 24 hours while it is Ready, and otherwise after
-// 30 seconds to 10 minutes. Whoever may create an ObjectStore can have the Secret that it names sent to the server that
+// 30 seconds to 10 minutes, or 6 hours where the server or the bucket is not fit. Whoever may create an ObjectStore can have the Secret that it names sent to the server that
 // it names, if the Secret has the keys for it.
 //
 // +kubebuilder:object:root=true

@@ -244,6 +244,7 @@ func TestRules(t *testing.T) {
 		"prefix must be":          func(s *v1alpha1.ObjectStoreSpec) { s.Prefix = "a/../b" },
 		"prefix must be a":        func(s *v1alpha1.ObjectStoreSpec) { s.Prefix = "a//b" },
 		"prefix must be a rel":    func(s *v1alpha1.ObjectStoreSpec) { s.Prefix = "a/" },
+		"prefix must be a relati": func(s *v1alpha1.ObjectStoreSpec) { s.Prefix = "a/.lighterage-probe" },
 		"region must be":          func(s *v1alpha1.ObjectStoreSpec) { s.Region = "eu central" },
 		"storageClass must be":    func(s *v1alpha1.ObjectStoreSpec) { s.StorageClass = "A B" },
 		"supported values: \"Pat": func(s *v1alpha1.ObjectStoreSpec) { s.Addressing = "Host" },
