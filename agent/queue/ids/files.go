@@ -45,7 +45,7 @@ type Log struct {
 	fsync   func(*os.File) error
 
 	writing sync.Mutex
-	paths   []string // oldest first; the last is that of file
+	parts   []part // oldest first; the last is file
 	file    *os.File
 	begun   time.Time // of file
 	written int64     // to file
@@ -54,67 +54,96 @@ type Log struct {
 	later   *time.Timer // nil: no sync is due
 }
 
+// part is one of the files. How long it is, and when its last id was given, is known once it has ended.
+type part struct {
+	path  string
+	ended time.Time
+	bytes int64
+}
+
 const (
 	suffix = ".ids"
-	// parts is how many files there are at most. Another is begun when one has its part of MaxBytes or is as old as
-	// that part of the window which lets the others cover it.
+	// parts is how many files have MaxBytes. Another is begun when one has its part of it or is as old as that part of
+	// the window which lets the others cover it.
 	parts = 5
 	// maxFiles is what files take that have as many ids as are held in memory.
 	maxFiles = maxKnown * recordLen
 )
 
-// Open reads what was written before, and writes what still counts to new files. The log has to be closed.
+// Open reads what was written before, and begins a new file. It writes what still counts to new files when some of it
+// was lost or takes more than MaxBytes. The log has to be closed.
 func Open(o Options) (*Log, error) {
+	l := &Log{options: o, fsync: (*os.File).Sync}
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Log) open() error {
+	o := &l.options
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.MaxBytes <= 0 || o.MaxBytes > maxFiles {
 		o.MaxBytes = maxFiles
 	}
-	l := &Log{options: o, fsync: (*os.File).Sync}
 	l.init(o.Window, int(o.MaxBytes/parts*(parts-1)/recordLen), o.Now)
 	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
-		return nil, fmt.Errorf("keep ids: %w", err)
+		return fmt.Errorf("keep ids: %w", err)
 	}
-	before, err := l.read()
+	lost, err := l.read()
 	if err != nil {
-		return nil, fmt.Errorf("read ids in %s: %w", o.Directory, err)
+		return fmt.Errorf("read ids in %s: %w", o.Directory, err)
 	}
-	if err := l.rewrite(before); err != nil {
-		return nil, errors.Join(fmt.Errorf("write ids to %s: %w", o.Directory, err), l.Close())
+	former := l.parts
+	if err := l.begin(o.Now()); err != nil {
+		return err
 	}
-	return l, nil
+	if lost || total(former) > o.MaxBytes {
+		l.parts = l.parts[len(former):]
+		if err := l.rewrite(); err != nil { // The next try would leave as much again.
+			return errors.Join(fmt.Errorf("write ids to %s: %w", o.Directory, err), l.Close(), remove(l.parts))
+		}
+		if err := remove(former); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
+	l.order, l.old = nil, 0 // Nothing is learnt any more.
+	return nil
 }
 
-// read learns what the files have that are there, and returns their paths.
-func (l *Log) read() ([]string, error) {
+// read learns what the files have that are there, and removes those of which nothing counts. It reports whether there
+// were ids of messages that were lost.
+func (l *Log) read() (lost bool, err error) {
 	paths, err := filepath.Glob(filepath.Join(l.options.Directory, "*"+suffix))
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
 	for _, path := range paths {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		records, err := io.ReadAll(io.LimitReader(file, maxFiles))
 		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, err
+			return false, err
 		}
-		l.learn(records, l.options.Last)
+		newest, beyond := l.learn(records, l.options.Last)
+		p := part{path, time.Unix(newest+1, 0), int64(len(records))}
+		if lost = lost || beyond; beyond || l.counts(place{stored: newest}, l.options.Now()) {
+			l.parts = append(l.parts, p)
+		} else if err := remove([]part{p}); err != nil {
+			return false, err
+		}
 	}
-	return paths, nil
+	return lost, nil
 }
 
-// rewrite writes what is known to new files before it removes the former ones. So sequences of messages that were lost
-// do not count when others have them.
-func (l *Log) rewrite(former []string) error {
-	l.paths = former // for the number of the next
-	if err := l.begin(l.options.Now()); err != nil {
-		return err
-	}
-	l.paths = l.paths[len(former):]
+// rewrite writes what is known to the file that was begun, and to more. So sequences of messages that were lost do not
+// count when others have them.
+func (l *Log) rewrite() error {
 	var b []byte
 	for _, e := range l.order[l.old:] {
 		if l.places[e.id] != e.at {
@@ -130,15 +159,23 @@ func (l *Log) rewrite(former []string) error {
 	if err := l.append(b, l.begun); err != nil {
 		return err
 	}
-	l.order, l.old = nil, 0 // Nothing is learnt any more.
 	if l.syncs() {
-		if err := l.fsync(l.file); err != nil {
-			return err
-		}
+		return l.fsync(l.file)
 	}
-	for _, path := range former {
-		if err := os.Remove(path); err != nil {
-			return err
+	return nil
+}
+
+func total(files []part) (bytes int64) {
+	for _, p := range files {
+		bytes += p.bytes
+	}
+	return bytes
+}
+
+func remove(files []part) error {
+	for _, p := range files {
+		if err := os.Remove(p.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove old ids: %w", err)
 		}
 	}
 	return nil
@@ -159,8 +196,8 @@ func (l *Log) syncs() bool { return l.options.SyncAlways || l.options.SyncInterv
 // begin begins a file. writing is held, or nobody else has the log.
 func (l *Log) begin(now time.Time) error {
 	n := now.UnixNano()
-	if len(l.paths) > 0 { // even if the clock was set back
-		n = max(n, number(l.paths[len(l.paths)-1])+1)
+	if len(l.parts) > 0 { // even if the clock was set back
+		n = max(n, number(l.parts[len(l.parts)-1].path)+1)
 	}
 	path := filepath.Join(l.options.Directory, strconv.FormatInt(n, 10)+suffix)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
@@ -173,10 +210,10 @@ func (l *Log) begin(now time.Time) error {
 			err = errors.Join(l.fsync(directory), directory.Close())
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("begin a file of ids: %w", err), file.Close())
+			return errors.Join(fmt.Errorf("begin a file of ids: %w", err), file.Close(), os.Remove(path))
 		}
 	}
-	l.file, l.begun, l.written, l.paths = file, now, 0, append(l.paths, path)
+	l.file, l.begun, l.written, l.parts = file, now, 0, append(l.parts, part{path: path})
 	return nil
 }
 
@@ -250,13 +287,13 @@ func (l *Log) turn(now time.Time) error {
 	if err := old.Close(); err != nil {
 		return fmt.Errorf("close ids: %w", err)
 	}
-	if len(l.paths) <= parts {
+	if len(l.parts) <= parts {
 		return nil
 	}
-	if err := os.Remove(l.paths[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove old ids: %w", err)
+	if err := remove(l.parts[:1]); err != nil {
+		return err
 	}
-	l.paths = l.paths[1:]
+	l.parts = l.parts[1:]
 	return nil
 }
 

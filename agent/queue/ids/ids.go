@@ -76,14 +76,19 @@ func (x *index) init(window time.Duration, most int, now func() time.Time) {
 }
 
 // learn takes records. Sequences beyond last are of messages that were lost, and do not count. Of two messages with one
-// id the later counts; beyond the limit the first that came are forgotten.
-func (x *index) learn(records []byte, last uint64) {
+// id the later counts; beyond the limit the first that came are forgotten. It returns the last second in which one that
+// was not lost was stored, and whether any was lost.
+func (x *index) learn(records []byte, last uint64) (newest int64, lost bool) {
 	now := x.now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	scan(records, func(id digest, at place) {
-		p, ok := x.places[id]
-		if at.sequence > last || !x.counts(at, now) || ok && p.stored > at.stored || p == at {
+		if at.sequence > last {
+			lost = true
+			return
+		}
+		newest = max(newest, at.stored)
+		if p, ok := x.places[id]; !x.counts(at, now) || ok && p.stored > at.stored || p == at {
 			return
 		}
 		x.places[id] = at
@@ -100,6 +105,7 @@ func (x *index) learn(records []byte, last uint64) {
 		x.order = append([]entry(nil), x.order[x.old:]...)
 		x.old = 0
 	}
+	return newest, lost
 }
 
 // records returns those of messages that count.

@@ -5,10 +5,12 @@ package ids
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -251,10 +253,52 @@ func TestFormer(t *testing.T) {
 		for id, sequence := range want {
 			expect(t, l, id, sequence)
 		}
-		if n := len(files(t, o.Directory, c.now)); n != 1 {
-			t.Errorf("%d files", n)
+	}
+}
+
+// TestStartWritesNothing: a start leaves files as they are, which a full volume needs, and starts again and again leave
+// no more of them.
+func TestStartWritesNothing(t *testing.T) {
+	c, o := newClock(), Options{Directory: t.TempDir()}
+	l := open(t, o, c)
+	given(t, l, "a", 1, c.now)
+	former := files(t, o.Directory, c.now)[0]
+	for range 3 {
+		c.now = c.now.Add(time.Second)
+		l = open(t, o, c)
+		expect(t, l, "a", 1)
+		after := files(t, o.Directory, c.now)
+		if len(after) != 2 || after[0] != former || total(l.parts) != recordLen || l.written != 0 {
+			t.Fatalf("%q became %q, with %d bytes in a new one", former, after, l.written)
 		}
 	}
+}
+
+// TestRewriteFails: whenever it is that ids cannot be written to new files, no new one is left and the former stay.
+func TestRewriteFails(t *testing.T) {
+	c := newClock()
+	o := Options{Directory: t.TempDir(), SyncAlways: true, Now: c.read, Window: time.Minute, Last: 1}
+	l := open(t, o, c)
+	given(t, l, "a", 1, c.now)
+	given(t, l, "lost", 2, c.now)
+	former := files(t, o.Directory, c.now)
+	for syncs := range 2 { // of the directory, and of the file
+		l = &Log{options: o, fsync: func(*os.File) error {
+			if syncs--; syncs < 0 {
+				return os.ErrDeadlineExceeded
+			}
+			return nil
+		}}
+		if err := l.open(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("opened: %v", err)
+		}
+		if after := files(t, o.Directory, c.now); !slices.Equal(after, former) {
+			t.Errorf("%q became %q", former, after)
+		}
+	}
+	l = open(t, o, c)
+	expect(t, l, "a", 1)
+	expect(t, l, "lost", 0)
 }
 
 // TestSharedBound: of what members give within the window no more than the limit is held, and that is the last.
