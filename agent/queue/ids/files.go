@@ -273,7 +273,7 @@ func (l *Log) append(records []byte, now time.Time) error {
 	return err
 }
 
-// turn begins another file, and removes the oldest of as many as there may be.
+// turn begins another file, and removes the oldest that are too old or beyond MaxBytes.
 func (l *Log) turn(now time.Time) error {
 	old := l.file
 	if l.syncs() { // Nobody will later.
@@ -281,19 +281,24 @@ func (l *Log) turn(now time.Time) error {
 			return fmt.Errorf("sync ids: %w", err)
 		}
 	}
+	ended := &l.parts[len(l.parts)-1]
+	ended.ended, ended.bytes = now, l.written
 	if err := l.begin(now); err != nil {
 		return err
 	}
 	if err := old.Close(); err != nil {
 		return fmt.Errorf("close ids: %w", err)
 	}
-	if len(l.parts) <= parts {
-		return nil
+	for earlier := l.parts[:len(l.parts)-1]; len(earlier) > 0; earlier = earlier[1:] {
+		young := now.Sub(earlier[0].ended) <= time.Duration(l.window.Load())
+		if young && total(earlier) <= l.options.MaxBytes-l.options.MaxBytes/parts {
+			break
+		}
+		if err := remove(earlier[:1]); err != nil {
+			return err
+		}
+		l.parts = l.parts[1:]
 	}
-	if err := remove(l.parts[:1]); err != nil {
-		return err
-	}
-	l.parts = l.parts[1:]
 	return nil
 }
 

@@ -203,6 +203,23 @@ func TestBound(t *testing.T) {
 	expect(t, l, "0", 0)
 }
 
+// TestBursts: ids that come in bursts are known for the window when they are within the limit, in however many files.
+func TestBursts(t *testing.T) {
+	const burst, bursts = 21, 3 // one more than a file has
+	c, o := newClock(), Options{Directory: t.TempDir(), MaxBytes: 100 * recordLen}
+	l := open(t, o, c)
+	for i := range burst * bursts {
+		if i%burst == 0 {
+			c.now = c.now.Add(15 * time.Second) // for another file
+		}
+		given(t, l, fmt.Sprint(i), uint64(i+1), c.now)
+	}
+	l = open(t, o, c)
+	for i := range burst * bursts {
+		expect(t, l, fmt.Sprint(i), uint64(i+1))
+	}
+}
+
 // TestBoundLowered: of what was written when more was allowed, the last is kept that is within the limit.
 func TestBoundLowered(t *testing.T) {
 	c, o := newClock(), Options{Directory: t.TempDir()}
