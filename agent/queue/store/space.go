@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -74,10 +75,8 @@ type space struct {
 	leads    func() bool
 	now      func() time.Time
 
-	// changing is held while this process reads the stream's configuration and writes it. spec are the bounds of the
-	// settings that it was given last; no bytes: none yet.
+	// changing is held while this process reads the stream's configuration and writes it.
 	changing sync.Mutex
-	spec     bounds
 
 	mu    sync.Mutex
 	short bool                 // this member's volume takes no messages
@@ -330,8 +329,32 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	return k.problem
 }
 
-// moveLimit gives the stream the limit that there is space for. Whatever else the stream has stays. It does nothing
-// before settings were given.
+// What settings say of a stream's bounds is noted among its metadata by who applies them: the member that leads may not
+// have read them yet, and the former ones may remove messages.
+const (
+	bytesKey    = "lighterage.dev/max-bytes"
+	overflowKey = "lighterage.dev/overflow"
+	overflowOld = "drop-oldest"
+	overflowNew = "reject-new"
+)
+
+func noteBounds(metadata map[string]string, settings bounds) {
+	metadata[bytesKey], metadata[overflowKey] = strconv.FormatInt(settings.bytes, 10), overflowNew
+	if settings.dropOldest {
+		metadata[overflowKey] = overflowOld
+	}
+}
+
+// notedBounds are those of the settings of a stream, or those that it has if none are noted.
+func notedBounds(c jetstream.StreamConfig) bounds {
+	n, err := strconv.ParseInt(c.Metadata[bytesKey], 10, 64)
+	if err != nil {
+		return boundsOf(c)
+	}
+	return bounds{bytes: n, dropOldest: c.Metadata[overflowKey] == overflowOld}
+}
+
+// moveLimit gives the stream the limit that there is space for. Whatever else the stream has stays.
 func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -351,7 +374,9 @@ func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	info := stream.CachedInfo()
 	want := info.Config
 	want.Metadata = ownMetadata(info.Config.Metadata)
-	want.MaxBytes, want.Discard = s.space.spec.bytes, discard(s.space.spec.dropOldest)
+	settings := notedBounds(info.Config)
+	noteBounds(want.Metadata, settings)
+	want.MaxBytes, want.Discard = settings.bytes, discard(settings.dropOldest)
 	s.space.bound(&want, info.Config, signed(info.State.Bytes))
 	if want.MaxBytes <= 0 || boundsOf(want) == boundsOf(info.Config) {
 		return nil

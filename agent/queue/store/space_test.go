@@ -297,6 +297,51 @@ func TestSpaceTakesNothing(t *testing.T) {
 	}
 }
 
+// TestOldSettings: a member that leads and has former settings, or was given some that were refused, goes by those that
+// were applied last, whoever did so.
+func TestOldSettings(t *testing.T) {
+	const capacity, messages, length = 256 << 20, 20, 1 << 19
+	q := newSpacious(t, capacity)
+	q.ensured(Settings{MaxBytes: 4 * length, DropOldest: true})
+	another := func() *Streams {
+		s := &Streams{queue: "orders", capacity: capacity, space: newSpace("orders", "orders-1", capacity, 3)}
+		s.space.look, s.space.leads = q.space.look, func() bool { return true }
+		return s
+	}
+	apply := func(settings Settings) {
+		t.Helper()
+		if err := another().Ensure(t.Context(), q.conn, settings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(Settings{MaxBytes: capacity / 2, DropOldest: true})
+	for range messages {
+		if err := q.put(length); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := q.moved(); got.State.Msgs != messages || boundsOf(got.Config) != (bounds{capacity / 2, true}) {
+		t.Errorf("%d messages, %+v", got.State.Msgs, boundsOf(got.Config))
+	}
+	apply(Settings{MaxBytes: capacity / 4})
+	for _, s := range []*Streams{q.Streams, another()} { // one that had settings, and one that has none yet
+		if err := s.Ensure(t.Context(), q.conn, Settings{MaxBytes: 2 * capacity, DropOldest: true}); err == nil {
+			t.Error("it takes more than the capacity")
+		}
+		for free, want := range map[int64]bounds{1: shut, capacity: {bytes: capacity / 4}} {
+			q.look.Free = free
+			if err := s.moveLimit(t.Context(), q.conn); err != nil || boundsOf(q.info().Config) != want {
+				t.Errorf("with %d bytes free: %+v, %v", free, boundsOf(q.info().Config), err)
+			}
+		}
+	}
+	q.look.Free = capacity
+	apply(Settings{})
+	if got := boundsOf(q.moved().Config); got.bytes > 0 {
+		t.Errorf("settings without a limit of bytes became %+v", got)
+	}
+}
+
 // TestCrowded: it is told of a volume that is short of space, and of one that is too small for a message.
 func TestCrowded(t *testing.T) {
 	const capacity = 1 << 30

@@ -231,13 +231,11 @@ func (s *Streams) ensure(
 	if own {
 		s.space.changing.Lock()
 		defer s.space.changing.Unlock()
-		s.space.spec = boundsOf(want)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if s.owner != "" {
-		want.Metadata = map[string]string{ownerKey: s.owner}
-	}
+	settings := boundsOf(want)
+	want.Metadata = s.metadata(nil, own, settings)
 	stream, err := js.Stream(ctx, want.Name)
 	if capacity > 0 && want.MaxBytes > capacity && (err == nil || errors.Is(err, jetstream.ErrStreamNotFound)) {
 		return err == nil, fmt.Errorf("%w: %d bytes of %d", errCapacity, want.MaxBytes, capacity)
@@ -264,10 +262,7 @@ func (s *Streams) ensure(
 	if exists && !s.Owns(have) {
 		return true, fmt.Errorf("stream %s: %w", want.Name, ErrForeign)
 	}
-	want.Metadata = ownMetadata(have.Metadata)
-	if s.owner != "" {
-		want.Metadata[ownerKey] = s.owner
-	}
+	want.Metadata = s.metadata(have.Metadata, own, settings)
 	if exists {
 		want.MaxConsumers = have.MaxConsumers // No server changes it.
 	}
@@ -302,6 +297,18 @@ func ownMetadata(all map[string]string) map[string]string {
 	maps.Copy(own, all)
 	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, serverPrefix) })
 	return own
+}
+
+// metadata are those of a stream that has some, with the owner, and with the bounds of the settings if it is the own one.
+func (s *Streams) metadata(have map[string]string, own bool, settings bounds) map[string]string {
+	out := ownMetadata(have)
+	if s.owner != "" {
+		out[ownerKey] = s.owner
+	}
+	if own {
+		noteBounds(out, settings)
+	}
+	return out
 }
 
 // SetMetadata keeps a value with the stream itself, where it stays whatever becomes of messages. It may be repeated.
