@@ -57,13 +57,9 @@ func fullVolumeFix(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
 		return memoryFix
 	}
-	drop := ""
-	if queue.Spec.Limits.Overflow == v1alpha1.QueueOverflowDropOldest {
-		drop = "make spec.limits.maxBytes smaller, which drops the oldest messages unless puts are refused now, "
-	}
 	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get "+
-		"messages, %sor remove what else is on the volume; the member goes on by itself then", &queue.Spec.Storage.Size,
-		claimOf(member), drop)
+		"messages, or remove what else is on the volume; the member goes on by itself then", &queue.Spec.Storage.Size,
+		claimOf(member))
 }
 
 // volumeFix is what to do about a volume that cannot be used.

@@ -145,22 +145,3 @@ func TestLossElsewhere(t *testing.T) {
 	archived.see(now.Add(time.Hour), 0)
 	archived.lost(archived.wanted.Queue.Status, 7, "spec.restore")
 }
-
-// TestSmallerLimit: a smaller limit is named only where it makes space, which is where it drops messages.
-func TestSmallerLimit(t *testing.T) {
-	for overflow, drops := range map[v1alpha1.QueueOverflow]bool{
-		v1alpha1.QueueOverflowRejectNew: false, v1alpha1.QueueOverflowDropOldest: true,
-	} {
-		wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Limits.Overflow = overflow }))
-		facts := well(wanted)
-		facts.Members[0].Report.StorageFailure = &wirev1.Failure{
-			Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL, Message: "no space left on device",
-		}
-		status := queue.Observe(wanted.Queue, &wanted, facts)
-		stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-		if stalled == nil || !strings.Contains(stalled.Message, "get messages") ||
-			strings.Contains(stalled.Message, "make spec.limits.maxBytes smaller") != drops {
-			t.Errorf("%s: %+v", overflow, stalled)
-		}
-	}
-}

@@ -72,6 +72,9 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if err := c.outer.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return nil, nil, err
 	}
+	if c.front.draining.Load() {
+		return nil, nil, ErrClosed // The deadline of leave, which is shorter, may have been replaced.
+	}
 	args, server, err := readFirst(c.inner, fromServer, opInfo)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read what the store says: %w", err)

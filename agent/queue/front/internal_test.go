@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,41 @@ func TestPump(t *testing.T) {
 		if !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, out.Bytes()) || cut != 7 && out.Len() != len(want) ||
 			out.Len() < len(data)-60000 {
 			t.Errorf("cut at %d: %d bytes of %d, %v", cut, out.Len(), len(want), err)
+		}
+	}
+}
+
+// waiting looks at the steps that its pump keeps whenever that reads.
+type waiting struct {
+	slow
+	pump *pump
+	kept int // steps that refer to something
+	most int // steps of which there is space
+}
+
+func (w *waiting) Read(b []byte) (int, error) {
+	steps := w.pump.steps[:cap(w.pump.steps)]
+	for i := range steps {
+		if !reflect.ValueOf(steps[i]).IsZero() {
+			w.kept++
+		}
+	}
+	w.most = max(w.most, len(steps))
+	return w.slow.Read(b)
+}
+
+// TestPumpKeepsNothing: a pump that waits refers to no buffer that it has released, and has space for few steps.
+func TestPumpKeepsNothing(t *testing.T) {
+	for what, in := range map[string]string{
+		"passed on as it is": "ping\r\n",
+		"worked on at once":  strings.Repeat("pub a 1\r\nx\r\n", 200),
+		"worked on beside":   strings.Repeat("pub a 30000\r\n"+strings.Repeat("x", 30000)+"\r\n", 5),
+		"not there in full":  "ping\r\npub a 30000\r\n" + strings.Repeat("x", 1000),
+	} {
+		from := &waiting{slow: slow{[]byte(in), 1 << 20}}
+		from.pump = newPump(working(3), from, io.Discard, upper{1 << 20})
+		if err := from.pump.run(nil); !errors.Is(err, io.EOF) || from.kept > 0 || from.most > keptSteps {
+			t.Errorf("%s: %d steps refer to something, there is space for %d, %v", what, from.kept, from.most, err)
 		}
 	}
 }

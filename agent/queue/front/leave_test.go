@@ -98,6 +98,50 @@ func (piped) Configure(context.Context, string, []string) (bool, error) {
 	return false, nil
 }
 
+// dialled is one that says when it is dialled, and is reached when the test takes the connection.
+type dialled struct {
+	piped
+	begun chan struct{}
+}
+
+func (d dialled) Dial(ctx context.Context) (net.Conn, error) {
+	d.begun <- struct{}{}
+	return d.piped.Dial(ctx)
+}
+
+// TestDrainWhileDialling: a client for which the server was being reached when the member ended is not greeted, so that
+// Drain does not wait until it has said who it is.
+func TestDrainWhileDialling(t *testing.T) {
+	server := dialled{piped{make(chan net.Conn)}, make(chan struct{})}
+	f, err := front.New(front.Options{Queue: "orders", Server: server, Settings: settings(t, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.Serve(listener) }()
+	t.Cleanup(f.Close)
+	client := (&queue{T: t, front: f, address: listener.Addr().String()}).raw(t)
+	<-server.begun
+	drained := make(chan error, 1)
+	go func() { drained <- f.Drain(t.Context()) }()
+	<-ended // It takes no more connections, so it is draining.
+	inner := <-server.conns
+	t.Cleanup(func() { _ = inner.Close() })
+	if _, err := io.WriteString(inner, "INFO {\"headers\":true}\r\n"); err == nil {
+		t.Fatal("the server is listened to")
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	if said, err := io.ReadAll(client); err != nil || len(said) > 0 {
+		t.Errorf("the client hears %q, %v", said, err)
+	}
+}
+
 // TestAnsweredAtTheEnd: a client that is interrupted hears what comes of what it said before.
 func TestAnsweredAtTheEnd(t *testing.T) {
 	server := piped{make(chan net.Conn, 1)}

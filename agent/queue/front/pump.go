@@ -24,6 +24,8 @@ const (
 	// patience is how many short reads in a row it takes until a connection gets a smaller
 	// buffer.
 	patience = 16
+	// keptSteps is of how many operations a connection that waits keeps the space.
+	keptSteps = 64
 )
 
 // pump moves what one side says to the other, in order. What is much is worked on by
@@ -114,12 +116,21 @@ func (p *pump) read(first []byte) error {
 			copy(b.b, left)
 		}
 		start, end = 0, len(left)
+		p.forget()
 		n, err := p.from.Read(b.b[end:])
 		end += n
 		if n == 0 && err != nil {
 			return err
 		}
 	}
+}
+
+// forget drops what steps refer to: buffers that were released.
+func (p *pump) forget() {
+	if cap(p.steps) > keptSteps {
+		p.steps = nil
+	}
+	clear(p.steps[:cap(p.steps)])
 }
 
 // consume passes on the whole operations in b.b[*start:end] and returns how many bytes

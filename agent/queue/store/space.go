@@ -322,7 +322,7 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 		k.movedAt, k.problem = time.Time{}, nil // Another does it meanwhile.
 		return nil
 	}
-	if closed := k.space.closed(); closed != k.closed || k.problem != nil || now.Sub(k.movedAt) >= spaceAgain {
+	if closed := k.space.closed(); closed != k.closed || now.Sub(k.movedAt) >= spaceAgain {
 		k.closed, k.movedAt = closed, now
 		k.problem = k.moveLimit(ctx, k.conn)
 	}
