@@ -5,6 +5,8 @@ package archive_test
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func TestRestoreConfirmed(t *testing.T) {
 		return stream.CachedInfo().Config
 	}
 	without := settings()
-	without.Metadata = nil
+	maps.DeleteFunc(without.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "_nats.") })
 	leads := true
 	r := to.restorer(directory, func(o *archive.RestoreOptions) {
 		o.ConfirmPause, o.Leads = time.Millisecond, func() bool { return leads }
