@@ -27,20 +27,21 @@ const (
 	spacePart       = 8
 )
 
-// keepSpace keeps the stream's limit within what volumes have space for until stop is called, also when the context has
-// ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
-// servers it does nothing.
+// keepSpace has the stream reject messages while a volume is short of space until stop is called, also when the context
+// has ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With
+// external servers it does nothing.
 func (a *Agent) keepSpace(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
 	return beside(context.WithoutCancel(ctx), func(ctx context.Context) {
 		kept.KeepSpace(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
 	})
 }
 
-// limitPatience is how long the limit may fail to follow the space before anybody is told: while members elect who
-// leads it cannot.
+// limitPatience is how long the stream's limits may fail to be looked at or changed before anybody is told: while
+// members elect who leads they cannot be.
 const limitPatience = time.Minute
 
-// noteLimit notes whether the stream's limit follows what volumes have space for.
+// noteLimit notes what keeps the stream from rejecting messages while a volume is short of space, and from taking them
+// again afterwards; nil: nothing does.
 func (a *Agent) noteLimit(err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +62,7 @@ func (a *Agent) noteLimit(err error, now time.Time) {
 	}
 }
 
-// unmoved is why the limit does not follow the space.
+// unmoved is why the stream's limits cannot be changed.
 type unmoved struct {
 	err   error
 	since time.Time
@@ -228,7 +229,7 @@ func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error)
 }
 
 // storageFailure is why the volume does not do what the queue needs of it, whose longest message has so many bytes; nil
-// if it does. limit is why the stream's limit does not follow the volume.
+// if it does. limit is why the stream's limits cannot be changed.
 func storageFailure(kept engine, directory string, longest int, limit error) *wirev1.Failure {
 	problem := kept.Failed()
 	if problem == nil {
@@ -243,8 +244,8 @@ func storageFailure(kept engine, directory string, longest int, limit error) *wi
 	return volumeFailure(problem)
 }
 
-// limitFailure is that of a limit which does not follow the volume. Nothing is wrong with that one, so no reason may
-// say so: who reads that a volume has failed may remove it, and the messages with it.
+// limitFailure is that of limits which cannot be changed. Nothing is wrong with the volume, so no reason may say so:
+// who reads that a volume has failed may remove it, and the messages with it.
 func limitFailure(problem error) *wirev1.Failure {
 	if problem == nil {
 		return nil
