@@ -19,7 +19,7 @@ import (
 // conn is the connection of a client and the one to the server that stands for it.
 type conn struct {
 	front *Front
-	// outer is that of the client, with TLS if there is any; inner is that of the server.
+	// outer is that of the client, with TLS if there is any; inner is that of the server, and nil until it is reached.
 	// raw is what is below outer.
 	outer, raw, inner net.Conn
 	// headers says that the client understands them, acceptsStored that it wants all
