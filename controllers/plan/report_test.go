@@ -153,7 +153,7 @@ func TestPriceChangesInMidRun(t *testing.T) {
 	if cost := transfer.Status.Cost; cost.CPU != "0.0250" || len(cost.Periods) != 2 {
 		t.Fatalf("without the node: %+v", cost)
 	}
-	// What somebody has broken stops nothing, and is charged when it is mended.
+	// What somebody has broken stops nothing, and is charged once it is fixed.
 	facts.NodeLabels, facts.Tariffs[0].Spec.TimeZone = map[string]string{}, "Mars/Olympus"
 	report.Cpu.SendNanos = 50e9
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status

@@ -23,8 +23,8 @@ type Options struct {
 	Directory string
 	// Window is how long an id is known after its message was stored.
 	Window time.Duration
-	// MaxBytes is the most that the files take, 32 bytes for each time that a message is given; while a
-	// start writes them again, twice as much. Beyond it the oldest are forgotten. 0, or more than 32 MiB: 32 MiB, which are about a
+	// MaxBytes is the most that the files take, 32 bytes for each time that a message is given; while a start writes
+	// them again, twice as much. Beyond it the oldest are forgotten. 0, or more than 32 MiB: 32 MiB, which are about a
 	// million.
 	MaxBytes int64
 	// Last is the sequence of the last message that the stream had. What was given and is
