@@ -61,6 +61,11 @@ func (e *Error) Unwrap() error { return e.failure }
 
 const maxDetail = 512
 
+// badKey reports whether a server's code says that the credentials are no longer valid, whatever was asked for.
+func badKey(code string) bool {
+	return code == "ExpiredToken" || code == "InvalidToken" || code == "InvalidAccessKeyId"
+}
+
 func shorten(s string) string { return failure.Shorten(s, 256) }
 
 // operation is what is done to which object; the name is empty where it is about the prefix.
@@ -216,7 +221,7 @@ func (s *Store) judgeAnswer(c *call, e *Error) cause {
 	case c.status == http.StatusForbidden && skewed:
 		return cause{ErrClock, clockSkew, clockFix(skew)}
 	case c.status == http.StatusForbidden || c.status == http.StatusUnauthorized || strings.HasPrefix(e.Code, "KMS."),
-		e.Code == "ExpiredToken", e.Code == "InvalidToken", e.Code == "InvalidAccessKeyId":
+		badKey(e.Code):
 		return cause{ErrAccessDenied, denied, accessFix(e.Code, s.options.CredentialsDirectory != "")}
 	case c.status == http.StatusNotFound:
 		return cause{ErrNotFound, 0, ""}
@@ -258,7 +263,7 @@ func accessFix(code string, signed bool) string {
 	switch {
 	case !signed:
 		return "name a Secret in spec.credentials, or permit anonymous requests"
-	case code == "InvalidAccessKeyId", code == "SignatureDoesNotMatch", code == "ExpiredToken", code == "InvalidToken":
+	case badKey(code), code == "SignatureDoesNotMatch":
 		return "correct or renew the keys of the Secret that spec.credentials names"
 	}
 	return "permit these credentials to put, get, list and delete objects and to list and abort uploads under the prefix"

@@ -123,7 +123,8 @@ func fatal(ctx context.Context, err error) bool {
 			return true
 		}
 	}
-	return ctx.Err() != nil
+	var answer *Error
+	return errors.As(err, &answer) && badKey(answer.Code) || ctx.Err() != nil
 }
 
 // prober is one probe.

@@ -115,6 +115,15 @@ func TestProbeStops(t *testing.T) {
 	}
 }
 
+// TestProbeWithExpiredKey: credentials that expire in the middle are an error and say nothing of promises.
+func TestProbeWithExpiredKey(t *testing.T) {
+	server, store := start(t)
+	server.Intercept(objectstoretest.Times(1, http.MethodPost, 400, "ExpiredToken"))
+	if verdicts, err := objectstore.Probe(t.Context(), store); !errors.Is(err, objectstore.ErrAccessDenied) {
+		t.Errorf("%+v, %v", verdicts, err)
+	}
+}
+
 // TestProbeIsStopped has the context end in the middle.
 func TestProbeIsStopped(t *testing.T) {
 	server, store := start(t)

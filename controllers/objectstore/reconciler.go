@@ -160,7 +160,8 @@ func (r *reconciler) writeStatus(
 		store.Status.Conditions, v1alpha1.ConditionReady,
 	)
 	r.Metrics.Observe(key, ready != nil && ready.Status == metav1.ConditionTrue)
-	if completed(store) && !completed(before) {
+	// One that could not begin is complete in the same status in which it appears.
+	if completed(store) && (!completed(before) || before.Status.Probe.ID != store.Status.Probe.ID) {
 		r.Metrics.Probed(key, ready.Reason)
 	}
 	conditions.Tell(r.Recorder, store, before.Status.Conditions, store.Status.Conditions)
