@@ -6,8 +6,6 @@ package plan
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -17,33 +15,23 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// Attempt is an attempt of a Transfer or Delivery that is to be made.
-type Attempt struct {
-	attempt
-	config proto.Message
-	// senderNamespace is that of a sender of this cluster, of a receiving agent.
-	senderNamespace string
-	// storeService is the Service that the endpoint of an object store names; nil: none.
-	storeService *corev1.Service
-}
+// Attempt is an attempt that is to be made.
+type Attempt struct{ spec Spec }
+
+// NewAttempt returns the attempt that consists of what spec says.
+func NewAttempt(spec Spec) *Attempt { return &Attempt{spec: spec} }
 
 // Name of the Job.
-func (a *Attempt) Name() string { return a.name }
-
-// Job of the attempt.
-func (a *Attempt) Job() *batchv1.Job { return a.job() }
+func (a *Attempt) Name() string { return a.spec.Name }
 
 // Config is the agent's configuration as JSON.
 func (a *Attempt) Config() ([]byte, error) {
-	config, err := wirev1.MarshalConfig(a.config)
+	config, err := wirev1.MarshalConfig(a.spec.Config)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.name, err)
+		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.spec.Name, err)
 	}
 	return config, nil
 }
-
-// Secret of the attempt.
-func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret { return a.secret(content) }
 
 // SendAttempt is the attempt that the Transfer's status names, to another cluster.
 func SendAttempt(
@@ -51,7 +39,9 @@ func SendAttempt(
 ) *Attempt {
 	config := sendConfig(transfer, resolved)
 	config.GatewayEndpoint = peer.Spec.Endpoint
-	return &Attempt{attempt: sendAttempt(transfer, where, image), config: config}
+	a := sendSpec(transfer, where, image)
+	a.Config = config
+	return NewAttempt(a)
 }
 
 // DirectAttempt is the attempt that the Transfer's status names, to a receiving agent of this cluster that is ready.
@@ -61,23 +51,25 @@ func DirectAttempt(
 ) *Attempt {
 	config := sendConfig(transfer, resolved)
 	config.ReceiverEndpoint, config.ReceiverServerName = receiver.Endpoint, receiver.ServerName
-	return &Attempt{attempt: sendAttempt(transfer, where, image), config: config}
+	a := sendSpec(transfer, where, image)
+	a.Config = config
+	return NewAttempt(a)
 }
 
 // PodAttempt is the attempt that the Transfer's status names, with both claims in one pod.
 func PodAttempt(
 	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image AgentImage,
 ) *Attempt {
-	a := sendAttempt(transfer, where, image)
+	a := sendSpec(transfer, where, image)
 	destination := transfer.Spec.Destination.PersistentVolumeClaim
-	a.mode = LocalMode
-	a.labels[ComponentLabel] = a.mode
-	a.mounts = append(a.mounts, claimMount{claim: destination.ClaimName, path: destinationPath})
+	a.Mode = LocalMode
+	a.Labels[ComponentLabel] = a.Mode
+	a.Mounts = append(a.Mounts, Mount{Claim: destination.ClaimName, Path: destinationPath})
 	if asksToWrite(transfer.Spec.PodTemplate) {
-		a.capabilities = writeCapabilities
+		a.Capabilities = writeCapabilities
 	}
 	run := transfer.Status.Run
-	return &Attempt{attempt: a, config: &wirev1.LocalConfig{
+	a.Config = &wirev1.LocalConfig{
 		Send: sendConfig(transfer, resolved),
 		Receive: &wirev1.ReceiveConfig{
 			RunId:           run.ID,
@@ -88,29 +80,30 @@ func PodAttempt(
 			Path:            relative(destination.Path),
 			AllowDelete:     transfer.Spec.Delete,
 		},
-	}}
+	}
+	return NewAttempt(a)
 }
 
-func sendAttempt(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImage) attempt {
+func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImage) Spec {
 	run := transfer.Status.Run
 	name := AttemptName(transfer.Name, run.ID, run.Attempt)
-	a := attempt{
-		name: name, secretName: AttemptSecretName(name, transfer),
-		namespace: transfer.Namespace,
-		mode:      "send",
-		labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
-		owner:     ownerReference("Transfer", transfer),
-		mounts: []claimMount{
-			{claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, path: volumePath, readOnly: true},
+	a := Spec{
+		Name: name, SecretName: AttemptSecretName(name, transfer),
+		Namespace: transfer.Namespace,
+		Mode:      "send",
+		Labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
+		Owner:     OwnerReference("Transfer", transfer),
+		Mounts: []Mount{
+			{Claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, Path: volumePath, ReadOnly: true},
 		},
-		where: where,
-		image: image,
+		Where: where,
+		Image: image,
 	}
 	if transfer.Spec.PodTemplate != nil {
-		a.template = *transfer.Spec.PodTemplate
+		a.Template = *transfer.Spec.PodTemplate
 	}
 	if asksPrivilege(transfer.Spec.PodTemplate) {
-		a.capabilities = readCapabilities
+		a.Capabilities = readCapabilities
 	}
 	return a
 }
@@ -167,20 +160,17 @@ func ReceiveAttempt(
 	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {
 		capabilities = writeCapabilities
 	}
-	return &Attempt{
-		attempt: attempt{
-			name: delivery.Name, secretName: AttemptSecretName(delivery.Name, delivery),
-			namespace: delivery.Namespace,
-			mode:      "receive",
-			labels:    labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
-			owner:     ownerReference("Delivery", delivery),
-			mounts:    []claimMount{{claim: spec.Destination.PersistentVolumeClaim.ClaimName, path: volumePath}},
-			where:     where,
-			image:     image,
-
-			capabilities: capabilities,
-		},
-		config: &wirev1.ReceiveConfig{
+	return NewAttempt(Spec{
+		Name: delivery.Name, SecretName: AttemptSecretName(delivery.Name, delivery),
+		Namespace:    delivery.Namespace,
+		Mode:         "receive",
+		Labels:       labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
+		Owner:        OwnerReference("Delivery", delivery),
+		Mounts:       []Mount{{Claim: spec.Destination.PersistentVolumeClaim.ClaimName, Path: volumePath}},
+		Where:        where,
+		Image:        image,
+		Capabilities: capabilities,
+		Config: &wirev1.ReceiveConfig{
 			RunId:           spec.Transfer.Run,
 			Attempt:         uint32(spec.Transfer.Attempt),
 			SenderNamespace: spec.Transfer.Namespace,
@@ -191,5 +181,5 @@ func ReceiveAttempt(
 			DataAddress:     fmt.Sprintf(":%d", DataPort),
 			AllowDelete:     spec.Delete,
 		},
-	}
+	})
 }

@@ -58,9 +58,9 @@ func untilRenewal(run *v1alpha1.RunStatus, now time.Time, lifetime time.Duration
 	return max(run.CertificateExpirationTime.Sub(now)-lifetime/2, time.Second)
 }
 
-// revoke has a receiving agent reject certificates that were issued before then; nil: none.
-func (a *Attempt) revoke(before *metav1.Time) {
-	if config, receives := a.config.(*wirev1.ReceiveConfig); receives && before != nil {
+// Revoke has a receiving agent reject certificates that were issued before then; nil: none.
+func (a *Attempt) Revoke(before *metav1.Time) {
+	if config, receives := a.spec.Config.(*wirev1.ReceiveConfig); receives && before != nil {
 		config.RevokedBefore = before.Unix()
 	}
 }

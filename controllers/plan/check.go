@@ -49,7 +49,7 @@ func checkTransfer(
 		SpecProblem(err),
 		checkDestination(transfer, facts),
 		checkSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim),
-		checkPrivilege(transfer, facts.PrivilegeAllowed),
+		CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
 	} {
 		if problem != nil {

@@ -240,7 +240,7 @@ func (d *deliveryDecision) start() {
 	_ = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, where, d.image)
 	if d.facts.Peer != nil {
-		d.out.Start.revoke(d.facts.Peer.Spec.RevokedBefore)
+		d.out.Start.Revoke(d.facts.Peer.Spec.RevokedBefore)
 	}
 	d.out.RequeueAfter = startGrace
 	message := "the agent's pod is being started"
@@ -349,13 +349,13 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 	if report.GetProgress() != nil {
 		status.Progress = progress(report, rate, clamp(report.GetProgress().GetResumedBytes()))
 	}
-	if inflated := decompression(report.GetDecompression()); inflated != nil {
+	if inflated := DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
 	if c := report.GetCpu(); c != nil {
 		status.CPU = &v1alpha1.CPUStatus{
-			ReceiveSeconds:    seconds(float64(c.GetReceiveNanos())),
-			DecompressSeconds: seconds(float64(c.GetDecompressNanos())),
+			ReceiveSeconds:    Seconds(float64(c.GetReceiveNanos())),
+			DecompressSeconds: Seconds(float64(c.GetDecompressNanos())),
 		}
 	}
 	if left := omissions(report); left != nil {

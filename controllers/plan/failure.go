@@ -103,6 +103,9 @@ var endsRun = []string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonSourceEmpty}
 // EndsRun reports whether a run ends with an attempt that ends for this reason.
 func EndsRun(reason string) bool { return slices.Contains(endsRun, reason) }
 
+// interrupted reports whether an attempt that ended for this reason would have gone on with what it did.
+func interrupted(reason string) bool { return slices.Contains(interruptions, reason) }
+
 // inARow is how many of the last attempts of a run, newest first, ended for a reason that counts.
 func inARow(history []v1alpha1.AttemptRecord, run string, counts func(reason string) bool) int32 {
 	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool {

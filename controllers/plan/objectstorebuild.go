@@ -33,23 +33,23 @@ func ProbeAttempt(
 	store *v1alpha1.ObjectStore, dial *wirev1.DialPolicy, service *corev1.Service, image AgentImage,
 ) *Attempt {
 	name := ProbeName(store)
-	a := attempt{
-		name: name, secretName: AttemptSecretName(name, store),
-		namespace: store.Namespace,
-		mode:      "probe",
-		labels:    labels("probe", v1alpha1.ObjectStoreLabel, store, store.Status.Probe.ID),
-		owner:     ownerReference("ObjectStore", store),
-		where: placement.Decide(placement.Request{
+	a := Spec{
+		Name: name, SecretName: AttemptSecretName(name, store),
+		Namespace: store.Namespace,
+		Mode:      "probe",
+		Labels:    labels("probe", v1alpha1.ObjectStoreLabel, store, store.Status.Probe.ID),
+		Owner:     OwnerReference("ObjectStore", store),
+		Where: placement.Decide(placement.Request{
 			Placement: v1alpha1.PlacementAnyNode, Architectures: image.Architectures,
 		}, placement.Facts{}),
-		image: image,
+		Image:        image,
+		Config:       &wirev1.ProbeConfig{Store: storeConfig(store.Spec), DialPolicy: dial},
+		StoreService: service,
 	}
 	if store.Spec.Credentials != nil {
-		a.credentials = store.Spec.Credentials.SecretName
+		a.Credentials = store.Spec.Credentials.SecretName
 	}
-	return &Attempt{
-		attempt: a, config: &wirev1.ProbeConfig{Store: storeConfig(store.Spec), DialPolicy: dial}, storeService: service,
-	}
+	return NewAttempt(a)
 }
 
 // storeConfig is what agents are told of a store.

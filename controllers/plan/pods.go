@@ -6,6 +6,7 @@ package plan
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -58,30 +59,37 @@ type AgentImage struct {
 	Architectures []string
 }
 
-// attempt is what the builders need to know of an attempt, of either side.
-type attempt struct {
-	// name of the Job.
-	name       string
-	secretName string
-	namespace  string
-	mode       string
-	labels     map[string]string
-	owner      metav1.OwnerReference
-	mounts     []claimMount
-	// credentials is a Secret of the user's, which may be missing; empty: none.
-	credentials string
-	template    v1alpha1.AgentPodTemplate
-	where       placement.Plan
-	// capabilities make the agent root; without any it is an ordinary user.
-	capabilities []corev1.Capability
-	image        AgentImage
+// Spec is what an attempt consists of.
+type Spec struct {
+	// Name of the Job.
+	Name       string
+	SecretName string
+	Namespace  string
+	// Mode of the agent, which is the value of ComponentLabel.
+	Mode   string
+	Labels map[string]string
+	Owner  metav1.OwnerReference
+	Mounts []Mount
+	// Credentials is a Secret of the user's, which may be missing; empty: none.
+	Credentials string
+	Template    v1alpha1.AgentPodTemplate
+	Where       placement.Plan
+	// Capabilities make the agent root; without any it is an ordinary user.
+	Capabilities []corev1.Capability
+	Image        AgentImage
+	// Config of the agent.
+	Config proto.Message
+	// SenderNamespace is that of a sender of this cluster, of a receiving agent.
+	SenderNamespace string
+	// StoreService is the Service that the endpoint of an object store names; nil: none.
+	StoreService *corev1.Service
 }
 
-// claimMount is a claim in an agent's pod.
-type claimMount struct {
-	claim    string
-	path     string
-	readOnly bool
+// Mount is a claim in an agent's pod.
+type Mount struct {
+	Claim    string
+	Path     string
+	ReadOnly bool
 }
 
 // AttemptSecret is what an agent's Secret holds.
@@ -94,9 +102,10 @@ type AttemptSecret struct {
 	ClusterCA, PeerCA []byte
 }
 
-func (a attempt) secret(content AttemptSecret) *corev1.Secret {
+// Secret of the attempt.
+func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret {
 	meta := a.meta()
-	meta.Name = a.secretName
+	meta.Name = a.spec.SecretName
 	return &corev1.Secret{
 		ObjectMeta: meta,
 		Type:       corev1.SecretTypeOpaque,
@@ -110,13 +119,14 @@ func (a attempt) secret(content AttemptSecret) *corev1.Secret {
 	}
 }
 
-func (a attempt) meta() metav1.ObjectMeta {
+func (a *Attempt) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: a.name, Namespace: a.namespace, Labels: a.labels, OwnerReferences: []metav1.OwnerReference{a.owner},
+		Name: a.spec.Name, Namespace: a.spec.Namespace, Labels: a.spec.Labels, OwnerReferences: []metav1.OwnerReference{a.spec.Owner},
 	}
 }
 
-func (a attempt) job() *batchv1.Job {
+// Job of the attempt.
+func (a *Attempt) Job() *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: a.meta(),
 		Spec: batchv1.JobSpec{
@@ -133,17 +143,17 @@ func (a attempt) job() *batchv1.Job {
 			Parallelism: ptr.To[int32](1),
 			Completions: ptr.To[int32](1),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: a.labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: a.spec.Labels},
 				Spec:       a.pod(),
 			},
 		},
 	}
 }
 
-func (a attempt) pod() corev1.PodSpec {
+func (a *Attempt) pod() corev1.PodSpec {
 	// The kubelet gives a volume to that group. An agent that keeps owners wants nothing changed behind its back.
 	fsGroup := ptr.To[int64](agentUser)
-	if slices.Contains(a.capabilities, "CHOWN") {
+	if slices.Contains(a.spec.Capabilities, "CHOWN") {
 		fsGroup = nil
 	}
 	security := PodSecurity()
@@ -154,68 +164,68 @@ func (a attempt) pod() corev1.PodSpec {
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](10),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      a.where.Affinity,
-		Tolerations:                   a.template.Tolerations,
-		PriorityClassName:             a.template.PriorityClassName,
+		Affinity:                      a.spec.Where.Affinity,
+		Tolerations:                   a.spec.Template.Tolerations,
+		PriorityClassName:             a.spec.Template.PriorityClassName,
 		SecurityContext:               security,
 		Containers:                    []corev1.Container{a.container()},
 		Volumes: []corev1.Volume{
 			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName: a.secretName, DefaultMode: ptr.To[int32](0o440),
+				SecretName: a.spec.SecretName, DefaultMode: ptr.To[int32](0o440),
 			}}},
 		},
 	}
-	if a.credentials != "" {
-		pod.Volumes = append(pod.Volumes, storeCredentials(a.credentials))
+	if a.spec.Credentials != "" {
+		pod.Volumes = append(pod.Volumes, storeCredentials(a.spec.Credentials))
 	}
-	for i, mount := range a.mounts {
+	for i, mount := range a.spec.Mounts {
 		if a.volumeOf(i) != i {
 			continue
 		}
 		// Read-only here too: the kubelet then leaves the owners of a source's files alone.
-		readOnly := !slices.ContainsFunc(a.mounts, func(m claimMount) bool { return m.claim == mount.claim && !m.readOnly })
+		readOnly := !slices.ContainsFunc(a.spec.Mounts, func(m Mount) bool { return m.Claim == mount.Claim && !m.ReadOnly })
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volumeName(i), VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: mount.claim, ReadOnly: readOnly},
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: mount.Claim, ReadOnly: readOnly},
 		}})
 	}
 	return pod
 }
 
 // volumeOf is the number of the first mount of the same claim: a pod that has one claim in two volumes never starts.
-func (a attempt) volumeOf(mount int) int {
-	return slices.IndexFunc(a.mounts, func(m claimMount) bool { return m.claim == a.mounts[mount].claim })
+func (a *Attempt) volumeOf(mount int) int {
+	return slices.IndexFunc(a.spec.Mounts, func(m Mount) bool { return m.Claim == a.spec.Mounts[mount].Claim })
 }
 
 func volumeName(mount int) string {
 	return [...]string{"volume", "destination"}[mount]
 }
 
-func (a attempt) container() corev1.Container {
-	container := Container(a.image, a.template)
-	for name, quantity := range a.where.Resources() {
+func (a *Attempt) container() corev1.Container {
+	container := Container(a.spec.Image, a.spec.Template)
+	for name, quantity := range a.spec.Where.Resources() {
 		// Of an extended resource both are the same.
 		setQuantity(&container.Resources.Requests, name, quantity)
 		setQuantity(&container.Resources.Limits, name, quantity)
 	}
 	container.Args = []string{
-		a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault,
+		a.spec.Mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault,
 	}
 	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}}
-	container.SecurityContext = agentSecurity(a.template.SecurityContext, a.capabilities)
+	container.SecurityContext = agentSecurity(a.spec.Template.SecurityContext, a.spec.Capabilities)
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	container.TerminationMessagePath = corev1.TerminationMessagePathDefault
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
-	if a.credentials != "" {
+	if a.spec.Credentials != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
 			Name: credentialsVolume, MountPath: credentialsPath, ReadOnly: true,
 		})
 	}
-	for i, mount := range a.mounts {
+	for i, mount := range a.spec.Mounts {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
-			Name: volumeName(a.volumeOf(i)), MountPath: mount.path, ReadOnly: mount.readOnly,
+			Name: volumeName(a.volumeOf(i)), MountPath: mount.Path, ReadOnly: mount.ReadOnly,
 		})
 	}
-	if a.mode == "receive" {
+	if a.spec.Mode == "receive" {
 		container.Ports = append(
 			container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP},
 		)
@@ -254,11 +264,4 @@ func labels(mode, ownerLabel string, owner metav1.Object, run string) map[string
 	own := Labels(mode, ownerLabel, owner.GetUID())
 	own[v1alpha1.RunLabel] = run
 	return own
-}
-
-func ownerReference(kind string, owner metav1.Object) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(),
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
-	}
 }

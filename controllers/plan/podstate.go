@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -92,7 +91,7 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 // asEvicted is the final report of an agent whose pod was taken away, unless it ended for a reason of its own.
 func asEvicted(report *wirev1.Report, why string) *wirev1.Report {
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED ||
-		!slices.Contains(interruptions, FailureReason(report.GetFailure().GetReason())) {
+		!interrupted(FailureReason(report.GetFailure().GetReason())) {
 		return report
 	}
 	report = proto.CloneOf(report)

@@ -127,7 +127,9 @@ func operations(o *wirev1.Operations) v1alpha1.Operations {
 	return v1alpha1.Operations{Operations: clamp(o.GetOperations()), Bytes: clamp(o.GetBytes())}
 }
 
-func compression(c *wirev1.Compression) *v1alpha1.CompressionStatus {
+// CompressionStatus is what status shows of a report's compression.
+func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
+	c := report.GetCompression()
 	if c == nil {
 		return nil
 	}
@@ -176,7 +178,7 @@ func estimate(e *wirev1.Estimate) *v1alpha1.EstimateStatus {
 		Wasted:     clamp(e.GetWasted()),
 		Probes:     clamp(e.GetProbes()),
 		Missed:     clamp(e.GetMissed()),
-		CPUSeconds: seconds(float64(e.GetNanos())),
+		CPUSeconds: Seconds(float64(e.GetNanos())),
 	}
 	if e.GetBytes() > 0 {
 		// An agent cannot be wrong by more than all.
@@ -186,7 +188,9 @@ func estimate(e *wirev1.Estimate) *v1alpha1.EstimateStatus {
 	return status
 }
 
-func decompression(d *wirev1.Decompression) *v1alpha1.DecompressionStatus {
+// DecompressionStatus is what status shows of a report's decompression.
+func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
+	d := report.GetDecompression()
 	if d == nil {
 		return nil
 	}
@@ -206,33 +210,34 @@ func networkNanos(wireBytes uint64, perGiB *float64) float64 {
 	return float64(wireBytes) / gib * *perGiB * 1e9
 }
 
-// cpu maps CPU time. perGiB is the node's network coefficient in seconds, nil when it is not known.
-func cpu(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
+// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is not
+// known.
+func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	c := report.GetCpu()
 	if c == nil {
 		return nil
 	}
 	status := &v1alpha1.CPUStatus{
-		SendSeconds:     seconds(float64(c.GetSendNanos())),
-		CompressSeconds: seconds(float64(c.GetCompressNanos())),
+		SendSeconds:     Seconds(float64(c.GetSendNanos())),
+		CompressSeconds: Seconds(float64(c.GetCompressNanos())),
 	}
 	if c.GetIdleNanos() > 0 {
-		status.IdleSeconds = seconds(float64(c.GetIdleNanos()))
+		status.IdleSeconds = Seconds(float64(c.GetIdleNanos()))
 	}
 	// The sender hears from the receiver later. A process that has spent nothing has not reported.
 	if c.GetReceiveNanos() > 0 {
-		status.ReceiveSeconds = seconds(float64(c.GetReceiveNanos()))
+		status.ReceiveSeconds = Seconds(float64(c.GetReceiveNanos()))
 	}
 	if c.GetReceiveNanos() > 0 || c.GetDecompressNanos() > 0 {
-		status.DecompressSeconds = seconds(float64(c.GetDecompressNanos()))
+		status.DecompressSeconds = Seconds(float64(c.GetDecompressNanos()))
 	}
 	network := networkNanos(report.GetWireBytes(), perGiB)
 	if perGiB != nil {
-		status.NetworkSeconds = seconds(network)
+		status.NetworkSeconds = Seconds(network)
 	}
 	if plain := report.GetCompression().GetUncompressedBytes(); plain > 0 {
 		total := float64(c.GetSendNanos()-min(c.GetIdleNanos(), c.GetSendNanos())) + float64(c.GetReceiveNanos()) + network
-		status.SecondsPerGiB = seconds(total / (float64(plain) / gib))
+		status.SecondsPerGiB = Seconds(total / (float64(plain) / gib))
 	}
 	return status
 }
@@ -322,8 +327,8 @@ func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.Place
 	return []metav1.Condition{conditions.New(v1alpha1.ConditionHardwareCompression, used, reason, message)}
 }
 
-// seconds writes nanoseconds as seconds with two decimals, or more when there would be none left.
-func seconds(nanos float64) string {
+// Seconds writes nanoseconds as decimal seconds with two decimals, or more when there would be none left.
+func Seconds(nanos float64) string {
 	s := nanos / 1e9
 	if s != 0 && math.Abs(s) < 0.01 {
 		return trimmed(s, 6)

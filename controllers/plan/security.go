@@ -55,8 +55,8 @@ func added(context *corev1.SecurityContext) []corev1.Capability {
 	return context.Capabilities.Add
 }
 
-func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
-	template := transfer.Spec.PodTemplate
+// CheckPrivilege is the problem with a pod template that asks for more than the namespace allows; nil if there is none.
+func CheckPrivilege(template *v1alpha1.AgentPodTemplate, namespace string, allowed bool) *Problem {
 	if template == nil || template.SecurityContext == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
 	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
 		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: "+
 			"\"true\", or leave it out",
-		asked, transfer.Namespace, v1alpha1.AllowPrivilegedAnnotation)}
+		asked, namespace, v1alpha1.AllowPrivilegedAnnotation)}
 }
 
 // excess names what a security context asks for that has no use for an agent, whatever its namespace allows, and what

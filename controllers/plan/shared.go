@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -51,13 +50,6 @@ func PodSecurity() *corev1.PodSecurityContext {
 	}
 }
 
-// CheckPrivilege is the problem with a pod template that asks for more than the namespace allows; nil if there is none.
-func CheckPrivilege(template *v1alpha1.AgentPodTemplate, namespace string, allowed bool) *Problem {
-	return checkPrivilege(&v1alpha1.Transfer{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: v1alpha1.TransferSpec{PodTemplate: template},
-	}, allowed)
-}
-
 // Labels of what consists of agents of a mode, or belongs to them. The UID of their owner is in ownerLabel.
 func Labels(mode, ownerLabel string, owner types.UID) map[string]string {
 	return map[string]string{
@@ -67,7 +59,10 @@ func Labels(mode, ownerLabel string, owner types.UID) map[string]string {
 
 // OwnerReference makes the owner the controller of what bears it.
 func OwnerReference(kind string, owner metav1.Object) metav1.OwnerReference {
-	return ownerReference(kind, owner)
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(),
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
+	}
 }
 
 // Stuck says in the scheduler's or the kubelet's words why a pod's agent does not run; nil when it does, or did.
@@ -90,22 +85,3 @@ func HardwareUsed(status *v1alpha1.CompressionStatus) bool {
 	}
 	return status.Hardware.Operations > 0 && status.Hardware.Bytes >= status.Software.Bytes
 }
-
-// CompressionStatus is what status shows of a report's compression.
-func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
-	return compression(report.GetCompression())
-}
-
-// DecompressionStatus is what status shows of a report's decompression.
-func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
-	return decompression(report.GetDecompression())
-}
-
-// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is
-// not known.
-func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
-	return cpu(report, perGiB)
-}
-
-// Seconds writes nanoseconds as decimal seconds.
-func Seconds(nanos float64) string { return seconds(nanos) }

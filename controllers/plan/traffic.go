@@ -27,22 +27,22 @@ type Traffic struct {
 }
 
 // Mode of the attempt's agent, which is the value of ComponentLabel.
-func (a *Attempt) Mode() string { return a.mode }
+func (a *Attempt) Mode() string { return a.spec.Mode }
 
 // Traffic of the attempt.
 func (a *Attempt) Traffic() Traffic {
-	switch config := a.config.(type) {
+	switch config := a.spec.Config.(type) {
 	case *wirev1.SendConfig:
 		if config.GetGatewayEndpoint() != "" {
 			return Traffic{Gateway: config.GetGatewayEndpoint()}
 		}
 		return Traffic{ReceiverNamespace: config.GetDestination().GetNamespace()}
 	case *wirev1.ReceiveConfig:
-		return Traffic{Receives: true, SenderNamespace: a.senderNamespace}
+		return Traffic{Receives: true, SenderNamespace: a.spec.SenderNamespace}
 	case *wirev1.TrialConfig:
 		return Traffic{AsksAgents: config.GetAgents() != nil}
 	case *wirev1.ProbeConfig:
-		return Traffic{Store: storeAddress(config.GetStore()), StoreService: a.storeService}
+		return Traffic{Store: storeAddress(config.GetStore()), StoreService: a.spec.StoreService}
 	}
 	return Traffic{}
 }

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -437,13 +436,13 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if report.GetProgress() != nil {
 		status.Progress = progress(report, rate, d.resumed(report))
 	}
-	if packed := compression(report.GetCompression()); packed != nil {
+	if packed := CompressionStatus(report); packed != nil {
 		status.Compression = packed
 	}
-	if inflated := decompression(report.GetDecompression()); inflated != nil {
+	if inflated := DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if spent := cpu(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+	if spent := CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
 		status.CPU = spent
 	}
 	d.charge(report)
@@ -489,7 +488,7 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 			message = "the agent gave no message"
 		}
 	}
-	if slices.Contains(interruptions, reason) && d.madeSafe() {
+	if interrupted(reason) && d.madeSafe() {
 		status.Run.Failures = 0
 	}
 	d.record(report, reason, message)

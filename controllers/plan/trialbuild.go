@@ -26,17 +26,17 @@ func TrialAttempt(
 ) *Attempt {
 	spec, run := trial.Spec, trial.Status.Run
 	name := AttemptName(trial.Name, run.ID, run.Attempt)
-	a := attempt{
-		name: name, secretName: AttemptSecretName(name, trial),
-		namespace: trial.Namespace,
-		mode:      "trial",
-		labels:    labels("trial", v1alpha1.TrialLabel, trial, run.ID),
-		owner:     ownerReference("CompressionTrial", trial),
-		where:     where,
-		image:     image,
+	a := Spec{
+		Name: name, SecretName: AttemptSecretName(name, trial),
+		Namespace: trial.Namespace,
+		Mode:      "trial",
+		Labels:    labels("trial", v1alpha1.TrialLabel, trial, run.ID),
+		Owner:     OwnerReference("CompressionTrial", trial),
+		Where:     where,
+		Image:     image,
 	}
 	if spec.PodTemplate != nil {
-		a.template = *spec.PodTemplate
+		a.Template = *spec.PodTemplate
 	}
 	config := &wirev1.TrialConfig{
 		Include:        spec.Include,
@@ -46,10 +46,10 @@ func TrialAttempt(
 		ControlAddress: fmt.Sprintf(":%d", ControlPort),
 	}
 	if claim := spec.Source.PersistentVolumeClaim; claim != nil {
-		a.mounts = []claimMount{{claim: claim.ClaimName, path: volumePath, readOnly: true}}
+		a.Mounts = []Mount{{Claim: claim.ClaimName, Path: volumePath, ReadOnly: true}}
 		config.Volume, config.Path = volumePath, relative(claim.Path)
 		if asksPrivilege(spec.PodTemplate) {
-			a.capabilities = readCapabilities
+			a.Capabilities = readCapabilities
 		}
 	} else {
 		config.Agents = trialAgents(spec.Source, sampled)
@@ -63,7 +63,8 @@ func TrialAttempt(
 	for _, link := range trial.Status.Links {
 		config.LinkBytesPerSecond = append(config.LinkBytesPerSecond, uint64(link.BytesPerSecond.Value()))
 	}
-	return &Attempt{attempt: a, config: config}
+	a.Config = config
+	return NewAttempt(a)
 }
 
 // placement is what is wanted for the trial's agent.

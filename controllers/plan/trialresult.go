@@ -125,12 +125,12 @@ func trialResult(
 	}
 	wire := float64(row.GetWireBytes()) / float64(of.GetSample().GetBytes())
 	result.Ratio = strconv.FormatFloat(1/wire, 'f', 3, 64)
-	result.CompressSecondsPerGiB = seconds(float64(row.GetCompressNanos()))
-	result.DecompressSecondsPerGiB = seconds(float64(row.GetInflateNanos()))
+	result.CompressSecondsPerGiB = Seconds(float64(row.GetCompressNanos()))
+	result.DecompressSecondsPerGiB = Seconds(float64(row.GetInflateNanos()))
 	for i, link := range links {
 		prediction := v1alpha1.TrialPrediction{
-			Link: link.Name, SecondsPerGiB: seconds(float64(row.GetElapsedNanos()[i])),
-			CPUSecondsPerGiB: seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
+			Link: link.Name, SecondsPerGiB: Seconds(float64(row.GetElapsedNanos()[i])),
+			CPUSecondsPerGiB: Seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
 		}
 		if p != nil && p.Prices != nil {
 			prediction.CostPerGiB = trimmed((float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6)
