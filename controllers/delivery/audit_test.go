@@ -21,7 +21,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
@@ -76,7 +76,7 @@ func newAudited(t *testing.T) *audited {
 		a.lines = append(a.lines, line)
 	}, funcr.Options{})
 	a.r = delivery.NewReconciler(delivery.Options{
-		Client: a, Reader: a, Attempts: attempt.NewCluster(attempt.Options{Client: a, Reader: a}),
+		Client: a, Reader: a, Attempts: agentjob.NewCluster(agentjob.Options{Client: a, Reader: a}),
 		Uses:     audit.NewUses(log, a.uses),
 		Topology: topology.New(a), Reports: controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(now), Cluster: "west",

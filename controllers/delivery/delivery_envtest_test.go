@@ -23,7 +23,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -48,8 +48,8 @@ func setup(mgr controllertest.Manager) error {
 	cached = mgr.GetClient()
 	return delivery.Setup(mgr, delivery.Options{
 		Topology: mgr.Topology,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(mgr.Pool, "delivery", agents),
-		Attempts: attempt.NewCluster(attempt.Options{
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "delivery", agents),
+		Attempts: agentjob.NewCluster(agentjob.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
 		Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: clock.RealClock{}, Cluster: "west",

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
@@ -110,7 +110,7 @@ func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Deliver
 	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, delivery, delivery.Name); err != nil {
 		return err
 	}
-	heard := attempt.Listen(
+	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(delivery), facts.Job, facts.Pod, pki.ReceiveServerName(string(delivery.UID)),
 	)
 	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent

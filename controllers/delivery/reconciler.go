@@ -24,8 +24,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -50,7 +50,7 @@ type Options struct {
 	// Reports of agents.
 	Reports agentpoll.Poller[*wirev1.Report]
 	// Attempts makes Jobs and Secrets.
-	Attempts *attempt.Cluster
+	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	// Uses is the audit trail; nil for none.
 	Uses  *audit.Uses
@@ -70,15 +70,15 @@ type Options struct {
 // Reconciler reconciles Deliveries.
 type Reconciler struct {
 	Options
-	tracker   *attempt.Tracker
+	tracker   *agentjob.Tracker
 	refusals  *refusal.Shower
-	deletions attempt.Deletions
+	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Delivery]
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	r := &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
+	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there " +
 			"says why",
@@ -202,8 +202,8 @@ func (r *Reconciler) execute(
 }
 
 // certificate is that of the receiving agent. Without a Peer the sending agent is of this cluster.
-func (r *Reconciler) certificate(delivery *v1alpha1.Delivery, peer *v1alpha1.Peer) attempt.Certificate {
-	wanted := attempt.Certificate{
+func (r *Reconciler) certificate(delivery *v1alpha1.Delivery, peer *v1alpha1.Peer) agentjob.Certificate {
+	wanted := agentjob.Certificate{
 		Identity:   pki.DeliveryIdentity(r.Cluster, delivery.Namespace, delivery.Name),
 		ServerName: pki.ReceiveServerName(string(delivery.UID)),
 	}

@@ -26,7 +26,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
@@ -45,7 +45,7 @@ func endedFixture() (*v1alpha1.Delivery, *stubborn, reconcile.Reconciler) {
 	}
 	s := newStubborn(append(endedAgent(object, attemptName), object)...)
 	return object, s, delivery.NewReconciler(delivery.Options{
-		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
+		Client: s, Attempts: agentjob.NewCluster(agentjob.Options{Client: s, Reader: s}),
 		Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "west",
 	})
@@ -173,7 +173,7 @@ func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 		own := clocktesting.NewFakePassiveClock(time.Now().Add(ahead))
 		s := newStubborn(objects...)
 		r := delivery.NewReconciler(delivery.Options{
-			Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
+			Client: s, Attempts: agentjob.NewCluster(agentjob.Options{Client: s, Reader: s}),
 			Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil),
 			Recorder: events.NewFakeRecorder(10), Clock: own, Cluster: "west",
 		})

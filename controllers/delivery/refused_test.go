@@ -23,7 +23,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -58,7 +58,7 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 	r := delivery.NewReconciler(delivery.Options{
 		Client: full, Reader: full, Recorder: recorder, Topology: topology.New(full),
 		Reports: controllertest.Asking[*wirev1.Report](nil), Clock: clock.RealClock{}, Cluster: "west", Retention: time.Hour,
-		Attempts: attempt.NewCluster(attempt.Options{
+		Attempts: agentjob.NewCluster(agentjob.Options{
 			Client: full, Reader: full, Lifetime: time.Hour,
 			Authority: pki.NewAuthority(pki.Options{
 				Client: s, Reader: s, Clock: clock.RealClock{}, Namespace: "lighterage-system", Cluster: "west",

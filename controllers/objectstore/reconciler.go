@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
@@ -46,7 +46,7 @@ type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
 	// Attempts makes Jobs and Secrets.
-	Attempts *attempt.Cluster
+	Attempts *agentjob.Cluster
 	// Egress says what agents may dial.
 	Egress   *egress.Cluster
 	Recorder events.EventRecorder
@@ -141,7 +141,7 @@ func (r *reconciler) start(
 	if err := r.Attempts.Retire(ctx, store, v1alpha1.ObjectStoreLabel, wanted.Name()); err != nil {
 		return nil, err
 	}
-	return r.Attempts.Start(ctx, store, wanted, attempt.Certificate{
+	return r.Attempts.Start(ctx, store, wanted, agentjob.Certificate{
 		Identity:   pki.ObjectStoreIdentity(r.Cluster, store.Namespace, store.Name),
 		ServerName: pki.ProbeServerName(string(store.UID)),
 	})

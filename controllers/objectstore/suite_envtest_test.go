@@ -18,7 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/index"
@@ -58,7 +58,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	err = objectstore.Setup(mgr, objectstore.Options{
-		Client: mgr.GetClient(), Attempts: attempt.NewCluster(attempt.Options{
+		Client: mgr.GetClient(), Attempts: agentjob.NewCluster(agentjob.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			Networks: &networkpolicy.Keeper{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), OperatorNamespace: "lighterage-system",

@@ -24,8 +24,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -52,7 +52,7 @@ type Options struct {
 	Reports  agentpoll.Poller[*wirev1.Report]
 	Gateways agentclient.PeerGateway
 	// Attempts makes Jobs and Secrets.
-	Attempts *attempt.Cluster
+	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	Metrics  *metrics.Transfers
 	Clock    clock.PassiveClock
@@ -69,15 +69,15 @@ type Options struct {
 // Reconciler reconciles Transfers.
 type Reconciler struct {
 	Options
-	tracker   *attempt.Tracker
+	tracker   *agentjob.Tracker
 	refusals  *refusal.Shower
-	deletions attempt.Deletions
+	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Transfer]
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	r := &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
+	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 	}}
 	r.line = r.newLine()
@@ -206,8 +206,8 @@ func (r *Reconciler) execute(
 }
 
 // certificate is that of the sending agent of the run in status. Without a Peer the receiving agent is of this cluster.
-func (r *Reconciler) certificate(transfer *v1alpha1.Transfer, peer *v1alpha1.Peer) attempt.Certificate {
-	wanted := attempt.Certificate{
+func (r *Reconciler) certificate(transfer *v1alpha1.Transfer, peer *v1alpha1.Peer) agentjob.Certificate {
+	wanted := agentjob.Certificate{
 		Identity:   pki.TransferIdentity(r.Cluster, transfer.Namespace, transfer.Name),
 		ServerName: pki.SendServerName(string(transfer.UID)),
 		Claims:     plan.RunClaims(transfer),

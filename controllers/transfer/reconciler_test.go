@@ -25,7 +25,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/metrics"
@@ -45,7 +45,7 @@ func endedFixture() (*v1alpha1.Transfer, *stubborn, reconcile.Reconciler) {
 	}
 	s := newStubborn(append(endedAgent(object, attemptJob), object)...)
 	return object, s, transfer.NewReconciler(transfer.Options{
-		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Topology: topology.New(s),
+		Client: s, Attempts: agentjob.NewCluster(agentjob.Options{Client: s, Reader: s}), Topology: topology.New(s),
 		Reports: controllertest.Asking[*wirev1.Report](nil), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "east",
 	})

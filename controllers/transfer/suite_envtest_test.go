@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -46,9 +46,9 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 		cached = mgr.GetClient()
 		return transfer.Setup(mgr, transfer.Options{
 			Topology: mgr.Topology,
-			Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(mgr.Pool, "transfer", agents),
+			Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "transfer", agents),
 			Gateways: gateways,
-			Attempts: attempt.NewCluster(attempt.Options{
+			Attempts: agentjob.NewCluster(agentjob.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: clock.RealClock{}, Cluster: "east",

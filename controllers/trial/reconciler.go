@@ -23,8 +23,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -46,7 +46,7 @@ type Options struct {
 	// Reports of agents.
 	Reports agentpoll.Poller[*wirev1.Report]
 	// Attempts makes Jobs and Secrets.
-	Attempts *attempt.Cluster
+	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Topology is where agents can be.
@@ -146,8 +146,8 @@ func (r *Reconciler) start(
 }
 
 // certificate is that of the agent.
-func (r *Reconciler) certificate(trial *v1alpha1.CompressionTrial) attempt.Certificate {
-	return attempt.Certificate{
+func (r *Reconciler) certificate(trial *v1alpha1.CompressionTrial) agentjob.Certificate {
+	return agentjob.Certificate{
 		Identity:   pki.TrialIdentity(r.Cluster, trial.Namespace, trial.Name),
 		ServerName: pki.TrialServerName(string(trial.UID)),
 	}
@@ -238,7 +238,7 @@ func (r *Reconciler) gatherAttempt(
 	if err != nil || run.CompletionTime != nil {
 		return err
 	}
-	heard := attempt.Listen(
+	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(trial), facts.Job, facts.Pod, pki.TrialServerName(string(trial.UID)),
 	)
 	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent

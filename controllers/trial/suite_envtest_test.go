@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/trial"
@@ -36,8 +36,8 @@ func startManager() error {
 	stop, err := cluster.StartManager(func(mgr controllertest.Manager) error {
 		return trial.Setup(mgr, trial.Options{
 			Topology: mgr.Topology,
-			Client:   mgr.GetClient(), Reports: attempt.Reports(mgr.Pool, "trial", agents),
-			Attempts: attempt.NewCluster(attempt.Options{
+			Client:   mgr.GetClient(), Reports: agentjob.Reports(mgr.Pool, "trial", agents),
+			Attempts: agentjob.NewCluster(agentjob.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),
 			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: clock.RealClock{}, Cluster: "east",

@@ -32,8 +32,8 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/dataquota"
@@ -231,7 +231,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	if s.networkPolicies {
 		networks.OperatorNamespace = s.namespace
 	}
-	attempts := attempt.NewCluster(attempt.Options{
+	attempts := agentjob.NewCluster(agentjob.Options{
 		Client: mgr.GetClient(), Reader: reader, Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
 	image := plan.AgentImage{
@@ -247,19 +247,19 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
 			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts,
-			Reports:  attempt.Reports(pool, "transfer", agents),
+			Reports:  agentjob.Reports(pool, "transfer", agents),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
-			Client: mgr.GetClient(), Reader: reader, Reports: attempt.Reports(pool, "delivery", agents), Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry),
 			Clock:    real,
 			Topology: seen, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{
-			Client: mgr.GetClient(), Reports: attempt.Reports(pool, "trial", agents), Attempts: attempts,
+			Client: mgr.GetClient(), Reports: agentjob.Reports(pool, "trial", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: real,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},

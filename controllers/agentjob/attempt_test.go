@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package attempt_test
+package agentjob_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -71,7 +71,7 @@ func secret(name string) *corev1.Secret {
 
 // cluster is one whose cache c reads and writes, and whose API server knows of the live objects, which the cache may
 // not.
-func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
+func cluster(c client.Client, live ...client.Object) *agentjob.Cluster {
 	store := newBuilder().Build()
 	authority := pki.NewAuthority(pki.Options{
 		Client: store, Reader: store, Clock: clock.RealClock{}, Namespace: "lighterage-system", Cluster: "west",
@@ -81,17 +81,17 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 	}); err != nil {
 		panic(err)
 	}
-	return attempt.NewCluster(attempt.Options{
+	return agentjob.NewCluster(agentjob.Options{
 		Client: c, Reader: newBuilder().WithObjects(live...).Build(), Authority: authority, Lifetime: time.Hour,
 	})
 }
 
-func start(c *attempt.Cluster) (*plan.Problem, error) {
+func start(c *agentjob.Cluster) (*plan.Problem, error) {
 	d := owner()
 	return c.Start(context.Background(), d, plan.ReceiveAttempt(
 		d, false, placement.Plan{}, plan.AgentImage{Name: "agent"},
 	),
-		attempt.Certificate{
+		agentjob.Certificate{
 			Identity: pki.DeliveryIdentity("west", d.Namespace, d.Name), ServerName: pki.ReceiveServerName("uid"),
 			PeerCA: []byte("pem"),
 		})

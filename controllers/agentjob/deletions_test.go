@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package attempt_test
+package agentjob_test
 
 import (
 	"testing"
@@ -9,11 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 )
 
 func TestDeletions(t *testing.T) {
-	var deletions attempt.Deletions
+	var deletions agentjob.Deletions
 	begin := time.Now()
 	for _, step := range []struct {
 		object      string

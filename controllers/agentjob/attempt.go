@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attempt makes, finds and removes what an attempt consists of in a cluster: a Job, its pod, and a Secret with
+// Package agentjob makes, finds and removes what an attempt consists of in a cluster: a Job, its pod, and a Secret with
 // the agent's configuration and certificate.
-package attempt
+package agentjob
 
 import (
 	"context"

@@ -1,18 +1,18 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package attempt_test
+package agentjob_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 )
 
 // TestTracker: an answer that is looked at often is one sample, and another attempt begins with none.
 func TestTracker(t *testing.T) {
-	tracker, now := attempt.NewTracker(), time.Now()
+	tracker, now := agentjob.NewTracker(), time.Now()
 	for _, step := range []struct {
 		after   time.Duration
 		attempt string

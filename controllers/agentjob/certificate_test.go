@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package attempt_test
+package agentjob_test
 
 import (
 	"context"
@@ -18,15 +18,15 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-func sending(t *testing.T, peers ...*pki.CA) attempt.Certificate {
+func sending(t *testing.T, peers ...*pki.CA) agentjob.Certificate {
 	t.Helper()
-	wanted := attempt.Certificate{
+	wanted := agentjob.Certificate{
 		Identity: pki.TransferIdentity("east", "bank", "ledger"), ServerName: pki.SendServerName("uid"),
 		Claims: &pki.RunClaims{Run: "a2b3c", Namespace: "vault", Claim: "ledger-copy", Path: "/"},
 	}
