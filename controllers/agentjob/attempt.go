@@ -18,11 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
@@ -90,8 +91,8 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 // Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a
 // Job of somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
 func (c *Cluster) Start(
-	ctx context.Context, owner client.Object, a *plan.Attempt, wanted Certificate,
-) (*plan.Problem, error) {
+	ctx context.Context, owner client.Object, a *attempt.Attempt, wanted Certificate,
+) (*agentpod.Problem, error) {
 	job := a.Job()
 	present := &batchv1.Job{}
 	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(job), present)
@@ -106,7 +107,7 @@ func (c *Cluster) Start(
 	}
 	issued, err := c.issue(ctx, wanted)
 	if errors.Is(err, pki.ErrInvalidBundle) {
-		return &plan.Problem{Reason: v1alpha1.ReasonInvalidCABundle, Message: err.Error()}, nil
+		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidCABundle, Message: err.Error()}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -131,18 +132,18 @@ func (c *Cluster) Start(
 }
 
 // foreign is the problem with a Job that somebody else has made under the name of an attempt; nil if it is the owner's.
-func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
+func foreign(job *batchv1.Job, owner client.Object) *agentpod.Problem {
 	if metav1.IsControlledBy(job, owner) {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
+	return &agentpod.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
 		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name,
 		job.Namespace)}
 }
 
 // rejection turns the API server's refusal of what was to be created into a problem, and leaves other errors as they
 // are. The text is for people of this cluster: plan.RefuseDelivery keeps it from the sender.
-func rejection(kind string, owner client.Object, err error) (*plan.Problem, error) {
+func rejection(kind string, owner client.Object, err error) (*agentpod.Problem, error) {
 	words, final := refusal.Final(err)
 	if !final {
 		return nil, err
@@ -152,13 +153,13 @@ func rejection(kind string, owner client.Object, err error) (*plan.Problem, erro
 	case *v1alpha1.Delivery, *v1alpha1.ObjectStore:
 		change = "the quota or policy that it names"
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
+	return &agentpod.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
 		"the API server of this cluster rejects the agent's %s in namespace %q; change %s: %s",
 		kind, owner.GetNamespace(), change, words)}, nil
 }
 
 // writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may
-// not read Secrets in users' namespaces, so it cannot ask whose the Secret is: plan.AttemptSecretName is what keeps it
+// not read Secrets in users' namespaces, so it cannot ask whose the Secret is: attempt.SecretName is what keeps it
 // from being somebody else's.
 func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error {
 	err := c.options.Client.Create(ctx, secret.DeepCopy(), client.FieldOwner(conditions.FieldOwner))
@@ -173,7 +174,7 @@ func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error 
 
 // RemoveSecret removes the Secret that was made for a Job of the owner's.
 func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job string) error {
-	namespace, name := owner.GetNamespace(), plan.AttemptSecretName(job, owner)
+	namespace, name := owner.GetNamespace(), attempt.SecretName(job, owner)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s/%s: %w", namespace, name, err)
@@ -195,7 +196,7 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		// An owner reference can be forged like a label.
-		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !plan.IsAttemptName(owner.GetName(), job.Name) {
+		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !attempt.IsName(owner.GetName(), job.Name) {
 			continue
 		}
 		err := c.options.Client.Delete(
@@ -228,7 +229,7 @@ func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label strin
 	}
 	for i := range pods.Items {
 		job := metav1.GetControllerOf(&pods.Items[i])
-		if job == nil || job.Kind != "Job" || !plan.IsAttemptName(owner.GetName(), job.Name) {
+		if job == nil || job.Kind != "Job" || !attempt.IsName(owner.GetName(), job.Name) {
 			continue
 		}
 		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
@@ -246,7 +247,7 @@ func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now 
 	pods := &corev1.PodList{}
 	err := c.options.Client.List(ctx, pods, client.InNamespace(transfer.Namespace),
 		ownedBy(transfer),
-		client.MatchingLabels{v1alpha1.TransferLabel: string(transfer.UID), plan.ComponentLabel: plan.LocalMode})
+		client.MatchingLabels{v1alpha1.TransferLabel: string(transfer.UID), agentpod.ComponentLabel: attempt.LocalMode})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in %s: %w", transfer.Namespace, err)
 	}
@@ -254,7 +255,7 @@ func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now 
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		job := metav1.GetControllerOf(pod)
-		if job == nil || job.Kind != "Job" || !plan.IsAttemptName(transfer.Name, job.Name) ||
+		if job == nil || job.Kind != "Job" || !attempt.IsName(transfer.Name, job.Name) ||
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 			pod.DeletionTimestamp != nil && c.deletions.Since(pod.UID, now) > writerPatience {
 			continue

@@ -23,6 +23,8 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -37,7 +39,7 @@ func newBuilder() *fake.ClientBuilder {
 	return indextest.In(fake.NewClientBuilder(), &corev1.Pod{}, &batchv1.Job{})
 }
 
-func ownSecret() string { return plan.AttemptSecretName(own, owner()) }
+func ownSecret() string { return attempt.SecretName(own, owner()) }
 
 func owner() *v1alpha1.Delivery {
 	return &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: own, UID: "uid"}}
@@ -86,10 +88,10 @@ func cluster(c client.Client, live ...client.Object) *agentjob.Cluster {
 	})
 }
 
-func start(c *agentjob.Cluster) (*plan.Problem, error) {
+func start(c *agentjob.Cluster) (*agentpod.Problem, error) {
 	d := owner()
 	return c.Start(context.Background(), d, plan.ReceiveAttempt(
-		d, false, placement.Plan{}, plan.AgentImage{Name: "agent"},
+		d, false, placement.Plan{}, agentpod.Image{Name: "agent"},
 	),
 		agentjob.Certificate{
 			Identity: pki.DeliveryIdentity("west", d.Namespace, d.Name), ServerName: pki.ReceiveServerName("uid"),

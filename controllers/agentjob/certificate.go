@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
@@ -37,10 +37,10 @@ func (c *Cluster) CertificateLifetime() time.Duration { return c.options.Lifetim
 
 // issue makes what a Secret holds beside the configuration. The error matches pki.ErrInvalidBundle when the Peer's
 // caBundle holds no CA.
-func (c *Cluster) issue(ctx context.Context, wanted Certificate) (plan.AttemptSecret, error) {
+func (c *Cluster) issue(ctx context.Context, wanted Certificate) (attempt.Secret, error) {
 	ca, err := c.options.Authority.CA(ctx)
 	if err != nil {
-		return plan.AttemptSecret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
+		return attempt.Secret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
 	}
 	template := pki.Template{
 		Identity: wanted.Identity, DNSNames: []string{wanted.ServerName}, Lifetime: c.options.Lifetime,
@@ -50,16 +50,16 @@ func (c *Cluster) issue(ctx context.Context, wanted Certificate) (plan.AttemptSe
 		claims.Audience = []string{pki.Fingerprint(ca.Certificate)}
 		if wanted.PeerCA != nil {
 			if claims.Audience, err = pki.Audience(wanted.PeerCA); err != nil {
-				return plan.AttemptSecret{}, fmt.Errorf("spec.caBundle of the Peer cannot be used: %w", err)
+				return attempt.Secret{}, fmt.Errorf("spec.caBundle of the Peer cannot be used: %w", err)
 			}
 		}
 		template.Claims = &claims
 	}
 	pair, ca, err := c.options.Authority.Issue(ctx, template)
 	if err != nil {
-		return plan.AttemptSecret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
+		return attempt.Secret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
 	}
-	content := plan.AttemptSecret{KeyPair: pair, ClusterCA: ca.CertificatePEM, PeerCA: wanted.PeerCA}
+	content := attempt.Secret{KeyPair: pair, ClusterCA: ca.CertificatePEM, PeerCA: wanted.PeerCA}
 	if wanted.PeerCA == nil {
 		content.PeerCA = ca.CertificatePEM
 	}
@@ -70,7 +70,7 @@ func (c *Cluster) issue(ctx context.Context, wanted Certificate) (plan.AttemptSe
 // is and nothing of it is read. A Secret that was deleted is not made again: its agent keeps what it has, and the next
 // attempt gets another one.
 func (c *Cluster) Renew(ctx context.Context, owner client.Object, job string, wanted Certificate) error {
-	namespace, name := owner.GetNamespace(), plan.AttemptSecretName(job, owner)
+	namespace, name := owner.GetNamespace(), attempt.SecretName(job, owner)
 	issued, err := c.issue(ctx, wanted)
 	if err != nil {
 		return err

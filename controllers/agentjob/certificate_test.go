@@ -19,6 +19,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -80,7 +82,7 @@ func TestAudience(t *testing.T) {
 			store := newBuilder().Build()
 			d := owner()
 			problem, err := cluster(store).Start(
-				t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), sending(t, c.peers...),
+				t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, agentpod.Image{}), sending(t, c.peers...),
 			)
 			if err != nil || problem != nil {
 				t.Fatal(problem, err)
@@ -104,7 +106,7 @@ func TestAudience(t *testing.T) {
 	broken.PeerCA = []byte("not PEM")
 	d := owner()
 	problem, err := cluster(newBuilder().Build()).Start(
-		t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), broken,
+		t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, agentpod.Image{}), broken,
 	)
 	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonInvalidCABundle {
 		t.Errorf("a bundle that cannot be used: %+v, %v", problem, err)
@@ -141,7 +143,7 @@ func TestRenew(t *testing.T) {
 		t.Error(err)
 	}
 	if err := store.Get(
-		t.Context(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName("gone", owner())}, &corev1.Secret{},
+		t.Context(), client.ObjectKey{Namespace: "bank", Name: attempt.SecretName("gone", owner())}, &corev1.Secret{},
 	); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("a Secret that was deleted: %v", err)
 	}

@@ -10,13 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // ensureNetwork writes the NetworkPolicy of an owner's attempts, which goes with the owner. It is there before the pod
 // that it is for.
-func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *plan.Attempt) (*plan.Problem, error) {
+func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *attempt.Attempt) (*agentpod.Problem, error) {
 	kind, label := "Transfer", v1alpha1.TransferLabel
 	switch owner.(type) {
 	case *v1alpha1.Delivery:
@@ -26,7 +27,7 @@ func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *pla
 	case *v1alpha1.ObjectStore:
 		kind, label = "ObjectStore", v1alpha1.ObjectStoreLabel
 	}
-	labels := map[string]string{label: string(owner.GetUID()), plan.ComponentLabel: a.Mode()}
+	labels := map[string]string{label: string(owner.GetUID()), agentpod.ComponentLabel: a.Mode()}
 	problem, err := c.options.Networks.Ensure(ctx, kind, owner, labels, func(operatorNamespace string) networkingv1.NetworkPolicySpec {
 		return networkpolicy.Attempt(operatorNamespace, label, owner.GetUID(), a.Traffic())
 	})

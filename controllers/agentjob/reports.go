@@ -14,14 +14,16 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
 // Reports has agents of attempts asked for reports. kind is that of the objects, in metrics.
 func Reports(pool *agentpoll.Pool, kind string, agents agentclient.Agents) agentpoll.Poller[*wirev1.Report] {
 	return agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.Report]{
-		Name: kind, Class: agentpoll.Runs, Ask: agents.Report, News: plan.News,
+		Name: kind, Class: agentpoll.Runs, Ask: agents.Report, News: agentreport.News,
 	})
 }
 
@@ -40,13 +42,13 @@ func Listen(
 	reports agentpoll.Poller[*wirev1.Report], object types.NamespacedName, job *batchv1.Job, pod *corev1.Pod,
 	serverName string,
 ) Heard {
-	ip, runs := plan.AgentToAsk(job, pod)
+	ip, runs := attempt.AgentToAsk(job, pod)
 	if !runs {
 		reports.Forget(object)
 		return Heard{}
 	}
 	seen := reports.Observe(object, agentpoll.Target{Pod: pod.UID, Target: agentclient.Target{
-		Address: net.JoinHostPort(ip, strconv.Itoa(plan.ControlPort)), ServerName: serverName,
+		Address: net.JoinHostPort(ip, strconv.Itoa(agentpod.ControlPort)), ServerName: serverName,
 	}})
 	agent := seen.Agents[0]
 	if agent.Silent {

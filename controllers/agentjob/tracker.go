@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 )
 
 // sampleSpacing is the shortest time between two samples: one answer may be looked at several times.
@@ -24,7 +24,7 @@ type Tracker struct {
 
 type tracked struct {
 	attempt string
-	samples plan.Samples
+	samples agentreport.Samples
 }
 
 // NewTracker returns an empty Tracker.
@@ -33,7 +33,7 @@ func NewTracker() *Tracker {
 }
 
 // Add notes a sample of an object's attempt, unless there is one of that time, and returns the attempt's recent ones.
-func (t *Tracker) Add(object types.UID, attempt string, at time.Time, bytes uint64) plan.Samples {
+func (t *Tracker) Add(object types.UID, attempt string, at time.Time, bytes uint64) agentreport.Samples {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.samples[object]
@@ -41,7 +41,7 @@ func (t *Tracker) Add(object types.UID, attempt string, at time.Time, bytes uint
 		known = tracked{attempt: attempt}
 	}
 	if n := len(known.samples); n == 0 || at.Sub(known.samples[n-1].Time) >= sampleSpacing {
-		known.samples = known.samples.Add(plan.Sample{Time: at, Bytes: bytes})
+		known.samples = known.samples.Add(agentreport.Sample{Time: at, Bytes: bytes})
 		t.samples[object] = known
 	}
 	return known.samples

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
 func TestWriters(t *testing.T) {
@@ -28,7 +29,7 @@ func TestWriters(t *testing.T) {
 		"being ended": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
 		// As it seems to a manager whose clock is ahead.
 		"just being ended": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.AddDate(0, 0, -1)} }, true},
-		"only sends":       {func(p *corev1.Pod) { p.Labels[plan.ComponentLabel] = "send" }, false},
+		"only sends":       {func(p *corev1.Pod) { p.Labels[agentpod.ComponentLabel] = "send" }, false},
 		"of another":       {func(p *corev1.Pod) { p.Labels[v1alpha1.TransferLabel] = "another" }, false},
 		"only labelled":    {func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
 		"of another Job":   {func(p *corev1.Pod) { p.OwnerReferences = controlledBy("Job", "ledger", "job") }, true},
@@ -37,7 +38,7 @@ func TestWriters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod("pod", controlledBy("Job", "ledger-abcde-1", "job"))
 			p.Finalizers = []string{"example.com/kept"} // so that it can be one that is being deleted
-			p.Labels[v1alpha1.TransferLabel], p.Labels[plan.ComponentLabel] = "transfer", plan.LocalMode
+			p.Labels[v1alpha1.TransferLabel], p.Labels[agentpod.ComponentLabel] = "transfer", attempt.LocalMode
 			test.change(p)
 			c := newBuilder().WithObjects(p).Build()
 			got, err := cluster(c).Writers(context.Background(), transfer, now)
@@ -57,7 +58,7 @@ func TestWriterWhoseNodeIsGone(t *testing.T) {
 	now := time.Now()
 	p := pod("pod", controlledBy("Job", "ledger-abcde-1", "job"))
 	p.Finalizers, p.DeletionTimestamp = []string{"example.com/kept"}, &metav1.Time{Time: now.AddDate(0, 0, 1)}
-	p.Labels[v1alpha1.TransferLabel], p.Labels[plan.ComponentLabel] = "transfer", plan.LocalMode
+	p.Labels[v1alpha1.TransferLabel], p.Labels[agentpod.ComponentLabel] = "transfer", attempt.LocalMode
 	c := cluster(newBuilder().WithObjects(p).Build())
 	for _, step := range []struct {
 		after time.Duration

@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update
@@ -117,7 +117,7 @@ func (c Content) digest(lifetime time.Duration) string {
 // nothing. The problem is what the API server has against the Secret.
 func (k *Keeper) Ensure(
 	ctx context.Context, state *State, meta metav1.ObjectMeta, content Content, holder client.Object,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	now := k.Clock.Now()
 	ca, err := k.Authority.CA(ctx)
 	if err != nil {

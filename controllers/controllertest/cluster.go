@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 const (
@@ -328,7 +328,7 @@ func (c *Cluster) RunPod(t testing.TB, job *batchv1.Job, node string) *corev1.Po
 		status.PodIP, status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
 		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name:  plan.AgentContainer,
+			Name:  agentpod.ContainerName,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		}}
 	})
@@ -375,7 +375,7 @@ func (c *Cluster) EndPod(t testing.TB, pod *corev1.Pod, exitCode int32, message 
 		}
 		status.Conditions = nil
 		status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Name: agentpod.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				ExitCode: exitCode, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
 			}},
 		}}

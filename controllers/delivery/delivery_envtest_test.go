@@ -24,6 +24,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -53,7 +55,7 @@ func setup(mgr controllertest.Manager) error {
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
 		Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: clock.RealClock{}, Cluster: "west",
-		Image: plan.AgentImage{Name: "registry.example/agent:test"}, Retention: retention, Concurrency: 8,
+		Image: agentpod.Image{Name: "registry.example/agent:test"}, Retention: retention, Concurrency: 8,
 	})
 }
 
@@ -182,7 +184,7 @@ func (f *fixture) gone(d *v1alpha1.Delivery) {
 	f.Helper()
 	controllertest.Eventually(f, func() error {
 		for name, object := range map[string]client.Object{
-			d.Name: &v1alpha1.Delivery{}, plan.AttemptSecretName(d.Name, d): &corev1.Secret{},
+			d.Name: &v1alpha1.Delivery{}, attempt.SecretName(d.Name, d): &corev1.Secret{},
 		} {
 			err := cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: d.Namespace, Name: name}, object)
 			if !apierrors.IsNotFound(err) {

@@ -13,6 +13,8 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
@@ -68,8 +70,8 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	if err != nil {
 		return facts, err
 	}
-	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
-	if plan.NeedsPlacement(delivery.Status.Run, delivery.Status.Placement) {
+	facts.PrivilegeAllowed = agentpod.AllowsPrivilege(namespace)
+	if attempt.NeedsPlacement(delivery.Status.Run, delivery.Status.Placement) {
 		if facts.Placement, err = r.Topology.Facts(ctx, key.Namespace, key.Name); err != nil {
 			return facts, err
 		}

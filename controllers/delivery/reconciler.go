@@ -25,7 +25,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -60,7 +62,7 @@ type Options struct {
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
-	Image plan.AgentImage
+	Image agentpod.Image
 	// Retention is how long a Delivery stays after it has ended; 0 for ever.
 	Retention time.Duration
 	// Concurrency is how many Deliveries are looked after at once.
@@ -128,7 +130,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			// The agent goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the receiving agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = delivery.Status.Run.CertificateExpirationTime
-			decision.RequeueAfter = plan.RenewalRetry
+			decision.RequeueAfter = attempt.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, delivery, decision); err != nil {
@@ -185,7 +187,7 @@ func (r *Reconciler) writeStatus(
 // be started.
 func (r *Reconciler) execute(
 	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts, decision plan.DeliveryDecision,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	switch {
 	case decision.Clear:
 		return nil, r.Attempts.Retire(ctx, delivery, v1alpha1.DeliveryLabel, "")

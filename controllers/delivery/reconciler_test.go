@@ -27,10 +27,11 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -100,11 +101,11 @@ func endedAgent(owner client.Object, name string) []client.Object {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+			{Name: agentpod.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
 		}},
 	}
 	return []client.Object{
-		job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: plan.AttemptSecretName(name, owner)}},
+		job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: attempt.SecretName(name, owner)}},
 	}
 }
 
@@ -119,7 +120,7 @@ func look(
 		t.Fatal(err)
 	}
 	missing := s.Get(
-		context.Background(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName(object.Name, object)},
+		context.Background(), client.ObjectKey{Namespace: "bank", Name: attempt.SecretName(object.Name, object)},
 		&corev1.Secret{},
 	)
 	return result, missing == nil, err

@@ -24,6 +24,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -64,7 +65,7 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 				Client: s, Reader: s, Clock: clock.RealClock{}, Namespace: "lighterage-system", Cluster: "west",
 			}),
 		}),
-		Image: plan.AgentImage{Name: "registry.example/agent:test"},
+		Image: agentpod.Image{Name: "registry.example/agent:test"},
 	})
 	key := client.ObjectKeyFromObject(object)
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {

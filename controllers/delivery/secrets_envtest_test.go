@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -83,7 +84,7 @@ func TestSecretNamedLikeADelivery(t *testing.T) {
 	cluster.Create(t, d)
 	f.run(d)
 	unchanged(t, secret)
-	own := client.ObjectKey{Namespace: f.namespace, Name: plan.AttemptSecretName(d.Name, d)}
+	own := client.ObjectKey{Namespace: f.namespace, Name: attempt.SecretName(d.Name, d)}
 	if err := cluster.Client.Get(context.Background(), own, &corev1.Secret{}); err != nil {
 		t.Errorf("the agent's Secret: %v", err)
 	}

@@ -23,8 +23,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/lookup"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes;namespaces;services,verbs=get;list;watch
@@ -63,7 +63,7 @@ func NewCluster(o Options) *Cluster { return &Cluster{Options: o} }
 type Permission struct {
 	Policy *wirev1.DialPolicy
 	// Problem is why one of the hosts cannot be dialled, where that is known in advance; the policy refuses it then.
-	Problem *plan.Problem
+	Problem *agentpod.Problem
 	// Services are those that the hosts name and that may be used, by Use.Host.
 	Services map[string]*corev1.Service
 }
@@ -88,7 +88,7 @@ func (c *Cluster) Permission(ctx context.Context, namespace string, uses []Use) 
 	}
 	var why string
 	if permission.Policy, why = decide(namespace, hosts, networks); why != "" {
-		permission.Problem = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: why}
+		permission.Problem = &agentpod.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: why}
 	}
 	return permission, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -134,7 +135,7 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:
-		return step{refuse: refuse(codes.FailedPrecondition, plan.WireReason(stalled.Reason), "%s", relayed(stalled))}
+		return step{refuse: refuse(codes.FailedPrecondition, agentreport.WireReason(stalled.Reason), "%s", relayed(stalled))}
 	case endedSuperseded(own):
 		return step{refuse: refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED,
 			"a newer attempt of run %s than %d has been at the destination", r.transfer.Run, r.transfer.Attempt)}

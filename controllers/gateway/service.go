@@ -13,9 +13,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // service is the gRPC service Gateway.
@@ -134,7 +134,7 @@ func (s *service) ended(method string, from caller, err error) {
 	rejected := audit.Rejection{Peer: from.peer, Method: method, Identity: from.identity.Path}
 	switch failure := failureOf(err); {
 	case failure != nil:
-		rejected.Reason, rejected.Message = plan.FailureReason(failure.GetReason()), failure.GetMessage()
+		rejected.Reason, rejected.Message = agentreport.FailureReason(failure.GetReason()), failure.GetMessage()
 	case status.Code(err) == codes.Unavailable:
 		rejected.Reason, rejected.Message = reasonThrottled, status.Convert(err).Message()
 	default:

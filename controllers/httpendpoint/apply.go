@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
@@ -29,7 +29,7 @@ import (
 // or somebody else's object, has against it.
 func (r *Reconciler) ensureAll(
 	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
-) (*appsv1.Deployment, *plan.Problem, error) {
+) (*appsv1.Deployment, *agentpod.Problem, error) {
 	deployment, problem, err := r.tryAll(ctx, wanted, present, backend, affinity)
 	rejected, err := owned.Persistent(&r.rejected, wanted.Endpoint, err, r.Clock.Now())
 	if rejected != nil {
@@ -41,7 +41,7 @@ func (r *Reconciler) ensureAll(
 // tryAll is ensureAll, whose error may be one that will not go.
 func (r *Reconciler) tryAll(
 	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
-) (*appsv1.Deployment, *plan.Problem, error) {
+) (*appsv1.Deployment, *agentpod.Problem, error) {
 	budget, err := r.budget(ctx, wanted.Endpoint)
 	if err != nil {
 		return present, nil, err

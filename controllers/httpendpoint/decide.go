@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // decision is what to do about an HTTPEndpoint. It follows from what was gathered alone.
@@ -21,14 +21,14 @@ type decision struct {
 	apply    bool
 	affinity *corev1.Affinity
 	// keepServing, if set, is why nothing of the spec is made. Replicas that run go on with what it said before.
-	keepServing *plan.Problem
+	keepServing *agentpod.Problem
 	// facts for Observe, but what comes of carrying this out.
 	facts Facts
 }
 
 // decide does not change its arguments. While no node can take a replica, those that run stay, and what does not change
 // what they are made from is followed.
-func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, now time.Time) (decision, error) {
+func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image agentpod.Image, now time.Time) (decision, error) {
 	d := decision{facts: Facts{
 		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.Agents,
 		Tariffs: in.tariffs,
@@ -47,7 +47,7 @@ func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, n
 	if d.apply {
 		return d, nil
 	}
-	d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	d.facts.Blocked = &agentpod.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
 	if in.deployment != nil {
 		d.apply, err = owned.Current(wanted.deployment(in.deployment, where.Affinity, image), in.deployment)
 	}

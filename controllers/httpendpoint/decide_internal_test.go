@@ -13,16 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // TestDecide: what is made and what keeps replicas as they are, by nothing but the arguments.
 func TestDecide(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	image := plan.AgentImage{Name: "registry.example/agent", Architectures: []string{"amd64"}}
+	image := agentpod.Image{Name: "registry.example/agent", Architectures: []string{"amd64"}}
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelArchStable: "amd64"}},
 		Status: corev1.NodeStatus{
@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 			change: onHardware, present: &appsv1.Deployment{}, want: shape{usable: true, keepServing: true},
 		},
 		"backend may not be": {
-			permission: egress.Permission{Problem: &plan.Problem{}}, want: shape{usable: true, apply: true, notAllowed: true},
+			permission: egress.Permission{Problem: &agentpod.Problem{}}, want: shape{usable: true, apply: true, notAllowed: true},
 		},
 		"policy does not exist": {change: func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Compression = &v1alpha1.HTTPCompression{PolicyName: "none"}

@@ -15,10 +15,10 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -53,7 +53,7 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	if err != nil {
 		return in, err
 	}
-	in.privilegeAllowed = plan.AllowsPrivilege(namespace)
+	in.privilegeAllowed = agentpod.AllowsPrivilege(namespace)
 
 	if named := endpoint.Spec.Backend.Service; named != nil {
 		service := &corev1.Service{}

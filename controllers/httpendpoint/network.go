@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // ensureNetwork writes the NetworkPolicy of the replicas. service is the one that the backend names; nil if it
 // names none, or none that it may use.
-func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *corev1.Service) (*plan.Problem, error) {
+func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *corev1.Service) (*agentpod.Problem, error) {
 	endpoint := wanted.Endpoint
 	var port int32
 	switch backend := endpoint.Spec.Backend; {

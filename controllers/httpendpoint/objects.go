@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// component is the value of plan.ComponentLabel.
+// component is the value of agentpod.ComponentLabel.
 const component = "http"
 
 // objectName is that of everything but the Service. The UID keeps it from being the name of what is not ours: the
@@ -38,12 +38,12 @@ func selector(uid types.UID) map[string]string {
 }
 
 func labels(uid types.UID) map[string]string {
-	return plan.Labels(component, v1alpha1.HTTPEndpointLabel, uid)
+	return agentpod.Labels(component, v1alpha1.HTTPEndpointLabel, uid)
 }
 
 // Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the Deployment that
 // there is, nil if none: with autoscaling the number of replicas is not ours to set. affinity is that of the replicas.
-func (w Wanted) Objects(present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage) []client.Object {
+func (w Wanted) Objects(present *appsv1.Deployment, affinity *corev1.Affinity, image agentpod.Image) []client.Object {
 	objects := []client.Object{w.service(), w.budget(), w.deployment(present, affinity, image)}
 	if w.Endpoint.Spec.Autoscaling != nil {
 		objects = append(objects, w.autoscaler())
@@ -54,7 +54,7 @@ func (w Wanted) Objects(present *appsv1.Deployment, affinity *corev1.Affinity, i
 func (w Wanted) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: w.Endpoint.Namespace, Labels: labels(w.Endpoint.UID),
-		OwnerReferences: []metav1.OwnerReference{plan.OwnerReference(kind, w.Endpoint)},
+		OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference(kind, w.Endpoint)},
 	}
 }
 
@@ -159,7 +159,7 @@ func (w Wanted) replicas(present *appsv1.Deployment) int32 {
 }
 
 func (w Wanted) deployment(
-	present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage,
+	present *appsv1.Deployment, affinity *corev1.Affinity, image agentpod.Image,
 ) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},

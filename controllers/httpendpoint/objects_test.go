@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-var image = plan.AgentImage{Name: "registry.example/agent:test"}
+var image = agentpod.Image{Name: "registry.example/agent:test"}
 
 // find returns the object of a type, the zero value if there is none.
 func find[T client.Object](objects []client.Object) (found T) {

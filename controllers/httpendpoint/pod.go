@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // pod is a replica. It has no service account token and needs no privilege.
-func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.PodSpec {
+func (w Wanted) pod(affinity *corev1.Affinity, image agentpod.Image) corev1.PodSpec {
 	spec := w.Endpoint.Spec
 	template := v1alpha1.AgentPodTemplate{}
 	if spec.PodTemplate != nil {
@@ -29,16 +29,16 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 		TopologySpreadConstraints:     replicas.Spread(selector(w.Endpoint.UID), generation),
 		Tolerations:                   template.Tolerations,
 		PriorityClassName:             template.PriorityClassName,
-		SecurityContext:               plan.PodSecurity(),
+		SecurityContext:               agentpod.PodSecurity(),
 		Containers:                    []corev1.Container{container(spec, template, image)},
 		Volumes:                       volumes(objectName(w.Endpoint), spec.Listener.TLS),
 	}
 }
 
 func container(
-	spec v1alpha1.HTTPEndpointSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage,
+	spec v1alpha1.HTTPEndpointSpec, template v1alpha1.AgentPodTemplate, image agentpod.Image,
 ) corev1.Container {
-	c := plan.Container(image, template)
+	c := agentpod.Container(image, template)
 	c.Args = []string{"http", "--config-dir", configDirectory}
 	c.Ports = []corev1.ContainerPort{
 		{Name: "http", ContainerPort: httpPort, Protocol: corev1.ProtocolTCP},

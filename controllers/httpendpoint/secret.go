@@ -13,10 +13,10 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // memory is what the manager remembers of an HTTPEndpoint.
@@ -43,7 +43,7 @@ func (r *Reconciler) budget(
 // ensureSecret writes the Secret with the replicas' configuration and identity when either has changed.
 func (r *Reconciler) ensureSecret(
 	ctx context.Context, wanted Wanted, content agentsecret.Content, budget *policyv1.PodDisruptionBudget,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	endpoint := wanted.Endpoint
 	content, err := r.permitted(ctx, endpoint.Namespace, content)
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *Reconciler) ensureSecret(
 // keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(
-	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem,
-) (*plan.Problem, error) {
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem agentpod.Problem,
+) (*agentpod.Problem, error) {
 	if deployment == nil {
 		return &problem, nil
 	}

@@ -12,7 +12,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/tariff"
@@ -132,8 +132,8 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 		lastResetRequest = status.Statistics.LastResetRequest
 	}
 	status.Statistics = all.statisticsStatus(lastResetRequest)
-	status.Compression = plan.CompressionStatus(&all.Report)
-	status.CPU = plan.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
+	status.Compression = agentreport.CompressionStatus(&all.Report)
+	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
 	if status.CPU != nil {
 		// Request bodies are passed as they are, so that nothing is received and inflated.
 		status.CPU.ReceiveSeconds, status.CPU.DecompressSeconds = "", ""
@@ -145,7 +145,7 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 		return // a spec that cannot be used says nothing of prices
 	}
 	prices := chargedAt(wanted.Policy, facts)
-	status.Cost = plan.CostStatus(status.Cost, &all.Report, all.NetworkSecondsPerGiB(), prices, facts.Now)
+	status.Cost = agentreport.CostStatus(status.Cost, &all.Report, all.NetworkSecondsPerGiB(), prices, facts.Now)
 }
 
 // chargedAt are the prices in force; nil if there are none, as the conditions of the CompressionPolicy say. Requests go to all replicas alike, so that the

@@ -15,8 +15,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -27,11 +27,11 @@ type Replica = replicas.Agent[*wirev1.HTTPReport]
 type Facts struct {
 	Now time.Time
 	// Problem is why the spec could not be made to be.
-	Problem *plan.Problem
+	Problem *agentpod.Problem
 	// Blocked is why no replica can be placed now; those that run stay. nil when one can be.
-	Blocked *plan.Problem
+	Blocked *agentpod.Problem
 	// NotAllowed is why replicas may not dial the backend; nil if they may, as far as is known in advance.
-	NotAllowed *plan.Problem
+	NotAllowed *agentpod.Problem
 	// Backend is the Service that the spec names; nil when it does not exist or the backend is a host.
 	Backend *corev1.Service
 	// Deployment is nil when there is none.
@@ -195,7 +195,7 @@ func checkRollout(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Con
 		return conditions.Stalled(v1alpha1.ReasonAgentNotStarted, progress+"; a replica cannot be made: "+failure)
 	}
 	for _, replica := range facts.Replicas {
-		problem := plan.Stuck(replica.Pod)
+		problem := agentpod.Stuck(replica.Pod)
 		if problem == nil {
 			continue
 		}

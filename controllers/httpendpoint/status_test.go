@@ -16,9 +16,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // TestConditions says for each situation which of Ready, Reconciling and Stalled is True, with which reason and what
@@ -63,7 +63,7 @@ func TestConditions(t *testing.T) {
 		"no such port": {func(f *httpendpoint.Facts) { f.Backend.Spec.Ports[1].Port = 9090 }, v1alpha1.ConditionStalled,
 			`Service "api" has no port 8080, so requests get 503; it has 80, 9090`, v1alpha1.ReasonBackendNotFound},
 		"refused": {func(f *httpendpoint.Facts) {
-			f.Problem = &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: "exceeded quota"}
+			f.Problem = &agentpod.Problem{Reason: v1alpha1.ReasonRefused, Message: "exceeded quota"}
 		}, v1alpha1.ConditionStalled, "exceeded quota; meanwhile 2 replicas serve what the spec said before",
 			v1alpha1.ReasonRefused},
 		"no certificate": {certificate(
@@ -131,7 +131,7 @@ func TestConditions(t *testing.T) {
 			"1 of 2 replicas answer 503 because backend api.bank.svc:8080 fails its health check: nothing listens at its port",
 			v1alpha1.ReasonBackendUnhealthy},
 		"backend that must not be dialled": {func(f *httpendpoint.Facts) {
-			f.NotAllowed = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "it is elsewhere"}
+			f.NotAllowed = &agentpod.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "it is elsewhere"}
 		}, v1alpha1.ConditionStalled, "it is elsewhere; until then requests get 503", v1alpha1.ReasonAddressNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestUnusableSpec(t *testing.T) {
 	endpoint := newEndpoint(nil)
 	wanted := want(t, endpoint)
 	facts := well(wanted)
-	facts.Problem = &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: "no such policy"}
+	facts.Problem = &agentpod.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: "no such policy"}
 	status := httpendpoint.Observe(endpoint, nil, facts)
 	if err := controllertest.Expect(
 		status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound,

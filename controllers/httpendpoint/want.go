@@ -17,10 +17,10 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
@@ -31,7 +31,7 @@ type Wanted struct {
 	Policy   policy.Resolved
 	Config   *wirev1.HTTPConfig
 	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. All else is done.
-	PolicyProblem *plan.Problem
+	PolicyProblem *agentpod.Problem
 
 	// record is by which the disruption budget remembers Config.
 	record map[string]string
@@ -41,25 +41,25 @@ type Wanted struct {
 // A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(
 	endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool,
-) (Wanted, *plan.Problem) {
+) (Wanted, *agentpod.Problem) {
 	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
-	policyProblem := plan.SpecProblem(err)
+	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if endpoint.Status.Policy == nil {
 			return Wanted{}, policyProblem
 		}
 		resolved = policy.Kept(endpoint.Status.Policy)
 	}
-	if problem := plan.CheckPrivilege(endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed); problem != nil {
+	if problem := agentpod.CheckPrivilege(endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
 	config, err := configOf(endpoint, resolved)
 	if err != nil {
-		return Wanted{}, plan.SpecProblem(err)
+		return Wanted{}, agentpod.SpecProblem(err)
 	}
 	wanted := Wanted{Endpoint: endpoint, Policy: resolved, Config: config, PolicyProblem: policyProblem}
 	if wanted.record, err = wanted.content().Record(); err != nil {
-		return Wanted{}, plan.SpecProblem(err)
+		return Wanted{}, agentpod.SpecProblem(err)
 	}
 	return wanted, nil
 }

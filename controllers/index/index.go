@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
 // Fields for client.MatchingFields. Those of Transfers come first.
@@ -104,7 +106,7 @@ func fields() []field {
 		uid[v1alpha1.HTTPEndpoint](), uid[v1alpha1.ObjectStore](),
 
 		of(Waits, func(t *v1alpha1.Transfer) []string { return when(plan.TransferWaitsForNode(t), Yes) }),
-		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(plan.TrialWaits(t), Yes) }),
+		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(trialplan.Waits(t), Yes) }),
 		of(Waits, func(q *v1alpha1.Queue) []string { return when(!ready(q.Status.Conditions), Yes) }),
 		of(Waits, func(e *v1alpha1.HTTPEndpoint) []string { return when(!ready(e.Status.Conditions), Yes) }),
 
@@ -153,7 +155,7 @@ func fields() []field {
 		of(Owner, func(p *corev1.Pod) []string { return owners(p.Labels) }),
 		of(Owner, func(j *batchv1.Job) []string { return owners(j.Labels) }),
 		of(Node, func(p *corev1.Pod) []string { return when(NodeOf(p) != "", NodeOf(p)) }),
-		of(HoldsSlot, func(p *corev1.Pod) []string { return when(plan.SlotsOf(p) > 0, Yes) }),
+		of(HoldsSlot, func(p *corev1.Pod) []string { return when(agentpod.SlotsOf(p) > 0, Yes) }),
 		of(BoundClaim, func(v *corev1.PersistentVolume) []string {
 			if v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef == nil {
 				return nil

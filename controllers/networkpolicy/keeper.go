@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
@@ -34,7 +34,7 @@ type Keeper struct {
 func (k *Keeper) Ensure(
 	ctx context.Context, kind string, owner client.Object, labels map[string]string,
 	spec func(operatorNamespace string) networkingv1.NetworkPolicySpec,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	if k == nil {
 		return nil, nil
 	}

@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // TestKeeper: a second look writes nothing, what somebody changed is changed back, what is wanted no more goes, and
@@ -41,8 +42,8 @@ func TestKeeper(t *testing.T) {
 		},
 	}).Build()
 	owner := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "t1"}}
-	traffic := plan.Traffic{Gateway: "gateway.west.example:8443"}
-	keep := func(operatorNamespace string) *plan.Problem {
+	traffic := attempt.Traffic{Gateway: "gateway.west.example:8443"}
+	keep := func(operatorNamespace string) *agentpod.Problem {
 		t.Helper()
 		keeper := &networkpolicy.Keeper{Client: c, Reader: c, OperatorNamespace: operatorNamespace}
 		problem, err := keeper.Ensure(ctx, "Transfer", owner, nil, func(namespace string) networkingv1.NetworkPolicySpec {

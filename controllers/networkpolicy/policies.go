@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
-// Ports of agents, beside plan.ControlPort and plan.DataPort.
+// Ports of agents, beside agentpod.ControlPort and agentpod.DataPort.
 const (
 	natsPort     = 4222
 	messagesPort = 8443
@@ -32,20 +33,20 @@ const (
 // Attempt is the policy of all attempts of one owner, a Transfer, Delivery, CompressionTrial or ObjectStore, whose UID is
 // in the label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway or by
 // senders of this cluster; a trial asks other agents; a probe dials a store.
-func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffic) networkingv1.NetworkPolicySpec {
+func Attempt(operatorNamespace, label string, uid types.UID, traffic attempt.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
 	s.toNames(Dialled{Endpoint: traffic.Gateway}, Dialled{Endpoint: traffic.Store, Service: traffic.StoreService})
 	if traffic.ReceiverNamespace != "" {
-		s.to(tcp(plan.DataPort), agents(traffic.ReceiverNamespace, receive))
+		s.to(tcp(agentpod.DataPort), agents(traffic.ReceiverNamespace, receive))
 	}
 	switch {
 	case traffic.Receives && traffic.SenderNamespace != "":
-		s.from(tcp(plan.DataPort), agents(traffic.SenderNamespace, sendMode))
+		s.from(tcp(agentpod.DataPort), agents(traffic.SenderNamespace, sendMode))
 	case traffic.Receives:
-		s.from(tcp(plan.DataPort), s.operatorPod(gatewayComponent))
+		s.from(tcp(agentpod.DataPort), s.operatorPod(gatewayComponent))
 	}
 	if traffic.AsksAgents {
-		s.to(tcp(plan.ControlPort), pods("", map[string]string{plan.AppLabel: plan.AppName}))
+		s.to(tcp(agentpod.ControlPort), pods("", map[string]string{agentpod.AppLabel: agentpod.AppName}))
 	}
 	return s.spec
 }
@@ -55,12 +56,12 @@ func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffi
 func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...Dialled) networkingv1.NetworkPolicySpec {
 	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
 	s := newSpec(operatorNamespace, selector)
-	s.from(tcp(plan.ControlPort), agents("", trialMode))
+	s.from(tcp(agentpod.ControlPort), agents("", trialMode))
 	s.from(tcp(natsPort, messagesPort))
 	s.from(tcp(channelPort), s.operatorPod(gatewayComponent))
 	s.toNames(dialled...)
 	if clustered {
-		members := pods("", map[string]string{plan.AppLabel: plan.AppName, v1alpha1.QueueLabel: string(uid)})
+		members := pods("", map[string]string{agentpod.AppLabel: agentpod.AppName, v1alpha1.QueueLabel: string(uid)})
 		s.from(tcp(routePort), members)
 		s.to(tcp(routePort), members).resolves()
 	}
@@ -73,7 +74,7 @@ func HTTPEndpoint(
 	operatorNamespace string, uid types.UID, backend int32, service *corev1.Service,
 ) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
-	s.from(tcp(plan.ControlPort), agents("", trialMode))
+	s.from(tcp(agentpod.ControlPort), agents("", trialMode))
 	s.from(tcp(httpPort))
 	return s.to(portsOf(corev1.ProtocolTCP, seenPorts(backend, service)...)).resolves().spec
 }
@@ -83,7 +84,7 @@ func Of(
 	kind string, owner metav1.Object, labels map[string]string, spec networkingv1.NetworkPolicySpec,
 ) *networkingv1.NetworkPolicy {
 	uid := sha256.Sum256([]byte(owner.GetUID()))
-	own := map[string]string{plan.AppLabel: plan.AppName, plan.ManagedByLabel: plan.ManagedBy}
+	own := map[string]string{agentpod.AppLabel: agentpod.AppName, agentpod.ManagedByLabel: agentpod.ManagedBy}
 	for key, value := range labels {
 		own[key] = value
 	}
@@ -93,7 +94,7 @@ func Of(
 		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: owner.GetNamespace(), Name: name[:min(len(name), 253-suffix)] + "-" + hex.EncodeToString(uid[:4]),
-			Labels: own, OwnerReferences: []metav1.OwnerReference{plan.OwnerReference(kind, owner)},
+			Labels: own, OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference(kind, owner)},
 		},
 		Spec: spec,
 	}

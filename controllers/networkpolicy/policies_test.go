@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 const operator = "lighterage-system"
@@ -27,11 +28,11 @@ type pod struct {
 }
 
 func agent(namespace, mode, label, uid string) pod {
-	return pod{namespace, map[string]string{plan.AppLabel: plan.AppName, plan.ComponentLabel: mode, label: uid}}
+	return pod{namespace, map[string]string{agentpod.AppLabel: agentpod.AppName, agentpod.ComponentLabel: mode, label: uid}}
 }
 
 func ofOperator(component string) pod {
-	return pod{operator, map[string]string{plan.AppLabel: "lighterage", plan.ComponentLabel: component}}
+	return pod{operator, map[string]string{agentpod.AppLabel: "lighterage", agentpod.ComponentLabel: component}}
 }
 
 var (
@@ -111,16 +112,16 @@ func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string)
 // TestPolicies asks the policies what a policy engine would ask. There is none in the local clusters.
 func TestPolicies(t *testing.T) {
 	sends := networkpolicy.Attempt(
-		operator, v1alpha1.TransferLabel, "t1", plan.Traffic{Gateway: "gateway.west.example:30843"},
+		operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{Gateway: "gateway.west.example:30843"},
 	)
-	direct := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", plan.Traffic{ReceiverNamespace: "books"})
-	local := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", plan.Traffic{})
-	receives := networkpolicy.Attempt(operator, v1alpha1.DeliveryLabel, "d1", plan.Traffic{Receives: true})
+	direct := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{ReceiverNamespace: "books"})
+	local := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{})
+	receives := networkpolicy.Attempt(operator, v1alpha1.DeliveryLabel, "d1", attempt.Traffic{Receives: true})
 	receivesHere := networkpolicy.Attempt(
-		operator, v1alpha1.DeliveryLabel, "d1", plan.Traffic{Receives: true, SenderNamespace: "bank"},
+		operator, v1alpha1.DeliveryLabel, "d1", attempt.Traffic{Receives: true, SenderNamespace: "bank"},
 	)
-	samples := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{AsksAgents: true})
-	reads := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{})
+	samples := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", attempt.Traffic{AsksAgents: true})
+	reads := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", attempt.Traffic{})
 	alone := networkpolicy.Queue(operator, "q1", false)
 	clustered := networkpolicy.Queue(operator, "q1", true,
 		networkpolicy.Dialled{Endpoint: "gateway.west.example:443"}, networkpolicy.Dialled{Endpoint: "nats.example:4333"})
@@ -231,7 +232,7 @@ func TestNames(t *testing.T) {
 	); first.Name == second.Name {
 		t.Errorf("both are called %s", first.Name)
 	}
-	if first.Labels["k"] != "v" || first.Labels[plan.ManagedByLabel] != plan.ManagedBy || len(first.OwnerReferences) != 1 {
+	if first.Labels["k"] != "v" || first.Labels[agentpod.ManagedByLabel] != agentpod.ManagedBy || len(first.OwnerReferences) != 1 {
 		t.Errorf("metadata %+v", first.ObjectMeta)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // What the chart calls the operator's pods.
@@ -36,7 +36,7 @@ type Spec struct {
 
 // newSpec admits nothing but the manager to the control port.
 func newSpec(operatorNamespace string, selector map[string]string) *Spec {
-	matched := map[string]string{plan.AppLabel: plan.AppName}
+	matched := map[string]string{agentpod.AppLabel: agentpod.AppName}
 	for key, value := range selector {
 		matched[key] = value
 	}
@@ -44,7 +44,7 @@ func newSpec(operatorNamespace string, selector map[string]string) *Spec {
 		PodSelector: metav1.LabelSelector{MatchLabels: matched},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 	}}
-	return s.from(tcp(plan.ControlPort), s.operatorPod(managerComponent))
+	return s.from(tcp(agentpod.ControlPort), s.operatorPod(managerComponent))
 }
 
 // from admits connections to ports; without peers, from everywhere.
@@ -114,7 +114,7 @@ func (s *Spec) resolves() *Spec {
 
 // operatorPod are pods of the operator.
 func (s *Spec) operatorPod(component string) networkingv1.NetworkPolicyPeer {
-	return pods(s.operator, map[string]string{plan.AppLabel: operatorApp, plan.ComponentLabel: component})
+	return pods(s.operator, map[string]string{agentpod.AppLabel: operatorApp, agentpod.ComponentLabel: component})
 }
 
 // pods with labels, in a namespace; an empty one is that of the policy.
@@ -128,7 +128,7 @@ func pods(namespace string, labels map[string]string) networkingv1.NetworkPolicy
 
 // agents with a mode, in a namespace; an empty one is that of the policy.
 func agents(namespace, mode string) networkingv1.NetworkPolicyPeer {
-	return pods(namespace, map[string]string{plan.AppLabel: plan.AppName, plan.ComponentLabel: mode})
+	return pods(namespace, map[string]string{agentpod.AppLabel: agentpod.AppName, agentpod.ComponentLabel: mode})
 }
 
 func tcp(ports ...int) []networkingv1.NetworkPolicyPort {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/index"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // agentOn returns the node agent of the node: the newest that can be asked, otherwise the newest; nil if there is none.
@@ -50,7 +50,7 @@ func runs(pod *corev1.Pod) bool {
 // containerOf is the status of the agent's container, beside which a mesh may put its own; nil before there is any.
 func containerOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == plan.AgentContainer {
+		if pod.Status.ContainerStatuses[i].Name == agentpod.ContainerName {
 			return &pod.Status.ContainerStatuses[i]
 		}
 	}

@@ -31,10 +31,10 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/wake"
@@ -235,7 +235,7 @@ func (r *Reconciler) measure(
 		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later "+
 			"kubectl -n %s describe pod %s, and its log, may say why", pod.Name, said.Err, pod.Namespace, pod.Name))
 	}
-	measured := plan.Bounded(said.Report)
+	measured := agentreport.Bounded(said.Report)
 	now := r.options.Clock.Now()
 	if lie := implausible(measured, node.Status.NodeInfo.Architecture, now); lie != "" {
 		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot "+

@@ -24,8 +24,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func newStore(namespace string) *v1alpha1.ObjectStore {
@@ -98,7 +98,7 @@ func TestProbes(t *testing.T) {
 	expect(t, store, v1alpha1.ConditionReconciling, v1alpha1.ReasonProbing)
 	made := job(t, store, "")
 	secret := &corev1.Secret{}
-	secretKey := client.ObjectKey{Namespace: namespace, Name: plan.AttemptSecretName(made.Name, store)}
+	secretKey := client.ObjectKey{Namespace: namespace, Name: attempt.SecretName(made.Name, store)}
 	if err := cluster.Client.Get(ctx, secretKey, secret); err != nil ||
 		!strings.Contains(string(secret.Data["config.json"]), "east/bank") {
 		t.Fatalf("%v: %s", err, secret.Data["config.json"])
@@ -216,7 +216,7 @@ func TestVirtualHost(t *testing.T) {
 	store := virtual("outside", "http://com", "evil-example")
 	made := job(t, store, "")
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: namespace, Name: plan.AttemptSecretName(made.Name, store)}
+	key := client.ObjectKey{Namespace: namespace, Name: attempt.SecretName(made.Name, store)}
 	if err := cluster.Client.Get(context.Background(), key, secret); err != nil {
 		t.Fatal(err)
 	}

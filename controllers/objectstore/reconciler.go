@@ -26,12 +26,14 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/objectstoreplan"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
@@ -55,7 +57,7 @@ type Options struct {
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
-	Image plan.AgentImage
+	Image agentpod.Image
 	// Concurrency is how many ObjectStores are looked after at once.
 	Concurrency int
 }
@@ -104,9 +106,9 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	decision := plan.DecideObjectStore(store, facts, r.Image)
+	decision := objectstoreplan.Decide(store, facts, r.Image)
 	if decision.Ended {
-		if err := r.Attempts.RemoveSecret(ctx, store, plan.ProbeName(store)); err != nil {
+		if err := r.Attempts.RemoveSecret(ctx, store, objectstoreplan.ProbeName(store)); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -123,7 +125,7 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if problem != nil {
-		decision = plan.RefuseObjectStore(store, *problem, facts.Now)
+		decision = objectstoreplan.Refuse(store, *problem, facts.Now)
 		if err := r.writeStatus(ctx, store, decision); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -133,8 +135,8 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // start makes the probe after what earlier ones left is removed. The problem is why it could not be made.
 func (r *reconciler) start(
-	ctx context.Context, store *v1alpha1.ObjectStore, wanted *plan.Attempt,
-) (*plan.Problem, error) {
+	ctx context.Context, store *v1alpha1.ObjectStore, wanted *attempt.Attempt,
+) (*agentpod.Problem, error) {
 	if wanted == nil {
 		return nil, nil
 	}
@@ -149,7 +151,7 @@ func (r *reconciler) start(
 
 // writeStatus writes what was decided, if it differs, and tells of it once.
 func (r *reconciler) writeStatus(
-	ctx context.Context, store *v1alpha1.ObjectStore, decision plan.ObjectStoreDecision,
+	ctx context.Context, store *v1alpha1.ObjectStore, decision objectstoreplan.Decision,
 ) error {
 	before := store.DeepCopy()
 	store.Status = decision.Status
@@ -173,9 +175,9 @@ func completed(store *v1alpha1.ObjectStore) bool {
 }
 
 // gather reads everything that a decision needs.
-func (r *reconciler) gather(ctx context.Context, store *v1alpha1.ObjectStore) (plan.ObjectStoreFacts, error) {
-	facts := plan.ObjectStoreFacts{Now: r.Clock.Now().Truncate(time.Second), NewID: strings.ToLower(rand.Text()[:5])}
-	host, _ := plan.StoreHost(store.Spec)
+func (r *reconciler) gather(ctx context.Context, store *v1alpha1.ObjectStore) (objectstoreplan.Facts, error) {
+	facts := objectstoreplan.Facts{Now: r.Clock.Now().Truncate(time.Second), NewID: strings.ToLower(rand.Text()[:5])}
+	host, _ := attempt.StoreHost(store.Spec)
 	use := egress.Use{Field: "spec.endpoint", Written: store.Spec.Endpoint, Host: host}
 	if store.Spec.Addressing == v1alpha1.StoreAddressingVirtualHost {
 		use.Field, use.Written = "spec.endpoint with spec.bucket", host
@@ -186,7 +188,7 @@ func (r *reconciler) gather(ctx context.Context, store *v1alpha1.ObjectStore) (p
 	}
 	facts.Dial, facts.Service, facts.Problem = permission.Policy, permission.Services[host], permission.Problem
 	if probe := store.Status.Probe; probe != nil && probe.CompletionTime == nil {
-		facts.Job, facts.Pod, err = r.Attempts.Find(ctx, store, plan.ProbeName(store))
+		facts.Job, facts.Pod, err = r.Attempts.Find(ctx, store, objectstoreplan.ProbeName(store))
 	}
 	return facts, err
 }

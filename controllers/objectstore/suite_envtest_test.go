@@ -19,13 +19,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/objectstore"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 var (
@@ -68,7 +68,7 @@ func run(m *testing.M) (code int, err error) {
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		}),
 		Recorder: mgr.GetEventRecorder("lighterage-objectstore"), Metrics: metrics.NewObjectStores(registry),
-		Clock: clock.RealClock{}, Cluster: "east", Image: plan.AgentImage{Name: "registry.example/agent:test"},
+		Clock: clock.RealClock{}, Cluster: "east", Image: agentpod.Image{Name: "registry.example/agent:test"},
 		Concurrency: 8,
 	})
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
@@ -49,7 +49,7 @@ type Writer struct {
 // has against it.
 func (w Writer) Ensure(
 	ctx context.Context, owner client.Object, wanted client.Object,
-) (client.Object, *plan.Problem, error) {
+) (client.Object, *agentpod.Problem, error) {
 	mark, err := digest(wanted)
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +63,7 @@ func (w Writer) Ensure(
 	}
 	if present != nil && !metav1.IsControlledBy(present, owner) {
 		name := wanted.GetObjectKind().GroupVersionKind().Kind
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the "+
+		return nil, &agentpod.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the "+
 			"name that this %s needs, and belongs to somebody else; delete it, or delete this %s and create one with another "+
 			"name",
 			name, wanted.GetName(), wanted.GetNamespace(), w.Kind, w.Kind)}, nil
@@ -189,23 +189,23 @@ func specOf(object client.Object) any {
 }
 
 // Refusal turns the API server's refusal into a problem, and leaves other errors as they are.
-func Refusal(object client.Object, err error) (*plan.Problem, error) {
+func Refusal(object client.Object, err error) (*agentpod.Problem, error) {
 	words, final := refusal.Final(err)
 	if !final {
 		return nil, err
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in "+
+	return &agentpod.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in "+
 		"namespace %q; change the spec, or the quota or policy that it names: %s",
 		object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
 }
 
 // Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and
 // leaves others as they are. It is to be called with what became of every try, nil for success.
-func Persistent(streaks *refusal.Streaks, owner client.Object, err error, now time.Time) (*plan.Problem, error) {
+func Persistent(streaks *refusal.Streaks, owner client.Object, err error, now time.Time) (*agentpod.Problem, error) {
 	if !streaks.Persists(client.ObjectKeyFromObject(owner), err, now) {
 		return nil, err
 	}
-	return &plan.Problem{
+	return &agentpod.Problem{
 		Reason:  v1alpha1.ReasonRefused,
 		Message: fmt.Sprintf("the API server rejects what is needed, which is tried again: %v", err),
 	}, nil

@@ -11,62 +11,46 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// Attempt is an attempt that is to be made.
-type Attempt struct{ spec Spec }
-
-// NewAttempt returns the attempt that consists of what spec says.
-func NewAttempt(spec Spec) *Attempt { return &Attempt{spec: spec} }
-
-// Name of the Job.
-func (a *Attempt) Name() string { return a.spec.Name }
-
-// Config is the agent's configuration as JSON.
-func (a *Attempt) Config() ([]byte, error) {
-	config, err := wirev1.MarshalConfig(a.spec.Config)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.spec.Name, err)
-	}
-	return config, nil
-}
-
 // SendAttempt is the attempt that the Transfer's status names, to another cluster.
 func SendAttempt(
-	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image AgentImage,
-) *Attempt {
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image agentpod.Image,
+) *attempt.Attempt {
 	config := sendConfig(transfer, resolved)
 	config.GatewayEndpoint = peer.Spec.Endpoint
 	a := sendSpec(transfer, where, image)
 	a.Config = config
-	return NewAttempt(a)
+	return attempt.New(a)
 }
 
 // DirectAttempt is the attempt that the Transfer's status names, to a receiving agent of this cluster that is ready.
 func DirectAttempt(
 	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, receiver v1alpha1.DeliveryStatus,
-	image AgentImage,
-) *Attempt {
+	image agentpod.Image,
+) *attempt.Attempt {
 	config := sendConfig(transfer, resolved)
 	config.ReceiverEndpoint, config.ReceiverServerName = receiver.Endpoint, receiver.ServerName
 	a := sendSpec(transfer, where, image)
 	a.Config = config
-	return NewAttempt(a)
+	return attempt.New(a)
 }
 
 // PodAttempt is the attempt that the Transfer's status names, with both claims in one pod.
 func PodAttempt(
-	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image AgentImage,
-) *Attempt {
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image agentpod.Image,
+) *attempt.Attempt {
 	a := sendSpec(transfer, where, image)
 	destination := transfer.Spec.Destination.PersistentVolumeClaim
-	a.Mode = LocalMode
-	a.Labels[ComponentLabel] = a.Mode
-	a.Mounts = append(a.Mounts, Mount{Claim: destination.ClaimName, Path: destinationPath})
-	if asksToWrite(transfer.Spec.PodTemplate) {
-		a.Capabilities = writeCapabilities
+	a.Mode = attempt.LocalMode
+	a.Labels[agentpod.ComponentLabel] = a.Mode
+	a.Mounts = append(a.Mounts, attempt.Mount{Claim: destination.ClaimName, Path: attempt.DestinationPath})
+	if agentpod.AsksToWrite(transfer.Spec.PodTemplate) {
+		a.Capabilities = agentpod.WriteCapabilities
 	}
 	run := transfer.Status.Run
 	a.Config = &wirev1.LocalConfig{
@@ -76,25 +60,25 @@ func PodAttempt(
 			Attempt:         uint32(run.Attempt),
 			SenderNamespace: transfer.Namespace,
 			SenderName:      transfer.Name,
-			Volume:          destinationPath,
-			Path:            relative(destination.Path),
+			Volume:          attempt.DestinationPath,
+			Path:            attempt.RelativePath(destination.Path),
 			AllowDelete:     transfer.Spec.Delete,
 		},
 	}
-	return NewAttempt(a)
+	return attempt.New(a)
 }
 
-func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImage) Spec {
+func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.Image) attempt.Spec {
 	run := transfer.Status.Run
-	name := AttemptName(transfer.Name, run.ID, run.Attempt)
-	a := Spec{
-		Name: name, SecretName: AttemptSecretName(name, transfer),
+	name := attempt.Name(transfer.Name, run.ID, run.Attempt)
+	a := attempt.Spec{
+		Name: name, SecretName: attempt.SecretName(name, transfer),
 		Namespace: transfer.Namespace,
 		Mode:      "send",
-		Labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
-		Owner:     OwnerReference("Transfer", transfer),
-		Mounts: []Mount{
-			{Claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, Path: volumePath, ReadOnly: true},
+		Labels:    attempt.Labels("send", v1alpha1.TransferLabel, transfer, run.ID),
+		Owner:     agentpod.OwnerReference("Transfer", transfer),
+		Mounts: []attempt.Mount{
+			{Claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, Path: attempt.VolumePath, ReadOnly: true},
 		},
 		Where: where,
 		Image: image,
@@ -102,8 +86,8 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImag
 	if transfer.Spec.PodTemplate != nil {
 		a.Template = *transfer.Spec.PodTemplate
 	}
-	if asksPrivilege(transfer.Spec.PodTemplate) {
-		a.Capabilities = readCapabilities
+	if agentpod.AsksPrivilege(transfer.Spec.PodTemplate) {
+		a.Capabilities = agentpod.ReadCapabilities
 	}
 	return a
 }
@@ -116,17 +100,17 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		Destination: &wirev1.ClaimPath{
 			Namespace: DestinationNamespace(transfer),
 			ClaimName: destination.PersistentVolumeClaim.ClaimName,
-			Path:      relative(destination.PersistentVolumeClaim.Path),
+			Path:      attempt.RelativePath(destination.PersistentVolumeClaim.Path),
 		},
-		Volume:             volumePath,
-		Path:               relative(transfer.Spec.Source.PersistentVolumeClaim.Path),
+		Volume:             attempt.VolumePath,
+		Path:               attempt.RelativePath(transfer.Spec.Source.PersistentVolumeClaim.Path),
 		Compression:        resolved.Wire(),
 		Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
-		ControlAddress:     fmt.Sprintf(":%d", ControlPort),
+		ControlAddress:     fmt.Sprintf(":%d", agentpod.ControlPort),
 		CheckpointInterval: checkpointInterval(transfer.Spec),
 		Streams:            uint32(transfer.Spec.Streams),
 		BandwidthLimit:     bandwidthLimit(run.BandwidthLimit),
-		Privileged:         asksToWrite(transfer.Spec.PodTemplate),
+		Privileged:         agentpod.AsksToWrite(transfer.Spec.PodTemplate),
 		Include:            transfer.Spec.Include,
 		Exclude:            transfer.Spec.Exclude,
 		Mirror:             transfer.Spec.Delete,
@@ -153,20 +137,20 @@ func bandwidthLimit(limit *resource.Quantity) uint64 {
 // ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent
 // have the privilege that the Transfer may ask for.
 func ReceiveAttempt(
-	delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image AgentImage,
-) *Attempt {
+	delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image agentpod.Image,
+) *attempt.Attempt {
 	spec := delivery.Spec
 	var capabilities []corev1.Capability
 	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {
-		capabilities = writeCapabilities
+		capabilities = agentpod.WriteCapabilities
 	}
-	return NewAttempt(Spec{
-		Name: delivery.Name, SecretName: AttemptSecretName(delivery.Name, delivery),
+	return attempt.New(attempt.Spec{
+		Name: delivery.Name, SecretName: attempt.SecretName(delivery.Name, delivery),
 		Namespace:    delivery.Namespace,
 		Mode:         "receive",
-		Labels:       labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
-		Owner:        OwnerReference("Delivery", delivery),
-		Mounts:       []Mount{{Claim: spec.Destination.PersistentVolumeClaim.ClaimName, Path: volumePath}},
+		Labels:       attempt.Labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
+		Owner:        agentpod.OwnerReference("Delivery", delivery),
+		Mounts:       []attempt.Mount{{Claim: spec.Destination.PersistentVolumeClaim.ClaimName, Path: attempt.VolumePath}},
 		Where:        where,
 		Image:        image,
 		Capabilities: capabilities,
@@ -175,10 +159,10 @@ func ReceiveAttempt(
 			Attempt:         uint32(spec.Transfer.Attempt),
 			SenderNamespace: spec.Transfer.Namespace,
 			SenderName:      spec.Transfer.Name,
-			Volume:          volumePath,
-			Path:            relative(spec.Destination.PersistentVolumeClaim.Path),
-			ControlAddress:  fmt.Sprintf(":%d", ControlPort),
-			DataAddress:     fmt.Sprintf(":%d", DataPort),
+			Volume:          attempt.VolumePath,
+			Path:            attempt.RelativePath(spec.Destination.PersistentVolumeClaim.Path),
+			ControlAddress:  fmt.Sprintf(":%d", agentpod.ControlPort),
+			DataAddress:     fmt.Sprintf(":%d", agentpod.DataPort),
 			AllowDelete:     spec.Delete,
 		},
 	})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -50,7 +51,7 @@ func runningPod() *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "pod", CreationTimestamp: metav1.NewTime(now)},
 		Spec:       corev1.PodSpec{NodeName: "node"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
-			{Name: plan.AgentContainer, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: agentpod.ContainerName, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // The Job of what is complete is removed, also by a manager that finds it there later. That of what failed stays for
@@ -30,19 +31,14 @@ func TestClear(t *testing.T) {
 	} {
 		transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{Phase: v1alpha1.TransferFailed, Run: run}}
 		delivery := &v1alpha1.Delivery{Status: v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryFailed, Run: run}}
-		trial := &v1alpha1.CompressionTrial{Status: v1alpha1.CompressionTrialStatus{Phase: v1alpha1.TrialFailed, Run: run}}
 		if c.complete {
-			transfer.Status.Phase, delivery.Status.Phase, trial.Status.Phase = v1alpha1.TransferComplete,
-				v1alpha1.DeliveryComplete, v1alpha1.TrialComplete
+			transfer.Status.Phase, delivery.Status.Phase = v1alpha1.TransferComplete, v1alpha1.DeliveryComplete
 		}
-		if got := DecideTransfer(transfer, TransferFacts{Now: now.Time, Job: c.job}, AgentImage{}).Clear; got != c.clear {
+		if got := DecideTransfer(transfer, TransferFacts{Now: now.Time, Job: c.job}, agentpod.Image{}).Clear; got != c.clear {
 			t.Errorf("Transfer, %s: %v", name, got)
 		}
-		if got := DecideDelivery(delivery, DeliveryFacts{Now: now.Time, Job: c.job}, AgentImage{}).Clear; got != c.clear {
+		if got := DecideDelivery(delivery, DeliveryFacts{Now: now.Time, Job: c.job}, agentpod.Image{}).Clear; got != c.clear {
 			t.Errorf("Delivery, %s: %v", name, got)
-		}
-		if got := DecideTrial(trial, TrialFacts{Now: now.Time, Job: c.job}, AgentImage{}).Clear; got != c.clear {
-			t.Errorf("CompressionTrial, %s: %v", name, got)
 		}
 	}
 }

@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // checkConflict keeps two Transfers from writing into one place. Within a namespace the older one has it; of a
 // Transfer of another namespace only an attempt under way counts, and only where a PeerGrant allows it. Into another
 // cluster those are told apart by the Deliveries there. Nobody is told the name or the path of what is in a namespace
 // that is not theirs.
-func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
+func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
 	for i := range facts.Others {
 		other := &facts.Others[i]
 		if other.Namespace != transfer.Namespace || !sharePlace(transfer, other) {
@@ -25,19 +26,19 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
 		path := other.Spec.Destination.PersistentVolumeClaim.Path
 		switch {
 		case goesFirst(other, transfer):
-			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 				"Transfer %q writes into %q of the same claim now; wait until its attempt has ended, or delete this Transfer and "+
 					"create one into a path outside of it", other.Name, path)}
 		case !UnderWay(transfer) && olderTransfer(other, transfer) && holdsPlace(other):
-			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 				"Transfer %q, which is older, writes into %q of the same claim; suspend or delete it, or delete this Transfer "+
 					"and create one into a path outside of it", other.Name, path)}
 		}
 	}
 	for i := range facts.Local.Rivals {
 		if other := &facts.Local.Rivals[i]; sharePlace(transfer, other) && goesFirst(other, transfer) {
-			return &Problem{v1alpha1.ReasonDestinationInUse,
-				"a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, " +
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse,
+				Message: "a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, " +
 					"or delete this Transfer and create one into a path outside of it"}
 		}
 	}

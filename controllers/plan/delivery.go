@@ -16,6 +16,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -48,8 +51,8 @@ type DeliveryFacts struct {
 	Early bool
 	// Silent: the agent runs and has not answered for some time.
 	Silent  bool
-	Samples Samples
-	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
+	Samples agentreport.Samples
+	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
 	// Retention is how long a Delivery stays after it has ended; 0 for ever.
@@ -65,7 +68,7 @@ type DeliveryDecision struct {
 	// Detail is what only this cluster's people may know beyond the conditions, for an event; empty if there is none.
 	Detail string
 	// Start is the attempt that must exist; nil when none has to be made.
-	Start *Attempt
+	Start *attempt.Attempt
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
 	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after
@@ -83,8 +86,8 @@ type DeliveryDecision struct {
 }
 
 // DecideDelivery is the heart of the Delivery controller. It does not change its arguments.
-func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image AgentImage) DeliveryDecision {
-	facts.Report = Bounded(facts.Report)
+func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image agentpod.Image) DeliveryDecision {
+	facts.Report = agentreport.Bounded(facts.Report)
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: facts, image: image}
 	d.decide()
 	d.out.Status = d.delivery.Status
@@ -101,7 +104,7 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image Agen
 type deliveryDecision struct {
 	delivery *v1alpha1.Delivery
 	facts    DeliveryFacts
-	image    AgentImage
+	image    agentpod.Image
 	out      DeliveryDecision
 }
 
@@ -236,13 +239,13 @@ func sameTransfer(a, b *v1alpha1.Delivery) bool {
 
 func (d *deliveryDecision) start() {
 	where := placement.Decide(receivePlacement(d.image), d.facts.Placement)
-	d.delivery.Status.Placement = expected(where)
-	_ = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	d.delivery.Status.Placement = attempt.Expected(where)
+	_ = attempt.Certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, where, d.image)
 	if d.facts.Peer != nil {
 		d.out.Start.Revoke(d.facts.Peer.Spec.RevokedBefore)
 	}
-	d.out.RequeueAfter = startGrace
+	d.out.RequeueAfter = attempt.StartGrace
 	message := "the agent's pod is being started"
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
 		// The Delivery goes on, as what its agent cannot keep is counted; whoever wants it kept reads how.
@@ -254,23 +257,23 @@ func (d *deliveryDecision) start() {
 }
 
 func (d *deliveryDecision) follow() {
-	state := observe(d.facts.Job, d.facts.Pod)
+	state := attempt.Observe(d.facts.Job, d.facts.Pod)
 	status := &d.delivery.Status
-	if state.node != "" {
-		status.Run.Node = state.node
-		status.Placement = placed(status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return placement.Explain(receivePlacement(d.image), asPlanned(d.facts.Placement, d.facts.Job), node)
+	if state.Node != "" {
+		status.Run.Node = state.Node
+		status.Placement = attempt.Placed(status.Placement, state.Node, func(node string) v1alpha1.PlacementStatus {
+			return placement.Explain(receivePlacement(d.image), attempt.AsPlanned(d.facts.Placement, d.facts.Job), node)
 		})
 	}
 	status.Endpoint, status.ServerName = "", ""
-	if state.phase == agentRunning && state.ready {
-		status.Endpoint = net.JoinHostPort(state.ip, strconv.Itoa(DataPort))
+	if state.Phase == attempt.Running && state.Ready {
+		status.Endpoint = net.JoinHostPort(state.IP, strconv.Itoa(agentpod.DataPort))
 		status.ServerName = pki.ReceiveServerName(string(d.delivery.UID))
 	}
-	switch state.phase {
-	case agentAbsent:
+	switch state.Phase {
+	case attempt.Absent:
 		if status.Phase != v1alpha1.DeliveryStarting || status.Run.Node != "" || d.peerGone() {
-			d.finish(lost("the agent's Job was deleted by somebody else"))
+			d.finish(attempt.Lost("the agent's Job was deleted by somebody else"))
 			return
 		}
 		present := d.delivery.Status.Conditions
@@ -279,14 +282,14 @@ func (d *deliveryDecision) follow() {
 			// What they say stays until the start is not refused any more.
 			d.delivery.Status.Conditions = present
 		}
-	case agentStarting:
+	case attempt.Starting:
 		d.followStarting(state)
 		d.renew()
-	case agentRunning:
+	case attempt.Running:
 		d.followRunning()
 		d.renew()
-	case agentEnded:
-		d.finish(state.final)
+	case attempt.Ended:
+		d.finish(state.Final)
 	}
 }
 
@@ -296,22 +299,22 @@ func (d *deliveryDecision) renew() {
 		return
 	}
 	run := d.delivery.Status.Run
-	d.out.Renew = certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
+	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
-func (d *deliveryDecision) followStarting(state agentState) {
-	waited := d.facts.Now.Sub(state.since)
-	d.out.RequeueAfter = untilFirst(waited, startGrace)
-	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
-		d.delivery.Status.Placement = expected(waiting(receivePlacement(d.image), d.facts.Placement, d.facts.Job))
+func (d *deliveryDecision) followStarting(state attempt.State) {
+	waited := d.facts.Now.Sub(state.Since)
+	d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
+	if state.Stuck != nil && state.Stuck.Reason == v1alpha1.ReasonUnschedulable {
+		d.delivery.Status.Placement = attempt.Expected(attempt.Waiting(receivePlacement(d.image), d.facts.Placement, d.facts.Job))
 	}
-	if state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable {
+	if state.Stuck == nil || waited < attempt.StartGrace && state.Stuck.Reason != v1alpha1.ReasonUnschedulable {
 		d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
 		return
 	}
 	// Not Stalled: the gateway would refuse the sender, and here the scheduler or the kubelet may still succeed.
-	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
+	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(state.Stuck.Reason, state.Stuck.Message))
 }
 
 func (d *deliveryDecision) followRunning() {
@@ -325,7 +328,7 @@ func (d *deliveryDecision) followRunning() {
 				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
 		} else {
 			d.delivery.Status.Progress = withoutRate(d.delivery.Status.Progress)
-			d.set(d.delivery.Status.Phase, silent(d.delivery.Status.Conditions))
+			d.set(d.delivery.Status.Phase, attempt.Silent(d.delivery.Status.Conditions))
 		}
 		return
 	}
@@ -347,18 +350,18 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 		status.Run.Architecture = report.GetArchitecture()
 	}
 	if report.GetProgress() != nil {
-		status.Progress = progress(report, rate, clamp(report.GetProgress().GetResumedBytes()))
+		status.Progress = agentreport.Progress(report, rate, agentreport.Clamp(report.GetProgress().GetResumedBytes()))
 	}
-	if inflated := DecompressionStatus(report); inflated != nil {
+	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
 	if c := report.GetCpu(); c != nil {
 		status.CPU = &v1alpha1.CPUStatus{
-			ReceiveSeconds:    Seconds(float64(c.GetReceiveNanos())),
-			DecompressSeconds: Seconds(float64(c.GetDecompressNanos())),
+			ReceiveSeconds:    agentreport.Seconds(float64(c.GetReceiveNanos())),
+			DecompressSeconds: agentreport.Seconds(float64(c.GetDecompressNanos())),
 		}
 	}
-	if left := omissions(report); left != nil {
+	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
 	}
 }
@@ -366,7 +369,7 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 func (d *deliveryDecision) finish(report *wirev1.Report) {
 	status, now := &d.delivery.Status, metav1.NewTime(d.facts.Now)
 	progressed := report.GetProgress()
-	d.apply(report, wholeRate(report, progressed.GetBytes()-min(progressed.GetBytes(), progressed.GetUnchangedBytes())))
+	d.apply(report, agentreport.WholeRate(report, progressed.GetBytes()-min(progressed.GetBytes(), progressed.GetUnchangedBytes())))
 	if status.Progress != nil {
 		status.Progress.ETA = nil
 	}
@@ -377,7 +380,7 @@ func (d *deliveryDecision) finish(report *wirev1.Report) {
 		d.retain()
 		return
 	}
-	d.fail(FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage())
+	d.fail(agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage())
 }
 
 // fail is final for a Delivery: the sender's next attempt gets a new one.
@@ -402,3 +405,8 @@ func (d *deliveryDecision) set(phase v1alpha1.DeliveryPhase, wanted []metav1.Con
 		d.delivery.Status.Conditions, wanted, d.delivery.Generation, d.facts.Now,
 	)
 }
+
+const (
+	// endingInterval is the time between two looks at what is being ended, in case no event tells of its end.
+	endingInterval = 5 * time.Second
+)

@@ -7,84 +7,12 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 )
-
-func TestEvicted(t *testing.T) {
-	failedJob := func(reason string) *batchv1.Job {
-		return &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{
-			Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: reason, Message: "why",
-		}}}}
-	}
-	pod := func(phase corev1.PodPhase, evicted corev1.ConditionStatus, message string, code int32) *corev1.Pod {
-		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
-		if evicted != "" {
-			pod.Status.Conditions = []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: evicted, Reason: "EvictionByEvictionAPI"},
-			}
-		}
-		if code >= 0 {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: AgentContainer, State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message},
-			}}}
-		}
-		return pod
-	}
-	report := func(reason wirev1.FailureReason) string {
-		return `{"state":"AGENT_STATE_FAILED","failure":{"reason":"` + reason.String() + `"},"progress":{"bytes":"7"}}`
-	}
-	job := &batchv1.Job{}
-	for name, c := range map[string]struct {
-		job  *batchv1.Job
-		pod  *corev1.Pod
-		want string
-	}{
-		"stopped in time": {
-			job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_ABORTED), 1), v1alpha1.ReasonEvicted,
-		},
-		"killed":             {job, pod(corev1.PodFailed, "True", "", 137), v1alpha1.ReasonEvicted},
-		"before it started":  {job, pod(corev1.PodFailed, "True", "", -1), v1alpha1.ReasonEvicted},
-		"not any more":       {job, pod(corev1.PodFailed, "False", "", 137), v1alpha1.ReasonAgentLost},
-		"killed by somebody": {job, pod(corev1.PodFailed, "", "", 137), v1alpha1.ReasonAgentLost},
-		"failed and was evicted then": {
-			job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL), 1),
-			v1alpha1.ReasonDestinationFull,
-		},
-		"succeeded":                   {job, pod(corev1.PodSucceeded, "True", "", 0), ""},
-		"pod gone, Job knows":         {failedJob(batchv1.JobReasonPodFailurePolicy), nil, v1alpha1.ReasonEvicted},
-		"pod gone, for another cause": {failedJob(batchv1.JobReasonBackoffLimitExceeded), nil, v1alpha1.ReasonAgentLost},
-	} {
-		final := observe(c.job, c.pod).final
-		if final == nil {
-			t.Errorf("%s: it has not ended", name)
-			continue
-		}
-		got := ""
-		if final.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
-			got = FailureReason(final.GetFailure().GetReason())
-		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-		if name == "stopped in time" && final.GetProgress().GetBytes() != 7 {
-			t.Error("what it had done is forgotten")
-		}
-	}
-	// A pod that is about to be taken away goes on until it is.
-	running := pod(corev1.PodRunning, "True", "", -1)
-	running.Status.PodIP = "10.0.0.1"
-	running.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-	}}
-	if observe(job, running).phase != agentRunning {
-		t.Error("it ended before it did")
-	}
-}
 
 // outcome is of an attempt of a run, and what status says of it.
 type outcome struct {
@@ -152,7 +80,7 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 				if !a.failed && (d.out.RequeueAfter < a.wait || d.out.RequeueAfter > a.wait*3/2) {
 					t.Errorf("attempt %d: %s until the next, want %s", i+1, d.out.RequeueAfter, a.wait)
 				}
-				if got := status.History[0].Reason; got != FailureReason(a.reason) {
+				if got := status.History[0].Reason; got != agentreport.FailureReason(a.reason) {
 					t.Errorf("attempt %d: %s in history", i+1, got)
 				}
 			}

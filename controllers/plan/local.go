@@ -5,15 +5,24 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+const (
+	// apartDelay is the wait before an attempt with one agent is followed by one with two.
+	apartDelay = 2 * time.Second
 )
 
 // LocalFacts are what was seen of a destination in this cluster.
@@ -51,20 +60,20 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 }
 
 // checkLocal is checkPeer for a destination in this cluster.
-func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
+func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem {
 	source, destination := transfer.Spec.Source.PersistentVolumeClaim, transfer.Spec.Destination.PersistentVolumeClaim
 	namespace := DestinationNamespace(transfer)
 	switch {
 	case namespace == transfer.Namespace && source.ClaimName == destination.ClaimName &&
 		overlap(source.Path, destination.Path):
-		return &Problem{v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
 			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer "+
 				"and create one into another claim, or into a path beside the source", source.Path, destination.Path,
 			source.ClaimName)}
 	case facts.Refusal != "": // before anything is said of what exists there
-		return &Problem{v1alpha1.ReasonNotGranted, facts.Refusal}
+		return &agentpod.Problem{Reason: v1alpha1.ReasonNotGranted, Message: facts.Refusal}
 	case facts.Claim == nil || facts.Claim.DeletionTimestamp != nil:
-		return &Problem{v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
+		return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf(
 			"there is no PersistentVolumeClaim %q in namespace %q; create it there", destination.ClaimName, namespace)}
 	}
 	for i := range facts.Deliveries {
@@ -75,11 +84,11 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
 			continue
 		}
 		if namespace != transfer.Namespace {
-			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf("a Delivery in namespace %q writes into the same "+
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf("a Delivery in namespace %q writes into the same "+
 				"place of claim %q; wait until it has ended, or delete this Transfer and create one into a path outside of it",
 				namespace, destination.ClaimName)}
 		}
-		return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+		return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and "+
 				"create one into a path outside of it",
 			other.Name, peerName(other.Spec.Peer), claim.Path)}
@@ -109,7 +118,7 @@ func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 
 // PrivilegeAskedFor is what a Transfer wants its receiving agent to have.
 func PrivilegeAskedFor(transfer *v1alpha1.Transfer) v1alpha1.AgentPrivilege {
-	if asksToWrite(transfer.Spec.PodTemplate) {
+	if agentpod.AsksToWrite(transfer.Spec.PodTemplate) {
 		return v1alpha1.AgentPrivilegeKeepOwners
 	}
 	return v1alpha1.AgentPrivilegeNone
@@ -152,7 +161,7 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 		}
 	}
 	for _, job := range d.facts.Local.Writers {
-		if job != AttemptName(d.transfer.Name, run.ID, run.Attempt) {
+		if job != attempt.Name(d.transfer.Name, run.ID, run.Attempt) {
 			busy = fmt.Sprintf("Job %q", job)
 		}
 	}
@@ -190,7 +199,7 @@ func (d *transferDecision) startSender(resolved policy.Resolved, where placement
 			Message: "the receiving agent ended before the sending one had begun",
 		}
 		if ready != nil && status.Phase == v1alpha1.DeliveryFailed {
-			failure = &wirev1.Failure{Reason: WireReason(ready.Reason), Message: ready.Message}
+			failure = &wirev1.Failure{Reason: agentreport.WireReason(ready.Reason), Message: ready.Message}
 		}
 		d.finish(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: failure})
 	case status.ServerName != "" && status.Endpoint != "":
@@ -211,16 +220,16 @@ func (d *transferDecision) startSender(resolved policy.Resolved, where placement
 }
 
 func (d *transferDecision) starting(reason, message string) {
-	d.out.RequeueAfter = startGrace
+	d.out.RequeueAfter = attempt.StartGrace
 	d.set(v1alpha1.TransferStarting, conditions.Reconciling(reason, message))
 }
 
 // takeApart gives up an attempt whose pod cannot mount both claims, which costs none of spec.maxAttempts. The next one
 // has two agents.
-func (d *transferDecision) takeApart(stuck Problem) {
+func (d *transferDecision) takeApart(stuck agentpod.Problem) {
 	run := d.transfer.Status.Run
 	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
-		Reason: WireReason(stuck.Reason), Message: stuck.Message,
+		Reason: agentreport.WireReason(stuck.Reason), Message: stuck.Message,
 	}}
 	d.record(report, stuck.Reason, stuck.Message)
 	d.out.Finished = &Finished{Reason: stuck.Reason, Report: report}

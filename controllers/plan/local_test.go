@@ -17,6 +17,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -52,7 +53,7 @@ func TestOnePodMountsBothClaims(t *testing.T) {
 	pod := job.Spec.Template.Spec
 	restricted(t, pod)
 	container := pod.Containers[0]
-	if container.Args[0] != "local" || job.Labels[plan.ComponentLabel] != "local" || container.StartupProbe != nil ||
+	if container.Args[0] != "local" || job.Labels[agentpod.ComponentLabel] != "local" || container.StartupProbe != nil ||
 		len(container.Ports) != 1 {
 		t.Errorf("%+v", container)
 	}

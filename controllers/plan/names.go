@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,45 +14,13 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Labels of Deliveries.
+// agentpod.Labels of Deliveries.
 const (
 	// PeerLabel on a Delivery names its Peer; one of this cluster has none.
 	PeerLabel = "lighterage.dev/peer"
 	// SenderLabel on a Delivery is the same for every attempt of one Transfer of one Peer.
 	SenderLabel = "lighterage.dev/sender"
 )
-
-// attemptSuffix is a run's identifier and the attempt's number.
-var attemptSuffix = regexp.MustCompile(`^-[a-z2-7]{5}-[1-9][0-9]*$`)
-
-// AttemptName is the name of the Job of an attempt of a Transfer or CompressionTrial.
-func AttemptName(transfer, run string, number int32) string {
-	return fmt.Sprintf("%s-%s-%d", attemptPrefix(transfer), run, number)
-}
-
-func attemptPrefix(transfer string) string {
-	if len(transfer) > 40 {
-		transfer = strings.TrimRight(transfer[:40], "-.")
-	}
-	return transfer
-}
-
-// IsAttemptName reports whether a Job's name can be that of an attempt of the Transfer or Delivery of that name.
-func IsAttemptName(owner, name string) bool {
-	if name == owner {
-		return true // a Delivery is of one attempt and gives it its own name
-	}
-	suffix, ok := strings.CutPrefix(name, attemptPrefix(owner))
-	return ok && attemptSuffix.MatchString(suffix)
-}
-
-// AttemptSecretName is the name of the Secret that is made for a Job of the owner's. The API server chooses UIDs, so
-// nobody can have an object whose attempts' Secrets have the name of a Secret that is there: the manager, which may
-// not read Secrets, can overwrite and delete what has this name. It is at most 11 characters longer than the Job's.
-func AttemptSecretName(job string, owner metav1.Object) string {
-	uid := sha256.Sum256([]byte(owner.GetUID()))
-	return job + "-" + hex.EncodeToString(uid[:5])
-}
 
 // nameLength is what is kept of a Transfer's name in the names of Deliveries.
 const nameLength = 40

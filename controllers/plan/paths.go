@@ -5,51 +5,20 @@ package plan
 
 import (
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-const maxPathBytes = 4096
-
-// relative is a path of the API as agents want it: relative to the volume, "." for its root.
-func relative(p string) string {
-	cleaned := strings.TrimPrefix(path.Clean("/"+p), "/")
-	if cleaned == "" {
-		return "."
-	}
-	return cleaned
-}
-
 // overlap reports whether one of two directories is in the other, or both are the same.
 func overlap(a, b string) bool {
-	a, b = relative(a), relative(b)
+	a, b = attempt.RelativePath(a), attempt.RelativePath(b)
 	within := func(inner, outer string) bool {
 		return outer == "." || inner == outer || strings.HasPrefix(inner, outer+"/")
 	}
 	return within(a, b) || within(b, a)
-}
-
-func validatePath(field, p string) error {
-	switch {
-	case p == "":
-		return nil
-	case len(p) > maxPathBytes:
-		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be at most %d bytes long", maxPathBytes)}
-	case !strings.HasPrefix(p, "/"):
-		return &policy.InvalidError{
-			Field: field, Fix: fmt.Sprintf("must be absolute, from the root of the volume, not %q; write for example /data", p),
-		}
-	case strings.ContainsRune(p, 0):
-		return &policy.InvalidError{Field: field, Fix: "must not contain a NUL"}
-	}
-	if elements := strings.Split(p, "/"); slices.Contains(elements, "..") || slices.Contains(elements, ".") {
-		return &policy.InvalidError{Field: field, Fix: "must not contain . or .. elements; name the directory itself"}
-	}
-	return nil
 }
 
 // Bounds of spec.checkpointInterval, in bytes.
@@ -66,15 +35,12 @@ const (
 	maxStreams        = 16
 )
 
-// maxPatterns of spec.include and of spec.exclude. Whether a pattern is well formed the agent says, which reads it.
-const maxPatterns = 128
-
 // ValidateTransfer checks again what the API server checks. The error is a *policy.InvalidError.
 func ValidateTransfer(spec v1alpha1.TransferSpec) error {
-	if err := validatePath("spec.source.persistentVolumeClaim.path", spec.Source.PersistentVolumeClaim.Path); err != nil {
+	if err := attempt.ValidatePath("spec.source.persistentVolumeClaim.path", spec.Source.PersistentVolumeClaim.Path); err != nil {
 		return err
 	}
-	if err := validatePath(
+	if err := attempt.ValidatePath(
 		"spec.destination.persistentVolumeClaim.path", spec.Destination.PersistentVolumeClaim.Path,
 	); err != nil {
 		return err
@@ -100,10 +66,10 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 			Field: "spec.streams",
 			Fix:   fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams),
 		}
-	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
+	case len(spec.Include) > attempt.MaxPatterns || len(spec.Exclude) > attempt.MaxPatterns:
 		return &policy.InvalidError{
 			Field: "spec.include and spec.exclude",
-			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns),
+			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", attempt.MaxPatterns),
 		}
 	case spec.AllowEmptySource && !spec.Delete:
 		return &policy.InvalidError{

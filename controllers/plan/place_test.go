@@ -19,23 +19,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// nodes are z15-a, which has an accelerator, and plain.
-func nodes(cordoned bool) placement.Facts {
-	node := func(name, deflate string) corev1.Node {
-		return corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: deflate}},
-			Status: corev1.NodeStatus{
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			},
-		}
-	}
-	facts := placement.Facts{
-		Nodes: []corev1.Node{node("z15-a", placement.Hardware), node("plain", placement.Software)}, Claim: "ledger",
-	}
-	facts.Nodes[0].Spec.Unschedulable = cordoned
-	return facts
-}
-
 func withPlacement(wanted v1alpha1.Placement) *v1alpha1.Transfer {
 	transfer := newTransfer("ledger", time.Hour)
 	transfer.Spec.Compression = &v1alpha1.Compression{Placement: wanted}
@@ -109,15 +92,6 @@ func TestRequiredHardwareWithoutItsImage(t *testing.T) {
 }
 
 // unschedulable is a pod that the scheduler has no node for.
-func unschedulable(age time.Duration) *corev1.Pod {
-	waiting := pod(corev1.ContainerState{})
-	waiting.Spec.NodeName, waiting.CreationTimestamp = "", metav1.NewTime(now.Add(-age))
-	waiting.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: "0/2 nodes are available",
-	}}}
-	return waiting
-}
 
 func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 	for name, test := range map[string]struct {

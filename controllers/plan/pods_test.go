@@ -4,47 +4,46 @@
 package plan_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-func sendJob(t *testing.T, change func(*v1alpha1.Transfer, *plan.TransferFacts)) (*plan.Attempt, *batchv1.Job) {
+func sendJob(t *testing.T, change func(*v1alpha1.Transfer, *plan.TransferFacts)) (*attempt.Attempt, *batchv1.Job) {
 	t.Helper()
 	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
 	facts.PrivilegeAllowed = true
 	if change != nil {
 		change(transfer, &facts)
 	}
-	attempt := plan.DecideTransfer(transfer, facts, image).Start
-	if attempt == nil {
+	start := plan.DecideTransfer(transfer, facts, image).Start
+	if start == nil {
 		t.Fatal("nothing was started")
 	}
-	return attempt, attempt.Job()
+	return start, start.Job()
 }
 
 func TestSendAttempt(t *testing.T) {
-	attempt, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+	start, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
 		transfer.Spec.Source.PersistentVolumeClaim.Path = "/data/2026/"
 		transfer.Spec.Destination.PersistentVolumeClaim.Path = "/"
 	})
 	if job.Name != "ledger-abcde-1" || job.Namespace != "bank" || len(job.OwnerReferences) != 1 ||
 		job.Labels[v1alpha1.RunLabel] != "abcde" ||
-		job.Labels[v1alpha1.TransferLabel] == "" || job.Labels[plan.ComponentLabel] != "send" {
+		job.Labels[v1alpha1.TransferLabel] == "" || job.Labels[agentpod.ComponentLabel] != "send" {
 		t.Errorf("%+v", job.ObjectMeta)
 	}
-	text, err := attempt.Config()
+	text, err := start.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +57,8 @@ func TestSendAttempt(t *testing.T) {
 		config.Compression == nil {
 		t.Errorf("%s", text)
 	}
-	secret := attempt.Secret(
-		plan.AttemptSecret{
+	secret := start.Secret(
+		attempt.Secret{
 			Config: text, KeyPair: pki.KeyPair{CertificatePEM: []byte("a"), KeyPEM: []byte("b")}, ClusterCA: []byte("c"),
 			PeerCA: []byte("d"),
 		},
@@ -80,31 +79,11 @@ func TestSendAttempt(t *testing.T) {
 	}
 }
 
-// restricted checks what the Pod Security Standard of that name asks for.
-func restricted(t *testing.T, pod corev1.PodSpec) {
-	t.Helper()
-	context := pod.Containers[0].SecurityContext
-	switch {
-	case !*pod.SecurityContext.RunAsNonRoot, *pod.SecurityContext.RunAsUser == 0,
-		context.RunAsUser != nil && *context.RunAsUser == 0:
-		t.Error("may run as root")
-	case pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
-		t.Error("no seccomp profile")
-	case *context.AllowPrivilegeEscalation, !*context.ReadOnlyRootFilesystem:
-		t.Error("may escalate, or write to its root")
-	case len(context.Capabilities.Drop) != 1 || context.Capabilities.Drop[0] != "ALL" ||
-		len(context.Capabilities.Add) != 0:
-		t.Errorf("capabilities %+v", context.Capabilities)
-	case *pod.AutomountServiceAccountToken, *pod.EnableServiceLinks:
-		t.Error("knows of the cluster")
-	}
-}
-
 func TestReceiveAttempt(t *testing.T) {
 	delivery := newDelivery("ledger-abcde-2-01234567", 2)
 	delivery.Spec.Delete = true
-	attempt := plan.ReceiveAttempt(delivery, true, placement.Plan{}, image)
-	pod := attempt.Job().Spec.Template.Spec
+	start := plan.ReceiveAttempt(delivery, true, placement.Plan{}, image)
+	pod := start.Job().Spec.Template.Spec
 	restricted(t, pod)
 	if pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].VolumeMounts[1].ReadOnly {
 		t.Error("the destination cannot be written")
@@ -112,7 +91,7 @@ func TestReceiveAttempt(t *testing.T) {
 	if probe := pod.Containers[0].StartupProbe; probe.TCPSocket.Port.IntValue() != 9443 {
 		t.Errorf("%+v", probe)
 	}
-	text, err := attempt.Config()
+	text, err := start.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +103,5 @@ func TestReceiveAttempt(t *testing.T) {
 		config.Path != "books" || config.Attempt != 2 ||
 		!config.AllowDelete {
 		t.Errorf("%s", text)
-	}
-}
-
-func TestAttemptName(t *testing.T) {
-	for _, name := range []string{
-		"a", strings.Repeat("a", 39) + "." + strings.Repeat("b", 100), strings.Repeat("a", 39) + "-b",
-		strings.Repeat("x", 253),
-	} {
-		got := plan.AttemptName(name, "abcde", 100)
-		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 || len(got) > 63 {
-			t.Errorf("%q: %v", got, errs)
-		}
 	}
 }

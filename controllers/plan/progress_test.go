@@ -14,6 +14,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -53,7 +54,7 @@ func TestEarlyReports(t *testing.T) {
 			transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 			facts.Report = compressing()
 			test.change(facts.Report)
-			if news := plan.News(compressing(), facts.Report); news != test.news {
+			if news := agentreport.News(compressing(), facts.Report); news != test.news {
 				t.Errorf("news: %v", news)
 			}
 			facts.Early, facts.Now = true, facts.Now.Add(time.Second)
@@ -96,24 +97,6 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Endpoint == "" ||
 		early.Status.Progress.Bytes != 500 {
 		t.Errorf("%+v", early.Status)
-	}
-}
-
-func TestEarlyReportsOfTrials(t *testing.T) {
-	trial, facts := runningTrial()
-	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-	facts.Report, facts.Early = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "1 of 9"}, true
-	trial.Status = plan.DecideTrial(trial, facts, image).Status
-	if trial.Status.Phase != v1alpha1.TrialMeasuring {
-		t.Fatal(trial.Status.Phase)
-	}
-	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "2 of 9"}
-	if early := plan.DecideTrial(trial, facts, image); !equality.Semantic.DeepEqual(early.Status, trial.Status) {
-		t.Errorf("shown early: %+v", early.Status)
-	}
-	facts.Early = false
-	if late := plan.DecideTrial(trial, facts, image); equality.Semantic.DeepEqual(late.Status, trial.Status) {
-		t.Error("not shown when it is due")
 	}
 }
 

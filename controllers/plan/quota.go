@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -75,7 +76,7 @@ func (d *transferDecision) queue(route v1alpha1.Route, exceeded quota.Exceeded) 
 	if exceeded.Never() {
 		wait = conditions.Stalled
 	}
-	d.out.RequeueAfter = stallLast
+	d.out.RequeueAfter = attempt.StallLast
 	d.set(phase, wait(v1alpha1.ReasonQuotaExceeded, transferExceeds(exceeded)))
 	d.transfer.Status.Queued = queued
 }
@@ -112,7 +113,7 @@ func (d *deliveryDecision) admitted() bool {
 	if exceeded == nil {
 		return true
 	}
-	d.out.RequeueAfter = stallLast
+	d.out.RequeueAfter = attempt.StallLast
 	// The gateway passes the message on to the sender, whom neither the quota's name nor what else runs here concerns.
 	d.out.Detail = fmt.Sprintf("%s %q allows %s running Deliveries in this namespace (spec.hard.%s), and all are taken; "+
 		"this one starts by itself when it is its turn",

@@ -17,6 +17,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -37,7 +38,7 @@ var full = &quota.Answer{Exceeded: &quota.Exceeded{
 func granted(bandwidth int64) *quota.Answer { return &quota.Answer{Bandwidth: bandwidth} }
 
 // sentLimit is the bandwidth limit that the agent is told; nil: none.
-func sentLimit(t *testing.T, start *plan.Attempt) any {
+func sentLimit(t *testing.T, start *attempt.Attempt) any {
 	t.Helper()
 	if start == nil {
 		t.Fatal("no attempt begins")

@@ -6,54 +6,29 @@ package plan
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
 // RefuseTransfer is the decision when what DecideTransfer wanted started was refused. The attempt has not begun and
-// costs nothing; it is tried again, each time after as long as it has been refused so far, up to stallLast.
-func RefuseTransfer(transfer *v1alpha1.Transfer, problem Problem, now time.Time) TransferDecision {
+// costs nothing; it is tried again, each time after as long as it has been refused so far, up to attempt.StallLast.
+func RefuseTransfer(transfer *v1alpha1.Transfer, problem agentpod.Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
-	d.out.RequeueAfter = refusedDelay(transfer.Status.Conditions, now)
+	d.out.RequeueAfter = attempt.RefusedDelay(transfer.Status.Conditions, now)
 	d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
 	d.out.Status = d.transfer.Status
 	return d.out
-}
-
-// RefuseTrial is RefuseTransfer for a CompressionTrial.
-func RefuseTrial(trial *v1alpha1.CompressionTrial, problem Problem, now time.Time) TrialDecision {
-	d := &trialDecision{trial: trial.DeepCopy(), facts: TrialFacts{Now: now}}
-	d.out.RequeueAfter = refusedDelay(trial.Status.Conditions, now)
-	d.set(v1alpha1.TrialStarting, conditions.Stalled(problem.Reason, problem.Message))
-	d.out.Status = d.trial.Status
-	return d.out
-}
-
-// refusedDelay is how long to wait after a refusal.
-func refusedDelay(present []metav1.Condition, now time.Time) time.Duration {
-	if since, ok := refusedSince(present); ok {
-		return min(max(now.Sub(since), refusedFirst), stallLast)
-	}
-	return refusedFirst
-}
-
-// refusedSince is since when an attempt's start is refused; ok is false when it is not.
-func refusedSince(present []metav1.Condition) (since time.Time, ok bool) {
-	stalled := meta.FindStatusCondition(present, v1alpha1.ConditionStalled)
-	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonAgentNotStarted {
-		return time.Time{}, false
-	}
-	return stalled.LastTransitionTime.Time, true
 }
 
 // RefuseDelivery is the decision when what DecideDelivery wanted started was refused. It ends the Delivery, so that the
 // gateway tells the sender, whose next attempt gets a new one. What the API server says may name quotas, policies and
 // other objects of this cluster, so it is the event's detail and not in the conditions, which the gateway passes on.
 func RefuseDelivery(
-	delivery *v1alpha1.Delivery, problem Problem, now time.Time, retention time.Duration,
+	delivery *v1alpha1.Delivery, problem agentpod.Problem, now time.Time, retention time.Duration,
 ) DeliveryDecision {
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: DeliveryFacts{Now: now, Retention: retention}}
 	completed := metav1.NewTime(now)

@@ -4,8 +4,6 @@
 package plan_test
 
 import (
-	"k8s.io/utils/ptr"
-
 	"math"
 	"strings"
 	"testing"
@@ -17,9 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -66,7 +66,7 @@ func TestReportBecomesStatus(t *testing.T) {
 		Cpu: &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1.5e9, DecompressNanos: 4e6}, WireBytes: gib,
 	}
 	status := follow(report, func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
-		facts.Samples = plan.Samples{{Time: now, Bytes: gib}, {Time: now.Add(8 * time.Second), Bytes: 2 * gib}}
+		facts.Samples = agentreport.Samples{{Time: now, Bytes: gib}, {Time: now.Add(8 * time.Second), Bytes: 2 * gib}}
 		facts.NetworkSecondsPerGiB = ptr.To(1.0)
 		// The policy has other prices by now, and the run keeps those that it began with.
 		facts.Policies = []v1alpha1.CompressionPolicy{{Spec: v1alpha1.CompressionPolicySpec{
@@ -205,7 +205,7 @@ func TestEndIsWhatCounts(t *testing.T) {
 	}
 }
 
-// TestDecisionsByTariff: agents decide, and trials estimate, by prices that status shows, and a run keeps them.
+// TestDecisionsByTariff: agents decide by prices that status shows, and a run keeps them.
 func TestDecisionsByTariff(t *testing.T) {
 	tariffs := []v1alpha1.Tariff{{
 		ObjectMeta: metav1.ObjectMeta{
@@ -230,12 +230,6 @@ func TestDecisionsByTariff(t *testing.T) {
 	facts.Tariffs[0].Spec.CPUHour.Price = "9"
 	if p := plan.DecideTransfer(transfer, facts, image).Status.Policy; p.Prices == nil || *p.Prices != want {
 		t.Errorf("of its next attempt: %+v", p)
-	}
-	trial, trialFacts := newTrial()
-	trialFacts.Policies, trialFacts.Tariffs, trial.Spec.Compression = nil, tariffs, nil
-	want.CPUHour, want.NetworkGiB = "9", "0"
-	if p := plan.DecideTrial(trial, trialFacts, image).Status.Policy; p == nil || p.Prices == nil || *p.Prices != want {
-		t.Errorf("of a trial: %+v", p)
 	}
 }
 
@@ -309,7 +303,7 @@ func TestAbsurdReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := follow(report, func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
 				facts.NetworkSecondsPerGiB = ptr.To(2.0)
-				facts.Samples = plan.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Hour), Bytes: 1}}
+				facts.Samples = agentreport.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Hour), Bytes: 1}}
 			})
 			if p := status.Progress; p != nil && (p.Percent < 0 || p.Percent > 100 || p.Bytes < 0 || p.Files < 0) {
 				t.Errorf("%+v", p)
@@ -345,67 +339,6 @@ func TestCompressionThatGrew(t *testing.T) {
 	}, nil)
 	if c := status.Compression; c.SavedPercent != -1 || c.Ratio != "1.00" {
 		t.Fatalf("%+v", c)
-	}
-}
-
-// TestHardwareUsed: an accelerator that has done little beside software is not what compresses.
-func TestHardwareUsed(t *testing.T) {
-	for name, test := range map[string]struct {
-		reason             string
-		hardware, software v1alpha1.Operations
-		want               bool
-	}{
-		"alone": {
-			v1alpha1.CompressionHardwareUsed, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{}, true,
-		},
-		"most is stored": {
-			v1alpha1.CompressionIncompressible, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, true,
-		},
-		"busy since the third": {
-			v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000},
-			v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false,
-		},
-		"busy since a moment": {
-			v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, false,
-		},
-		"a few, and then software": {
-			v1alpha1.CompressionSoftwareUsed, v1alpha1.Operations{Operations: 3, Bytes: 3000},
-			v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false,
-		},
-		"more than software, a mix": {
-			v1alpha1.CompressionDidNotShrink, v1alpha1.Operations{Operations: 9, Bytes: 9000},
-			v1alpha1.Operations{Operations: 10, Bytes: 1000}, true,
-		},
-		"nothing": {v1alpha1.CompressionNothingToSend, v1alpha1.Operations{}, v1alpha1.Operations{}, false},
-	} {
-		if got := plan.HardwareUsed(
-			&v1alpha1.CompressionStatus{Reason: test.reason, Hardware: test.hardware, Software: test.software},
-		); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-func TestSamples(t *testing.T) {
-	var samples plan.Samples
-	if samples.Rate() != 0 {
-		t.Error("a rate of nothing")
-	}
-	for i := range 20 {
-		samples = samples.Add(plan.Sample{Time: now.Add(time.Duration(i) * 2 * time.Second), Bytes: uint64(i) * 200})
-	}
-	if len(samples) > 7 || samples.Rate() != 100 {
-		t.Errorf("%d samples, rate %d", len(samples), samples.Rate())
-	}
-	last := samples[len(samples)-1]
-	for i := range 10 {
-		samples = samples.Add(plan.Sample{Time: last.Time.Add(time.Duration(i+1) * 2 * time.Second), Bytes: last.Bytes})
-	}
-	if samples.Rate() != 0 {
-		t.Errorf("rate %d although nothing moves", samples.Rate())
-	}
-	if samples = samples.Add(plan.Sample{Time: last.Time.Add(time.Minute), Bytes: 0}); samples.Rate() != 0 {
-		t.Errorf("rate %d backwards", samples.Rate())
 	}
 }
 

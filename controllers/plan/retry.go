@@ -5,13 +5,26 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
+
+// inARow is how many of the last attempts of a run, newest first, ended for a reason that counts.
+func inARow(history []v1alpha1.AttemptRecord, run string, counts func(reason string) bool) int32 {
+	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool {
+		return record.RunID != run || !counts(record.Reason)
+	})
+	if n < 0 {
+		n = len(history)
+	}
+	return int32(min(n, maxHistory)) //nolint:gosec // It is at most maxHistory.
+}
 
 // giveUp ends a run that another attempt would not fix. A change of the spec starts the next one.
 func (d *transferDecision) giveUp(reason, message string) {
@@ -22,7 +35,7 @@ func (d *transferDecision) giveUp(reason, message string) {
 }
 
 func (d *transferDecision) waitForSomebody(reason, message string) {
-	d.next(stallDelay(d.inARow(NeedsSomebody)))
+	d.next(attempt.StallDelay(d.inARow(attempt.NeedsSomebody)))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Stalled(reason, message))
 }
@@ -30,7 +43,7 @@ func (d *transferDecision) waitForSomebody(reason, message string) {
 // waitForNode follows an eviction, which is no failure of the attempt's.
 func (d *transferDecision) waitForNode(message string) {
 	run := d.transfer.Status.Run
-	delay := d.next(retryDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonEvicted })))
+	delay := d.next(attempt.RetryDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonEvicted })))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt,
@@ -82,7 +95,7 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
 		return
 	}
-	delay := d.next(retryDelay(status.Run.Failures))
+	delay := d.next(attempt.RetryDelay(status.Run.Failures))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message,
@@ -91,7 +104,7 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 
 // next plans the next attempt for after a delay, or a little later, and returns when.
 func (d *transferDecision) next(delay time.Duration) time.Duration {
-	delay = spread(delay, d.transfer.UID, int64(d.transfer.Status.Run.Attempt))
+	delay = attempt.Spread(delay, d.transfer.UID, int64(d.transfer.Status.Run.Attempt))
 	at := metav1.NewTime(d.facts.Now.Add(delay))
 	d.transfer.Status.Run.NextAttemptTime = &at
 	d.out.RequeueAfter = delay
@@ -108,7 +121,7 @@ func (d *transferDecision) followNewest(newest uint32, message string) {
 	if skip := int64(newest) - int64(run.Attempt); skip > 0 {
 		run.Attempt += int32(min(skip, maxSkip)) //nolint:gosec // it is bounded
 	}
-	delay := d.next(stallDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonSuperseded })))
+	delay := d.next(attempt.StallDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonSuperseded })))
 	d.out.Finished.RunEnded = false
 	d.set(
 		v1alpha1.TransferRetrying,

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strings"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
 const (
@@ -79,15 +80,7 @@ func (t *timetable) start(at time.Time) time.Time {
 	if t.jitter <= 0 {
 		return at
 	}
-	return at.Add(time.Duration(share(t.uid, at.Unix()) * float64(t.jitter))).Truncate(time.Second)
-}
-
-// share is at least 0 and less than 1: the same for all who ask, and even over different objects and numbers.
-func share(uid types.UID, number int64) float64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d", uid, number)
-	// A product of its low half spreads what the hash's high bits leave together.
-	return float64(h.Sum64()*0x9E3779B97F4A7C15>>11) / (1 << 53)
+	return at.Add(time.Duration(attempt.Share(t.uid, at.Unix()) * float64(t.jitter))).Truncate(time.Second)
 }
 
 // passed returns the last time after another one whose start has come, zero if none has, and how many have.
@@ -102,7 +95,7 @@ func (t *timetable) passed(after, now time.Time) (last time.Time, count int64) {
 }
 
 // keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
-func (d *transferDecision) keepTimetable() *Problem {
+func (d *transferDecision) keepTimetable() *agentpod.Problem {
 	spec, status := d.transfer.Spec.Schedule, &d.transfer.Status
 	if spec == nil {
 		status.Schedule = nil
@@ -110,7 +103,7 @@ func (d *transferDecision) keepTimetable() *Problem {
 	}
 	table, err := newTimetable(spec, d.transfer.UID)
 	if err != nil {
-		return SpecProblem(err)
+		return agentpod.SpecProblem(err)
 	}
 	kept := status.Schedule
 	if kept == nil || kept.Cron != spec.Cron || kept.TimeZone != table.timeZone.String() || kept.LastTime == nil {
@@ -158,5 +151,5 @@ func (d *transferDecision) wakeForSchedule() {
 	if schedule == nil || schedule.NextTime == nil {
 		return
 	}
-	d.out.RequeueAfter = sooner(d.out.RequeueAfter, max(schedule.NextTime.Sub(d.facts.Now), time.Second))
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, max(schedule.NextTime.Sub(d.facts.Now), time.Second))
 }

@@ -13,6 +13,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -37,7 +38,7 @@ func checkSilence(t *testing.T, told bool, progress *v1alpha1.Progress, conditio
 	}
 }
 
-var samples = plan.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Second), Bytes: 100}}
+var samples = agentreport.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Second), Bytes: 100}}
 
 func TestSilentSender(t *testing.T) {
 	for name, told := range silences {

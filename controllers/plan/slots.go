@@ -6,23 +6,31 @@ package plan
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
+const (
+	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was
+	// planned.
+	slotPatience = 15 * time.Second
+	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for space elsewhere is
+	// planned again: to 8 minutes.
+	maxSlotDoublings = 5
+)
+
 // fallBack starts again, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has
 // no space for beside it. Without a slot the scheduler falls back by itself.
-func (d *transferDecision) fallBack(state agentState) bool {
+func (d *transferDecision) fallBack(state attempt.State) bool {
 	request := d.placement()
 	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) ||
-		d.facts.Now.Sub(state.since) < slotPatience {
+		d.facts.Now.Sub(state.Since) < slotPatience {
 		return false
 	}
 	shun := v1alpha1.PlacementReasonAcceleratorBusy
-	if waiting(request, d.facts.Placement, d.facts.Job).Status.Reason == v1alpha1.PlacementReasonNoRoom {
+	if attempt.Waiting(request, d.facts.Placement, d.facts.Job).Status.Reason == v1alpha1.PlacementReasonNoRoom {
 		shun = v1alpha1.PlacementReasonNoRoom
 	}
 	request.Shun = shun
@@ -39,10 +47,10 @@ func (d *transferDecision) fallBack(state agentState) bool {
 // comeBack starts again an attempt that prefers an accelerator, was planned when none had a slot left, and that the
 // scheduler has no space for on the other nodes, once there is a slot, or no other node. Each time it waits longer, in
 // case there is no space beside the accelerator either.
-func (d *transferDecision) comeBack(state agentState) bool {
+func (d *transferDecision) comeBack(state attempt.State) bool {
 	request, run := d.placement(), d.transfer.Status.Run
 	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" ||
-		d.facts.Now.Sub(state.since) < d.slotPatience() {
+		d.facts.Now.Sub(state.Since) < d.slotPatience() {
 		return false
 	}
 	request.Shun = ""
@@ -60,17 +68,4 @@ func (d *transferDecision) comeBack(state agentState) bool {
 func (d *transferDecision) slotPatience() time.Duration {
 	run := d.transfer.Status.Run
 	return slotPatience << min(max(run.Attempt-d.lastEnded()-1, 0), maxSlotDoublings)
-}
-
-// SlotsOf is how many slots of accelerators an agent's pod holds, or waits for; none when it has ended.
-func SlotsOf(pod *corev1.Pod) int64 {
-	if pod.Labels[AppLabel] != AppName || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return 0
-	}
-	var held int64
-	for i := range pod.Spec.Containers {
-		asked := pod.Spec.Containers[i].Resources.Requests[v1alpha1.AcceleratorSlotsResource]
-		held += asked.Value()
-	}
-	return held
 }

@@ -16,10 +16,18 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/quota"
+)
+
+const (
+	// maxHistory is what the API allows.
+	maxHistory = 10
 )
 
 // TransferFacts are what was seen.
@@ -50,11 +58,11 @@ type TransferFacts struct {
 	Early bool
 	// Silent: the agent runs and has not answered for some time.
 	Silent bool
-	// Samples of the attempt, Report's included.
-	Samples Samples
+	// agentreport.Samples of the attempt, Report's included.
+	Samples agentreport.Samples
 	// NetworkSecondsPerGiB of the node, nil when it is not known.
 	NetworkSecondsPerGiB *float64
-	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
+	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
 }
@@ -75,7 +83,7 @@ type TransferDecision struct {
 	// Status to write, before anything is made.
 	Status v1alpha1.TransferStatus
 	// Start is the attempt that must exist; nil when none has to be made.
-	Start *Attempt
+	Start *attempt.Attempt
 	// Deliver is the Delivery that must exist; nil when none has to be made. Those of Withdraw are to be deleted.
 	Deliver  *v1alpha1.Delivery
 	Withdraw []v1alpha1.Delivery
@@ -95,15 +103,9 @@ type TransferDecision struct {
 	RequeueAfter time.Duration
 }
 
-// AgentToAsk returns the address of the agent of a Job's pod; ok is false when it does not run.
-func AgentToAsk(job *batchv1.Job, pod *corev1.Pod) (ip string, ok bool) {
-	state := observe(job, pod)
-	return state.ip, state.phase == agentRunning
-}
-
 // DecideTransfer is the heart of the Transfer controller. It does not change its arguments.
-func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image AgentImage) TransferDecision {
-	facts.Report = Bounded(facts.Report)
+func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agentpod.Image) TransferDecision {
+	facts.Report = agentreport.Bounded(facts.Report)
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.decide()
 	d.out.Status = d.transfer.Status
@@ -121,7 +123,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image Agen
 type transferDecision struct {
 	transfer *v1alpha1.Transfer
 	facts    TransferFacts
-	image    AgentImage
+	image    agentpod.Image
 	// due: a time of the schedule has come for which a run is to start.
 	due bool
 	// bandwidth that the attempt which begins may use; nil: any.
@@ -170,7 +172,7 @@ func (d *transferDecision) running() bool {
 	return run != nil && run.CompletionTime == nil
 }
 
-// waiting: an attempt has ended and the next one has not begun.
+// attempt.Waiting: an attempt has ended and the next one has not begun.
 func (d *transferDecision) waiting() bool {
 	return d.transfer.Status.Run.NextAttemptTime != nil
 }
@@ -200,8 +202,8 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 	}
 	where := placement.Decide(sendPlacement(d.transfer, route, resolved, d.image), d.facts.Placement)
 	if where.Blocked != nil {
-		d.stall(Problem{where.Blocked.Reason, where.Blocked.Message})
-		d.transfer.Status.Placement = expected(where)
+		d.stall(agentpod.Problem{Reason: where.Blocked.Reason, Message: where.Blocked.Message})
+		d.transfer.Status.Placement = attempt.Expected(where)
 		return
 	}
 	if !d.admitted(route) {
@@ -237,7 +239,7 @@ func (d *transferDecision) forgetAttempt() {
 // retry waits for the back-off, or for somebody, and then begins the next attempt.
 func (d *transferDecision) retry() {
 	run := d.transfer.Status.Run
-	if wait := untilAttempt(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.fixed() {
+	if wait := attempt.UntilNext(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.fixed() {
 		d.out.RequeueAfter = wait
 		return
 	}
@@ -272,8 +274,8 @@ func (d *transferDecision) fixed() bool {
 
 // start has the attempt in status made.
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
-	d.transfer.Status.Placement = expected(where)
-	_ = certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	d.transfer.Status.Placement = attempt.Expected(where)
+	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Retire = true
 	if IsLocal(d.transfer) {
 		d.startLocal(resolved, where)
@@ -287,13 +289,13 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 }
 
 // stall says what keeps an attempt from beginning. Events wake it up; the clock does only in case one is missed.
-func (d *transferDecision) stall(problem Problem) {
+func (d *transferDecision) stall(problem agentpod.Problem) {
 	// Pending also says, after a run that has ended, that another one is wanted.
 	phase := v1alpha1.TransferPending
 	if d.running() {
 		phase = v1alpha1.TransferRetrying
 	}
-	d.out.RequeueAfter = stallLast
+	d.out.RequeueAfter = attempt.StallLast
 	if problem.Reason == v1alpha1.ReasonPeerUnreachable {
 		// A peer that does not answer may answer again by itself.
 		d.set(phase, conditions.Reconciling(problem.Reason, problem.Message))
@@ -304,24 +306,24 @@ func (d *transferDecision) stall(problem Problem) {
 
 // follow looks after the attempt that status names.
 func (d *transferDecision) follow() {
-	state := observe(d.facts.Job, d.facts.Pod)
-	if state.node != "" {
-		d.transfer.Status.Run.Node = state.node
-		d.transfer.Status.Placement = placed(d.transfer.Status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return placement.Explain(d.placement(), asPlanned(d.facts.Placement, d.facts.Job), node)
+	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	if state.Node != "" {
+		d.transfer.Status.Run.Node = state.Node
+		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node, func(node string) v1alpha1.PlacementStatus {
+			return placement.Explain(d.placement(), attempt.AsPlanned(d.facts.Placement, d.facts.Job), node)
 		})
 	}
-	switch state.phase {
-	case agentAbsent:
+	switch state.Phase {
+	case attempt.Absent:
 		d.followAbsent()
-	case agentStarting:
+	case attempt.Starting:
 		d.followStarting(state)
 		d.renew()
-	case agentRunning:
+	case attempt.Running:
 		d.followRunning()
 		d.renew()
-	case agentEnded:
-		d.finish(state.final)
+	case attempt.Ended:
+		d.finish(state.Final)
 	}
 }
 
@@ -331,20 +333,20 @@ func (d *transferDecision) renew() {
 		return
 	}
 	run := d.transfer.Status.Run
-	d.out.Renew = certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
+	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody
 // removed it.
 func (d *transferDecision) followAbsent() {
 	if d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "" {
-		d.finish(lost("the agent's Job was deleted by somebody else"))
+		d.finish(attempt.Lost("the agent's Job was deleted by somebody else"))
 		return
 	}
 	resolved, problem := checkTransfer(d.transfer, d.transfer.Status.Policy, d.facts)
 	if problem != nil {
-		d.out.RequeueAfter = stallLast
+		d.out.RequeueAfter = attempt.StallLast
 		d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
 		return
 	}
@@ -352,7 +354,7 @@ func (d *transferDecision) followAbsent() {
 	present := d.transfer.Status.Conditions
 	// Where nothing can take the agent any more the pod waits, and its scheduler says so.
 	d.start(resolved, placement.Decide(d.placement(), d.facts.Placement))
-	if _, refused := refusedSince(present); refused && d.out.Start != nil || conditions.Refused(present) {
+	if _, refused := attempt.RefusedSince(present); refused && d.out.Start != nil || conditions.Refused(present) {
 		// What they say stays until the start is not refused any more.
 		d.transfer.Status.Conditions = present
 	}
@@ -370,30 +372,30 @@ func (d *transferDecision) placement() placement.Request {
 	return request
 }
 
-func (d *transferDecision) followStarting(state agentState) {
-	waited := d.facts.Now.Sub(state.since)
-	d.out.RequeueAfter = untilFirst(waited, startGrace)
-	scheduler := state.stuck
-	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
+func (d *transferDecision) followStarting(state attempt.State) {
+	waited := d.facts.Now.Sub(state.Since)
+	d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
+	scheduler := state.Stuck
+	if state.Stuck != nil && state.Stuck.Reason == v1alpha1.ReasonUnschedulable {
 		if d.fallBack(state) || d.comeBack(state) {
 			return
 		}
-		where := waiting(d.placement(), d.facts.Placement, d.facts.Job)
-		d.transfer.Status.Placement, state.stuck = expected(where), unplaced(where, state.stuck)
-		d.out.RequeueAfter = untilFirst(waited, startGrace, slotPatience, d.slotPatience())
+		where := attempt.Waiting(d.placement(), d.facts.Placement, d.facts.Job)
+		d.transfer.Status.Placement, state.Stuck = attempt.Expected(where), attempt.Unplaced(where, state.Stuck)
+		d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace, slotPatience, d.slotPatience())
 	}
 	switch {
-	case state.apart && waited >= startGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
+	case state.Apart && waited >= attempt.StartGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
 		d.takeApart(*scheduler)
-	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
+	case state.Stuck == nil || waited < attempt.StartGrace && state.Stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 			fmt.Sprintf(
 				"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID,
 			)))
-	case waited < startGrace:
-		d.set(v1alpha1.TransferStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
+	case waited < attempt.StartGrace:
+		d.set(v1alpha1.TransferStarting, conditions.Reconciling(state.Stuck.Reason, state.Stuck.Message))
 	default:
-		d.set(v1alpha1.TransferStarting, conditions.Stalled(state.stuck.Reason, state.stuck.Message))
+		d.set(v1alpha1.TransferStarting, conditions.Stalled(state.Stuck.Reason, state.Stuck.Message))
 	}
 }
 
@@ -408,7 +410,7 @@ func (d *transferDecision) followRunning() {
 				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
 		} else {
 			d.transfer.Status.Progress = withoutRate(d.transfer.Status.Progress)
-			d.set(d.transfer.Status.Phase, silent(d.transfer.Status.Conditions))
+			d.set(d.transfer.Status.Phase, attempt.Silent(d.transfer.Status.Conditions))
 		}
 		return
 	}
@@ -434,19 +436,19 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 		status.Run.Architecture = report.GetArchitecture()
 	}
 	if report.GetProgress() != nil {
-		status.Progress = progress(report, rate, d.resumed(report))
+		status.Progress = agentreport.Progress(report, rate, d.resumed(report))
 	}
-	if packed := CompressionStatus(report); packed != nil {
+	if packed := agentreport.CompressionStatus(report); packed != nil {
 		status.Compression = packed
 	}
-	if inflated := DecompressionStatus(report); inflated != nil {
+	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if spent := CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+	if spent := agentreport.CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
 		status.CPU = spent
 	}
 	d.charge(report)
-	if left := omissions(report); left != nil {
+	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
 	}
 	status.Placement = corrected(status.Placement, status.Compression)
@@ -459,8 +461,8 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 // them unchanged at the destination already, and the parts of others that this one goes on from. What it finds
 // unchanged may also have been there before the run.
 func (d *transferDecision) resumed(report *wirev1.Report) int64 {
-	whole := min(d.transfer.Status.Run.DeliveredBytes, clamp(report.GetProgress().GetUnchangedBytes()))
-	return saturated(whole, clamp(report.GetProgress().GetResumedBytes()))
+	whole := min(d.transfer.Status.Run.DeliveredBytes, agentreport.Clamp(report.GetProgress().GetUnchangedBytes()))
+	return agentreport.Saturated(whole, agentreport.Clamp(report.GetProgress().GetResumedBytes()))
 }
 
 // delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was
@@ -477,29 +479,29 @@ func (d *transferDecision) delivered() int64 {
 func (d *transferDecision) finish(report *wirev1.Report) {
 	status := &d.transfer.Status
 	sent := report.GetCompression().GetUncompressedBytes()
-	d.apply(report, wholeRate(report, sent))
+	d.apply(report, agentreport.WholeRate(report, sent))
 	if status.Progress != nil {
 		status.Progress.ETA = nil
 	}
 	reason, message := v1alpha1.ReasonSucceeded, ""
 	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
-		reason, message = FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
+		reason, message = agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
 		if message == "" {
 			message = "the agent gave no message"
 		}
 	}
-	if interrupted(reason) && d.madeSafe() {
+	if attempt.Interrupted(reason) && d.madeSafe() {
 		status.Run.Failures = 0
 	}
 	d.record(report, reason, message)
-	status.Run.DeliveredBytes = saturated(status.Run.DeliveredBytes, d.delivered())
+	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
 	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: report}
 	switch {
 	case reason == v1alpha1.ReasonSucceeded:
 		d.complete()
-	case EndsRun(reason):
+	case attempt.EndsRun(reason):
 		d.giveUp(reason, message)
-	case NeedsSomebody(reason):
+	case attempt.NeedsSomebody(reason):
 		d.waitForSomebody(reason, message)
 	case reason == v1alpha1.ReasonSuperseded:
 		d.followNewest(report.GetFailure().GetNewestAttempt(), message)

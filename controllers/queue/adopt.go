@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // claimName is that of a member's claim: the name of its Queue's StatefulSet, which begins with that of the Queue, and
@@ -40,7 +40,7 @@ func (r *Reconciler) gatherFormer(ctx context.Context, own client.Reader, queue 
 			return err
 		}
 		if found {
-			in.former = &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("this Queue keeps messages in "+
+			in.former = &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("this Queue keeps messages in "+
 				"claims of StatefulSet %q already, so it cannot adopt those of %q; create it again with spec.storage.adopt from "+
 				"the beginning", set.Name, adopted)}
 			return nil
@@ -78,20 +78,20 @@ func former(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) []stri
 	return sets
 }
 
-func remaining(queue *v1alpha1.Queue, sets []string) *plan.Problem {
+func remaining(queue *v1alpha1.Queue, sets []string) *agentpod.Problem {
 	message := fmt.Sprintf("claims of a former Queue %q are left, %s-%s-0 among them, and may hold messages; set "+
 		"spec.storage.adopt to %q to go on with them, or delete them to begin empty: kubectl -n %s delete "+
 		"persistentvolumeclaim %s-%s-0", queue.Name, dataVolume, sets[0], sets[0], queue.Namespace, dataVolume, sets[0])
 	if len(sets) > 1 {
 		message += "; there are older ones, too, of " + strings.Join(sets[1:min(len(sets), 5)], ", ")
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain, Message: message}
+	return &agentpod.Problem{Reason: v1alpha1.ReasonClaimsRemain, Message: message}
 }
 
 // labelClaims has claims that were adopted bear the labels of this Queue, by which they are found and deleted with it.
 func (r *Reconciler) labelClaims(
 	ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	for i := range claims {
 		claim := &claims[i]
 		if claim.DeletionTimestamp != nil || claim.Labels[v1alpha1.QueueLabel] == string(queue.UID) {

@@ -14,11 +14,11 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
@@ -38,7 +38,7 @@ type memory struct {
 // or somebody else's object, has against it.
 func (r *Reconciler) ensureAll(
 	ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity,
-) (*appsv1.StatefulSet, *plan.Problem, error) {
+) (*appsv1.StatefulSet, *agentpod.Problem, error) {
 	set, problem, err := r.tryAll(ctx, wanted, in, affinity)
 	rejected, err := owned.Persistent(&r.rejected, wanted.Queue, err, r.Clock.Now())
 	if rejected != nil {
@@ -50,7 +50,7 @@ func (r *Reconciler) ensureAll(
 // tryAll is ensureAll, whose error may be one that will not go.
 func (r *Reconciler) tryAll(
 	ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity,
-) (*appsv1.StatefulSet, *plan.Problem, error) {
+) (*appsv1.StatefulSet, *agentpod.Problem, error) {
 	queue := wanted.Queue
 	if problem, err := r.labelClaims(ctx, queue, in.claims); problem != nil || err != nil {
 		return in.set, problem, err
@@ -111,7 +111,7 @@ func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.Stat
 // ensureSecret writes the Secret with the members' configuration and identity when either has changed.
 func (r *Reconciler) ensureSecret(
 	ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content, set *appsv1.StatefulSet,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	queue := wanted.Queue
 	content, err := r.permitted(ctx, queue.Namespace, content)
 	if err != nil {
@@ -129,8 +129,8 @@ func (r *Reconciler) ensureSecret(
 // keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(
-	ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem,
-) (*plan.Problem, error) {
+	ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem agentpod.Problem,
+) (*agentpod.Problem, error) {
 	if set == nil {
 		return &problem, nil
 	}
@@ -178,7 +178,7 @@ func (w Wanted) limited(size resource.Quantity) (Wanted, error) {
 // cannot grow, and is looked at again when it is.
 func (r *Reconciler) growClaims(
 	ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	for i := range claims {
 		claim := &claims[i]
 		if claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound ||

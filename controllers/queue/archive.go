@@ -12,7 +12,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 const (
@@ -66,7 +66,7 @@ func claimNames(spec v1alpha1.QueueSpec) []string {
 }
 
 // checkArchiveClaims is why claims of archives cannot be used by all members.
-func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) *plan.Problem {
+func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) *agentpod.Problem {
 	find := func(name string) *corev1.PersistentVolumeClaim {
 		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 		if i < 0 {
@@ -79,7 +79,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		name := spec.Archive.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &plan.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, "+
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, "+
 				"which spec.archive names, does not exist in namespace %q; create it, or name another", name, queue.Namespace)}
 		}
 		if problem := shared(queue, claim, "spec.archive", corev1.ReadWriteMany); problem != nil {
@@ -88,7 +88,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		if !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 			return mode != corev1.ReadOnlyMany
 		}) {
-			return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+			return &agentpod.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
 				"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name,
 				corev1.ReadOnlyMany)}
 		}
@@ -97,7 +97,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		name := spec.Restore.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &plan.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+			return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
 				"spec.restore names, does not exist in namespace %q; create it, or remove spec.restore if the Queue is to start "+
 				"without the archived messages", name, queue.Namespace)}
 		}
@@ -109,14 +109,14 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 // shared is why the members, if they are several, cannot all have a claim.
 func shared(
 	queue *v1alpha1.Queue, claim *corev1.PersistentVolumeClaim, field string, modes ...corev1.PersistentVolumeAccessMode,
-) *plan.Problem {
+) *agentpod.Problem {
 	if memberCount(queue.Spec) == 1 ||
 		slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 			return slices.Contains(modes, mode)
 		}) {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+	return &agentpod.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
 		"%s names, is %v, and the Queue has %d members on several nodes, any of which may come to lead and use it; name a "+
 		"claim that is %v", claim.Name, field, claim.Spec.AccessModes, memberCount(queue.Spec), modes[0])}
 }

@@ -13,8 +13,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -69,7 +69,7 @@ func checkRestore(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	}
 	if failure := restore.GetLastError(); failure != nil {
 		return conditions.Stalled(
-			plan.FailureReason(failure.GetReason()),
+			agentreport.FailureReason(failure.GetReason()),
 			"clients are not served, because the archive is not restored; that is tried again: "+failure.GetMessage(),
 		)
 	}
@@ -96,7 +96,7 @@ func checkArchive(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	if queue.Spec.Archive == nil || failure == nil {
 		return nil
 	}
-	reason := plan.FailureReason(failure.GetReason())
+	reason := agentreport.FailureReason(failure.GetReason())
 	message := "clients are served, and what is put is not archived, which is tried again: " + failure.GetMessage()
 	for _, one := range archiveStillNeedsSomebody {
 		if one == reason {
@@ -114,7 +114,7 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 		case failure != nil:
 			out = append(
 				out,
-				conditions.New(v1alpha1.ConditionArchived, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()),
+				conditions.New(v1alpha1.ConditionArchived, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage()),
 			)
 		case archive.GetLastTime() == nil:
 			out = append(
@@ -152,7 +152,7 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 	case failure != nil:
 		return append(
 			out,
-			conditions.New(v1alpha1.ConditionRestored, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()),
+			conditions.New(v1alpha1.ConditionRestored, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage()),
 		)
 	default:
 		return append(out, conditions.New(v1alpha1.ConditionRestored, false, v1alpha1.ReasonRestoring, restoring(restore)))
@@ -244,6 +244,6 @@ func archiveError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 		return nil
 	}
 	return &v1alpha1.QueueArchiveError{
-		Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+		Reason: agentreport.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
 	}
 }

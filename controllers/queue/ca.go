@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;patch
@@ -32,7 +32,7 @@ type published struct {
 // own ConfigMap is in a namespace that they cannot read. Somebody else's ConfigMap of that name is left alone. Where
 // spec.tls names another certificate there is nothing to publish; what was before stays, since the CA is still the one
 // that its clients may have to know when spec.tls is taken away.
-func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*plan.Problem, error) {
+func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*agentpod.Problem, error) {
 	if wanted.Queue.Spec.TLS != nil {
 		return nil, nil
 	}

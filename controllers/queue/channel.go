@@ -15,9 +15,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -52,7 +52,7 @@ func channelNamespace(queue *v1alpha1.Queue) string {
 // can be none now.
 func channelOf(
 	queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer,
-) (*wirev1.ChannelConfig, []byte, *plan.Problem) {
+) (*wirev1.ChannelConfig, []byte, *agentpod.Problem) {
 	spec := queue.Spec.Channel
 	if spec == nil {
 		return nil, nil, nil
@@ -87,8 +87,8 @@ func channelOf(
 	return config, peer.Spec.CABundle, nil
 }
 
-func channelProblem(reason, format string, args ...any) *plan.Problem {
-	return &plan.Problem{Reason: reason, Message: fmt.Sprintf(format, args...) + "; messages wait in this Queue meanwhile"}
+func channelProblem(reason, format string, args ...any) *agentpod.Problem {
+	return &agentpod.Problem{Reason: reason, Message: fmt.Sprintf(format, args...) + "; messages wait in this Queue meanwhile"}
 }
 
 // codings are the sender's list: that of the spec, else those in which messages are stored here.

@@ -15,8 +15,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -87,11 +88,11 @@ func checkChannel(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.C
 			fmt.Sprintf("the channel to %s is being set up; messages wait in this Queue", destination(queue)),
 		)
 	}
-	reason := plan.FailureReason(channel.GetLastError().GetReason())
+	reason := agentreport.FailureReason(channel.GetLastError().GetReason())
 	message := fmt.Sprintf("clients are served and messages wait in this Queue, because the channel to %s does not run "+
 		"and is tried again: %s",
 		destination(queue), channel.GetLastError().GetMessage())
-	if plan.NeedsSomebody(reason) || slices.Contains(channelStillNeedsSomebody, reason) {
+	if attempt.NeedsSomebody(reason) || slices.Contains(channelStillNeedsSomebody, reason) {
 		return conditions.Stalled(reason, message)
 	}
 	return conditions.Reconciling(reason, message)
@@ -208,7 +209,7 @@ func channelError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 		return nil
 	}
 	return &v1alpha1.ChannelError{
-		Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+		Reason: agentreport.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
 	}
 }
 

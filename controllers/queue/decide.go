@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
 
@@ -30,19 +30,19 @@ type decision struct {
 	// usable is what the spec asks for, with the storage that was admitted; nil when it cannot be used.
 	usable *Wanted
 	// exceeded is why that is less storage than the spec asks for.
-	exceeded *plan.Problem
+	exceeded *agentpod.Problem
 	// apply: what is usable is to be made, on nodes of the affinity.
 	apply    bool
 	affinity *corev1.Affinity
 	// keepServing, if set, is why nothing of the spec is made. Members that run go on with what it said before.
-	keepServing *plan.Problem
+	keepServing *agentpod.Problem
 	// facts are those for Observe, but what comes of carrying this out.
 	facts Facts
 }
 
 // decide does not change its arguments. answer is that to an earlier decision's ask, nil for the first decision.
 func decide(
-	queue *v1alpha1.Queue, in inputs, image plan.AgentImage, now time.Time, answer *quota.Answer,
+	queue *v1alpha1.Queue, in inputs, image agentpod.Image, now time.Time, answer *quota.Answer,
 ) (decision, error) {
 	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.Agents}}
 	if queue.DeletionTimestamp != nil {
@@ -82,7 +82,7 @@ func (d *decision) admit(wanted Wanted, answer *quota.Answer) error {
 		d.admitted, d.usable = &size, &wanted
 		return nil
 	default:
-		d.exceeded = &plan.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: storageExceeds(queue, *answer.Exceeded)}
+		d.exceeded = &agentpod.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: storageExceeds(queue, *answer.Exceeded)}
 		if admitted == nil {
 			d.keepServing = d.exceeded
 			return nil
@@ -100,7 +100,7 @@ func (d *decision) admit(wanted Wanted, answer *quota.Answer) error {
 
 // place decides where members may run. While no node can take one, those that run stay, and what does not change what
 // they are made from, which would stop them first, is followed.
-func (d *decision) place(in inputs, image plan.AgentImage) error {
+func (d *decision) place(in inputs, image agentpod.Image) error {
 	d.facts.NotAllowed = in.permission.Problem
 	where, err := in.cluster.Decide(d.usable.Placement(image.Architectures))
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *decision) place(in inputs, image plan.AgentImage) error {
 	if d.apply {
 		return nil
 	}
-	d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	d.facts.Blocked = &agentpod.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
 	if in.set != nil {
 		d.apply, err = owned.Current(d.usable.statefulSet(in.set, where.Affinity, image), in.set)
 	}

@@ -15,8 +15,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -25,7 +25,7 @@ import (
 // TestDecide: what is asked, made, kept and let go, and that nothing of it depends on anything but the arguments.
 func TestDecide(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	image := plan.AgentImage{Name: "registry.example/agent", Architectures: []string{"amd64"}}
+	image := agentpod.Image{Name: "registry.example/agent", Architectures: []string{"amd64"}}
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelArchStable: "amd64"}},
 		Status: corev1.NodeStatus{
@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		change []func(*v1alpha1.Queue)
 		set    *appsv1.StatefulSet
-		former *plan.Problem
+		former *agentpod.Problem
 		heard  heard
 		answer *quota.Answer
 		want   shape
@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 			want: shape{apply: true, size: "1Gi", admitted: "1Gi"},
 		},
 		"claims of a former one": {
-			former: &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{keepServing: true},
+			former: &agentpod.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{keepServing: true},
 		},
 		"no node": {
 			change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{keepServing: true, size: "1Gi"},

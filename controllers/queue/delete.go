@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues,verbs=get;list;watch;patch
@@ -62,7 +62,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, before, queue *v1alpha
 
 // keep is why a Queue that is to be deleted has to stay, nil if it need not. Nothing was ever put into one that has no
 // StatefulSet and no claims; and what external servers keep stays there, for a Queue of the same name.
-func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
+func keep(queue *v1alpha1.Queue, in inputs) *agentpod.Problem {
 	if queue.Spec.Engine.External != nil || queue.Annotations[v1alpha1.DeleteMessagesAnnotation] == "true" ||
 		in.set == nil && len(in.claims) == 0 {
 		return nil
@@ -73,14 +73,14 @@ func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
 	content := contentOf(in.members.Agents)
 	switch {
 	case content == nil || content.GetLeader() == "":
-		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether " +
+		return &agentpod.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether " +
 			"there are messages in it is not known, because its members do not say so; let them run" + fix}
 	case content.GetMessages() > 0 || content.GetDeadLetters() > 0:
 		what := fmt.Sprintf("%d messages", content.GetMessages())
 		if dead := content.GetDeadLetters(); dead > 0 {
 			what += fmt.Sprintf(" and %d dead letters, which gRPC and HTTP give out,", dead)
 		}
-		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but "+
+		return &agentpod.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but "+
 			"has %s in it, which would be lost%s",
 			what, fix)}
 	}

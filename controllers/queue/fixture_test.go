@@ -17,13 +17,13 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
 var (
 	now   = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	image = plan.AgentImage{
+	image = agentpod.Image{
 		Name: "agent:test", PullPolicy: corev1.PullIfNotPresent, Architectures: []string{"amd64", "s390x"},
 	}
 )

@@ -16,11 +16,11 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -34,7 +34,7 @@ type inputs struct {
 	claims           []corev1.PersistentVolumeClaim
 	// former is why nothing can be made yet: what another Queue of this name left, or this one made before it was to
 	// adopt that.
-	former  *plan.Problem
+	former  *agentpod.Problem
 	cluster *topology.Cluster
 	// expires is how soon the first of the grants does; 0 if none does.
 	expires time.Duration
@@ -89,7 +89,7 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err != nil {
 		return in, err
 	}
-	in.neighbours.NamespaceUID, in.privilegeAllowed = namespace.UID, plan.AllowsPrivilege(namespace)
+	in.neighbours.NamespaceUID, in.privilegeAllowed = namespace.UID, agentpod.AllowsPrivilege(namespace)
 
 	set := &appsv1.StatefulSet{}
 	found, err := lookup.Get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set)

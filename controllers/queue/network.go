@@ -12,15 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // ensureNetwork writes the NetworkPolicy of the members. services are those that external servers name and that may be
 // used, by host.
 func (r *Reconciler) ensureNetwork(
 	ctx context.Context, wanted Wanted, services map[string]*corev1.Service,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	queue := wanted.Queue
 	return r.Networks.Ensure(ctx, kind, queue, labels(queue.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
 		return networkpolicy.Queue(operatorNamespace, queue.UID, len(wanted.Config.GetMembers()) > 1, wanted.dialled(services)...)

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// component is the value of plan.ComponentLabel.
+// component is the value of agentpod.ComponentLabel.
 const component = "queue"
 
 // objectName is that of everything but the Service of clients. The UID keeps it from being the name of what is not
@@ -49,7 +49,9 @@ func selector(uid types.UID) map[string]string {
 	return map[string]string{v1alpha1.QueueLabel: string(uid)}
 }
 
-func labels(uid types.UID) map[string]string { return plan.Labels(component, v1alpha1.QueueLabel, uid) }
+func labels(uid types.UID) map[string]string {
+	return agentpod.Labels(component, v1alpha1.QueueLabel, uid)
+}
 
 // serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, for each
 // other, and for Queues of other clusters, each of which has a name of its own.
@@ -63,14 +65,14 @@ func serverNames(queue *v1alpha1.Queue) []string {
 
 // Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the StatefulSet that
 // there is, nil if none. affinity is that of the members.
-func (w Wanted) Objects(present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage) []client.Object {
+func (w Wanted) Objects(present *appsv1.StatefulSet, affinity *corev1.Affinity, image agentpod.Image) []client.Object {
 	return []client.Object{w.service(), w.membersService(), w.budget(), w.statefulSet(present, affinity, image)}
 }
 
 func (w Wanted) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: w.Queue.Namespace, Labels: labels(w.Queue.UID),
-		OwnerReferences: []metav1.OwnerReference{plan.OwnerReference(kind, w.Queue)},
+		OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference(kind, w.Queue)},
 	}
 }
 
@@ -120,7 +122,7 @@ func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 }
 
 func (w Wanted) statefulSet(
-	present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage,
+	present *appsv1.StatefulSet, affinity *corev1.Affinity, image agentpod.Image,
 ) *appsv1.StatefulSet {
 	meta := w.meta(objectName(w.Queue))
 	meta.Annotations = owned.GenerationOf(w.Queue)

@@ -14,7 +14,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -49,13 +49,13 @@ func (w Wanted) startDigest() string {
 }
 
 // pod is a member. It has no service account token and needs no privilege.
-func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.PodSpec {
+func (w Wanted) pod(affinity *corev1.Affinity, image agentpod.Image) corev1.PodSpec {
 	spec := w.Queue.Spec
 	template := v1alpha1.AgentPodTemplate{}
 	if spec.PodTemplate != nil {
 		template = *spec.PodTemplate
 	}
-	security := plan.PodSecurity()
+	security := agentpod.PodSecurity()
 	// A volume with many files is not walked through at each start.
 	security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	return corev1.PodSpec{
@@ -73,11 +73,11 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 	}
 }
 
-func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage) corev1.Container {
+func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, image agentpod.Image) corev1.Container {
 	if template.Resources == nil && spec.Storage.Type == v1alpha1.QueueStorageMemory && spec.Engine.External == nil {
 		template.Resources = memoryResources(spec.Storage.Size)
 	}
-	c := plan.Container(image, template)
+	c := agentpod.Container(image, template)
 	c.Args = []string{"queue", "--config-dir", configDirectory}
 	port := func(name string, number int32) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}

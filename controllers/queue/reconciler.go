@@ -17,6 +17,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
@@ -25,7 +26,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/replicas"
@@ -60,7 +60,7 @@ type Options struct {
 	// Egress says what members may dial.
 	Egress *egress.Cluster
 	// Image that agents run.
-	Image plan.AgentImage
+	Image agentpod.Image
 	// Concurrency is how many Queues are looked after at once.
 	Concurrency int
 }

@@ -14,7 +14,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -263,9 +263,9 @@ func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, me
 	if content == nil {
 		keepContent(status.Statistics, before, now)
 	}
-	status.Compression = plan.CompressionStatus(&all.Report)
-	status.Decompression = plan.DecompressionStatus(&all.Report)
-	status.CPU = plan.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
+	status.Compression = agentreport.CompressionStatus(&all.Report)
+	status.Decompression = agentreport.DecompressionStatus(&all.Report)
+	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.
 		status.CPU.ReceiveSeconds = ""

@@ -15,8 +15,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
@@ -27,14 +28,14 @@ type Member = replicas.Agent[*wirev1.QueueReport]
 type Facts struct {
 	Now time.Time
 	// Kept is why a Queue that is to be deleted is still there; nil when it is not to be.
-	Kept *plan.Problem
+	Kept *agentpod.Problem
 	// Problem is why the spec could not be made to be.
-	Problem *plan.Problem
+	Problem *agentpod.Problem
 	// Blocked is why no member can be placed now; those that run stay. nil when one can be.
-	Blocked *plan.Problem
+	Blocked *agentpod.Problem
 	// NotAllowed is why members may not dial one of the external servers; nil if they may, as far as is known in
 	// advance.
-	NotAllowed *plan.Problem
+	NotAllowed *agentpod.Problem
 	// Set is nil when there is none.
 	Set     *appsv1.StatefulSet
 	Members []Member
@@ -239,7 +240,7 @@ func checkExternal(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condi
 		if failure == nil || queue.Spec.Engine.External == nil {
 			continue
 		}
-		return conditions.Stalled(plan.FailureReason(failure.GetReason()), member.Pod.Name+": "+failure.GetMessage())
+		return conditions.Stalled(agentreport.FailureReason(failure.GetReason()), member.Pod.Name+": "+failure.GetMessage())
 	}
 	return nil
 }
@@ -255,7 +256,7 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		"%d of %d members are ready", ready, wanted,
 	) + meanwhile(queue, facts.Members, ready) + narrowed(facts.Members)
 	for _, member := range facts.Members {
-		problem := plan.Stuck(member.Pod)
+		problem := agentpod.Stuck(member.Pod)
 		if problem == nil {
 			continue
 		}

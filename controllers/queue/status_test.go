@@ -13,7 +13,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
@@ -33,11 +33,13 @@ func TestStates(t *testing.T) {
 		},
 		"nothing there": {func(f *queue.Facts) { f.Set = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonPending, ""},
 		"kept": {
-			func(f *queue.Facts) { f.Kept = &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "has 2"} },
+			func(f *queue.Facts) {
+				f.Kept = &agentpod.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "has 2"}
+			},
 			v1alpha1.ConditionStalled, v1alpha1.ReasonMessagesRemain, "has 2",
 		},
 		"refused": {
-			func(f *queue.Facts) { f.Problem = &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: "quota"} },
+			func(f *queue.Facts) { f.Problem = &agentpod.Problem{Reason: v1alpha1.ReasonRefused, Message: "quota"} },
 			v1alpha1.ConditionStalled, v1alpha1.ReasonRefused, "meanwhile 3 members",
 		},
 		"no certificate": {func(f *queue.Facts) {

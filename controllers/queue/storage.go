@@ -17,8 +17,8 @@ import (
 	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -44,7 +44,7 @@ func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 				"look at the log of pod %s", name,
 				failure.GetMessage(), name)
 		}
-		return conditions.Stalled(plan.FailureReason(failure.GetReason()), message)
+		return conditions.Stalled(agentreport.FailureReason(failure.GetReason()), message)
 	}
 	return nil
 }

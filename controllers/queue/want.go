@@ -15,10 +15,10 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
@@ -33,10 +33,10 @@ type Wanted struct {
 	PeerCA []byte
 	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to
 	// do.
-	ChannelProblem *plan.Problem
+	ChannelProblem *agentpod.Problem
 	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. The Queue does all
 	// else that it is to do.
-	PolicyProblem *plan.Problem
+	PolicyProblem *agentpod.Problem
 
 	neighbours Neighbours
 	// record is by which the StatefulSet remembers Config.
@@ -47,9 +47,9 @@ type Wanted struct {
 // A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(
 	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool,
-) (Wanted, *plan.Problem) {
+) (Wanted, *agentpod.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
-	policyProblem := plan.SpecProblem(err)
+	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if queue.Status.Policy == nil {
 			return Wanted{}, policyProblem
@@ -59,13 +59,13 @@ func Want(
 	if problem := checkArchiveClaims(queue, neighbours.Claims); problem != nil {
 		return Wanted{}, problem
 	}
-	if problem := plan.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
+	if problem := agentpod.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
 	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, neighbours: neighbours}
 	wanted, err = wanted.configured()
 	if err != nil {
-		return Wanted{}, plan.SpecProblem(err)
+		return Wanted{}, agentpod.SpecProblem(err)
 	}
 	return wanted, nil
 }

@@ -22,7 +22,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -109,7 +109,7 @@ func Listen[R Report](
 			said, seen.Agents = seen.Agents[0], seen.Agents[1:]
 			heard.Asked = heard.Asked && said.Asked
 			if said.Report != none && !said.Silent {
-				agent.Report = plan.Bounded(said.Report)
+				agent.Report = agentreport.Bounded(said.Report)
 				heard.Oldest = max(heard.Oldest, said.Age)
 			}
 		}

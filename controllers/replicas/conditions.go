@@ -14,8 +14,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // CheckReports is about agents that do not answer, or have not taken the present configuration; nil if there are none.
@@ -102,7 +102,7 @@ func HardwareCompression(status *v1alpha1.CompressionStatus, messages map[string
 	if status == nil {
 		return nil
 	}
-	reason, used := status.Reason, plan.HardwareUsed(status)
+	reason, used := status.Reason, agentreport.HardwareUsed(status)
 	if used {
 		reason = v1alpha1.CompressionHardwareUsed
 	}

@@ -5,8 +5,8 @@ package replicas
 
 import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -17,7 +17,7 @@ func Unscheduled[R Report](
 	request placement.Request, cluster *topology.Cluster, agents []Agent[R],
 ) (where *v1alpha1.PlacementStatus, waits string, err error) {
 	for _, agent := range agents {
-		if stuck := plan.Stuck(agent.Pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
+		if stuck := agentpod.Stuck(agent.Pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
 			continue
 		}
 		request.Waits = true

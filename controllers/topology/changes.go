@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // changes tells of what comes, goes, and changes so that it matters. What counts rejects comes and goes without a
@@ -78,7 +78,7 @@ func profileChanged(before, after *v1alpha1.NodeProfile) bool {
 
 // slotsTaken: a pod holds another number of slots than before, or has gone to a node.
 func slotsTaken(before, after *corev1.Pod) bool {
-	held, holds := plan.SlotsOf(before), plan.SlotsOf(after)
+	held, holds := agentpod.SlotsOf(before), agentpod.SlotsOf(after)
 	return held != holds || holds > 0 &&
 		(before.Spec.NodeName != after.Spec.NodeName || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil))
 }

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -100,7 +100,7 @@ func TestUnchanged(t *testing.T) {
 	measured.Status.MeasuredTime = &metav1.Time{Time: time.Unix(2e9, 0)}
 	f.profiles.Update(profile, measured)
 	agent := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName}},
+		ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},
 	}
 	f.agents.Add(agent)
 	started := agent.DeepCopy()
@@ -129,7 +129,7 @@ func TestChanged(t *testing.T) {
 	f.nodes.Add(b)
 	agent := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName},
+			Namespace: "bank", Name: "agent", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName},
 		},
 		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: resource.MustParse("1")},

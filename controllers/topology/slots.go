@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/index"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // slots of accelerators that agents have left. free is nil when no node has any, because nobody asked for a cap.
@@ -49,12 +49,12 @@ func (t *Topology) countSlots(ctx context.Context) (slots, error) {
 		_, capped := counted.free[pod.Spec.NodeName]
 		switch {
 		case capped:
-			counted.free[pod.Spec.NodeName] -= plan.SlotsOf(pod)
+			counted.free[pod.Spec.NodeName] -= agentpod.SlotsOf(pod)
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
-			counted.awaited += plan.SlotsOf(pod)
+			counted.awaited += agentpod.SlotsOf(pod)
 		}
 	}
 	return counted, nil
 }
 
-func holdsSlot(pod *corev1.Pod) bool { return plan.SlotsOf(pod) > 0 }
+func holdsSlot(pod *corev1.Pod) bool { return agentpod.SlotsOf(pod) > 0 }

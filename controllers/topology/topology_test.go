@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -192,7 +192,7 @@ func TestFreeSlots(t *testing.T) {
 	}
 	agent := func(name, node string, phase corev1.PodPhase, asks bool) *corev1.Pod {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, Labels: map[string]string{plan.AppLabel: plan.AppName}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},
 			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}},
 			Status:     corev1.PodStatus{Phase: phase},
 		}

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -37,7 +37,7 @@ func TestTrimAgents(t *testing.T) {
 		Volumes: []corev1.Volume{{Name: "config"}},
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{plan.AppLabel: plan.AppName}}, Spec: *spec.DeepCopy(),
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}}, Spec: *spec.DeepCopy(),
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
 	}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: *spec.DeepCopy()}}}
@@ -47,7 +47,7 @@ func TestTrimAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := plan.SlotsOf(pod); got != 2 {
+	if got := agentpod.SlotsOf(pod); got != 2 {
 		t.Errorf("the pod holds %d slots", got)
 	}
 	if got := index.NodeOf(pod); got != "z15-a" {

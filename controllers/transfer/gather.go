@@ -13,6 +13,8 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -59,7 +61,7 @@ func (r *Reconciler) gatherNamespace(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) error {
 	namespace, err := lookup.Namespace(ctx, r.Client, transfer.Namespace)
-	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
+	facts.PrivilegeAllowed = agentpod.AllowsPrivilege(namespace)
 	return err
 }
 
@@ -93,7 +95,7 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, f
 func (r *Reconciler) gatherPlacement(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) error {
-	if !plan.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
+	if !attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		return nil
 	}
 	var err error

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
@@ -42,7 +43,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 	if found {
 		facts.Local.Claim = claim
 	}
-	if plan.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
+	if attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		if facts.Local.Volume, err = r.Topology.Volume(ctx, namespace, claimName); err != nil {
 			return err
 		}

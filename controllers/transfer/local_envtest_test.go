@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // prepareLocal makes a namespace with the source claim, and a Transfer within the cluster that is not created yet.
@@ -118,7 +118,7 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	}
 	job := f.job(1)
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: job.Namespace, Name: plan.AttemptSecretName(job.Name, f.transfer)}
+	key := client.ObjectKey{Namespace: job.Namespace, Name: attempt.SecretName(job.Name, f.transfer)}
 	if err := cluster.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}

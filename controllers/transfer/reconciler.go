@@ -25,7 +25,9 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -61,7 +63,7 @@ type Options struct {
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
-	Image plan.AgentImage
+	Image agentpod.Image
 	// Concurrency is how many Transfers are looked after at once.
 	Concurrency int
 }
@@ -126,7 +128,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			// The run goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the sending agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = transfer.Status.Run.CertificateExpirationTime
-			decision.RequeueAfter = plan.RenewalRetry
+			decision.RequeueAfter = attempt.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, transfer, decision); err != nil {
@@ -182,7 +184,7 @@ func (r *Reconciler) writeStatus(
 // be started.
 func (r *Reconciler) execute(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts, decision plan.TransferDecision,
-) (*plan.Problem, error) {
+) (*agentpod.Problem, error) {
 	if decision.Retire {
 		if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, attemptName(transfer)); err != nil {
 			return nil, err
@@ -224,7 +226,7 @@ func attemptName(transfer *v1alpha1.Transfer) string {
 	if run == nil {
 		return ""
 	}
-	return plan.AttemptName(transfer.Name, run.ID, run.Attempt)
+	return attempt.Name(transfer.Name, run.ID, run.Attempt)
 }
 
 // now is the time as the API keeps it.

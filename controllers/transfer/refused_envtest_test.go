@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func TestRefusedByTheAPIServer(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 			t.Errorf("%q is not in %q", part, message)
 		}
 	}
-	name := plan.AttemptName(f.transfer.Name, f.transfer.Status.Run.ID, 1)
+	name := attempt.Name(f.transfer.Name, f.transfer.Status.Run.ID, 1)
 	controllertest.Eventually(t, func() error { // while a start is tried there is one
 		if f.secretExists(name) {
 			return errors.New("the key of an agent that does not exist is left behind")

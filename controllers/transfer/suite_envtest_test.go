@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/metrics"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
@@ -52,7 +52,7 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: clock.RealClock{}, Cluster: "east",
-			Image: plan.AgentImage{Name: "registry.example/agent:test"}, Concurrency: 8,
+			Image: agentpod.Image{Name: "registry.example/agent:test"}, Concurrency: 8,
 		})
 	}, adjust...)
 	if err == nil {

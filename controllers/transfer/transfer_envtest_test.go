@@ -24,9 +24,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // fixture is one Transfer in a namespace of its own.
@@ -142,7 +142,7 @@ func (f *fixture) serverName() string { return pki.SendServerName(string(f.trans
 // secretExists says whether the Secret of a Job of the Transfer's is there.
 func (f *fixture) secretExists(job string) bool {
 	f.Helper()
-	key := client.ObjectKey{Namespace: f.namespace, Name: plan.AttemptSecretName(job, f.transfer)}
+	key := client.ObjectKey{Namespace: f.namespace, Name: attempt.SecretName(job, f.transfer)}
 	err := cluster.Client.Get(context.Background(), key, &corev1.Secret{})
 	if client.IgnoreNotFound(err) != nil {
 		f.Fatal(err)

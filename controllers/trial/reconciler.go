@@ -24,13 +24,15 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressiontrials,verbs=get;list;watch;delete
@@ -54,7 +56,7 @@ type Options struct {
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
-	Image plan.AgentImage
+	Image agentpod.Image
 	// Concurrency is how many CompressionTrials are looked after at once.
 	Concurrency int
 }
@@ -94,7 +96,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	decision := plan.DecideTrial(trial, facts, r.Image)
+	decision := trialplan.Decide(trial, facts, r.Image)
 	if decision.Expired {
 		return ctrl.Result{}, r.expire(ctx, trial)
 	}
@@ -108,7 +110,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			// The agent goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the trial's agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = trial.Status.Run.CertificateExpirationTime
-			decision.RequeueAfter = plan.RenewalRetry
+			decision.RequeueAfter = attempt.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, trial, decision); err != nil {
@@ -124,7 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if problem != nil {
-		decision = plan.RefuseTrial(trial, *problem, facts.Now)
+		decision = trialplan.Refuse(trial, *problem, facts.Now)
 		if err := r.writeStatus(ctx, trial, decision); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -134,8 +136,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // start makes the attempt after what earlier ones left is removed. The problem is why it could not be made.
 func (r *Reconciler) start(
-	ctx context.Context, trial *v1alpha1.CompressionTrial, wanted *plan.Attempt,
-) (*plan.Problem, error) {
+	ctx context.Context, trial *v1alpha1.CompressionTrial, wanted *attempt.Attempt,
+) (*agentpod.Problem, error) {
 	if wanted == nil {
 		return nil, nil
 	}
@@ -165,7 +167,7 @@ func (r *Reconciler) expire(ctx context.Context, trial *v1alpha1.CompressionTria
 
 // writeStatus writes what was decided, if it differs, and tells of it once.
 func (r *Reconciler) writeStatus(
-	ctx context.Context, trial *v1alpha1.CompressionTrial, decision plan.TrialDecision,
+	ctx context.Context, trial *v1alpha1.CompressionTrial, decision trialplan.Decision,
 ) error {
 	before := trial.DeepCopy()
 	trial.Status = decision.Status
@@ -192,8 +194,8 @@ func (r *Reconciler) writeStatus(
 }
 
 // gather reads everything that a decision needs.
-func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTrial) (plan.TrialFacts, error) {
-	facts := plan.TrialFacts{Now: r.Clock.Now().Truncate(time.Second), NewRunID: strings.ToLower(rand.Text()[:5]),
+func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTrial) (trialplan.Facts, error) {
+	facts := trialplan.Facts{Now: r.Clock.Now().Truncate(time.Second), NewRunID: strings.ToLower(rand.Text()[:5]),
 		CertificateLifetime: r.Attempts.CertificateLifetime()}
 	if err := r.gatherSource(ctx, trial, &facts); err != nil {
 		return facts, err
@@ -202,7 +204,7 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 	if err != nil {
 		return facts, err
 	}
-	facts.PrivilegeAllowed = plan.AllowsPrivilege(namespace)
+	facts.PrivilegeAllowed = agentpod.AllowsPrivilege(namespace)
 	policies := &v1alpha1.CompressionPolicyList{}
 	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return facts, fmt.Errorf("listing CompressionPolicies: %w", err)
@@ -213,7 +215,7 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 		return facts, fmt.Errorf("listing Tariffs: %w", err)
 	}
 	facts.Tariffs = tariffs.Items
-	if plan.NeedsPlacement(trial.Status.Run, trial.Status.Placement) {
+	if attempt.NeedsPlacement(trial.Status.Run, trial.Status.Placement) {
 		if facts.Placement, err = r.Topology.Facts(ctx, trial.Namespace, claimName(trial)); err != nil {
 			return facts, err
 		}
@@ -223,7 +225,7 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 
 // gatherAttempt looks at the attempt that status names, and at what its agent said.
 func (r *Reconciler) gatherAttempt(
-	ctx context.Context, trial *v1alpha1.CompressionTrial, facts *plan.TrialFacts,
+	ctx context.Context, trial *v1alpha1.CompressionTrial, facts *trialplan.Facts,
 ) error {
 	run := trial.Status.Run
 	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
@@ -251,5 +253,5 @@ func attemptName(trial *v1alpha1.CompressionTrial) string {
 	if run == nil {
 		return ""
 	}
-	return plan.AttemptName(trial.Name, run.ID, run.Attempt)
+	return attempt.Name(trial.Name, run.ID, run.Attempt)
 }

@@ -14,18 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints;queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
 // gatherSource looks for what the trial samples.
-func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.CompressionTrial, facts *plan.TrialFacts) error {
+func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.CompressionTrial, facts *trialplan.Facts) error {
 	source := trial.Spec.Source
 	switch {
 	case source.PersistentVolumeClaim != nil:
@@ -65,7 +66,7 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 // Secret is asked and cannot answer.
 func (r *Reconciler) sampled(
 	ctx context.Context, object client.Object, label, owner, serverName string,
-) (*plan.Sampled, error) {
+) (*trialplan.Sampled, error) {
 	pods := &corev1.PodList{}
 	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{
 		label: string(object.GetUID()),
@@ -76,15 +77,15 @@ func (r *Reconciler) sampled(
 	}
 	// In the order of their names, so that what is written is the same each time.
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	s := &plan.Sampled{Deleting: object.GetDeletionTimestamp() != nil, ServerName: serverName}
+	s := &trialplan.Sampled{Deleting: object.GetDeletionTimestamp() != nil, ServerName: serverName}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		controller := metav1.GetControllerOf(pod)
 		if replicas.Ended(pod) || !replicas.Answers(pod) || !replicas.Ready(pod) || controller == nil ||
-			controller.Kind != owner || len(s.Addresses) == plan.MaxSampled {
+			controller.Kind != owner || len(s.Addresses) == trialplan.MaxSampled {
 			continue
 		}
-		s.Addresses = append(s.Addresses, replicas.Address(pod, plan.ControlPort))
+		s.Addresses = append(s.Addresses, replicas.Address(pod, agentpod.ControlPort))
 	}
 	return s, nil
 }

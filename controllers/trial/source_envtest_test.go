@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func newEndpoint(namespace string) *v1alpha1.HTTPEndpoint {
@@ -84,7 +84,7 @@ func TestWaitsForReplicas(t *testing.T) {
 	}
 	expect(t, trial, v1alpha1.TrialStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: trial.Namespace, Name: plan.AttemptSecretName(job(t, trial).Name, trial)}
+	key := client.ObjectKey{Namespace: trial.Namespace, Name: attempt.SecretName(job(t, trial).Name, trial)}
 	if err := cluster.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/trial"
 )
 
@@ -41,7 +41,7 @@ func startManager() error {
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),
 			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: clock.RealClock{}, Cluster: "east",
-			Image: plan.AgentImage{Name: "registry.example/agent:test"}, Concurrency: 8,
+			Image: agentpod.Image{Name: "registry.example/agent:test"}, Concurrency: 8,
 		})
 	})
 	if err == nil {

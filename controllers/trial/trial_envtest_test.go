@@ -25,9 +25,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func newTrial(namespace string) *v1alpha1.CompressionTrial {
@@ -106,7 +106,7 @@ func TestMeasuresAndRecommends(t *testing.T) {
 	expect(t, trial, v1alpha1.TrialStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	made := job(t, trial)
 	secret := &corev1.Secret{}
-	secretKey := client.ObjectKey{Namespace: made.Namespace, Name: plan.AttemptSecretName(made.Name, trial)}
+	secretKey := client.ObjectKey{Namespace: made.Namespace, Name: attempt.SecretName(made.Name, trial)}
 	if err := cluster.Client.Get(ctx, secretKey, secret); err != nil ||
 		!strings.Contains(string(secret.Data["config.json"]), "12500000") {
 		t.Fatalf("%v: %s", err, secret.Data["config.json"])

@@ -85,7 +85,10 @@ var bans = []ban{
 		reason: endsReason,
 	},
 	{
-		in:     []string{"controllers/plan"},
+		in: []string{
+			"controllers/agentpod", "controllers/agentreport", "controllers/attempt", "controllers/objectstoreplan",
+			"controllers/plan", "controllers/trialplan",
+		},
 		what:   []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go", "net/http", "os"},
 		direct: true,
 		reason: "planning is a pure function of what was gathered: it reads no cluster, file or network, so every case of " +

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
@@ -81,7 +81,7 @@ func managerCutOffFor(t *testing.T, duration time.Duration) {
 		// give it.
 		heals = append(heals, drop(t, [][]string{{
 			"--net=/proc/" + strconv.Itoa(pids[0]) + "/ns/net", "iptables", "-w", "", "INPUT",
-			"-p", "tcp", "--dport", strconv.Itoa(plan.ControlPort), "-j", "DROP",
+			"-p", "tcp", "--dport", strconv.Itoa(agentpod.ControlPort), "-j", "DROP",
 		}}))
 	}
 	begin, before := time.Now(), r.staged(t)

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 var ctx = context.Background()
@@ -170,7 +170,7 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)
 	manager := trusted(t, cluster)
-	made := map[string]string{plan.ManagedByLabel: plan.ManagedBy}
+	made := map[string]string{agentpod.ManagedByLabel: agentpod.ManagedBy}
 	secret := func(name string, labels map[string]string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 	}
@@ -194,7 +194,7 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 		"make a Secret for others":    func() error { return manager.Create(ctx, secret("other", nil), client.DryRunAll) },
 	} {
 		t.Log(name)
-		says(t, forbidden(t, do, nil), "with the label "+plan.ManagedByLabel)
+		says(t, forbidden(t, do, nil), "with the label "+agentpod.ManagedByLabel)
 	}
 	token := secret("token", made)
 	token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{
@@ -218,7 +218,7 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 		return manager.Create(ctx, network("open", map[string]string{"app": "db"}), client.DryRunAll)
 	}, nil),
 		"NetworkPolicies for agents only")
-	if err := manager.Create(ctx, network("agent", map[string]string{plan.AppLabel: plan.AppName})); err != nil {
+	if err := manager.Create(ctx, network("agent", map[string]string{agentpod.AppLabel: agentpod.AppName})); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 func unstructuredOf(t *testing.T, object client.Object) *unstructured.Unstructured {
@@ -186,7 +186,7 @@ func TestDeliveriesAreTheOperators(t *testing.T) {
 // M5, H3: the manager's right to write Secrets and to delete Secrets and claims ends at those that it made.
 func TestManagersObjects(t *testing.T) {
 	t.Parallel()
-	ours := map[string]string{plan.ManagedByLabel: plan.ManagedBy}
+	ours := map[string]string{agentpod.ManagedByLabel: agentpod.ManagedBy}
 	secret := func(namespace string, labels map[string]string) client.Object {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-1", Labels: maps.Clone(labels)},

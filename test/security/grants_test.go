@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -70,7 +71,7 @@ func (v *grantedVolume) delivery(directory string, mirror bool) (*v1alpha1.Deliv
 // likes.
 func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionClient, error) {
 	v.t.Helper()
-	text, err := plan.ReceiveAttempt(d, true, placement.Plan{}, plan.AgentImage{}).Config()
+	text, err := plan.ReceiveAttempt(d, true, placement.Plan{}, agentpod.Image{}).Config()
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
 func newTransfer(namespace, name string, asked *corev1.SecurityContext) *v1alpha1.Transfer {
@@ -49,11 +50,11 @@ func delivery(namespace, name string) *v1alpha1.Delivery {
 var sending = []string{"send", "--config-dir", "/etc/lighterage"}
 
 // attemptSecret is the Secret of the Job "agent".
-var attemptSecret = plan.AttemptSecretName("agent", &metav1.ObjectMeta{UID: "6e0e7b0a-1f6c-4a3e-9d3b-2f1f4f0f9a11"})
+var attemptSecret = attempt.SecretName("agent", &metav1.ObjectMeta{UID: "6e0e7b0a-1f6c-4a3e-9d3b-2f1f4f0f9a11"})
 
 // template is the pod of an agent that needs no privilege.
 func template() corev1.PodTemplateSpec {
-	agent := plan.Container(plan.AgentImage{Name: agentImage}, v1alpha1.AgentPodTemplate{})
+	agent := agentpod.Container(agentpod.Image{Name: agentImage}, v1alpha1.AgentPodTemplate{})
 	agent.Args = slices.Clone(sending)
 	agent.VolumeMounts = []corev1.VolumeMount{
 		{Name: "config", MountPath: "/etc/lighterage", ReadOnly: true},
@@ -63,7 +64,7 @@ func template() corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
-			SecurityContext: plan.PodSecurity(), Containers: []corev1.Container{agent},
+			SecurityContext: agentpod.PodSecurity(), Containers: []corev1.Container{agent},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret}}},
 				{

@@ -25,7 +25,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
@@ -85,7 +85,7 @@ func mount(t *testing.T, q *v1alpha1.Queue, data map[string]string) (directory s
 		return "", false
 	}
 	directory = t.TempDir()
-	for _, object := range wanted.Objects(nil, nil, plan.AgentImage{Name: "agent:test"}) {
+	for _, object := range wanted.Objects(nil, nil, agentpod.Image{Name: "agent:test"}) {
 		set, ok := object.(*appsv1.StatefulSet)
 		if !ok {
 			continue

@@ -33,6 +33,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentjob"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
@@ -47,7 +48,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/queue"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -109,7 +109,7 @@ const operatorApp = "lighterage"
 // operator's are in it, Secrets and ConfigMaps are never cached, and nothing has managedFields, which nobody reads:
 // what is written is patches and applied configurations, which leave alone what both sides of a difference lack.
 func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
-	ours, err := labels.NewRequirement(plan.AppLabel, selection.In, []string{operatorApp, plan.AppName})
+	ours, err := labels.NewRequirement(agentpod.AppLabel, selection.In, []string{operatorApp, agentpod.AppName})
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("selecting the operator's pods: %w", err)
 	}
@@ -234,7 +234,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	attempts := agentjob.NewCluster(agentjob.Options{
 		Client: mgr.GetClient(), Reader: reader, Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
-	image := plan.AgentImage{
+	image := agentpod.Image{
 		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
 	}
 	permitted := egress.NewCluster(egress.Options{

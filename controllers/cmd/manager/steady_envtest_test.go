@@ -39,6 +39,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/node"
@@ -240,7 +241,7 @@ func makeNode(t *testing.T, cluster *controllertest.Cluster, name string) {
 	}
 	cluster.Create(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "node-agent", Labels: map[string]string{
-			plan.AppLabel: operatorApp, node.ComponentLabel: node.NodeAgent,
+			agentpod.AppLabel: operatorApp, node.ComponentLabel: node.NodeAgent,
 		}},
 		Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
 	})

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -29,7 +29,7 @@ type Kind[O client.Object] struct {
 	Agents string
 	// Now is when tests begin, and Image what agents run then.
 	Now   time.Time
-	Image plan.AgentImage
+	Image agentpod.Image
 	// New is an object of one agent that names a policy, or none, and a placement, or none. Beside it are other objects,
 	// without which it would not be Ready.
 	New    func(policy string, placement v1alpha1.Placement) O

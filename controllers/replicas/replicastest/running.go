@@ -28,12 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -56,7 +56,7 @@ type Running[O client.Object] struct {
 	Workload client.Object
 	Pod      *corev1.Pod
 	// Image takes effect with the next Restart.
-	Image plan.AgentImage
+	Image agentpod.Image
 
 	kind *Kind[O]
 	seen **topology.Topology

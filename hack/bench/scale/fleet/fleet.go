@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // World says how much there is in a cluster.
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if f.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("0.0.0.0:%d", plan.ControlPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("0.0.0.0:%d", agentpod.ControlPort))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the manager: %w", err)
 	}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
 // controllerKey is a Job, StatefulSet or Deployment.
@@ -120,7 +120,7 @@ func (f *Fleet) startJob(ctx context.Context, job *batchv1.Job) error {
 	owner := metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))
 	pod.OwnerReferences = []metav1.OwnerReference{*owner}
 	a := &agent{kind: receiver}
-	if pod.Labels[plan.ComponentLabel] == "send" {
+	if pod.Labels[agentpod.ComponentLabel] == "send" {
 		a.kind = sender
 	}
 	return f.run(ctx, pod, a)

@@ -16,9 +16,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/test/render"
 )
 
@@ -78,7 +78,7 @@ func (f *Fleet) join(ctx context.Context, i int) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: render.Namespace, Name: "lighterage-node-agent-" + name,
-			Labels: map[string]string{plan.AppLabel: "lighterage", node.ComponentLabel: node.NodeAgent},
+			Labels: map[string]string{agentpod.AppLabel: "lighterage", node.ComponentLabel: node.NodeAgent},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "DaemonSet", Name: "lighterage-node-agent", UID: uuid.NewUUID(),
 				Controller: new(true),

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package objectstoreplan decides when an ObjectStore is probed and what makes it Ready. Like plan it is pure.
+package objectstoreplan
 
 import (
 	"fmt"
@@ -15,6 +16,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -32,8 +36,8 @@ const (
 	maxPromise = 256
 )
 
-// storePromises are all that there are. A store can be Ready without those that are false, see decision 078.
-var storePromises = map[v1alpha1.StorePromiseType]bool{
+// required are all that there are. A store can be Ready without those that are false, see decision 078.
+var required = map[v1alpha1.StorePromiseType]bool{
 	v1alpha1.StoreReadAfterWrite: true, v1alpha1.StoreRangedGet: true, v1alpha1.StoreList: true,
 	v1alpha1.StoreMultipart: true, v1alpha1.StoreConditionalPut: true, v1alpha1.StoreConditionalComplete: false,
 	v1alpha1.StoreAbort: true, v1alpha1.StoreDelete: true,
@@ -42,46 +46,46 @@ var storePromises = map[v1alpha1.StorePromiseType]bool{
 // unfit are the reasons that do not pass as outages do. Probes that come this far may write megabytes.
 var unfit = []string{v1alpha1.ReasonPromiseNotKept, v1alpha1.ReasonStoreUnfit, v1alpha1.ReasonBucketNotFound}
 
-// ObjectStoreFacts are what was seen.
-type ObjectStoreFacts struct {
+// Facts are what was seen.
+type Facts struct {
 	Now time.Time
 	// NewID is that of the next probe, should one begin.
 	NewID string
 	// Dial is what the agent may dial. Service is the one that the endpoint names; nil: none, or none that may be used.
 	Dial    *wirev1.DialPolicy
 	Service *corev1.Service
-	// Problem is why there is nothing to probe; nil if there is none.
-	Problem *Problem
+	// agentpod.Problem is why there is nothing to probe; nil if there is none.
+	Problem *agentpod.Problem
 	// Job and Pod of the probe that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
 }
 
-// ObjectStoreDecision is what to do.
-type ObjectStoreDecision struct {
+// Decision is what to do.
+type Decision struct {
 	// Status to write, before anything is made.
 	Status v1alpha1.ObjectStoreStatus
 	// Start is the probe that must exist; nil when none has to be made. Before it, all Jobs but its own are to be
 	// removed.
-	Start *Attempt
+	Start *attempt.Attempt
 	// Ended: a probe has ended. Its Secret is to be removed before Status is written, and its Job after it.
 	Ended bool
 	// RequeueAfter is when to look again if nothing happens before.
 	RequeueAfter time.Duration
 }
 
-// DecideObjectStore is the heart of the ObjectStore controller. It does not change its arguments.
-func DecideObjectStore(
-	store *v1alpha1.ObjectStore, facts ObjectStoreFacts, image AgentImage,
-) ObjectStoreDecision {
+// Decide is the heart of the ObjectStore controller. It does not change its arguments.
+func Decide(
+	store *v1alpha1.ObjectStore, facts Facts, image agentpod.Image,
+) Decision {
 	if bundle := store.Spec.CABundle; len(bundle) > 0 {
 		if _, err := pki.ParseBundle(bundle); err != nil {
-			facts.Problem = &Problem{
-				v1alpha1.ReasonInvalidSpec, "spec.caBundle must be CA certificates as PEM: " + err.Error(),
+			facts.Problem = &agentpod.Problem{
+				Reason: v1alpha1.ReasonInvalidSpec, Message: "spec.caBundle must be CA certificates as PEM: " + err.Error(),
 			}
 		}
 	}
-	d := &storeDecision{store: store.DeepCopy(), facts: facts, image: image}
+	d := &decision{store: store.DeepCopy(), facts: facts, image: image}
 	probe := d.store.Status.Probe
 	switch {
 	case probe == nil || probe.Generation != store.Generation:
@@ -104,16 +108,16 @@ func probeDue(planned *metav1.Time, now time.Time) bool {
 	return planned == nil || !planned.After(now) || planned.Sub(now) > probeInterval*3/2
 }
 
-// storeDecision is one decision in the making; store is a copy whose status becomes the result.
-type storeDecision struct {
+// decision is one decision in the making; store is a copy whose status becomes the result.
+type decision struct {
 	store *v1alpha1.ObjectStore
-	facts ObjectStoreFacts
-	image AgentImage
-	out   ObjectStoreDecision
+	facts Facts
+	image agentpod.Image
+	out   Decision
 }
 
 // begin begins a probe. What is known of a store that is only probed again stays until it ends.
-func (d *storeDecision) begin() {
+func (d *decision) begin() {
 	status, before := &d.store.Status, d.store.Status.Probe
 	probe := &v1alpha1.StoreProbe{
 		ID: d.facts.NewID, Generation: d.store.Generation, StartTime: metav1.NewTime(d.facts.Now),
@@ -136,48 +140,48 @@ func (d *storeDecision) begin() {
 	d.start()
 }
 
-func (d *storeDecision) start() {
-	d.out.Start = ProbeAttempt(d.store, d.facts.Dial, d.facts.Service, d.image)
-	d.out.RequeueAfter = startGrace
+func (d *decision) start() {
+	d.out.Start = Attempt(d.store, d.facts.Dial, d.facts.Service, d.image)
+	d.out.RequeueAfter = attempt.StartGrace
 }
 
 // follow looks after the probe that status names.
-func (d *storeDecision) follow() {
-	state := observe(d.facts.Job, d.facts.Pod)
-	switch state.phase {
-	case agentAbsent: // not started yet, or somebody removed it
+func (d *decision) follow() {
+	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	switch state.Phase {
+	case attempt.Absent: // not started yet, or somebody removed it
 		if d.facts.Problem != nil {
 			d.fail(d.facts.Problem.Reason, d.facts.Problem.Message)
 			return
 		}
 		d.start()
-	case agentStarting:
-		waited := d.facts.Now.Sub(state.since)
-		d.out.RequeueAfter = untilFirst(waited, startGrace)
-		if state.stuck != nil && waited >= startGrace {
-			d.set(conditions.Stalled(state.stuck.Reason, state.stuck.Message))
+	case attempt.Starting:
+		waited := d.facts.Now.Sub(state.Since)
+		d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
+		if state.Stuck != nil && waited >= attempt.StartGrace {
+			d.set(conditions.Stalled(state.Stuck.Reason, state.Stuck.Message))
 		}
-	case agentRunning:
-		ran := d.facts.Now.Sub(agentContainerStatus(d.facts.Pod).State.Running.StartedAt.Time)
+	case attempt.Running:
+		ran := d.facts.Now.Sub(agentpod.ContainerStatus(d.facts.Pod).State.Running.StartedAt.Time)
 		if d.out.RequeueAfter = probePatience - ran; d.out.RequeueAfter <= 0 {
 			d.out.Ended = true
 			d.fail(v1alpha1.ReasonAgentLost, fmt.Sprintf(
-				"the agent that probes the store has run for %s and does not end; is node %s up?", probePatience, state.node))
+				"the agent that probes the store has run for %s and does not end; is node %s up?", probePatience, state.Node))
 		}
-	case agentEnded:
+	case attempt.Ended:
 		d.out.Ended = true
-		d.finish(Bounded(state.final))
+		d.finish(agentreport.Bounded(state.Final))
 	}
 }
 
 // finish judges what a probe found.
-func (d *storeDecision) finish(report *wirev1.Report) {
+func (d *decision) finish(report *wirev1.Report) {
 	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
 		message := report.GetFailure().GetMessage()
 		if message == "" {
 			message = "the agent that probes the store gave no message"
 		}
-		d.fail(FailureReason(report.GetFailure().GetReason()), message)
+		d.fail(agentreport.FailureReason(report.GetFailure().GetReason()), message)
 		return
 	}
 	promises := promisesOf(report)
@@ -191,7 +195,7 @@ func (d *storeDecision) finish(report *wirev1.Report) {
 	for _, promise := range promises {
 		switch {
 		case *promise.Kept:
-		case storePromises[promise.Type]:
+		case required[promise.Type]:
 			broken = append(broken, fmt.Sprintf("%s (%s)", promise.Type, promise.Message))
 		default:
 			spared = append(spared, string(promise.Type))
@@ -214,7 +218,7 @@ func (d *storeDecision) finish(report *wirev1.Report) {
 // promisesOf are those of a report in the order of their types; nil if it lacks one.
 func promisesOf(report *wirev1.Report) []v1alpha1.StorePromise {
 	var promises []v1alpha1.StorePromise
-	for kind := range storePromises {
+	for kind := range required {
 		i := slices.IndexFunc(report.GetPromises(), func(p *wirev1.StorePromise) bool { return p.GetType() == string(kind) })
 		if i < 0 {
 			return nil
@@ -222,7 +226,7 @@ func promisesOf(report *wirev1.Report) []v1alpha1.StorePromise {
 		kept := report.GetPromises()[i].GetKept()
 		promise := v1alpha1.StorePromise{Type: kind, Kept: &kept}
 		if !kept {
-			promise.Message = plain(report.GetPromises()[i].GetMessage(), maxPromise)
+			promise.Message = agentreport.Plain(report.GetPromises()[i].GetMessage(), maxPromise)
 		}
 		promises = append(promises, promise)
 	}
@@ -231,7 +235,7 @@ func promisesOf(report *wirev1.Report) []v1alpha1.StorePromise {
 }
 
 // fail ends a probe after which the store is not Ready.
-func (d *storeDecision) fail(reason, message string) {
+func (d *decision) fail(reason, message string) {
 	probe := d.store.Status.Probe
 	delay, longest := probeFirst, probeLast
 	if slices.Contains(unfit, reason) {
@@ -248,22 +252,22 @@ func (d *storeDecision) fail(reason, message string) {
 }
 
 // next plans the next probe for after a delay, or a little later.
-func (d *storeDecision) next(delay time.Duration) {
+func (d *decision) next(delay time.Duration) {
 	probe := d.store.Status.Probe
-	delay = spread(delay, d.store.UID, int64(probe.Failures))
+	delay = attempt.Spread(delay, d.store.UID, int64(probe.Failures))
 	now, at := metav1.NewTime(d.facts.Now), metav1.NewTime(d.facts.Now.Add(delay))
 	probe.CompletionTime, probe.NextTime = &now, &at
 	d.out.RequeueAfter = delay
 }
 
-func (d *storeDecision) set(wanted []metav1.Condition) {
+func (d *decision) set(wanted []metav1.Condition) {
 	status := &d.store.Status
 	status.Conditions = conditions.Merge(status.Conditions, wanted, d.store.Generation, d.facts.Now)
 }
 
-// RefuseObjectStore is the decision when what DecideObjectStore wanted started was rejected: the probe has failed.
-func RefuseObjectStore(store *v1alpha1.ObjectStore, problem Problem, now time.Time) ObjectStoreDecision {
-	d := &storeDecision{store: store.DeepCopy(), facts: ObjectStoreFacts{Now: now}}
+// Refuse is the decision when what Decide wanted started was rejected: the probe has failed.
+func Refuse(store *v1alpha1.ObjectStore, problem agentpod.Problem, now time.Time) Decision {
+	d := &decision{store: store.DeepCopy(), facts: Facts{Now: now}}
 	d.fail(problem.Reason, problem.Message)
 	d.out.Status = d.store.Status
 	return d.out

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package trialplan
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/recommend"
 )
@@ -23,9 +24,9 @@ const (
 	maxResults, maxResultText, maxSilence = 32, 128, 256
 )
 
-// applyTrial shows in status what the agent found, and what follows from it. The error says what is wrong with a result
+// apply shows in status what the agent found, and what follows from it. The error says what is wrong with a result
 // that cannot be used; status is as it was then.
-func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
+func apply(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	result := &wirev1.TrialResult{}
 	if len(encoded) == 0 {
 		return errors.New("there is none")
@@ -37,7 +38,7 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	if err := checkResult(result, len(links)); err != nil {
 		return err
 	}
-	result = Bounded(result)
+	result = agentreport.Bounded(result)
 	status := &trial.Status
 	status.Results = nil
 	for _, row := range result.GetRows() {
@@ -45,12 +46,12 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	}
 	sample := result.GetSample()
 	status.Sample = &v1alpha1.TrialSampleStatus{
-		Bytes: clamp(sample.GetBytes()), Files: clamp(sample.GetFiles()),
-		BytesTotal: clamp(sample.GetBytesTotal()), FilesTotal: clamp(sample.GetFilesTotal()),
-		HopelessBytes: clamp(sample.GetHopelessBytes()), ChangedFiles: clamp(sample.GetChangedFiles()),
-		Unit: trialUnits[sample.GetUnit()], Items: clamp(sample.GetItems()), ItemsTotal: clamp(sample.GetItemsTotal()),
-		CutItems: clamp(sample.GetCutItems()), UnreadableItems: clamp(sample.GetUnreadableItems()),
-		Agents: clamp(sample.GetAgents()), SilentAgents: clamp(sample.GetSilentAgents()), SilentMessage: sample.GetSilence(),
+		Bytes: agentreport.Clamp(sample.GetBytes()), Files: agentreport.Clamp(sample.GetFiles()),
+		BytesTotal: agentreport.Clamp(sample.GetBytesTotal()), FilesTotal: agentreport.Clamp(sample.GetFilesTotal()),
+		HopelessBytes: agentreport.Clamp(sample.GetHopelessBytes()), ChangedFiles: agentreport.Clamp(sample.GetChangedFiles()),
+		Unit: trialUnits[sample.GetUnit()], Items: agentreport.Clamp(sample.GetItems()), ItemsTotal: agentreport.Clamp(sample.GetItemsTotal()),
+		CutItems: agentreport.Clamp(sample.GetCutItems()), UnreadableItems: agentreport.Clamp(sample.GetUnreadableItems()),
+		Agents: agentreport.Clamp(sample.GetAgents()), SilentAgents: agentreport.Clamp(sample.GetSilentAgents()), SilentMessage: sample.GetSilence(),
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
@@ -125,15 +126,15 @@ func trialResult(
 	}
 	wire := float64(row.GetWireBytes()) / float64(of.GetSample().GetBytes())
 	result.Ratio = strconv.FormatFloat(1/wire, 'f', 3, 64)
-	result.CompressSecondsPerGiB = Seconds(float64(row.GetCompressNanos()))
-	result.DecompressSecondsPerGiB = Seconds(float64(row.GetInflateNanos()))
+	result.CompressSecondsPerGiB = agentreport.Seconds(float64(row.GetCompressNanos()))
+	result.DecompressSecondsPerGiB = agentreport.Seconds(float64(row.GetInflateNanos()))
 	for i, link := range links {
 		prediction := v1alpha1.TrialPrediction{
-			Link: link.Name, SecondsPerGiB: Seconds(float64(row.GetElapsedNanos()[i])),
-			CPUSecondsPerGiB: Seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
+			Link: link.Name, SecondsPerGiB: agentreport.Seconds(float64(row.GetElapsedNanos()[i])),
+			CPUSecondsPerGiB: agentreport.Seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
 		}
 		if p != nil && p.Prices != nil {
-			prediction.CostPerGiB = trimmed((float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6)
+			prediction.CostPerGiB = agentreport.Trimmed((float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6)
 		}
 		result.Predictions = append(result.Predictions, prediction)
 	}
@@ -166,6 +167,6 @@ func accelerator(a *wirev1.AcceleratorMeasurement) *v1alpha1.AcceleratorProfile 
 	return &v1alpha1.AcceleratorProfile{
 		State: state, Reason: conditions.Shorten(a.GetReason()), Message: conditions.Shorten(a.GetMessage()),
 		SlowerThanSoftware: a.GetSlowerThanSoftware(),
-		InflateMinSize:     clamp(a.GetInflateMinSize()),
+		InflateMinSize:     agentreport.Clamp(a.GetInflateMinSize()),
 	}
 }

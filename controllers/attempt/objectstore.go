@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package attempt
 
 import (
 	"net"
@@ -12,7 +12,6 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 const (
@@ -20,40 +19,8 @@ const (
 	credentialsPath   = "/etc/lighterage-store" //nolint:gosec // It is the name of a directory.
 )
 
-// ProbeName is the name of the Job of the probe that the store's status names; empty if there is none.
-func ProbeName(store *v1alpha1.ObjectStore) string {
-	if store.Status.Probe == nil {
-		return ""
-	}
-	return AttemptName(store.Name, store.Status.Probe.ID, 1)
-}
-
-// ProbeAttempt is the probe that the store's status names.
-func ProbeAttempt(
-	store *v1alpha1.ObjectStore, dial *wirev1.DialPolicy, service *corev1.Service, image AgentImage,
-) *Attempt {
-	name := ProbeName(store)
-	a := Spec{
-		Name: name, SecretName: AttemptSecretName(name, store),
-		Namespace: store.Namespace,
-		Mode:      "probe",
-		Labels:    labels("probe", v1alpha1.ObjectStoreLabel, store, store.Status.Probe.ID),
-		Owner:     OwnerReference("ObjectStore", store),
-		Where: placement.Decide(placement.Request{
-			Placement: v1alpha1.PlacementAnyNode, Architectures: image.Architectures,
-		}, placement.Facts{}),
-		Image:        image,
-		Config:       &wirev1.ProbeConfig{Store: storeConfig(store.Spec), DialPolicy: dial},
-		StoreService: service,
-	}
-	if store.Spec.Credentials != nil {
-		a.Credentials = store.Spec.Credentials.SecretName
-	}
-	return NewAttempt(a)
-}
-
-// storeConfig is what agents are told of a store.
-func storeConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
+// StoreConfig is what agents are told of a store.
+func StoreConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
 	config := &wirev1.ObjectStoreConfig{
 		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Prefix: spec.Prefix, Region: spec.Region,
 		VirtualHost: spec.Addressing == v1alpha1.StoreAddressingVirtualHost, CaBundle: spec.CABundle,
@@ -83,7 +50,7 @@ func storeCredentials(secret string) corev1.Volume {
 // StoreHost is the host and port that agents dial for a store: with VirtualHost the bucket is a part of the host's
 // name, which another server may have than that of the endpoint. Both are empty if the endpoint is none.
 func StoreHost(spec v1alpha1.ObjectStoreSpec) (host, port string) {
-	return storeHost(storeConfig(spec))
+	return storeHost(StoreConfig(spec))
 }
 
 func storeHost(config *wirev1.ObjectStoreConfig) (host, port string) {

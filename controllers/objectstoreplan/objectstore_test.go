@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package objectstoreplan_test
 
 import (
 	"reflect"
@@ -16,7 +16,9 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/objectstoreplan"
 )
 
 var storeNow = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -31,8 +33,8 @@ func newStore() *v1alpha1.ObjectStore {
 	}
 }
 
-func storeFacts() plan.ObjectStoreFacts {
-	return plan.ObjectStoreFacts{Now: storeNow, NewID: "abcde", Dial: &wirev1.DialPolicy{}}
+func storeFacts() objectstoreplan.Facts {
+	return objectstoreplan.Facts{Now: storeNow, NewID: "abcde", Dial: &wirev1.DialPolicy{}}
 }
 
 var promiseTypes = []string{
@@ -61,7 +63,7 @@ func storeFailure(reason wirev1.FailureReason) *wirev1.Report {
 }
 
 // probeEnded are the facts of a probe whose agent left a report.
-func probeEnded(t *testing.T, report *wirev1.Report) plan.ObjectStoreFacts {
+func probeEnded(t *testing.T, report *wirev1.Report) objectstoreplan.Facts {
 	t.Helper()
 	message, err := protojson.Marshal(report)
 	if err != nil {
@@ -78,7 +80,7 @@ func storePod(state corev1.ContainerState) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(storeNow.Add(-time.Hour))},
 		Status: corev1.PodStatus{
-			PodIP: "192.0.2.1", ContainerStatuses: []corev1.ContainerStatus{{Name: plan.AgentContainer, State: state}},
+			PodIP: "192.0.2.1", ContainerStatuses: []corev1.ContainerStatus{{Name: agentpod.ContainerName, State: state}},
 		},
 	}
 }
@@ -86,7 +88,7 @@ func storePod(state corev1.ContainerState) *corev1.Pod {
 // probing is a store whose first probe has begun.
 func probing() *v1alpha1.ObjectStore {
 	store := newStore()
-	store.Status = plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{}).Status
+	store.Status = objectstoreplan.Decide(store, storeFacts(), agentpod.Image{}).Status
 	return store
 }
 
@@ -99,14 +101,14 @@ func storeReason(status v1alpha1.ObjectStoreStatus, condition string) string {
 
 func TestFirstProbe(t *testing.T) {
 	store := newStore()
-	d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{Name: "agent"})
+	d := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{Name: "agent"})
 	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReconciling) != v1alpha1.ReasonProbing ||
 		d.Status.ObservedGeneration != 1 || d.RequeueAfter <= 0 {
 		t.Fatalf("%+v", d)
 	}
 	store.Status = d.Status
 	// Until there is a Job it is made again, and status stays as it is.
-	again := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+	again := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{})
 	if again.Start == nil || again.Start.Name() != d.Start.Name() || !reflect.DeepEqual(again.Status, d.Status) {
 		t.Errorf("%+v", again)
 	}
@@ -148,7 +150,7 @@ func TestProbeOutcomes(t *testing.T) {
 		"a reason of tomorrow": {storeFailure(9999), stalled, v1alpha1.ReasonInternal, first, 0},
 	} {
 		store := probing()
-		d := plan.DecideObjectStore(store, probeEnded(t, test.report), plan.AgentImage{})
+		d := objectstoreplan.Decide(store, probeEnded(t, test.report), agentpod.Image{})
 		if !d.Ended || d.Start != nil || storeReason(d.Status, test.condition) != test.reason ||
 			len(d.Status.Promises) != test.promises || (d.Status.LastProbeTime != nil) != (test.promises > 0) {
 			t.Errorf("%s: %+v", name, d)
@@ -160,7 +162,7 @@ func TestProbeOutcomes(t *testing.T) {
 		store.Status = d.Status
 		facts := storeFacts()
 		facts.Now = storeNow.Add(test.next / 2)
-		idle := plan.DecideObjectStore(store, facts, plan.AgentImage{})
+		idle := objectstoreplan.Decide(store, facts, agentpod.Image{})
 		if idle.Start != nil || idle.Ended || !reflect.DeepEqual(idle.Status, store.Status) || idle.RequeueAfter <= 0 {
 			t.Errorf("%s: afterwards %+v", name, idle)
 		}
@@ -169,10 +171,10 @@ func TestProbeOutcomes(t *testing.T) {
 
 func TestProbesAgain(t *testing.T) {
 	store := probing()
-	store.Status = plan.DecideObjectStore(store, probeEnded(t, found()), plan.AgentImage{}).Status
+	store.Status = objectstoreplan.Decide(store, probeEnded(t, found()), agentpod.Image{}).Status
 	later := storeFacts()
 	later.Now, later.NewID = storeNow.Add(40*time.Hour), "fghij"
-	d := plan.DecideObjectStore(store, later, plan.AgentImage{})
+	d := objectstoreplan.Decide(store, later, agentpod.Image{})
 	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReady) == "" || len(d.Status.Promises) != 8 {
 		t.Errorf("a store that is probed again is not Ready: %+v", d)
 	}
@@ -180,7 +182,7 @@ func TestProbesAgain(t *testing.T) {
 	store.Generation = 2
 	changed := storeFacts()
 	changed.NewID = "klmno"
-	d = plan.DecideObjectStore(store, changed, plan.AgentImage{})
+	d = objectstoreplan.Decide(store, changed, agentpod.Image{})
 	if d.Start == nil || storeReason(d.Status, v1alpha1.ConditionReady) != "" || d.Status.Promises != nil ||
 		d.Status.ObservedGeneration != 2 {
 		t.Errorf("%+v", d)
@@ -200,7 +202,7 @@ func delays(t *testing.T, report *wirev1.Report, last time.Duration) {
 	longest, store := time.Duration(0), probing()
 	facts := probeEnded(t, report)
 	for range 40 {
-		store.Status = plan.DecideObjectStore(store, facts, plan.AgentImage{}).Status
+		store.Status = objectstoreplan.Decide(store, facts, agentpod.Image{}).Status
 		wait := store.Status.Probe.NextTime.Sub(facts.Now)
 		if wait > last*3/2 {
 			t.Fatalf("again after %v", wait)
@@ -208,7 +210,7 @@ func delays(t *testing.T, report *wirev1.Report, last time.Duration) {
 		longest = max(longest, wait)
 		begin := storeFacts()
 		begin.Now = facts.Now.Add(wait)
-		store.Status = plan.DecideObjectStore(store, begin, plan.AgentImage{}).Status
+		store.Status = objectstoreplan.Decide(store, begin, agentpod.Image{}).Status
 		facts.Now = begin.Now
 	}
 	if longest < last {
@@ -222,12 +224,12 @@ func TestProbeThatHangs(t *testing.T) {
 	facts.Pod = storePod(corev1.ContainerState{
 		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(storeNow.Add(-time.Minute))},
 	})
-	d := plan.DecideObjectStore(store, facts, plan.AgentImage{})
+	d := objectstoreplan.Decide(store, facts, agentpod.Image{})
 	if d.Ended || d.RequeueAfter <= 0 || !reflect.DeepEqual(d.Status, store.Status) {
 		t.Errorf("%+v", d)
 	}
 	facts.Now = facts.Now.Add(time.Hour)
-	d = plan.DecideObjectStore(store, facts, plan.AgentImage{})
+	d = objectstoreplan.Decide(store, facts, agentpod.Image{})
 	if !d.Ended || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonAgentLost {
 		t.Errorf("%+v", d)
 	}
@@ -235,8 +237,8 @@ func TestProbeThatHangs(t *testing.T) {
 
 func TestStoreThatMustNotBeDialled(t *testing.T) {
 	facts := storeFacts()
-	facts.Problem = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "why"}
-	d := plan.DecideObjectStore(newStore(), facts, plan.AgentImage{})
+	facts.Problem = &agentpod.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "why"}
+	d := objectstoreplan.Decide(newStore(), facts, agentpod.Image{})
 	if d.Start != nil || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonAddressNotAllowed ||
 		d.Status.Probe.NextTime == nil || d.RequeueAfter <= 0 {
 		t.Errorf("%+v", d)
@@ -244,7 +246,7 @@ func TestStoreThatMustNotBeDialled(t *testing.T) {
 	// A probe of the former spec ends with it.
 	store := probing()
 	store.Generation = 2
-	if d := plan.DecideObjectStore(store, facts, plan.AgentImage{}); !d.Ended {
+	if d := objectstoreplan.Decide(store, facts, agentpod.Image{}); !d.Ended {
 		t.Errorf("%+v", d)
 	}
 }
@@ -259,12 +261,12 @@ func TestStoreHost(t *testing.T) {
 		"minio.bank.svc:9000":   {Endpoint: "https://svc:9000", Bucket: "minio.bank", Addressing: virtual},
 		"cargo.s3.example:9000": {Endpoint: "https://s3.example:9000", Bucket: "cargo", Addressing: virtual},
 	} {
-		if host, port := plan.StoreHost(spec); host+":"+port != want {
+		if host, port := attempt.StoreHost(spec); host+":"+port != want {
 			t.Errorf("%s: %s:%s", want, host, port)
 		}
 		store := newStore()
 		store.Spec = spec
-		d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+		d := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{})
 		if got := d.Start.Traffic().Store; got != want {
 			t.Errorf("%s: the NetworkPolicy is for %s", want, got)
 		}
@@ -274,7 +276,7 @@ func TestStoreHost(t *testing.T) {
 func TestBundleThatIsNone(t *testing.T) {
 	store := newStore()
 	store.Spec.CABundle = []byte("not PEM")
-	d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{})
+	d := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{})
 	if d.Start != nil || storeReason(d.Status, v1alpha1.ConditionStalled) != v1alpha1.ReasonInvalidSpec {
 		t.Errorf("%+v", d)
 	}
@@ -283,11 +285,11 @@ func TestBundleThatIsNone(t *testing.T) {
 // TestNextTime: whatever status says, probes go on.
 func TestNextTime(t *testing.T) {
 	store := probing()
-	store.Status = plan.DecideObjectStore(store, probeEnded(t, found()), plan.AgentImage{}).Status
+	store.Status = objectstoreplan.Decide(store, probeEnded(t, found()), agentpod.Image{}).Status
 	far := metav1.NewTime(storeNow.Add(37 * time.Hour))
 	for _, next := range []*metav1.Time{nil, &far} {
 		store.Status.Probe.NextTime = next
-		if d := plan.DecideObjectStore(store, storeFacts(), plan.AgentImage{}); d.Start == nil {
+		if d := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{}); d.Start == nil {
 			t.Errorf("%v: %+v", next, d)
 		}
 	}

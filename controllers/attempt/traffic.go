@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package attempt
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +26,7 @@ type Traffic struct {
 	AsksAgents bool
 }
 
-// Mode of the attempt's agent, which is the value of ComponentLabel.
+// Mode of the attempt's agent, which is the value of agentpod.ComponentLabel.
 func (a *Attempt) Mode() string { return a.spec.Mode }
 
 // Traffic of the attempt.

@@ -1,12 +1,11 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package attempt
 
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,96 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 const (
-	// AgentContainer is the name of the one container in an agent's pod.
-	AgentContainer = "agent"
-	// ControlPort is where agents answer the manager.
-	ControlPort = 9443
-	// DataPort is where receiving agents take data.
-	DataPort = 8443
-
-	// AppLabel is on everything that belongs to agents, with the value AppName.
-	AppLabel = "app.kubernetes.io/name"
-	// AppName is the value of AppLabel.
-	AppName = "lighterage-agent"
-	// ComponentLabel holds the agent's mode: send, receive or local.
-	ComponentLabel = "app.kubernetes.io/component"
-	// ManagedByLabel is on everything that the manager makes, with the value ManagedBy.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// ManagedBy is the value of ManagedByLabel.
-	ManagedBy = "lighterage-manager"
-
-	// LocalMode is the value of ComponentLabel of a pod with both claims of a Transfer.
-	LocalMode = "local"
-
 	configDirectory = "/etc/lighterage"
 	configKey       = "config.json"
-	volumePath      = "/volume"
-	destinationPath = "/destination" // beside volumePath, in a pod that has both
-	agentUser       = 65532
-
-	// memoryShare of the limit is what Go's collector aims to stay below; the rest is for buffers of C and stacks.
-	memoryShare = 0.9
 )
 
-// AgentImage is what agents' pods run.
-type AgentImage struct {
-	Name       string
-	PullPolicy corev1.PullPolicy
-	// Architectures that it was built for, as Go names them; empty when that is not known.
-	Architectures []string
-}
-
-// Spec is what an attempt consists of.
-type Spec struct {
-	// Name of the Job.
-	Name       string
-	SecretName string
-	Namespace  string
-	// Mode of the agent, which is the value of ComponentLabel.
-	Mode   string
-	Labels map[string]string
-	Owner  metav1.OwnerReference
-	Mounts []Mount
-	// Credentials is a Secret of the user's, which may be missing; empty: none.
-	Credentials string
-	Template    v1alpha1.AgentPodTemplate
-	Where       placement.Plan
-	// Capabilities make the agent root; without any it is an ordinary user.
-	Capabilities []corev1.Capability
-	Image        AgentImage
-	// Config of the agent.
-	Config proto.Message
-	// SenderNamespace is that of a sender of this cluster, of a receiving agent.
-	SenderNamespace string
-	// StoreService is the Service that the endpoint of an object store names; nil: none.
-	StoreService *corev1.Service
-}
-
-// Mount is a claim in an agent's pod.
-type Mount struct {
-	Claim    string
-	Path     string
-	ReadOnly bool
-}
-
-// AttemptSecret is what an agent's Secret holds.
-type AttemptSecret struct {
-	// Config is the agent's configuration as JSON.
-	Config []byte
-	// KeyPair is the agent's own.
-	KeyPair pki.KeyPair
-	// ClusterCA and PeerCA are PEM.
-	ClusterCA, PeerCA []byte
-}
-
 // Secret of the attempt.
-func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret {
+func (a *Attempt) Secret(content Secret) *corev1.Secret {
 	meta := a.meta()
 	meta.Name = a.spec.SecretName
 	return &corev1.Secret{
@@ -152,11 +72,11 @@ func (a *Attempt) Job() *batchv1.Job {
 
 func (a *Attempt) pod() corev1.PodSpec {
 	// The kubelet gives a volume to that group. An agent that keeps owners wants nothing changed behind its back.
-	fsGroup := ptr.To[int64](agentUser)
+	fsGroup := ptr.To[int64](agentpod.User)
 	if slices.Contains(a.spec.Capabilities, "CHOWN") {
 		fsGroup = nil
 	}
-	security := PodSecurity()
+	security := agentpod.PodSecurity()
 	security.FSGroup, security.FSGroupChangePolicy = fsGroup, ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -201,7 +121,7 @@ func volumeName(mount int) string {
 }
 
 func (a *Attempt) container() corev1.Container {
-	container := Container(a.spec.Image, a.spec.Template)
+	container := agentpod.Container(a.spec.Image, a.spec.Template)
 	for name, quantity := range a.spec.Where.Resources() {
 		// Of an extended resource both are the same.
 		setQuantity(&container.Resources.Requests, name, quantity)
@@ -210,8 +130,8 @@ func (a *Attempt) container() corev1.Container {
 	container.Args = []string{
 		a.spec.Mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault,
 	}
-	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}}
-	container.SecurityContext = agentSecurity(a.spec.Template.SecurityContext, a.spec.Capabilities)
+	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: agentpod.ControlPort, Protocol: corev1.ProtocolTCP}}
+	container.SecurityContext = agentpod.Security(a.spec.Template.SecurityContext, a.spec.Capabilities)
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	container.TerminationMessagePath = corev1.TerminationMessagePathDefault
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
@@ -227,12 +147,12 @@ func (a *Attempt) container() corev1.Container {
 	}
 	if a.spec.Mode == "receive" {
 		container.Ports = append(
-			container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP},
+			container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: agentpod.DataPort, Protocol: corev1.ProtocolTCP},
 		)
 		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go
 		// on and warn of every agent that has done its work.
 		container.StartupProbe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(ControlPort)}},
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(agentpod.ControlPort)}},
 			PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 300,
 		}
 	}
@@ -244,24 +164,4 @@ func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, quantity r
 		*list = corev1.ResourceList{}
 	}
 	(*list)[name] = quantity
-}
-
-// agentResources are the user's, or the default ones.
-func agentResources(given *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	if given != nil {
-		return *given.DeepCopy()
-	}
-	return corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("128Mi"),
-		},
-		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
-	}
-}
-
-func labels(mode, ownerLabel string, owner metav1.Object, run string) map[string]string {
-	own := Labels(mode, ownerLabel, owner.GetUID())
-	own[v1alpha1.RunLabel] = run
-	return own
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package trialplan_test
 
 import (
 	"slices"
@@ -13,18 +13,28 @@ import (
 	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/attempt/attempttest"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
-func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
+var (
+	now, image           = attempttest.Now, attempttest.Image
+	pod, ended, failed   = attempttest.Pod, attempttest.Ended, attempttest.Failed
+	verdict, restricted  = attempttest.Verdict, attempttest.Restricted
+	nodes, unschedulable = attempttest.Nodes, attempttest.Unschedulable
+)
+
+func newTrial() (*v1alpha1.CompressionTrial, trialplan.Facts) {
 	trial := &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid-of-trial", Generation: 1},
 		Spec: v1alpha1.CompressionTrialSpec{
@@ -37,7 +47,7 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 			},
 		},
 	}
-	return trial, plan.TrialFacts{
+	return trial, trialplan.Facts{
 		Now: now, NewRunID: "abcde", Claim: &corev1.PersistentVolumeClaim{},
 		Policies: []v1alpha1.CompressionPolicy{{
 			ObjectMeta: metav1.ObjectMeta{Name: "priced"},
@@ -87,11 +97,11 @@ func trialReport(t *testing.T, result *wirev1.TrialResult) string {
 }
 
 // runningTrial is a trial whose attempt was started.
-func runningTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
+func runningTrial() (*v1alpha1.CompressionTrial, trialplan.Facts) {
 	trial, facts := newTrial()
-	trial.Status = plan.DecideTrial(trial, facts, image).Status
+	trial.Status = trialplan.Decide(trial, facts, image).Status
 	facts.Job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "bank", Name: plan.AttemptName("ledger", "abcde", 1), CreationTimestamp: metav1.NewTime(now),
+		Namespace: "bank", Name: attempt.Name("ledger", "abcde", 1), CreationTimestamp: metav1.NewTime(now),
 	}}
 	return trial, facts
 }
@@ -103,7 +113,7 @@ func TestTrialStarts(t *testing.T) {
 	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{
 		Class: v1alpha1.TrialClassSoftware, Architecture: "s390x", NodeSelector: map[string]string{"rack": "7"},
 	}
-	decision := plan.DecideTrial(trial, facts, image)
+	decision := trialplan.Decide(trial, facts, image)
 	if kind, reason, _ := verdict(t, decision.Status.Conditions); kind != v1alpha1.ConditionReconciling ||
 		reason != v1alpha1.ReasonStarting ||
 		decision.Status.Run.ID != "abcde" || decision.Status.Policy.Objective != v1alpha1.ObjectiveBytes ||
@@ -137,67 +147,67 @@ func TestTrialStarts(t *testing.T) {
 
 func TestTrialBadInput(t *testing.T) {
 	for name, test := range map[string]struct {
-		change       func(*v1alpha1.CompressionTrial, *plan.TrialFacts)
+		change       func(*v1alpha1.CompressionTrial, *trialplan.Facts)
 		reason, says string
 	}{
 		"no claim": {
-			func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Claim = nil }, v1alpha1.ReasonSourceNotFound,
+			func(_ *v1alpha1.CompressionTrial, f *trialplan.Facts) { f.Claim = nil }, v1alpha1.ReasonSourceNotFound,
 			`no PersistentVolumeClaim "ledger"`,
 		},
-		"path outside": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"path outside": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Source.PersistentVolumeClaim.Path = "/../x"
 		}, v1alpha1.ReasonInvalidSpec, "must not contain . or .."},
 		"no links": {
-			func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links = nil }, v1alpha1.ReasonInvalidSpec,
+			func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) { t.Spec.Links = nil }, v1alpha1.ReasonInvalidSpec,
 			"1 to 6 links, not 0",
 		},
-		"slow link": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"slow link": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Links[0].BytesPerSecond = resource.MustParse("0")
 		}, v1alpha1.ReasonInvalidSpec, "between 1k and 1T"},
-		"negative link": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"negative link": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Links[0].BytesPerSecond = resource.MustParse("-5M")
 		},
 			v1alpha1.ReasonInvalidSpec, "between 1k and 1T"},
 		"link twice": {
-			func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links[1].Name = "wan" }, v1alpha1.ReasonInvalidSpec,
+			func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) { t.Spec.Links[1].Name = "wan" }, v1alpha1.ReasonInvalidSpec,
 			"no name twice",
 		},
-		"large sample": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"large sample": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Sample = &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("1Gi"))}
 		}, v1alpha1.ReasonInvalidSpec, "between 1Mi and 128Mi"},
-		"negative seed": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"negative seed": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Sample = &v1alpha1.TrialSample{Seed: -1}
 		}, v1alpha1.ReasonInvalidSpec, "0 or more"},
-		"unknown class": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"unknown class": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: "Fast"}
 		}, v1alpha1.ReasonInvalidSpec, "Any, Hardware or Software"},
-		"no policy": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"no policy": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "x"}
 		},
 			v1alpha1.ReasonPolicyNotFound, `CompressionPolicy "x"`},
-		"cost without prices": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"cost without prices": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Compression = &v1alpha1.TrialCompression{Objective: v1alpha1.ObjectiveCost}
 		}, v1alpha1.ReasonInvalidSpec, "there are no prices"},
-		"negative price": {func(t *v1alpha1.CompressionTrial, f *plan.TrialFacts) {
+		"negative price": {func(t *v1alpha1.CompressionTrial, f *trialplan.Facts) {
 			f.Policies[0].Spec.Prices.CPUHour = "-1"
 			t.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
 		}, v1alpha1.ReasonInvalidSpec, "not negative"},
-		"privilege": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"privilege": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
 				SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
 			}
 		}, v1alpha1.ReasonPrivilegeNotAllowed, "runAsUser: 0"},
-		"no accelerator": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"no accelerator": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}
 		}, v1alpha1.CompressionNoAccelerator, "spec.nodeClass"},
-		"no such node": {func(t *v1alpha1.CompressionTrial, f *plan.TrialFacts) {
+		"no such node": {func(t *v1alpha1.CompressionTrial, f *trialplan.Facts) {
 			t.Spec.NodeClass = &v1alpha1.TrialNodeClass{NodeSelector: map[string]string{"rack": "7"}}
 			f.Placement.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "x"}}}
 		}, v1alpha1.ReasonUnschedulable, "x: not of the class"},
 	} {
 		trial, facts := newTrial()
 		test.change(trial, &facts)
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		kind, reason, message := verdict(t, decision.Status.Conditions)
 		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) ||
 			decision.Start != nil || decision.Status.Phase != v1alpha1.TrialPending {
@@ -211,21 +221,21 @@ func TestTrialBadInput(t *testing.T) {
 func TestTrialKeepsItsPolicy(t *testing.T) {
 	trial, facts := newTrial()
 	trial.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
-	trial.Status = plan.DecideTrial(trial, facts, image).Status
+	trial.Status = trialplan.Decide(trial, facts, image).Status
 	if p := trial.Status.Policy; p == nil || p.Prices == nil {
 		t.Fatalf("%+v", p)
 	}
 	facts.Policies = nil
 	past := metav1.NewTime(now.Add(-time.Second))
 	trial.Status.Run.NextAttemptTime = &past
-	retry := plan.DecideTrial(trial, facts, image)
+	retry := trialplan.Decide(trial, facts, image)
 	if retry.Start == nil || retry.Status.Run.Attempt != 2 || retry.Status.Policy.Prices == nil {
 		t.Errorf("the next attempt: %+v", retry.Status)
 	}
 	trial.Status.Run.NextAttemptTime, trial.Status.Run.CompletionTime, trial.Status.Phase = nil, &past,
 		v1alpha1.TrialComplete
 	trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
-	next := plan.DecideTrial(trial, facts, image)
+	next := trialplan.Decide(trial, facts, image)
 	if what, reason, _ := verdict(t, next.Status.Conditions); next.Start != nil || what != v1alpha1.ConditionStalled ||
 		reason != v1alpha1.ReasonPolicyNotFound {
 		t.Errorf("the next run: %s %s", what, reason)
@@ -238,13 +248,13 @@ func TestTrialCompletes(t *testing.T) {
 	trial.Status.Policy.Prices = tariff.Stated(facts.Policies[0].Spec.Prices, "p", "", 1)
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "measuring go at Fast, 3 of 9"}
-	trial.Status = plan.DecideTrial(trial, facts, image).Status
+	trial.Status = trialplan.Decide(trial, facts, image).Status
 	if kind, reason, message := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReconciling ||
 		reason != v1alpha1.ReasonMeasuring || !strings.Contains(message, "3 of 9") {
 		t.Errorf("%s %s %s", kind, reason, message)
 	}
 	facts.Pod, facts.Report = ended(0, "", trialReport(t, trialResult())), nil
-	decision := plan.DecideTrial(trial, facts, image)
+	decision := trialplan.Decide(trial, facts, image)
 	trial.Status = decision.Status
 	if kind, reason, _ := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReady ||
 		reason != v1alpha1.ReasonSucceeded || !decision.Ended || decision.Expired || decision.RequeueAfter != time.Minute {
@@ -263,16 +273,16 @@ func TestTrialCompletes(t *testing.T) {
 		t.Errorf("%+v %+v", s, s.Recommendation)
 	}
 	facts.Now = now.Add(59 * time.Second)
-	if d := plan.DecideTrial(trial, facts, image); d.Expired || d.RequeueAfter != time.Second {
+	if d := trialplan.Decide(trial, facts, image); d.Expired || d.RequeueAfter != time.Second {
 		t.Errorf("%+v", d)
 	}
 	facts.Now = now.Add(time.Minute)
-	if d := plan.DecideTrial(trial, facts, image); !d.Expired {
+	if d := trialplan.Decide(trial, facts, image); !d.Expired {
 		t.Errorf("%+v", d)
 	}
 	trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
 	facts.NewRunID = "fghij"
-	if d := plan.DecideTrial(trial, facts, image); d.Expired || d.Start == nil || d.Status.Run.ID != "fghij" ||
+	if d := trialplan.Decide(trial, facts, image); d.Expired || d.Start == nil || d.Status.Run.ID != "fghij" ||
 		d.Status.Results != nil || d.Status.LastRunRequest != "again" {
 		t.Errorf("%+v", d)
 	}
@@ -292,7 +302,7 @@ func TestTrialFails(t *testing.T) {
 	} {
 		trial, facts := runningTrial()
 		facts.Pod = failed(t, reason, "what to do")
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		kind, _, message := verdict(t, decision.Status.Conditions)
 		if decision.Status.Phase != test.phase || kind != test.condition || !strings.Contains(message, "what to do") ||
 			decision.Status.Run.Failures != test.failures {
@@ -303,20 +313,20 @@ func TestTrialFails(t *testing.T) {
 		}
 		// The third failure is the last.
 		trial.Status.Run.Failures = 2
-		if d := plan.DecideTrial(trial, facts, image); d.Status.Phase != v1alpha1.TrialFailed ||
+		if d := trialplan.Decide(trial, facts, image); d.Status.Phase != v1alpha1.TrialFailed ||
 			d.Status.Run.CompletionTime == nil {
 			t.Errorf("%v: %+v", reason, d.Status)
 		}
 		trial.Status, facts.Now = decision.Status, now.Add(decision.RequeueAfter)
-		if d := plan.DecideTrial(trial, facts, image); d.Start == nil ||
-			d.Start.Name() != plan.AttemptName("ledger", "abcde", 2) {
+		if d := trialplan.Decide(trial, facts, image); d.Start == nil ||
+			d.Start.Name() != attempt.Name("ledger", "abcde", 2) {
 			t.Errorf("%v: no second attempt: %+v", reason, d.Status)
 		}
 	}
 	trial, facts := runningTrial()
 	trial.Status.Run.Node = "x"
 	facts.Job = nil
-	if d := plan.DecideTrial(trial, facts, image); d.Status.Phase != v1alpha1.TrialRetrying {
+	if d := trialplan.Decide(trial, facts, image); d.Status.Phase != v1alpha1.TrialRetrying {
 		t.Errorf("%+v", d.Status)
 	}
 }
@@ -328,7 +338,7 @@ func TestTrialWithoutFreeNode(t *testing.T) {
 	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}
 	facts.Placement = nodes(false)
 	facts.Placement.FreeSlots = map[string]int64{"z15-a": 1}
-	decision := plan.DecideTrial(trial, facts, image)
+	decision := trialplan.Decide(trial, facts, image)
 	trial.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(2*time.Minute)
 	for reason, change := range map[string]func(*placement.Facts){
 		v1alpha1.PlacementReasonNoRoom:          func(f *placement.Facts) { f.AwaitedSlots = 1 },
@@ -337,7 +347,7 @@ func TestTrialWithoutFreeNode(t *testing.T) {
 	} {
 		facts := facts
 		change(&facts.Placement)
-		status := plan.DecideTrial(trial, facts, image).Status
+		status := trialplan.Decide(trial, facts, image).Status
 		kind, got, message := verdict(t, status.Conditions)
 		if kind != v1alpha1.ConditionStalled || got != reason || status.Placement.Reason != reason ||
 			!strings.Contains(message, status.Placement.Message) ||
@@ -348,7 +358,7 @@ func TestTrialWithoutFreeNode(t *testing.T) {
 		}
 	}
 	trial.Spec.NodeClass.Class = v1alpha1.TrialClassAny
-	status := plan.DecideTrial(trial, facts, image).Status
+	status := trialplan.Decide(trial, facts, image).Status
 	if _, reason, _ := verdict(t, status.Conditions); reason != v1alpha1.ReasonUnschedulable ||
 		status.Placement.Reason != v1alpha1.PlacementReasonAnyNode {
 		t.Errorf("%s, %+v", reason, status.Placement)
@@ -376,7 +386,7 @@ func TestTrialResultIsChecked(t *testing.T) {
 		result := trialResult()
 		change(result)
 		facts.Pod = ended(0, "", trialReport(t, result))
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		if _, _, message := verdict(t, decision.Status.Conditions); decision.Status.Phase != v1alpha1.TrialRetrying ||
 			decision.Status.Results != nil || !strings.Contains(message, "cannot be used") {
 			t.Errorf("%s: %s", name, message)
@@ -406,7 +416,7 @@ func FuzzTrialResult(f *testing.F) {
 		}
 		trial, facts := runningTrial()
 		facts.Pod = ended(0, "", string(message))
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		if decision.Status.Phase == v1alpha1.TrialComplete && (len(decision.Status.Results) == 0 ||
 			len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
 			t.Errorf("%+v", decision.Status)
@@ -416,4 +426,67 @@ func FuzzTrialResult(f *testing.F) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+func TestEarlyReportsOfTrials(t *testing.T) {
+	trial, facts := runningTrial()
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Report, facts.Early = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "1 of 9"}, true
+	trial.Status = trialplan.Decide(trial, facts, image).Status
+	if trial.Status.Phase != v1alpha1.TrialMeasuring {
+		t.Fatal(trial.Status.Phase)
+	}
+	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "2 of 9"}
+	if early := trialplan.Decide(trial, facts, image); !equality.Semantic.DeepEqual(early.Status, trial.Status) {
+		t.Errorf("shown early: %+v", early.Status)
+	}
+	facts.Early = false
+	if late := trialplan.Decide(trial, facts, image); equality.Semantic.DeepEqual(late.Status, trial.Status) {
+		t.Error("not shown when it is due")
+	}
+}
+
+// TestEstimatesByTariff: trials estimate by prices that status shows.
+func TestEstimatesByTariff(t *testing.T) {
+	trial, facts := newTrial()
+	facts.Policies, trial.Spec.Compression = nil, nil
+	facts.Tariffs = []v1alpha1.Tariff{{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "t", Generation: 3, Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+		},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "9"},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{
+				Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1", Peers: []string{"west"}}},
+			},
+		},
+	}}
+	want := v1alpha1.PricesStatus{
+		Currency: "EUR", CPUHour: "9", NetworkGiB: "0", Source: v1alpha1.PricesOfTariff, Name: "t", Generation: 3,
+	}
+	if p := trialplan.Decide(trial, facts, image).Status.Policy; p == nil || p.Prices == nil || *p.Prices != want {
+		t.Errorf("%+v", p)
+	}
+}
+
+// The Job of what is complete is removed, also by a manager that finds it there later. That of what failed stays for
+// people to read its log.
+func TestClear(t *testing.T) {
+	ended := metav1.NewTime(now)
+	for name, c := range map[string]struct {
+		phase v1alpha1.TrialPhase
+		job   *batchv1.Job
+		clear bool
+	}{
+		"complete":         {v1alpha1.TrialComplete, &batchv1.Job{}, true},
+		"complete, no Job": {v1alpha1.TrialComplete, nil, false},
+		"failed":           {v1alpha1.TrialFailed, &batchv1.Job{}, false},
+	} {
+		trial := &v1alpha1.CompressionTrial{Status: v1alpha1.CompressionTrialStatus{
+			Phase: c.phase, Run: &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, CompletionTime: &ended},
+		}}
+		if got := trialplan.Decide(trial, trialplan.Facts{Now: now, Job: c.job}, image).Clear; got != c.clear {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package trialplan
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
@@ -20,18 +22,18 @@ const (
 	maxLinks                            = 6
 )
 
-// TrialAttempt is the attempt that the trial's status names.
-func TrialAttempt(
-	trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image AgentImage,
-) *Attempt {
+// Attempt is the attempt that the trial's status names.
+func Attempt(
+	trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image agentpod.Image,
+) *attempt.Attempt {
 	spec, run := trial.Spec, trial.Status.Run
-	name := AttemptName(trial.Name, run.ID, run.Attempt)
-	a := Spec{
-		Name: name, SecretName: AttemptSecretName(name, trial),
+	name := attempt.Name(trial.Name, run.ID, run.Attempt)
+	a := attempt.Spec{
+		Name: name, SecretName: attempt.SecretName(name, trial),
 		Namespace: trial.Namespace,
 		Mode:      "trial",
-		Labels:    labels("trial", v1alpha1.TrialLabel, trial, run.ID),
-		Owner:     OwnerReference("CompressionTrial", trial),
+		Labels:    attempt.Labels("trial", v1alpha1.TrialLabel, trial, run.ID),
+		Owner:     agentpod.OwnerReference("CompressionTrial", trial),
 		Where:     where,
 		Image:     image,
 	}
@@ -43,16 +45,16 @@ func TrialAttempt(
 		Exclude:        spec.Exclude,
 		SampleBytes:    defaultSample,
 		Compression:    resolved.Wire(),
-		ControlAddress: fmt.Sprintf(":%d", ControlPort),
+		ControlAddress: fmt.Sprintf(":%d", agentpod.ControlPort),
 	}
 	if claim := spec.Source.PersistentVolumeClaim; claim != nil {
-		a.Mounts = []Mount{{Claim: claim.ClaimName, Path: volumePath, ReadOnly: true}}
-		config.Volume, config.Path = volumePath, relative(claim.Path)
-		if asksPrivilege(spec.PodTemplate) {
-			a.Capabilities = readCapabilities
+		a.Mounts = []attempt.Mount{{Claim: claim.ClaimName, Path: attempt.VolumePath, ReadOnly: true}}
+		config.Volume, config.Path = attempt.VolumePath, attempt.RelativePath(claim.Path)
+		if agentpod.AsksPrivilege(spec.PodTemplate) {
+			a.Capabilities = agentpod.ReadCapabilities
 		}
 	} else {
-		config.Agents = trialAgents(spec.Source, sampled)
+		config.Agents = agents(spec.Source, sampled)
 	}
 	if spec.Sample != nil {
 		config.Seed = uint64(spec.Sample.Seed)
@@ -64,11 +66,11 @@ func TrialAttempt(
 		config.LinkBytesPerSecond = append(config.LinkBytesPerSecond, uint64(link.BytesPerSecond.Value()))
 	}
 	a.Config = config
-	return NewAttempt(a)
+	return attempt.New(a)
 }
 
 // placement is what is wanted for the trial's agent.
-func (d *trialDecision) placement() placement.Request {
+func (d *decision) placement() placement.Request {
 	request := placement.Request{
 		Placement: v1alpha1.PlacementAnyNode, Level: v1alpha1.CompressionFast, Architectures: d.image.Architectures,
 	}
@@ -93,8 +95,8 @@ func (d *trialDecision) placement() placement.Request {
 	return request
 }
 
-// trialPlacement puts into words what a placement that does not look for accelerators means for a trial.
-func trialPlacement(r placement.Request, status v1alpha1.PlacementStatus) v1alpha1.PlacementStatus {
+// describe puts into words what a placement that does not look for accelerators means for a trial.
+func describe(r placement.Request, status v1alpha1.PlacementStatus) v1alpha1.PlacementStatus {
 	if r.Placement != v1alpha1.PlacementAnyNode {
 		return status
 	}
@@ -105,12 +107,12 @@ func trialPlacement(r placement.Request, status v1alpha1.PlacementStatus) v1alph
 	return status
 }
 
-// checkTrial looks for what would make an attempt fail before it costs a pod. The policy is resolved on the way, unless
+// check looks for what would make an attempt fail before it costs a pod. The policy is resolved on the way, unless
 // the run has begun with one, kept, that it goes on with.
-func checkTrial(
-	trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts TrialFacts,
-) (policy.Resolved, *Problem) {
-	if problem := SpecProblem(ValidateTrial(trial.Spec)); problem != nil {
+func check(
+	trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts Facts,
+) (policy.Resolved, *agentpod.Problem) {
+	if problem := agentpod.SpecProblem(Validate(trial.Spec)); problem != nil {
 		return policy.Resolved{}, problem
 	}
 	resolved, err := policy.Kept(kept), error(nil)
@@ -121,25 +123,25 @@ func checkTrial(
 		}
 		resolved, err = policy.Resolve(inline, facts.Policies, facts.Tariffs)
 	}
-	if problem := SpecProblem(err); problem != nil {
+	if problem := agentpod.SpecProblem(err); problem != nil {
 		return resolved, problem
 	}
-	if problem := checkTrialSource(trial, facts); problem != nil {
+	if problem := checkSource(trial, facts); problem != nil {
 		return resolved, problem
 	}
-	return resolved, CheckPrivilege(trial.Spec.PodTemplate, trial.Namespace, facts.PrivilegeAllowed)
+	return resolved, agentpod.CheckPrivilege(trial.Spec.PodTemplate, trial.Namespace, facts.PrivilegeAllowed)
 }
 
-// ValidateTrial checks again what the API server checks. The error is a *policy.InvalidError.
-func ValidateTrial(spec v1alpha1.CompressionTrialSpec) error {
-	if err := validateTrialSource(spec); err != nil {
+// Validate checks again what the API server checks. The error is a *policy.InvalidError.
+func Validate(spec v1alpha1.CompressionTrialSpec) error {
+	if err := validateSource(spec); err != nil {
 		return err
 	}
 	switch {
-	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
+	case len(spec.Include) > attempt.MaxPatterns || len(spec.Exclude) > attempt.MaxPatterns:
 		return &policy.InvalidError{
 			Field: "spec.include and spec.exclude",
-			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns),
+			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", attempt.MaxPatterns),
 		}
 	case len(spec.Links) == 0 || len(spec.Links) > maxLinks:
 		return &policy.InvalidError{

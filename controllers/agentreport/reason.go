@@ -1,11 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package agentreport
 
 import (
-	"slices"
-
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -69,50 +67,4 @@ func WireReason(reason string) wirev1.FailureReason {
 		}
 	}
 	return wirev1.FailureReason_FAILURE_REASON_INTERNAL
-}
-
-// needsSomebody are the reasons that a further attempt will meet again until somebody, here or in the other cluster,
-// has acted.
-var needsSomebody = []string{
-	v1alpha1.ReasonNotGranted,
-	v1alpha1.ReasonSourceNotFound,
-	v1alpha1.ReasonDestinationNotFound,
-	v1alpha1.ReasonDestinationInUse,
-	v1alpha1.ReasonPeerUntrusted,
-	v1alpha1.ReasonPeerIncompatible,
-}
-
-// NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are
-// repeated slowly.
-func NeedsSomebody(reason string) bool {
-	return slices.Contains(needsSomebody, reason)
-}
-
-// interruptions are the reasons of attempts that would have gone on with what they did.
-var interruptions = []string{
-	v1alpha1.ReasonEvicted,
-	v1alpha1.ReasonAborted,
-	v1alpha1.ReasonAgentLost,
-	v1alpha1.ReasonConnectionLost,
-	v1alpha1.ReasonPeerUnreachable,
-}
-
-// endsRun are the reasons that no further attempt of a run can fix: its spec has to change, or what it is to move.
-var endsRun = []string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonSourceEmpty}
-
-// EndsRun reports whether a run ends with an attempt that ends for this reason.
-func EndsRun(reason string) bool { return slices.Contains(endsRun, reason) }
-
-// interrupted reports whether an attempt that ended for this reason would have gone on with what it did.
-func interrupted(reason string) bool { return slices.Contains(interruptions, reason) }
-
-// inARow is how many of the last attempts of a run, newest first, ended for a reason that counts.
-func inARow(history []v1alpha1.AttemptRecord, run string, counts func(reason string) bool) int32 {
-	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool {
-		return record.RunID != run || !counts(record.Reason)
-	})
-	if n < 0 {
-		n = len(history)
-	}
-	return int32(min(n, maxHistory)) //nolint:gosec // It is at most maxHistory.
 }

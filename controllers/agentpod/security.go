@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package agentpod
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 // What an agent of a Transfer that asks for privilege gets, in a namespace that allows it, and nothing else: to read
 // what it sends, whoever may, and to give what it writes its owner, mode and capabilities.
 var (
-	readCapabilities  = []corev1.Capability{"DAC_READ_SEARCH"}
-	writeCapabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"}
+	ReadCapabilities  = []corev1.Capability{"DAC_READ_SEARCH"}
+	WriteCapabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"}
 )
 
 // AllowsPrivilege reports whether agents in a namespace may have privilege that they ask for.
@@ -26,9 +26,9 @@ func AllowsPrivilege(namespace metav1.Object) bool {
 	return namespace.GetAnnotations()[v1alpha1.AllowPrivilegedAnnotation] == "true"
 }
 
-// asksPrivilege reports whether a template asks for an agent that runs as root. Linux gives added capabilities to root
+// AsksPrivilege reports whether a template asks for an agent that runs as root. Linux gives added capabilities to root
 // only, so asking for one means root.
-func asksPrivilege(template *v1alpha1.AgentPodTemplate) bool {
+func AsksPrivilege(template *v1alpha1.AgentPodTemplate) bool {
 	if template == nil || template.SecurityContext == nil {
 		return false
 	}
@@ -36,15 +36,15 @@ func asksPrivilege(template *v1alpha1.AgentPodTemplate) bool {
 	return len(added(context)) > 0 || context.RunAsUser != nil && *context.RunAsUser == 0
 }
 
-// asksToWrite reports whether a template that asks for privilege means the receiving agent as well: it does not when
+// AsksToWrite reports whether a template that asks for privilege means the receiving agent as well: it does not when
 // the only capability that it names is one of reading.
-func asksToWrite(template *v1alpha1.AgentPodTemplate) bool {
-	if !asksPrivilege(template) {
+func AsksToWrite(template *v1alpha1.AgentPodTemplate) bool {
+	if !AsksPrivilege(template) {
 		return false
 	}
 	names := added(template.SecurityContext)
 	return len(names) == 0 || slices.ContainsFunc(names, func(c corev1.Capability) bool {
-		return slices.Contains(writeCapabilities, c)
+		return slices.Contains(WriteCapabilities, c)
 	})
 }
 
@@ -86,7 +86,7 @@ func excess(context *corev1.SecurityContext) (asked, fix string) {
 		return "allowPrivilegeEscalation: true", root
 	}
 	for _, name := range added(context) {
-		if !slices.Contains(readCapabilities, name) && !slices.Contains(writeCapabilities, name) {
+		if !slices.Contains(ReadCapabilities, name) && !slices.Contains(WriteCapabilities, name) {
 			return fmt.Sprintf("capability %s", name), root
 		}
 	}
@@ -102,9 +102,9 @@ func excess(context *corev1.SecurityContext) (asked, fix string) {
 // that makes the agent another user, who may read what the one who made the Transfer may not; empty if none.
 func privilege(context *corev1.SecurityContext) string {
 	switch {
-	case context.RunAsUser != nil && *context.RunAsUser != agentUser:
+	case context.RunAsUser != nil && *context.RunAsUser != User:
 		return fmt.Sprintf("runAsUser: %d", *context.RunAsUser)
-	case context.RunAsGroup != nil && *context.RunAsGroup != agentUser:
+	case context.RunAsGroup != nil && *context.RunAsGroup != User:
 		return fmt.Sprintf("runAsGroup: %d", *context.RunAsGroup)
 	case context.RunAsNonRoot != nil && !*context.RunAsNonRoot:
 		return "runAsNonRoot: false"
@@ -124,9 +124,9 @@ func privilege(context *corev1.SecurityContext) string {
 	return ""
 }
 
-// agentSecurity is the restricted security context with what the user set over it. An agent with capabilities is root
+// Security is the restricted security context with what the user set over it. An agent with capabilities is root
 // and has exactly these; any other has none.
-func agentSecurity(given *corev1.SecurityContext, capabilities []corev1.Capability) *corev1.SecurityContext {
+func Security(given *corev1.SecurityContext, capabilities []corev1.Capability) *corev1.SecurityContext {
 	context := &corev1.SecurityContext{}
 	if given != nil {
 		context = given.DeepCopy()

@@ -1,7 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package agentreport reads what agents report: it bounds the report, which may be hostile, and turns it into what status
+// shows. It is pure.
+package agentreport
 
 import (
 	"maps"
@@ -17,6 +19,14 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
+
+// News reports whether a report may change more of a status than progress. Whatever plan.transferState and its like keep of
+// a report counts.
+func News(before, after *wirev1.Report) bool {
+	was, is := before.GetCompression(), after.GetCompression()
+	return before.GetState() != after.GetState() || before.GetArchitecture() != after.GetArchitecture() ||
+		was.GetCodec() != is.GetCodec() || was.GetEngine() != is.GetEngine() || was.GetReason() != is.GetReason()
+}
 
 const (
 	gib          = 1 << 30
@@ -61,23 +71,23 @@ func (s Samples) Rate() int64 {
 	return int64(float64(last.Bytes-first.Bytes) / seconds)
 }
 
-// progress maps what an agent reports; rate is in bytes per second.
-func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
+// Progress maps what an agent reports; rate is in bytes per second.
+func Progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 	p := report.GetProgress()
 	status := &v1alpha1.Progress{
-		Files:          clamp(p.GetFiles()),
-		FilesTotal:     clamp(p.GetFilesTotal()),
-		Bytes:          saturated(clamp(p.GetBytes()), clamp(p.GetPartialBytes())),
-		PartialBytes:   clamp(p.GetPartialBytes()),
-		BytesTotal:     clamp(p.GetBytesTotal()),
+		Files:          Clamp(p.GetFiles()),
+		FilesTotal:     Clamp(p.GetFilesTotal()),
+		Bytes:          Saturated(Clamp(p.GetBytes()), Clamp(p.GetPartialBytes())),
+		PartialBytes:   Clamp(p.GetPartialBytes()),
+		BytesTotal:     Clamp(p.GetBytesTotal()),
 		BytesPerSecond: rate,
-		UnchangedFiles: clamp(p.GetUnchangedFiles()),
-		UnchangedBytes: clamp(p.GetUnchangedBytes()),
+		UnchangedFiles: Clamp(p.GetUnchangedFiles()),
+		UnchangedBytes: Clamp(p.GetUnchangedBytes()),
 		ResumedBytes:   resumed,
-		ResentBytes:    clamp(p.GetResentBytes()),
-		Removed:        clamp(p.GetRemoved()),
-		ReusedBytes:    clamp(p.GetReusedBytes()),
-		HoleBytes:      clamp(p.GetHoleBytes()),
+		ResentBytes:    Clamp(p.GetResentBytes()),
+		Removed:        Clamp(p.GetRemoved()),
+		ReusedBytes:    Clamp(p.GetReusedBytes()),
+		HoleBytes:      Clamp(p.GetHoleBytes()),
 	}
 	succeeded := report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED
 	switch {
@@ -98,15 +108,15 @@ func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 	return status
 }
 
-// saturated is the sum of two numbers that are not negative, or the greatest number there is.
-func saturated(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
+// Saturated is the sum of two numbers that are not negative, or the greatest number there is.
+func Saturated(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 func percent(part, whole int64) int32 {
 	return int32(min(100, max(0, float64(part)/float64(whole)*100)))
 }
 
-// wholeRate is the rate over the whole attempt.
-func wholeRate(report *wirev1.Report, bytes uint64) int64 {
+// WholeRate is the rate over the whole attempt.
+func WholeRate(report *wirev1.Report, bytes uint64) int64 {
 	start, end := report.GetStartTime(), report.GetEndTime()
 	if start == nil || end == nil {
 		return 0
@@ -124,7 +134,7 @@ func ended(report *wirev1.Report) bool {
 }
 
 func operations(o *wirev1.Operations) v1alpha1.Operations {
-	return v1alpha1.Operations{Operations: clamp(o.GetOperations()), Bytes: clamp(o.GetBytes())}
+	return v1alpha1.Operations{Operations: Clamp(o.GetOperations()), Bytes: Clamp(o.GetBytes())}
 }
 
 // CompressionStatus is what status shows of a report's compression.
@@ -138,8 +148,8 @@ func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
 		Engine:            c.GetEngine(),
 		Level:             c.GetLevel(),
 		Reason:            c.GetReason(),
-		UncompressedBytes: clamp(c.GetUncompressedBytes()),
-		CompressedBytes:   clamp(c.GetCompressedBytes()),
+		UncompressedBytes: Clamp(c.GetUncompressedBytes()),
+		CompressedBytes:   Clamp(c.GetCompressedBytes()),
 		Hardware:          operations(c.GetHardware()),
 		Software:          operations(c.GetSoftware()),
 		Stored:            operations(c.GetStored()),
@@ -162,7 +172,7 @@ func counts(reported map[string]uint64) map[string]int64 {
 	m := make(map[string]int64, len(reported))
 	for _, reason := range slices.Sorted(maps.Keys(reported)) {
 		if len(reason) <= maxReason && len(m) < maxReasons {
-			m[reason] = clamp(reported[reason])
+			m[reason] = Clamp(reported[reason])
 		}
 	}
 	return m
@@ -174,10 +184,10 @@ func estimate(e *wirev1.Estimate) *v1alpha1.EstimateStatus {
 		return nil
 	}
 	status := &v1alpha1.EstimateStatus{
-		Blocks:     clamp(e.GetBlocks()),
-		Wasted:     clamp(e.GetWasted()),
-		Probes:     clamp(e.GetProbes()),
-		Missed:     clamp(e.GetMissed()),
+		Blocks:     Clamp(e.GetBlocks()),
+		Wasted:     Clamp(e.GetWasted()),
+		Probes:     Clamp(e.GetProbes()),
+		Missed:     Clamp(e.GetMissed()),
 		CPUSeconds: Seconds(float64(e.GetNanos())),
 	}
 	if e.GetBytes() > 0 {
@@ -242,8 +252,8 @@ func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return status
 }
 
-// omissions have no examples until the agent has ended: with each of a run's progress they would be written again.
-func omissions(report *wirev1.Report) []v1alpha1.Omission {
+// Omissions have no examples until the agent has ended: with each of a run's progress they would be written again.
+func Omissions(report *wirev1.Report) []v1alpha1.Omission {
 	var list []v1alpha1.Omission
 	seen := map[string]bool{}
 	examples := 0
@@ -255,7 +265,7 @@ func omissions(report *wirev1.Report) []v1alpha1.Omission {
 			continue
 		}
 		seen[o.GetWhat()] = true
-		omission := v1alpha1.Omission{What: o.GetWhat(), Count: clamp(o.GetCount())}
+		omission := v1alpha1.Omission{What: o.GetWhat(), Count: Clamp(o.GetCount())}
 		for _, example := range o.GetExamples()[:min(len(o.GetExamples()), examples)] {
 			omission.Examples = append(omission.Examples, conditions.Shorten(example))
 		}
@@ -264,79 +274,17 @@ func omissions(report *wirev1.Report) []v1alpha1.Omission {
 	return list
 }
 
-// hardwareMessages say what each reason means, for the condition HardwareCompression.
-var hardwareMessages = map[string]string{
-	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
-	v1alpha1.CompressionSoftwareUsed:  "software compresses, as the policy asks",
-	v1alpha1.CompressionNoAccelerator: "software compresses: the node has no accelerator that is known to work",
-	v1alpha1.CompressionSelfTestFailed: "software compresses: the node has an accelerator, but its use could not be " +
-		"proved or it was not used for most blocks; status.accelerator of the NodeProfile says why",
-	v1alpha1.CompressionLevelNotAccelerated: "software compresses: the node's accelerator does not compress at the " +
-		"policy's level; status.accelerator of the NodeProfile says at which it does",
-	v1alpha1.CompressionCodecNotAccelerated: "software compresses: the codec agreed with the peer is zstd, which no " +
-		"accelerator does; to use one, name only deflate in codecs",
-	v1alpha1.CompressionBelowMinimum: "most blocks are smaller than the policy's minSize and are sent as they are",
-	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: the node has no accelerator that is known to work, " +
-		"and the policy forbids software",
-	v1alpha1.CompressionIncompressible: "most data is sent as it is: samples predict that it would not shrink",
-	v1alpha1.CompressionNetworkFaster: "most data is sent as it is: that takes less time over this network than " +
-		"compressing, and the objective is Elapsed; to save bytes set prices, or the objective Bytes",
-	v1alpha1.CompressionCPUBudget: "most data is sent as it is: compressing would take more CPU time than the policy's " +
-		"objective finds it worth, or the sender's cores are too busy",
-	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator takes several times as long as before, " +
-		"as it does when others use it",
-	v1alpha1.CompressionDidNotShrink:  "most data is sent as it is: it did not shrink",
-	v1alpha1.CompressionPolicyNever:   "nothing is compressed: the policy says Never",
-	v1alpha1.CompressionPeerRefused:   "nothing is compressed: the peer accepts none of the policy's codecs",
-	v1alpha1.CompressionNoNetwork:     "nothing is compressed: the data cross no network",
-	v1alpha1.CompressionNothingToSend: "nothing had to be sent",
-}
-
-// corrected is where an agent is, after it has found no accelerator on a node that is taken for one with an
-// accelerator.
-func corrected(where *v1alpha1.PlacementStatus, found *v1alpha1.CompressionStatus) *v1alpha1.PlacementStatus {
-	if where == nil || found == nil || where.Node == "" || where.Reason != v1alpha1.PlacementReasonHardware ||
-		found.Reason != v1alpha1.CompressionNoAccelerator {
-		return where
-	}
-	truth := where.DeepCopy()
-	truth.Engine, truth.Reason = found.Engine, v1alpha1.CompressionNoAccelerator
-	truth.Message = "the agent finds no accelerator on this node, although its NodeProfile or a label says that one " +
-		"works there; see whether the node agent runs the manager's version, and restart it"
-	return truth
-}
-
-// hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where
-// it is.
-func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.PlacementStatus) []metav1.Condition {
-	if status == nil {
-		return nil
-	}
-	reason, used := status.Reason, HardwareUsed(status)
-	if used {
-		reason = v1alpha1.CompressionHardwareUsed
-	}
-	message, known := hardwareMessages[reason]
-	if !known {
-		return nil
-	}
-	if reason == v1alpha1.CompressionNoAccelerator && where != nil && where.Message != "" &&
-		where.Reason != v1alpha1.PlacementReasonHardware {
-		message += "; " + where.Message
-	}
-	return []metav1.Condition{conditions.New(v1alpha1.ConditionHardwareCompression, used, reason, message)}
-}
-
 // Seconds writes nanoseconds as decimal seconds with two decimals, or more when there would be none left.
 func Seconds(nanos float64) string {
 	s := nanos / 1e9
 	if s != 0 && math.Abs(s) < 0.01 {
-		return trimmed(s, 6)
+		return Trimmed(s, 6)
 	}
 	return strconv.FormatFloat(s, 'f', 2, 64)
 }
 
-func trimmed(value float64, decimals int) string {
+// Trimmed writes a number with at most that many decimals and no zeros at the end.
+func Trimmed(value float64, decimals int) string {
 	text := strconv.FormatFloat(value, 'f', decimals, 64)
 	text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	if text == "" || text == "-0" {
@@ -345,6 +293,19 @@ func trimmed(value float64, decimals int) string {
 	return text
 }
 
-func clamp(n uint64) int64 {
+// Clamp is n, or the greatest int64.
+func Clamp(n uint64) int64 {
 	return int64(min(n, math.MaxInt64))
+}
+
+// HardwareUsed reports whether the accelerator does what is compressed. One that stopped working on the way, or that
+// others keep busy, compressed some as well, and so did one beside which software had the most to do.
+func HardwareUsed(status *v1alpha1.CompressionStatus) bool {
+	switch status.Reason {
+	case v1alpha1.CompressionHardwareUsed:
+		return true
+	case v1alpha1.CompressionSelfTestFailed, v1alpha1.CompressionAcceleratorBusy:
+		return false
+	}
+	return status.Hardware.Operations > 0 && status.Hardware.Bytes >= status.Software.Bytes
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package trialplan_test
 
 import (
 	"slices"
@@ -16,17 +16,17 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
 // sampledTrial is one of an HTTPEndpoint with two replicas.
-func sampledTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
+func sampledTrial() (*v1alpha1.CompressionTrial, trialplan.Facts) {
 	trial, facts := newTrial()
 	trial.Spec.Source = v1alpha1.TrialSource{
 		HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop", Duration: &metav1.Duration{Duration: 2 * time.Minute}},
 	}
 	facts.Claim = nil
-	facts.Sampled = &plan.Sampled{
+	facts.Sampled = &trialplan.Sampled{
 		ServerName: "uid.http.lighterage.internal", Addresses: []string{"10.0.0.1:9443", "10.0.0.2:9443"},
 	}
 	return trial, facts
@@ -45,7 +45,7 @@ func TestTrialOfAgents(t *testing.T) {
 			trial.Spec.Source = v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: "orders"}}
 			unit, seconds = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 0
 		}
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		if decision.Start == nil {
 			t.Fatalf("%+v", decision.Status.Conditions)
 		}
@@ -73,37 +73,37 @@ func TestTrialOfAgents(t *testing.T) {
 
 func TestTrialOfAgentsBadInput(t *testing.T) {
 	for name, test := range map[string]struct {
-		change       func(*v1alpha1.CompressionTrial, *plan.TrialFacts)
+		change       func(*v1alpha1.CompressionTrial, *trialplan.Facts)
 		reason, says string
 	}{
 		"no endpoint": {
-			func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled = nil }, v1alpha1.ReasonSourceNotFound,
+			func(_ *v1alpha1.CompressionTrial, f *trialplan.Facts) { f.Sampled = nil }, v1alpha1.ReasonSourceNotFound,
 			`no HTTPEndpoint "shop"`,
 		},
-		"endpoint that goes": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled.Deleting = true },
+		"endpoint that goes": {func(_ *v1alpha1.CompressionTrial, f *trialplan.Facts) { f.Sampled.Deleting = true },
 			v1alpha1.ReasonSourceNotFound, "is being deleted"},
-		"no replica": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled.Addresses = nil },
+		"no replica": {func(_ *v1alpha1.CompressionTrial, f *trialplan.Facts) { f.Sampled.Addresses = nil },
 			v1alpha1.ReasonSourceNotReady, `no replica of HTTPEndpoint "shop" is ready`},
-		"no member": {func(t *v1alpha1.CompressionTrial, f *plan.TrialFacts) {
+		"no member": {func(t *v1alpha1.CompressionTrial, f *trialplan.Facts) {
 			t.Spec.Source = v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: "orders"}}
 			f.Sampled.Addresses = nil
 		}, v1alpha1.ReasonSourceNotReady, `no member of Queue "orders" is ready`},
-		"two sources": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"two sources": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Source.Queue = &v1alpha1.TrialQueue{Name: "orders"}
 		}, v1alpha1.ReasonInvalidSpec, "exactly one of"},
-		"no source": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Source = v1alpha1.TrialSource{} },
+		"no source": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) { t.Spec.Source = v1alpha1.TrialSource{} },
 			v1alpha1.ReasonInvalidSpec, "exactly one of"},
-		"patterns": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Include = []string{"*.x"} },
+		"patterns": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) { t.Spec.Include = []string{"*.x"} },
 			v1alpha1.ReasonInvalidSpec, "choose among files"},
-		"too long": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
+		"too long": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) {
 			t.Spec.Source.HTTPEndpoint.Duration = &metav1.Duration{Duration: time.Hour}
 		}, v1alpha1.ReasonInvalidSpec, "between 1s and 10m"},
-		"nameless": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Source.HTTPEndpoint.Name = "" },
+		"nameless": {func(t *v1alpha1.CompressionTrial, _ *trialplan.Facts) { t.Spec.Source.HTTPEndpoint.Name = "" },
 			v1alpha1.ReasonInvalidSpec, "must name an HTTPEndpoint"},
 	} {
 		trial, facts := sampledTrial()
 		test.change(trial, &facts)
-		decision := plan.DecideTrial(trial, facts, image)
+		decision := trialplan.Decide(trial, facts, image)
 		kind, reason, message := verdict(t, decision.Status.Conditions)
 		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) ||
 			decision.Start != nil {
@@ -121,7 +121,7 @@ func TestTrialOfAgentsSaysWhatWasMeasured(t *testing.T) {
 	result.Sample.CutItems, result.Sample.UnreadableItems = 2, 1
 	result.Sample.Agents, result.Sample.SilentAgents, result.Sample.Silence = 1, 2, "no route"
 	facts.Pod = ended(0, "", trialReport(t, result))
-	status := plan.DecideTrial(trial, facts, image).Status
+	status := trialplan.Decide(trial, facts, image).Status
 	if s := status.Sample; s == nil || s.Unit != v1alpha1.TrialUnitMessage || s.Items != 4096 || s.ItemsTotal != 70000 ||
 		s.CutItems != 2 || s.UnreadableItems != 1 ||
 		s.Agents != 1 || s.SilentAgents != 2 || s.SilentMessage != "no route" ||
@@ -131,7 +131,7 @@ func TestTrialOfAgentsSaysWhatWasMeasured(t *testing.T) {
 	result.Sample.Unit = 77
 	facts.Pod = ended(0, "", trialReport(t, result))
 	if _, _, message := verdict(
-		t, plan.DecideTrial(trial, facts, image).Status.Conditions,
+		t, trialplan.Decide(trial, facts, image).Status.Conditions,
 	); !strings.Contains(message, "unit 77") {
 		t.Errorf("%s", message)
 	}

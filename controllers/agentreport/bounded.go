@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package agentreport
 
 import (
 	"cmp"
@@ -66,7 +66,7 @@ func boundMap(field protoreflect.FieldDescriptor, values protoreflect.Map) {
 	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return cmp.Compare(a.String(), b.String()) })
 	kept := 0
 	for _, key := range keys {
-		word := field.MapKey().Kind() != protoreflect.StringKind || plain(key.String(), maxWord) == key.String()
+		word := field.MapKey().Kind() != protoreflect.StringKind || Plain(key.String(), maxWord) == key.String()
 		if kept == maxReported || !word {
 			values.Clear(key)
 			continue
@@ -89,15 +89,15 @@ func boundValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (_
 		case "message", "detail", "problem", "silence", "path", "authentication_error":
 			limit = maxProse
 		}
-		text := plain(value.String(), limit)
+		text := Plain(value.String(), limit)
 		return protoreflect.ValueOfString(text), text != value.String()
 	}
 	return value, false
 }
 
-// plain returns text as UTF-8 of at most limit bytes, with what is not printed escaped as in Go, and an ellipsis where
+// Plain returns text as UTF-8 of at most limit bytes, with what is not printed escaped as in Go, and an ellipsis where
 // it was cut.
-func plain(text string, limit int) string {
+func Plain(text string, limit int) string {
 	const ellipsis = "…"
 	var b strings.Builder
 	fits := 0 // what of b may stay before an ellipsis

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package trialplan
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -30,8 +32,8 @@ type Sampled struct {
 	Addresses  []string
 }
 
-// trialAgents says whom the trial's agent asks.
-func trialAgents(source v1alpha1.TrialSource, sampled *Sampled) *wirev1.TrialAgents {
+// agents says whom the trial's agent asks.
+func agents(source v1alpha1.TrialSource, sampled *Sampled) *wirev1.TrialAgents {
 	agents := &wirev1.TrialAgents{Unit: wirev1.TrialUnit_TRIAL_UNIT_MESSAGE}
 	if sampled != nil {
 		agents.ServerName, agents.Addresses = sampled.ServerName, sampled.Addresses
@@ -49,8 +51,8 @@ func collectFor(endpoint *v1alpha1.TrialHTTPEndpoint) time.Duration {
 	return endpoint.Duration.Duration
 }
 
-// checkTrialSource looks whether the source is there and can be sampled.
-func checkTrialSource(trial *v1alpha1.CompressionTrial, facts TrialFacts) *Problem {
+// checkSource looks whether the source is there and can be sampled.
+func checkSource(trial *v1alpha1.CompressionTrial, facts Facts) *agentpod.Problem {
 	source := trial.Spec.Source
 	var kind, name, agents string
 	switch {
@@ -59,25 +61,25 @@ func checkTrialSource(trial *v1alpha1.CompressionTrial, facts TrialFacts) *Probl
 	case source.Queue != nil:
 		kind, name, agents = "Queue", source.Queue.Name, "member"
 	default:
-		return checkSource(trial.Namespace, source.PersistentVolumeClaim.ClaimName, facts.Claim)
+		return attempt.CheckSource(trial.Namespace, source.PersistentVolumeClaim.ClaimName, facts.Claim)
 	}
 	switch sampled := facts.Sampled; {
 	case sampled == nil:
-		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
+		return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf(
 			"there is no %s %q in namespace %q; create it there (those of the own namespace are sampled, and no others)", kind,
 			name, trial.Namespace)}
 	case sampled.Deleting:
-		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("%s %q is being deleted", kind, name)}
+		return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("%s %q is being deleted", kind, name)}
 	case len(sampled.Addresses) == 0:
-		return &Problem{
-			v1alpha1.ReasonSourceNotReady, fmt.Sprintf("no %s of %s %q is ready; its status says why", agents, kind, name),
+		return &agentpod.Problem{
+			Reason: v1alpha1.ReasonSourceNotReady, Message: fmt.Sprintf("no %s of %s %q is ready; its status says why", agents, kind, name),
 		}
 	}
 	return nil
 }
 
-// validateTrialSource checks again what the API server checks.
-func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
+// validateSource checks again what the API server checks.
+func validateSource(spec v1alpha1.CompressionTrialSpec) error {
 	source, given := spec.Source, 0
 	for _, is := range []bool{source.PersistentVolumeClaim != nil, source.HTTPEndpoint != nil, source.Queue != nil} {
 		if is {
@@ -93,7 +95,7 @@ func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
 		if claim.ClaimName == "" {
 			return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 		}
-		return validatePath("spec.source.persistentVolumeClaim.path", claim.Path)
+		return attempt.ValidatePath("spec.source.persistentVolumeClaim.path", claim.Path)
 	}
 	if len(spec.Include)+len(spec.Exclude) > 0 {
 		return &policy.InvalidError{

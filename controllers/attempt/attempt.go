@@ -1,0 +1,99 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attempt is the frame of attempts: runs of an agent to an end, for a Transfer, Delivery, CompressionTrial or
+// ObjectStore. It has their names, Job and Secret, what a Job and its pod tell, and the waits between attempts. It is
+// pure: agentjob reads and writes the cluster.
+package attempt
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
+)
+
+// Attempt is an attempt that is to be made.
+type Attempt struct{ spec Spec }
+
+// New returns the attempt that consists of what spec says.
+func New(spec Spec) *Attempt { return &Attempt{spec: spec} }
+
+// Name of the Job.
+func (a *Attempt) Name() string { return a.spec.Name }
+
+// Config is the agent's configuration as JSON.
+func (a *Attempt) Config() ([]byte, error) {
+	config, err := wirev1.MarshalConfig(a.spec.Config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.spec.Name, err)
+	}
+	return config, nil
+}
+
+const (
+	// LocalMode is the value of agentpod.ComponentLabel of a pod with both claims of a Transfer.
+	LocalMode = "local"
+
+	// VolumePath is where an agent finds its claim.
+	VolumePath = "/volume"
+	// DestinationPath is that of the second claim, in a pod that has both.
+	DestinationPath = "/destination"
+)
+
+// Spec is what an attempt consists of.
+type Spec struct {
+	// Name of the Job.
+	Name       string
+	SecretName string
+	Namespace  string
+	// Mode of the agent, which is the value of agentpod.ComponentLabel.
+	Mode   string
+	Labels map[string]string
+	Owner  metav1.OwnerReference
+	Mounts []Mount
+	// Credentials is a Secret of the user's, which may be missing; empty: none.
+	Credentials string
+	Template    v1alpha1.AgentPodTemplate
+	Where       placement.Plan
+	// Capabilities make the agent root; without any it is an ordinary user.
+	Capabilities []corev1.Capability
+	Image        agentpod.Image
+	// Config of the agent.
+	Config proto.Message
+	// SenderNamespace is that of a sender of this cluster, of a receiving agent.
+	SenderNamespace string
+	// StoreService is the Service that the endpoint of an object store names; nil: none.
+	StoreService *corev1.Service
+}
+
+// Mount is a claim in an agent's pod.
+type Mount struct {
+	Claim    string
+	Path     string
+	ReadOnly bool
+}
+
+// Secret is what an agent's Secret holds.
+type Secret struct {
+	// Config is the agent's configuration as JSON.
+	Config []byte
+	// KeyPair is the agent's own.
+	KeyPair pki.KeyPair
+	// ClusterCA and PeerCA are PEM.
+	ClusterCA, PeerCA []byte
+}
+
+// Labels of what belongs to the agent of an attempt. The UID of their owner is in ownerLabel.
+func Labels(mode, ownerLabel string, owner metav1.Object, run string) map[string]string {
+	own := agentpod.Labels(mode, ownerLabel, owner.GetUID())
+	own[v1alpha1.RunLabel] = run
+	return own
+}
