@@ -131,6 +131,20 @@ func (c *Cluster) Start(
 	return problem, err
 }
 
+// Replace has the owner's one attempt be the wanted one: it removes the other Jobs of the owner, which have its UID in
+// that label, and starts it. It does nothing when none is wanted.
+func (c *Cluster) Replace(
+	ctx context.Context, owner client.Object, label string, a *attempt.Attempt, wanted Certificate,
+) (*agentpod.Problem, error) {
+	if a == nil {
+		return nil, nil
+	}
+	if err := c.Retire(ctx, owner, label, a.Name()); err != nil {
+		return nil, err
+	}
+	return c.Start(ctx, owner, a, wanted)
+}
+
 // foreign is the problem with a Job that somebody else has made under the name of an attempt; nil if it is the owner's.
 func foreign(job *batchv1.Job, owner client.Object) *agentpod.Problem {
 	if metav1.IsControlledBy(job, owner) {

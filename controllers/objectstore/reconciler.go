@@ -120,7 +120,10 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	problem, err := r.start(ctx, store, decision.Start)
+	problem, err := r.Attempts.Replace(ctx, store, v1alpha1.ObjectStoreLabel, decision.Start, agentjob.Certificate{
+		Identity:   pki.ObjectStoreIdentity(r.Cluster, store.Namespace, store.Name),
+		ServerName: pki.ProbeServerName(string(store.UID)),
+	})
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -131,22 +134,6 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
-}
-
-// start makes the probe after what earlier ones left is removed. The problem is why it could not be made.
-func (r *reconciler) start(
-	ctx context.Context, store *v1alpha1.ObjectStore, wanted *attempt.Attempt,
-) (*agentpod.Problem, error) {
-	if wanted == nil {
-		return nil, nil
-	}
-	if err := r.Attempts.Retire(ctx, store, v1alpha1.ObjectStoreLabel, wanted.Name()); err != nil {
-		return nil, err
-	}
-	return r.Attempts.Start(ctx, store, wanted, agentjob.Certificate{
-		Identity:   pki.ObjectStoreIdentity(r.Cluster, store.Namespace, store.Name),
-		ServerName: pki.ProbeServerName(string(store.UID)),
-	})
 }
 
 // writeStatus writes what was decided, if it differs, and tells of it once.

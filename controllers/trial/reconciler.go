@@ -121,7 +121,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	problem, err := r.start(ctx, trial, decision.Start)
+	problem, err := r.Attempts.Replace(ctx, trial, v1alpha1.TrialLabel, decision.Start, r.certificate(trial))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -132,19 +132,6 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
-}
-
-// start makes the attempt after what earlier ones left is removed. The problem is why it could not be made.
-func (r *Reconciler) start(
-	ctx context.Context, trial *v1alpha1.CompressionTrial, wanted *attempt.Attempt,
-) (*agentpod.Problem, error) {
-	if wanted == nil {
-		return nil, nil
-	}
-	if err := r.Attempts.Retire(ctx, trial, v1alpha1.TrialLabel, attemptName(trial)); err != nil {
-		return nil, err
-	}
-	return r.Attempts.Start(ctx, trial, wanted, r.certificate(trial))
 }
 
 // certificate is that of the agent.
