@@ -56,13 +56,13 @@ func (a *Agent) noteLimit(err error, now time.Time) {
 	if !a.unmoved.told && now.Sub(a.unmoved.since) > limitPatience {
 		a.unmoved.told = true
 		a.options.Log.Warn(
-			"The stream's limit was not adapted to the free space of the volumes", "error", err.Error(), "since",
+			"The stream could not be closed or opened as the free space of volumes asks", "error", err.Error(), "since",
 			a.unmoved.since,
 		)
 	}
 }
 
-// unmoved is why the stream's limits cannot be changed.
+// unmoved is why the stream can be neither closed nor opened as the space asks.
 type unmoved struct {
 	err   error
 	since time.Time
@@ -74,8 +74,8 @@ func (u unmoved) problem() error {
 	if !u.told {
 		return nil
 	}
-	return fmt.Errorf("since %s the limit of the stream could not be adapted to the free space of the volumes, so they "+
-		"may become full: %w",
+	return fmt.Errorf("since %s the stream could be neither closed nor opened as the free space of the volumes asks, so "+
+		"they may become full, or messages are rejected while there is space: %w",
 		u.since.UTC().Format(time.RFC3339), u.err)
 }
 

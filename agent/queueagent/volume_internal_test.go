@@ -40,7 +40,7 @@ func TestNoVolume(t *testing.T) {
 	}
 }
 
-// TestLimitUnmoved: that the limit does not follow the space is told when that has lasted, until it does again.
+// TestLimitUnmoved: that the stream is not closed or opened is told when that has lasted, until it is.
 func TestLimitUnmoved(t *testing.T) {
 	var log strings.Builder
 	a := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -64,11 +64,11 @@ func TestLimitUnmoved(t *testing.T) {
 	}
 	a.noteLimit(nil, begun)
 	if f := limitFailure(a.unmoved.problem()); f != nil {
-		t.Errorf("when it follows again: %v", f)
+		t.Errorf("when it is again: %v", f)
 	}
 }
 
-// TestSpaceWhileDraining: the limit follows the space until that is ended, also when the agent was told to end.
+// TestSpaceWhileDraining: the stream is closed for want of space until that is ended, also when the agent was told to end.
 func TestSpaceWhileDraining(t *testing.T) {
 	const limit = 1 << 30
 	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Capacity: limit})

@@ -1727,9 +1727,9 @@ type QueueReport struct {
 	Archive *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore is absent without one. It is there while the agent is starting as well.
 	Restore *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
-	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED. INTERNAL says that the volume
-	// does, but that the stream's limit has not followed what members have space for. Absent when nothing is wrong. It is there while the agent is
-	// starting as well, which waits for the volume then.
+	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED.
+	// INTERNAL says that the volume does, but that the stream could not be closed or opened as its space asks. Absent
+	// when nothing is wrong. It is there while the agent is starting as well, which waits for the volume then.
 	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
