@@ -17,7 +17,9 @@ import (
 
 // ensureNetwork writes the NetworkPolicy of an owner's attempts, which goes with the owner. It is there before the pod
 // that it is for.
-func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *attempt.Attempt) (*agentpod.Problem, error) {
+func (c *Cluster) ensureNetwork(
+	ctx context.Context, owner client.Object, a *attempt.Attempt,
+) (*agentpod.Problem, error) {
 	kind, label := "Transfer", v1alpha1.TransferLabel
 	switch owner.(type) {
 	case *v1alpha1.Delivery:
@@ -28,9 +30,10 @@ func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *att
 		kind, label = "ObjectStore", v1alpha1.ObjectStoreLabel
 	}
 	labels := map[string]string{label: string(owner.GetUID()), agentpod.ComponentLabel: a.Mode()}
-	problem, err := c.options.Networks.Ensure(ctx, kind, owner, labels, func(operatorNamespace string) networkingv1.NetworkPolicySpec {
+	policy := func(operatorNamespace string) networkingv1.NetworkPolicySpec {
 		return networkpolicy.Attempt(operatorNamespace, label, owner.GetUID(), a.Traffic())
-	})
+	}
+	problem, err := c.options.Networks.Ensure(ctx, kind, owner, labels, policy)
 	if problem != nil {
 		problem.Reason = v1alpha1.ReasonAgentNotStarted
 	}

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentreport reads what agents report: it bounds the report, which may be hostile, and turns it into what status
-// shows. It is pure.
+// Package agentreport reads what agents report: it bounds the report, which may be hostile, and turns it into what
+// status shows. It is pure.
 package agentreport
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
-// News reports whether a report may change more of a status than progress. Whatever plan.transferState and its like keep of
-// a report counts.
+// News reports whether a report may change more of a status than progress. What plan and
+// trialplan keep of a report for that question counts.
 func News(before, after *wirev1.Report) bool {
 	was, is := before.GetCompression(), after.GetCompression()
 	return before.GetState() != after.GetState() || before.GetArchitecture() != after.GetArchitecture() ||
@@ -220,8 +220,8 @@ func networkNanos(wireBytes uint64, perGiB *float64) float64 {
 	return float64(wireBytes) / gib * *perGiB * 1e9
 }
 
-// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is not
-// known.
+// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is
+// not known.
 func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	c := report.GetCpu()
 	if c == nil {

@@ -25,7 +25,9 @@ func CheckSource(namespace, name string, claim *corev1.PersistentVolumeClaim) *a
 			name, namespace)}
 	}
 	if claim.DeletionTimestamp != nil {
-		return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name)}
+		return &agentpod.Problem{
+			Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name),
+		}
 	}
 	return nil
 }

@@ -116,8 +116,10 @@ func (s *service) view(ctx context.Context, attempts attemptsOf, r request, seen
 	here := func(d v1alpha1.Delivery) bool { return d.Namespace == r.namespace }
 	if err == nil && !slices.ContainsFunc(v.attempts, here) {
 		var neighbours v1alpha1.DeliveryList
-		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer},
-			client.UnsafeDisableDeepCopy)
+		err = s.options.Client.List(
+			ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer},
+			client.UnsafeDisableDeepCopy,
+		)
 		v.neighbours = neighbours.Items
 	}
 	if err != nil && ctx.Err() == nil {

@@ -15,7 +15,9 @@ import (
 
 // ensureNetwork writes the NetworkPolicy of the replicas. service is the one that the backend names; nil if it
 // names none, or none that it may use.
-func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *corev1.Service) (*agentpod.Problem, error) {
+func (r *Reconciler) ensureNetwork(
+	ctx context.Context, wanted Wanted, service *corev1.Service,
+) (*agentpod.Problem, error) {
 	endpoint := wanted.Endpoint
 	var port int32
 	switch backend := endpoint.Spec.Backend; {
@@ -24,7 +26,9 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *
 	case backend.Host != nil:
 		port = backend.Host.Port
 	}
-	return r.Networks.Ensure(ctx, kind, endpoint, labels(endpoint.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
+	return r.Networks.Ensure(ctx, kind, endpoint, labels(
+		endpoint.UID,
+	), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
 		return networkpolicy.HTTPEndpoint(operatorNamespace, endpoint.UID, port, service)
 	})
 }

@@ -50,7 +50,9 @@ func Want(
 		}
 		resolved = policy.Kept(endpoint.Status.Policy)
 	}
-	if problem := agentpod.CheckPrivilege(endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed); problem != nil {
+	if problem := agentpod.CheckPrivilege(
+		endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed,
+	); problem != nil {
 		return Wanted{}, problem
 	}
 	config, err := configOf(endpoint, resolved)
@@ -69,8 +71,8 @@ func (w Wanted) content() agentsecret.Content {
 	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision()}
 }
 
-// Placement is what is wanted of nodes. The accelerator counts when it supports any of the codings: clients decide which
-// coding is used, and another order is no reason to restart replicas elsewhere.
+// Placement is what is wanted of nodes. The accelerator counts when it supports any of the codings: clients decide
+// which coding is used, and another order is no reason to restart replicas elsewhere.
 func (w Wanted) Placement(architectures []string) placement.Request {
 	spec := w.Endpoint.Spec
 	codec := v1alpha1.CodecDeflate

@@ -19,8 +19,10 @@ import (
 // agentOn returns the node agent of the node: the newest that can be asked, otherwise the newest; nil if there is none.
 func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	err := r.client.List(ctx, &pods, client.InNamespace(r.options.Namespace), client.MatchingLabels{ComponentLabel: NodeAgent},
-		client.MatchingFields{index.Node: node})
+	err := r.client.List(
+		ctx, &pods, client.InNamespace(r.options.Namespace), client.MatchingLabels{ComponentLabel: NodeAgent},
+		client.MatchingFields{index.Node: node},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("listing the node agents of %s: %w", node, err)
 	}

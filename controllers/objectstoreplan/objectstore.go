@@ -230,7 +230,11 @@ func promisesOf(report *wirev1.Report) []v1alpha1.StorePromise {
 		}
 		promises = append(promises, promise)
 	}
-	slices.SortFunc(promises, func(a, b v1alpha1.StorePromise) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	slices.SortFunc(promises, func(a, b v1alpha1.StorePromise) int {
+		return strings.Compare(
+			string(a.Type), string(b.Type),
+		)
+	})
 	return promises
 }
 

@@ -63,10 +63,13 @@ func (w Writer) Ensure(
 	}
 	if present != nil && !metav1.IsControlledBy(present, owner) {
 		name := wanted.GetObjectKind().GroupVersionKind().Kind
-		return nil, &agentpod.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the "+
-			"name that this %s needs, and belongs to somebody else; delete it, or delete this %s and create one with another "+
-			"name",
-			name, wanted.GetName(), wanted.GetNamespace(), w.Kind, w.Kind)}, nil
+		return nil, &agentpod.Problem{
+			Reason: v1alpha1.ReasonNameConflict,
+			Message: fmt.Sprintf("%s %q in namespace %q has the "+
+				"name that this %s needs, and belongs to somebody else; delete it, or delete this %s and create one with another "+
+				"name",
+				name, wanted.GetName(), wanted.GetNamespace(), w.Kind, w.Kind),
+		}, nil
 	}
 	if present != nil && matches(wanted, present, mark) &&
 		equality.Semantic.DeepDerivative(annotations, present.GetAnnotations()) {

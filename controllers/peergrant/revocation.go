@@ -55,10 +55,12 @@ func setupRevocation(mgr ctrl.Manager, o Options) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant-revocation").
 		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
-		})).
+		Watches(
+			&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.Funcs{
+				CreateFunc: func(event.CreateEvent) bool { return false },
+				UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
+			}),
+		).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), changes).
 		WithOptions(refusal.ControllerOptions(1)).
 		Complete(wake.Again(r))

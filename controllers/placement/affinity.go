@@ -41,14 +41,18 @@ func affinity(r Request, accelerators avoidance, attached string) *corev1.Affini
 	var nodes corev1.NodeAffinity
 	switch {
 	case r.Placement == v1alpha1.PlacementRequireHardware:
-		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: slices.Concat(measured, built)},
-			{MatchExpressions: slices.Concat(discovered, built)},
-		}}
+		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: slices.Concat(measured, built)},
+				{MatchExpressions: slices.Concat(discovered, built)},
+			},
+		}
 	case len(built) > 0:
-		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: built},
-		}}
+		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: built},
+			},
+		}
 	}
 	switch {
 	case attached != "":
@@ -105,8 +109,8 @@ func Avoids(affinity *corev1.Affinity) bool {
 	return len(terms) > 0 && !slices.ContainsFunc(terms, allows)
 }
 
-// wantsHardware: the accelerator would do the agent's work. It does deflate alone, and which codec is spoken is most likely the first
-// that the policy names.
+// wantsHardware: the accelerator would do the agent's work. It does deflate alone, and which codec is spoken is most
+// likely the first that the policy names.
 func (r Request) wantsHardware() bool {
 	switch {
 	case r.Placement == v1alpha1.PlacementAnyNode, !r.Inflates && r.Mode == v1alpha1.CompressionNever:

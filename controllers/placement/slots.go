@@ -29,8 +29,8 @@ func (r Request) counted(f Facts) bool {
 		r.Placement == v1alpha1.PlacementPreferHardware && r.wantsHardware()
 }
 
-// wantsSlot: the agent asks for a slot. One that prefers the accelerator does so only where there is one to be had, or where every node
-// that could take it has an accelerator.
+// wantsSlot: the agent asks for a slot. One that prefers the accelerator does so only where there is one to be had, or
+// where every node that could take it has an accelerator.
 func wantsSlot(r Request, f Facts, nodes []assessed) bool {
 	if !r.counted(f) {
 		return false

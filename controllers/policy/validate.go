@@ -94,11 +94,15 @@ func ValidateInline(inline v1alpha1.Compression) error {
 	return validateMinSize("spec.compression.minSize", inline.MinSize)
 }
 
-func validateChoices(field string, objective v1alpha1.CompressionObjective, mode v1alpha1.CompressionMode, list []v1alpha1.Codec,
-	level v1alpha1.CompressionLevel, placement v1alpha1.Placement) error {
+func validateChoices(
+	field string, objective v1alpha1.CompressionObjective, mode v1alpha1.CompressionMode, list []v1alpha1.Codec,
+	level v1alpha1.CompressionLevel, placement v1alpha1.Placement,
+) error {
 	switch {
-	case !slices.Contains([]v1alpha1.CompressionObjective{"", v1alpha1.ObjectiveCost, v1alpha1.ObjectiveElapsed, v1alpha1.ObjectiveCPU,
-		v1alpha1.ObjectiveBytes}, objective):
+	case !slices.Contains(
+		[]v1alpha1.CompressionObjective{"", v1alpha1.ObjectiveCost, v1alpha1.ObjectiveElapsed, v1alpha1.ObjectiveCPU,
+			v1alpha1.ObjectiveBytes}, objective,
+	):
 		return &InvalidError{field + ".objective", fmt.Sprintf("must be Cost, Elapsed, CPU or Bytes, not %q", objective)}
 	case !slices.Contains(
 		[]v1alpha1.CompressionMode{"", v1alpha1.CompressionAuto, v1alpha1.CompressionAlways, v1alpha1.CompressionNever}, mode,

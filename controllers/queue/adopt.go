@@ -40,9 +40,12 @@ func (r *Reconciler) gatherFormer(ctx context.Context, own client.Reader, queue 
 			return err
 		}
 		if found {
-			in.former = &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("this Queue keeps messages in "+
-				"claims of StatefulSet %q already, so it cannot adopt those of %q; create it again with spec.storage.adopt from "+
-				"the beginning", set.Name, adopted)}
+			in.former = &agentpod.Problem{
+				Reason: v1alpha1.ReasonInvalidSpec,
+				Message: fmt.Sprintf("this Queue keeps messages in "+
+					"claims of StatefulSet %q already, so it cannot adopt those of %q; create it again with spec.storage.adopt from "+
+					"the beginning", set.Name, adopted),
+			}
 			return nil
 		}
 	}

@@ -79,8 +79,11 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		name := spec.Archive.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, "+
-				"which spec.archive names, does not exist in namespace %q; create it, or name another", name, queue.Namespace)}
+			return &agentpod.Problem{
+				Reason: v1alpha1.ReasonDestinationNotFound,
+				Message: fmt.Sprintf("PersistentVolumeClaim %q, "+
+					"which spec.archive names, does not exist in namespace %q; create it, or name another", name, queue.Namespace),
+			}
 		}
 		if problem := shared(queue, claim, "spec.archive", corev1.ReadWriteMany); problem != nil {
 			return problem
@@ -88,18 +91,24 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		if !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 			return mode != corev1.ReadOnlyMany
 		}) {
-			return &agentpod.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
-				"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name,
-				corev1.ReadOnlyMany)}
+			return &agentpod.Problem{
+				Reason: v1alpha1.ReasonClaimNotShared,
+				Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+					"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name,
+					corev1.ReadOnlyMany),
+			}
 		}
 	}
 	if spec.Restore != nil {
 		name := spec.Restore.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
-				"spec.restore names, does not exist in namespace %q; create it, or remove spec.restore if the Queue is to start "+
-				"without the archived messages", name, queue.Namespace)}
+			return &agentpod.Problem{
+				Reason: v1alpha1.ReasonSourceNotFound,
+				Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+					"spec.restore names, does not exist in namespace %q; create it, or remove spec.restore if the Queue is to start "+
+					"without the archived messages", name, queue.Namespace),
+			}
 		}
 		return shared(queue, claim, "spec.restore", corev1.ReadWriteMany, corev1.ReadOnlyMany)
 	}
@@ -116,9 +125,12 @@ func shared(
 		}) {
 		return nil
 	}
-	return &agentpod.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
-		"%s names, is %v, and the Queue has %d members on several nodes, any of which may come to lead and use it; name a "+
-		"claim that is %v", claim.Name, field, claim.Spec.AccessModes, memberCount(queue.Spec), modes[0])}
+	return &agentpod.Problem{
+		Reason: v1alpha1.ReasonClaimNotShared,
+		Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+			"%s names, is %v, and the Queue has %d members on several nodes, any of which may come to lead and use it; name a "+
+			"claim that is %v", claim.Name, field, claim.Spec.AccessModes, memberCount(queue.Spec), modes[0]),
+	}
 }
 
 // archiveVolumes are those of archives, and where they are mounted. A claim that is for both is one volume.

@@ -80,8 +80,10 @@ func restoring(restore *wirev1.QueueRestoreStatus) string {
 	if restore.GetPath() == "" {
 		return "clients are served when the archive is restored, which begins when a member leads"
 	}
-	return fmt.Sprintf("clients are served when archive %s is restored: %d messages are, up to message %d of %d", restore.GetPath(), restore.GetMessages(),
-		restore.GetSequence(), restore.GetLastSequence())
+	return fmt.Sprintf(
+		"clients are served when archive %s is restored: %d messages are, up to message %d of %d",
+		restore.GetPath(), restore.GetMessages(), restore.GetSequence(), restore.GetLastSequence(),
+	)
 }
 
 // archiveStillNeedsSomebody are the reasons, beside those of Transfers, that an archive meets again until somebody has
@@ -114,7 +116,9 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 		case failure != nil:
 			out = append(
 				out,
-				conditions.New(v1alpha1.ConditionArchived, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage()),
+				conditions.New(
+					v1alpha1.ConditionArchived, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage(),
+				),
 			)
 		case archive.GetLastTime() == nil:
 			out = append(
@@ -152,7 +156,9 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 	case failure != nil:
 		return append(
 			out,
-			conditions.New(v1alpha1.ConditionRestored, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage()),
+			conditions.New(
+				v1alpha1.ConditionRestored, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage(),
+			),
 		)
 	default:
 		return append(out, conditions.New(v1alpha1.ConditionRestored, false, v1alpha1.ReasonRestoring, restoring(restore)))
@@ -244,6 +250,8 @@ func archiveError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 		return nil
 	}
 	return &v1alpha1.QueueArchiveError{
-		Reason: agentreport.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+		Reason: agentreport.FailureReason(
+			failure.GetReason(),
+		), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
 	}
 }

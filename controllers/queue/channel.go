@@ -88,7 +88,9 @@ func channelOf(
 }
 
 func channelProblem(reason, format string, args ...any) *agentpod.Problem {
-	return &agentpod.Problem{Reason: reason, Message: fmt.Sprintf(format, args...) + "; messages wait in this Queue meanwhile"}
+	return &agentpod.Problem{
+		Reason: reason, Message: fmt.Sprintf(format, args...) + "; messages wait in this Queue meanwhile",
+	}
 }
 
 // codings are the sender's list: that of the spec, else those in which messages are stored here.

@@ -209,7 +209,9 @@ func channelError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 		return nil
 	}
 	return &v1alpha1.ChannelError{
-		Reason: agentreport.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+		Reason: agentreport.FailureReason(
+			failure.GetReason(),
+		), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
 	}
 }
 

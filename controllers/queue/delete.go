@@ -80,9 +80,12 @@ func keep(queue *v1alpha1.Queue, in inputs) *agentpod.Problem {
 		if dead := content.GetDeadLetters(); dead > 0 {
 			what += fmt.Sprintf(" and %d dead letters, which gRPC and HTTP give out,", dead)
 		}
-		return &agentpod.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but "+
-			"has %s in it, which would be lost%s",
-			what, fix)}
+		return &agentpod.Problem{
+			Reason: v1alpha1.ReasonMessagesRemain,
+			Message: fmt.Sprintf("the Queue is to be deleted, but "+
+				"has %s in it, which would be lost%s",
+				what, fix),
+		}
 	}
 	return nil
 }

@@ -22,8 +22,12 @@ func (r *Reconciler) ensureNetwork(
 	ctx context.Context, wanted Wanted, services map[string]*corev1.Service,
 ) (*agentpod.Problem, error) {
 	queue := wanted.Queue
-	return r.Networks.Ensure(ctx, kind, queue, labels(queue.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
-		return networkpolicy.Queue(operatorNamespace, queue.UID, len(wanted.Config.GetMembers()) > 1, wanted.dialled(services)...)
+	return r.Networks.Ensure(ctx, kind, queue, labels(
+		queue.UID,
+	), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
+		return networkpolicy.Queue(operatorNamespace, queue.UID, len(
+			wanted.Config.GetMembers(),
+		) > 1, wanted.dialled(services)...)
 	})
 }
 

@@ -32,8 +32,10 @@ func (w Wanted) startDigest() string {
 	c := w.Config
 	sum := sha256.New()
 	// A hash never fails to take what is written.
-	_, _ = fmt.Fprintln(sum, c.GetListenAddress(), c.GetServiceAddress(), c.GetRouteAddress(), c.GetControlAddress(), c.GetHealthAddress(), c.GetStorage().GetCapacity(),
-		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress())
+	_, _ = fmt.Fprintln(
+		sum, c.GetListenAddress(), c.GetServiceAddress(), c.GetRouteAddress(), c.GetControlAddress(),
+		c.GetHealthAddress(), c.GetStorage().GetCapacity(), max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress(),
+	)
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
 	}
@@ -140,7 +142,9 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	if spec.Authentication.Tokens != nil {
 		list = append(
 			list,
-			replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName, tokenKeys(spec.Authentication.Tokens)...),
+			replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName, tokenKeys(
+				spec.Authentication.Tokens,
+			)...),
 		)
 	}
 	if external := spec.Engine.External; external != nil {

@@ -43,7 +43,9 @@ const (
 func ControllerOptions(concurrency int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: max(1, concurrency),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			retryFirst, retryLast,
+		),
 	}
 }
 

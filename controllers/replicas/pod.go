@@ -34,9 +34,11 @@ func Apart(affinity *corev1.Affinity, selector map[string]string, matchLabelKeys
 			TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: selector}, MatchLabelKeys: matchLabelKeys,
 		}}
 	}
-	apart.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-		from(corev1.LabelHostname, 100), from(corev1.LabelTopologyZone, 100),
-	}}
+	apart.PodAntiAffinity = &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			from(corev1.LabelHostname, 100), from(corev1.LabelTopologyZone, 100),
+		},
+	}
 	return apart
 }
 

@@ -24,7 +24,8 @@ const (
 
 // Attempt is the attempt that the trial's status names.
 func Attempt(
-	trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image agentpod.Image,
+	trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled,
+	image agentpod.Image,
 ) *attempt.Attempt {
 	spec, run := trial.Spec, trial.Status.Run
 	name := attempt.Name(trial.Name, run.ID, run.Attempt)

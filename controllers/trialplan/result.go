@@ -48,10 +48,16 @@ func apply(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	status.Sample = &v1alpha1.TrialSampleStatus{
 		Bytes: agentreport.Clamp(sample.GetBytes()), Files: agentreport.Clamp(sample.GetFiles()),
 		BytesTotal: agentreport.Clamp(sample.GetBytesTotal()), FilesTotal: agentreport.Clamp(sample.GetFilesTotal()),
-		HopelessBytes: agentreport.Clamp(sample.GetHopelessBytes()), ChangedFiles: agentreport.Clamp(sample.GetChangedFiles()),
-		Unit: trialUnits[sample.GetUnit()], Items: agentreport.Clamp(sample.GetItems()), ItemsTotal: agentreport.Clamp(sample.GetItemsTotal()),
+		HopelessBytes: agentreport.Clamp(
+			sample.GetHopelessBytes(),
+		), ChangedFiles: agentreport.Clamp(sample.GetChangedFiles()),
+		Unit: trialUnits[sample.GetUnit()], Items: agentreport.Clamp(
+			sample.GetItems(),
+		), ItemsTotal: agentreport.Clamp(sample.GetItemsTotal()),
 		CutItems: agentreport.Clamp(sample.GetCutItems()), UnreadableItems: agentreport.Clamp(sample.GetUnreadableItems()),
-		Agents: agentreport.Clamp(sample.GetAgents()), SilentAgents: agentreport.Clamp(sample.GetSilentAgents()), SilentMessage: sample.GetSilence(),
+		Agents: agentreport.Clamp(
+			sample.GetAgents(),
+		), SilentAgents: agentreport.Clamp(sample.GetSilentAgents()), SilentMessage: sample.GetSilence(),
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
@@ -134,7 +140,9 @@ func trialResult(
 			CPUSecondsPerGiB: agentreport.Seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
 		}
 		if p != nil && p.Prices != nil {
-			prediction.CostPerGiB = agentreport.Trimmed((float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6)
+			prediction.CostPerGiB = agentreport.Trimmed(
+				(float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6,
+			)
 		}
 		result.Predictions = append(result.Predictions, prediction)
 	}

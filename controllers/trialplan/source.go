@@ -69,10 +69,14 @@ func checkSource(trial *v1alpha1.CompressionTrial, facts Facts) *agentpod.Proble
 			"there is no %s %q in namespace %q; create it there (those of the own namespace are sampled, and no others)", kind,
 			name, trial.Namespace)}
 	case sampled.Deleting:
-		return &agentpod.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("%s %q is being deleted", kind, name)}
+		return &agentpod.Problem{
+			Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("%s %q is being deleted", kind, name),
+		}
 	case len(sampled.Addresses) == 0:
 		return &agentpod.Problem{
-			Reason: v1alpha1.ReasonSourceNotReady, Message: fmt.Sprintf("no %s of %s %q is ready; its status says why", agents, kind, name),
+			Reason: v1alpha1.ReasonSourceNotReady, Message: fmt.Sprintf(
+				"no %s of %s %q is ready; its status says why", agents, kind, name,
+			),
 		}
 	}
 	return nil

@@ -181,7 +181,8 @@ func (d *decision) place() (placement.Plan, *agentpod.Problem) {
 	if blocked := placement.Admit(request, d.facts.Placement); blocked != nil {
 		d.trial.Status.Placement = attempt.Expected(where)
 		return where, &agentpod.Problem{
-			Reason: blocked.Reason, Message: blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it",
+			Reason:  blocked.Reason,
+			Message: blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it",
 		}
 	}
 	if where.Blocked != nil {
@@ -232,11 +233,12 @@ func (d *decision) follow() {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
 	if state.Node != "" {
 		d.trial.Status.Run.Node = state.Node
-		d.trial.Status.Placement = attempt.Placed(d.trial.Status.Placement, state.Node, func(node string) v1alpha1.PlacementStatus {
+		explain := func(node string) v1alpha1.PlacementStatus {
 			return describe(
 				d.placement(), placement.Explain(d.placement(), attempt.AsPlanned(d.facts.Placement, d.facts.Job), node),
 			)
-		})
+		}
+		d.trial.Status.Placement = attempt.Placed(d.trial.Status.Placement, state.Node, explain)
 	}
 	switch state.Phase {
 	case attempt.Absent:
@@ -279,7 +281,9 @@ func (d *decision) followAbsent() {
 func (d *decision) renew() {
 	run := d.trial.Status.Run
 	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
+	d.out.RequeueAfter = attempt.Sooner(
+		d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime),
+	)
 }
 
 func (d *decision) followStarting(state attempt.State) {

@@ -104,7 +104,9 @@ func (d *dispatcher) all() record {
 
 // add adds the first of leases, as many as there is space for, and returns how many it leaves.
 func (r *record) add(leases []lease) (left int) {
-	if space := longestRecord - 64 - len(r.Departed)*longestDeparture - len(r.Leases)*longestLease; len(leases)*longestLease > space {
+	if space := longestRecord - 64 - len(
+		r.Departed,
+	)*longestDeparture - len(r.Leases)*longestLease; len(leases)*longestLease > space {
 		size := func(v any) int {
 			text, err := json.Marshal(v)
 			if err != nil {

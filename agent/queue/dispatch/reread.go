@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Messages that are with clients, were given back for later, or wait behind others of their key keep their places. Their
-// payloads are forgotten while there is no space for those of others, and read again when they can be given out. So gets
-// wait for bytes at most for as long as the payloads of what was just given out stay: what is left else can be given
-// out.
+// Messages that are with clients, were given back for later, or wait behind others of their key keep their places.
+// Their payloads are forgotten while there is no space for those of others, and read again when they can be given out.
+// So gets wait for bytes at most for as long as the payloads of what was just given out stay: what is left else can be
+// given out.
 
 const (
 	// forgetInterval is between two looks for what can be forgotten, and fetchInterval between two tries to read.

@@ -28,8 +28,8 @@ type Engine interface {
 	// by itself whenever it is lost.
 	Connect(name string, options ...nats.Option) (*nats.Conn, error)
 
-	// Ensure, EnsureIDs and EnsureLeases make the stream of the queue, that of ids and that of leases, or change them to the
-	// settings. Errors are *StreamError.
+	// Ensure, EnsureIDs and EnsureLeases make the stream of the queue, that of ids and that of leases, or change them to
+	// the settings. Errors are *StreamError.
 	Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error
 	EnsureIDs(ctx context.Context, conn *nats.Conn, settings Settings) error
 	EnsureLeases(ctx context.Context, conn *nats.Conn, settings Settings) error

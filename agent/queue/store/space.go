@@ -41,8 +41,8 @@ func (s *Store) Volume() (Volume, error) {
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// Crowded returns an error while the volume is short of space, so that messages are rejected, or when it is too small for
-// the longest message, of so many bytes. It is nil when a queue is full as its limits say.
+// Crowded returns an error while the volume is short of space, so that messages are rejected, or when it is too small
+// for the longest message, of so many bytes. It is nil when a queue is full as its limits say.
 func (s *Store) Crowded(longest int64) error {
 	if s.space == nil {
 		return nil
@@ -187,8 +187,8 @@ func discard(oldest bool) jetstream.DiscardPolicy {
 	return jetstream.DiscardNew
 }
 
-// spaceSubject is where members tell each other that their volumes are short of space. It is stored nowhere, and clients
-// can neither put nor listen to it.
+// spaceSubject is where members tell each other that their volumes are short of space. It is stored nowhere, and
+// clients can neither put nor listen to it.
 func spaceSubject(queue string) string { return "$LIGHTERAGE.ROOM." + queue }
 
 // report is what a member tells.
@@ -254,8 +254,8 @@ const (
 
 // KeepSpace has the stream reject messages while a member's volume is short of space, until the context ends. Only the
 // member that leads changes the stream, and it touches no other setting. So a queue is full before a volume is, and
-// messages that are there can be got and make space. tell is given what keeps it from that, and nil after each time that
-// nothing did.
+// messages that are there can be got and make space. tell is given what keeps it from that, and nil after each time
+// that nothing did.
 func (s *Store) KeepSpace(ctx context.Context, conn *nats.Conn, tell func(error)) {
 	if s.space == nil {
 		return

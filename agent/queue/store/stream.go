@@ -299,7 +299,8 @@ func ownMetadata(all map[string]string) map[string]string {
 	return own
 }
 
-// metadata are those of a stream that has some, with the owner, and with the bounds of the settings if it is the own one.
+// metadata are those of a stream that has some, with the owner, and with the bounds of the settings if it is the own
+// one.
 func (s *Streams) metadata(have map[string]string, own bool, settings bounds) map[string]string {
 	out := ownMetadata(have)
 	if s.owner != "" {

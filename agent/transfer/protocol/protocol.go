@@ -56,8 +56,8 @@ const (
 	MaxAskParts = 1024
 )
 
-// VerdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its last
-// word to be taken. Only who waits for a side that is not there waits so long.
+// VerdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its
+// last word to be taken. Only who waits for a side that is not there waits so long.
 const VerdictPatience = 20 * time.Second
 
 // Cost is what an announced file counts for against WindowBytes.

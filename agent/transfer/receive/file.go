@@ -56,7 +56,9 @@ type section struct {
 
 func newInFile(index uint64, e tree.Entry, chunk int64) *inFile {
 	chunks := (e.Size + chunk - 1) / chunk
-	return &inFile{index: index, entry: e, chunk: chunk, chunks: chunks, left: (chunks + sectionChunks - 1) / sectionChunks}
+	return &inFile{
+		index: index, entry: e, chunk: chunk, chunks: chunks, left: (chunks + sectionChunks - 1) / sectionChunks,
+	}
 }
 
 // claim checks that a segment is a chunk of the file that has not come yet, and takes it. It returns nil for a file
@@ -138,9 +140,9 @@ func (f *inFile) finish(sec *section) (complete bool) {
 	return false
 }
 
-// wrote notes a chunk that is in the staged file. What has digests is read back and compared when it was the last chunk
-// of its section; buffer has the length of a chunk then. Most of it comes from the page cache, so that this finds what is
-// misplaced, mixed up or damaged in memory, but not what the disk loses later.
+// wrote notes a chunk that is in the staged file. What has digests is read back and compared when it was the last
+// chunk of its section; buffer has the length of a chunk then. Most of it comes from the page cache, so that this
+// finds what is misplaced, mixed up or damaged in memory, but not what the disk loses later.
 func (f *inFile) wrote(
 	sec *section, offset int64, staged io.ReaderAt, buffer []byte,
 ) (complete, takenBack bool, err error) {

@@ -59,7 +59,9 @@ type skip struct {
 // next returns the offset of the first chunk from offset on that is to be sent.
 func (s *skip) next(offset int64) int64 {
 	for len(s.ranges) > 0 {
-		first, end := int64(s.ranges[0].GetFirst())*protocol.ChunkSize, int64(s.ranges[0].GetFirst()+s.ranges[0].GetCount())*protocol.ChunkSize
+		first, end := int64(
+			s.ranges[0].GetFirst(),
+		)*protocol.ChunkSize, int64(s.ranges[0].GetFirst()+s.ranges[0].GetCount())*protocol.ChunkSize
 		if offset < first {
 			return offset
 		}

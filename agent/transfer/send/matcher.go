@@ -134,7 +134,9 @@ func skips(b batch, need *wirev1.Need) (map[int]skip, error) {
 		for _, r := range s.ranges {
 			first, count := r.GetFirst(), r.GetCount()
 			if first < end || count == 0 || first >= chunks || count > chunks-first {
-				return nil, protocol.Invalid("the receiver says that chunks are safe that %q does not have", b.entries[position].Path)
+				return nil, protocol.Invalid(
+					"the receiver says that chunks are safe that %q does not have", b.entries[position].Path,
+				)
 			}
 			end = first + count
 			s.bytes += min(int64(end)*protocol.ChunkSize, size) - int64(first)*protocol.ChunkSize

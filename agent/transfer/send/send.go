@@ -3,10 +3,10 @@
 
 // Package send is the sending end of a Transfer.
 //
-// It walks the source and announces entries in manifests, on a session with the receiver. What the receiver needs is cut
-// into chunks, and what is shorter than a chunk shares a block with others. Workers read, digest, compress and send,
-// each over a connection of its own. Files that change while they are read are taken back and announced again when
-// everything else was sent.
+// It walks the source and announces entries in manifests, on a session with the receiver. What the receiver needs is
+// cut into chunks, and what is shorter than a chunk shares a block with others. Workers read, digest, compress and
+// send, each over a connection of its own. Files that change while they are read are taken back and announced again
+// when everything else was sent.
 package send
 
 import (

@@ -38,8 +38,8 @@ func Reserve(volume int64) int64 {
 	return min(leastReserve+volume/part, mostReserve)
 }
 
-// Short is how much has to be free for messages to be put, whatever a limit says. A stream that is as large as it may be
-// leaves more: Reserve, and what leases and ids do not take, less a block or two of 8 MiB. So others have taken the
+// Short is how much has to be free for messages to be put, whatever a limit says. A stream that is as large as it may
+// be leaves more: Reserve, and what leases and ids do not take, less a block or two of 8 MiB. So others have taken the
 // rest, or messages that were acknowledged between others.
 func Short(volume int64) int64 { return Reserve(volume) / 2 }
 

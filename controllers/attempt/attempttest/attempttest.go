@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attempttest has what tests of planning share: pods of agents as the kubelet and the scheduler leave them, nodes,
-// and what is asked of conditions and pods.
+// Package attempttest has what tests of planning share: pods of agents as the kubelet and the scheduler leave them,
+// nodes, and what is asked of conditions and pods.
 package attempttest
 
 import (

@@ -107,7 +107,9 @@ func testFull(t *testing.T, open Opener) {
 	if _, err := js.Publish(t.Context(), Queue, []byte("third")); !jetstreamerror.Is(err, jetstreamerror.StoreFailed) {
 		t.Errorf("a message beyond the limit: %v", err)
 	}
-	c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy})
+	c, err := s.CreateConsumer(
+		t.Context(), jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +218,8 @@ func testClient(t *testing.T, open Opener) {
 	}
 }
 
-// testConfigure: a consumer may be made as the engine says it is to be asked for, and one that is there may be asked for
-// again.
+// testConfigure: a consumer may be made as the engine says it is to be asked for, and one that is there may be asked
+// for again.
 func testConfigure(t *testing.T, open Opener) {
 	e, conn := open(t, store.Settings{})
 	_, s := stream(t, conn)
@@ -289,7 +291,8 @@ func testSample(t *testing.T, open Opener) {
 	}
 }
 
-// testState: an engine that nothing is wrong with says so, the only member leads, and nothing of that hangs when it ends.
+// testState: an engine that nothing is wrong with says so, the only member leads, and nothing of that hangs when it
+// ends.
 func testState(t *testing.T, open Opener) {
 	e, conn := open(t, store.Settings{})
 	for deadline := time.Now().Add(patience); !e.Leader() || e.Ready() != nil; time.Sleep(time.Millisecond) {
