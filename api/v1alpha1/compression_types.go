@@ -221,16 +221,22 @@ type DecompressionStatus struct {
 	// fallback counts what software inflated although hardware had compressed it.
 	// +optional
 	Fallback Operations `json:"fallback"`
+	// reason says why most of the data was inflated in software: NoAccelerator, SelfTestFailed, CodecNotAccelerated,
+	// BelowMinimum (the blocks are shorter than what the accelerator is faster for) or SoftwareUsed (it is faster than
+	// software at no length). HardwareUsed: the accelerator inflated it. Absent when nothing was inflated, and where
+	// the agent does not say.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // CPUStatus is what the work cost in CPU time. Amounts are seconds as decimals.
 type CPUStatus struct {
 	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is
-	// Pod.
+	// Pod. Unset for a Delivery.
 	// +optional
 	SendSeconds string `json:"sendSeconds,omitempty"`
-	// idleSeconds is the part of sendSeconds that members of a Queue spent while nothing passed, because they are
-	// there.
+	// idleSeconds is the part of sendSeconds that members of a Queue or replicas of an HTTPEndpoint spent while nothing
+	// passed, because they are there.
 	// +optional
 	IdleSeconds string `json:"idleSeconds,omitempty"`
 	// receiveSeconds is the CPU time of the receiving agent's process. Absent until that has reported.
@@ -243,7 +249,7 @@ type CPUStatus struct {
 	// +optional
 	DecompressSeconds string `json:"decompressSeconds,omitempty"`
 	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire
-	// times the coefficient that the sending node's NodeProfile measured.
+	// times the coefficient that the NodeProfile of the node measured, which is the sending one except in a Delivery.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
 	// secondsPerGiB is sendSeconds without idleSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed
@@ -260,6 +266,10 @@ type CostStatus struct {
 	// cpu is the price of the CPU seconds of this cluster.
 	// +optional
 	CPU string `json:"cpu,omitempty"`
+	// idle is the part of cpu for the time that replicas of HTTPEndpoints and members of Queues spent while nothing
+	// passed. Absent in Transfers and Deliveries, which have none.
+	// +optional
+	Idle string `json:"idle,omitempty"`
 	// network is the price of the bytes on the wire.
 	// +optional
 	Network string `json:"network,omitempty"`

@@ -125,6 +125,9 @@ type CompressionPolicyStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// usedBy are the Transfers, HTTPEndpoints and Queues that the policy applies to, and CompressionTrials.
+	// +optional
+	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
 }
 
 // CompressionPolicy is what is wanted of compression, for objects that name it, or, with the annotation
@@ -141,6 +144,7 @@ type CompressionPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.lighterage\.dev/is-default-policy`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Wire bytes",type=integer,JSONPath=`.status.usedBy.wireBytes`,priority=1,description="of the objects that the policy applies to"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 type CompressionPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -117,12 +117,24 @@ type DeliveryStatus struct {
 	// progress of what is received.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
+	// compression of what was received, by the headers of its blocks. They name neither the engine nor why it was used,
+	// so that engine, level, reason, reasons, skipped and estimate are unset.
+	// +optional
+	Compression *CompressionStatus `json:"compression,omitempty"`
 	// decompression by the receiving agent.
 	// +optional
 	Decompression *DecompressionStatus `json:"decompression,omitempty"`
 	// cpu of the receiving agent.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
+	// usage of the receiving agent as far as it was reported.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of receiving at the prices in force: this cluster's CPU time, and bytes on the wire at the price for the
+	// Peer and the direction Receive. Absent while there are no prices, and where the Transfer is of this cluster,
+	// whose own cost has it.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
 	// omissions name what could not be kept.
 	// +optional
 	// +listType=map
@@ -148,6 +160,8 @@ type DeliveryStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.run.node`,priority=1
 // +kubebuilder:printcolumn:name="Run",type=string,JSONPath=`.spec.transfer.run`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="CPU/GiB",type=string,JSONPath=`.status.cpu.secondsPerGiB`,priority=1,description="CPU seconds of this side per GiB"
+// +kubebuilder:printcolumn:name="Inflated by",type=string,JSONPath=`.status.decompression.reason`,priority=1,description="HardwareUsed, or why software inflated"
 type Delivery struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

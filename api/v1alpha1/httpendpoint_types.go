@@ -482,8 +482,18 @@ type HTTPEndpointStatus struct {
 	// cpu of the replicas that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// cost at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of the
-	// replicas' nodes. When counters restart because a replica has gone, all that the others report is priced again.
+	// usage since the HTTPEndpoint was created. A reset of statistics does not change it. What a replica used between its last
+	// report and its end or a reset is missing.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// replicaUsage is what usage has of the replicas that run, by which it goes on.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=1024
+	ReplicaUsage []ReplicaUsage `json:"replicaUsage,omitempty"`
+	// cost of usage at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of
+	// the replicas' nodes.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 	// statistics are read from the replicas every 15 seconds, or less often where there are hundreds of objects. The
@@ -507,6 +517,8 @@ type HTTPEndpointStatus struct {
 // +kubebuilder:printcolumn:name="Saved",type=integer,JSONPath=`.status.compression.savedPercent`,description="percent of the bytes of all responses that compression kept off the wire"
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.compression.engine`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="CPU cost",type=string,JSONPath=`.status.cost.cpu`,priority=1,description="price of all CPU time since creation"
+// +kubebuilder:printcolumn:name="Idle cost",type=string,JSONPath=`.status.cost.idle`,priority=1,description="the part of it for time in which nothing passed"
 // +kubebuilder:printcolumn:name="Responses",type=integer,JSONPath=`.status.statistics.responses`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 type HTTPEndpoint struct {

@@ -54,6 +54,12 @@ type PeerStatus struct {
 	// caExpirationTime is when the last of caBundle's certificates expires.
 	// +optional
 	CAExpirationTime *metav1.Time `json:"caExpirationTime,omitempty"`
+	// sent sums up the Transfers to the Peer and the Queues with a channel to it.
+	// +optional
+	Sent *UsedByStatus `json:"sent,omitempty"`
+	// received sums up the Deliveries from the Peer. They are deleted some time after they have ended.
+	// +optional
+	Received *UsedByStatus `json:"received,omitempty"`
 }
 
 // Peer is another cluster that runs Lighterage.
@@ -67,6 +73,8 @@ type PeerStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Known as",type=string,JSONPath=`.status.knownAs`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Sent",type=integer,JSONPath=`.status.sent.wireBytes`,priority=1,description="bytes on the wire, of the objects that exist"
+// +kubebuilder:printcolumn:name="Received",type=integer,JSONPath=`.status.received.wireBytes`,priority=1,description="bytes on the wire, of the Deliveries that exist"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Peer struct {
 	metav1.TypeMeta `json:",inline"`

@@ -98,6 +98,10 @@ type PeerGrantStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// usedBy sums up the Deliveries and Queues of the grant's own namespace that receive by it. Deliveries are deleted
+	// some time after they have ended. Of Queues the messages count as they travelled.
+	// +optional
+	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
 }
 
 // PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace. Without one
@@ -112,6 +116,7 @@ type PeerGrantStatus struct {
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Last use",type=date,JSONPath=`.status.usedBy.lastUseTime`,priority=1
 // +kubebuilder:printcolumn:name="Allows",type=string,JSONPath=`.spec.to`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 type PeerGrant struct {

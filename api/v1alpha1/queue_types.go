@@ -512,6 +512,20 @@ type QueueStatus struct {
 	// cpu of the members that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
+	// usage since the Queue was created. A reset of statistics does not change it. What a member used between its last
+	// report and its end or a reset is missing.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// replicaUsage is what usage has of the members that run, by which it goes on.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=16
+	ReplicaUsage []ReplicaUsage `json:"replicaUsage,omitempty"`
+	// cost of usage at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of
+	// the members' nodes, that of a GiB is for the direction Send, and for the Peer of spec.channel if there is one.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
 	// statistics are read from the members every 15 seconds, or less often where there are hundreds of objects. The
 	// annotation lighterage.dev/reset-statistics with any new value sets what they count to 0, and compression,
 	// decompression and cpu too.
@@ -564,6 +578,8 @@ type QueueStatus struct {
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.compression.engine`
 // +kubebuilder:printcolumn:name="Channel",type=string,JSONPath=`.status.channel.state`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="CPU cost",type=string,JSONPath=`.status.cost.cpu`,priority=1,description="price of all CPU time since creation"
+// +kubebuilder:printcolumn:name="Idle cost",type=string,JSONPath=`.status.cost.idle`,priority=1,description="the part of it for time in which nothing passed"
 // +kubebuilder:printcolumn:name="Storage",type=string,JSONPath=`.spec.storage.size`,priority=1
 type Queue struct {
 	metav1.TypeMeta `json:",inline"`

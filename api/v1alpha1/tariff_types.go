@@ -269,6 +269,9 @@ type CostPeriod struct {
 	// cpuSeconds of this cluster, the network stack included, as a decimal.
 	// +optional
 	CPUSeconds string `json:"cpuSeconds,omitempty"`
+	// idleSeconds is the part of cpuSeconds that replicas and members spent while nothing passed, as a decimal.
+	// +optional
+	IdleSeconds string `json:"idleSeconds,omitempty"`
 	// codecSeconds is the part of cpuSeconds spent compressing and inflating, as a decimal.
 	// +optional
 	CodecSeconds string `json:"codecSeconds,omitempty"`
@@ -281,6 +284,9 @@ type CostPeriod struct {
 	// cpu is the price of cpuSeconds.
 	// +optional
 	CPU string `json:"cpu,omitempty"`
+	// idle is the price of idleSeconds.
+	// +optional
+	Idle string `json:"idle,omitempty"`
 	// network is the price of wireBytes.
 	// +optional
 	Network string `json:"network,omitempty"`

@@ -302,6 +302,14 @@ type RunStatus struct {
 	// architecture that the agent was built for.
 	// +optional
 	Architecture string `json:"architecture,omitempty"`
+	// usage of all attempts of the run, by the last report of each. Of an attempt whose agent was killed it lacks what
+	// was used since that report, which the manager asks for every few seconds. Unset for a Delivery, which is of one
+	// attempt.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of all attempts of the run, by usage; absent while there are no prices. Unset for a Delivery.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
 }
 
 // Progress of the present or last run.
@@ -428,6 +436,9 @@ type AttemptRecord struct {
 	// reusedBytes were the same at the destination already, and were not sent.
 	// +optional
 	ReusedBytes int64 `json:"reusedBytes"`
+	// usage of the attempt as far as it was reported.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
 	// cost of the attempt as far as it was reported, with the prices that were in force; absent where there were none.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
@@ -511,7 +522,11 @@ type TransferStatus struct {
 	// cpu of both sides, of the present or last attempt.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// cost of the attempt at the prices in force; absent while there are none.
+	// usage of the present or last attempt. run.usage has that of all attempts of the run.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of the present or last attempt at the prices in force; absent while there are none. run.cost has that of all
+	// attempts of the run.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 	// omissions name what could not be moved or kept.
@@ -545,6 +560,8 @@ type TransferStatus struct {
 // +kubebuilder:printcolumn:name="Route",type=string,JSONPath=`.status.run.route`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
+// +kubebuilder:printcolumn:name="CPU cost",type=string,JSONPath=`.status.run.cost.cpu`,priority=1,description="price of the CPU time of this cluster, of all attempts of the run"
+// +kubebuilder:printcolumn:name="Network cost",type=string,JSONPath=`.status.run.cost.network`,priority=1,description="price of the bytes on the wire, of all attempts of the run"
 type Transfer struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -901,7 +901,8 @@ type HTTPReport struct {
 	Statistics     *HTTPStatistics `protobuf:"bytes,10,opt,name=statistics,proto3" json:"statistics,omitempty"`
 	// compression of all bodies since the start or the last reset: stored and skipped count what was sent as it is.
 	Compression *Compression `protobuf:"bytes,11,opt,name=compression,proto3" json:"compression,omitempty"`
-	// cpu: send_nanos is the whole process, compress_nanos what compressing took; both since the start or the last reset.
+	// cpu: send_nanos is the whole process, idle_nanos of it were spent while nothing passed, compress_nanos is what compressing took; all
+	// since the start or the last reset.
 	Cpu *CPU `protobuf:"bytes,12,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// backend_status of a health check that failed with STATUS.
 	BackendStatus uint32 `protobuf:"varint,14,opt,name=backend_status,json=backendStatus,proto3" json:"backend_status,omitempty"`

@@ -476,7 +476,7 @@ func (x *Estimate) GetNanos() uint64 {
 	return 0
 }
 
-// Compression is what compression did, as seen by the sender.
+// Compression is what compression did, as seen by the sender. A receiver knows codec, bytes and operations only.
 type Compression struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// codec is the format on the wire of most of what was compressed: none, deflate or zstd.
@@ -622,7 +622,9 @@ type Decompression struct {
 	Hardware *Operations            `protobuf:"bytes,1,opt,name=hardware,proto3" json:"hardware,omitempty"`
 	Software *Operations            `protobuf:"bytes,2,opt,name=software,proto3" json:"software,omitempty"`
 	// fallback is the part of software that hardware had compressed.
-	Fallback      *Operations `protobuf:"bytes,3,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	Fallback *Operations `protobuf:"bytes,3,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	// reason that software inflates, or HardwareUsed; empty until anything was inflated, and of agents that do not say.
+	Reason        string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,6 +680,13 @@ func (x *Decompression) GetFallback() *Operations {
 	return nil
 }
 
+func (x *Decompression) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // CPU time in nanoseconds.
 type CPU struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -686,8 +695,11 @@ type CPU struct {
 	ReceiveNanos    uint64 `protobuf:"varint,2,opt,name=receive_nanos,json=receiveNanos,proto3" json:"receive_nanos,omitempty"`
 	CompressNanos   uint64 `protobuf:"varint,3,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
 	DecompressNanos uint64 `protobuf:"varint,4,opt,name=decompress_nanos,json=decompressNanos,proto3" json:"decompress_nanos,omitempty"`
-	// idle_nanos of send_nanos were spent while nothing passed. Of members of queues only.
-	IdleNanos     uint64 `protobuf:"varint,10,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
+	// idle_nanos of send_nanos were spent while nothing passed. Of members of queues and replicas of HTTP endpoints only.
+	IdleNanos uint64 `protobuf:"varint,10,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
+	// read_nanos were spent reading files, write_nanos writing them, without syncs.
+	ReadNanos     uint64 `protobuf:"varint,20,opt,name=read_nanos,json=readNanos,proto3" json:"read_nanos,omitempty"`
+	WriteNanos    uint64 `protobuf:"varint,21,opt,name=write_nanos,json=writeNanos,proto3" json:"write_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +765,20 @@ func (x *CPU) GetDecompressNanos() uint64 {
 func (x *CPU) GetIdleNanos() uint64 {
 	if x != nil {
 		return x.IdleNanos
+	}
+	return 0
+}
+
+func (x *CPU) GetReadNanos() uint64 {
+	if x != nil {
+		return x.ReadNanos
+	}
+	return 0
+}
+
+func (x *CPU) GetWriteNanos() uint64 {
+	if x != nil {
+		return x.WriteNanos
 	}
 	return 0
 }
@@ -1242,11 +1268,13 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
 	"\fReasonsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xc3\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xdb\x01\n" +
 	"\rDecompression\x12:\n" +
 	"\bhardware\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bhardware\x12:\n" +
 	"\bsoftware\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bsoftware\x12:\n" +
-	"\bfallback\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bfallback\"\xba\x01\n" +
+	"\bfallback\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bfallback\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\"\xfa\x01\n" +
 	"\x03CPU\x12\x1d\n" +
 	"\n" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
@@ -1255,7 +1283,11 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\x12\x1d\n" +
 	"\n" +
 	"idle_nanos\x18\n" +
-	" \x01(\x04R\tidleNanos\"\xad\x03\n" +
+	" \x01(\x04R\tidleNanos\x12\x1d\n" +
+	"\n" +
+	"read_nanos\x18\x14 \x01(\x04R\treadNanos\x12\x1f\n" +
+	"\vwrite_nanos\x18\x15 \x01(\x04R\n" +
+	"writeNanos\"\xad\x03\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +
