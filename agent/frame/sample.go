@@ -62,9 +62,5 @@ func (e *Encoder) learn(s *sample, length, size int) {
 		}
 		return
 	}
-	s.counts.Blocks, s.counts.Bytes = 1, int64(length)
-	s.counts.ErrorBytes = int64(max(s.corrected.Size-size, size-s.corrected.Size))
-	if size == length {
-		s.counts.Wasted = 1
-	}
+	s.counts.Found(length, s.corrected.Size, size)
 }

@@ -52,6 +52,7 @@ type Agent struct {
 	configError string
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
+	idle        meter.Idleness
 }
 
 // New returns an agent that does not run yet.
@@ -153,6 +154,7 @@ func (a *Agent) follow(ctx context.Context, server *httpproxy.Server) {
 			return
 		case <-ticker.C:
 		}
+		a.idle.Look(server.Passed())
 		c, err := a.options.Read()
 		a.mu.Lock()
 		same := err == nil && (proto.Equal(c, a.config) || refused != nil && proto.Equal(c, refused))
@@ -238,6 +240,7 @@ func (a *Agent) adopt(server *httpproxy.Server, c *wirev1.HTTPConfig) {
 		server.ResetStatistics(time.Now())
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
+			a.idle.Reset()
 		}
 	}
 }

@@ -164,10 +164,16 @@ func TestAgent(t *testing.T) {
 	if s.GetSoftwareResponses() != 1 || s.GetResponsesByCoding()["zstd"] != 1 || s.GetCompressedPlainBytes() != 6000 ||
 		s.GetCompressedBytes() == 0 || s.GetHighWaterConnections() != 1 ||
 		packed.GetCodec() != "zstd" || packed.GetReason() != "SoftwareUsed" || packed.GetUncompressedBytes() != 6000 ||
-		packed.GetSoftware().GetOperations() != 1 ||
+		packed.GetSoftware().GetOperations() != 1 || packed.GetLevel() != "Fast" ||
+		packed.GetReasons()["SoftwareUsed"] != 1 || packed.GetEngine() == "" ||
 		r.GetCpu().GetSendNanos() == 0 || r.GetCpu().GetCompressNanos() == 0 || r.GetWireBytes() < 6000 {
 		t.Errorf("%v", r)
 	}
+
+	eventually(t, "it is idle", func() bool {
+		cpu := a.Report().GetCpu()
+		return cpu.GetIdleNanos() > 0 && cpu.GetIdleNanos() < cpu.GetSendNanos()
+	})
 
 	// Another configuration, for new connections.
 	c.change(func(c *wirev1.HTTPConfig) { c.Revision, c.Codings, c.ResponseHeader = "2", []string{"gzip"}, true })

@@ -11,9 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/codec/zlibng"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -42,11 +40,18 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 		StartTime:   timestamppb.New(a.started),
 		Certificate: a.certificates.Load().Report(),
 	}
+	server := a.server.Load()
+	var s httpproxy.Statistics
 	a.mu.Lock()
 	r.Revision, r.ConfigError = a.config.GetRevision(), a.configError
-	reset, base := a.reset, a.cpuBase
+	if server != nil {
+		// The counters are all from before a reset or all from after it: the manager adds up what they have grown by.
+		s = server.Statistics()
+		r.Statistics = statistics(s)
+		r.Statistics.Reset_ = a.reset
+		r.Cpu = a.cpu(s)
+	}
 	a.mu.Unlock()
-	server := a.server.Load()
 	if server == nil {
 		r.Detail = "the configuration is not read yet"
 		if c := a.certificates.Load(); c != nil {
@@ -61,16 +66,19 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 	if b := server.Backend(); b.Checked && !b.Healthy {
 		r.BackendFailure, r.BackendStatus = failures[b.Failure], uint32(max(b.Status, 0))
 	}
-	s := server.Statistics()
-	r.Statistics = statistics(s)
-	r.Statistics.Reset_ = reset
-	r.Compression = compressionReport(s)
+	r.Compression = compression.Report(s.Meter)
 	r.WireBytes = uint64(max(s.WireBytes, 0))
-	r.Cpu = &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU)}
-	if user, system, err := meter.ProcessCPU(); err == nil {
-		r.Cpu.SendNanos = uint64(user + system - base)
-	}
 	return r
+}
+
+// cpu is what was spent since the last reset. a.mu is held.
+func (a *Agent) cpu(s httpproxy.Statistics) *wirev1.CPU {
+	cpu := &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU)}
+	if user, system, err := meter.ProcessCPU(); err == nil {
+		cpu.SendNanos = uint64(max(user+system-a.cpuBase, 0))
+		cpu.IdleNanos = min(uint64(a.idle.Spent()), cpu.GetSendNanos())
+	}
+	return cpu
 }
 
 func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
@@ -86,54 +94,6 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 		out.ResponsesByCoding[c.String()] = uint64(n)
 	}
 	return out
-}
-
-// compressionReport says what the engines did with bodies.
-func compressionReport(s httpproxy.Statistics) *wirev1.Compression {
-	out := &wirev1.Compression{
-		Codec: codec.None.String(), Engine: most(s.Engines), UncompressedBytes: uint64(s.Meter.UncompressedBytes),
-		CompressedBytes: uint64(s.Meter.CompressedBytes),
-		Hardware:        operations(s.Meter.Hardware), Software: operations(s.Meter.Software),
-		Stored:  operations(s.Meter.Stored),
-		Skipped: make(map[string]uint64, len(s.Meter.Skipped)),
-	}
-	for reason, n := range s.Meter.Skipped {
-		out.Skipped[string(reason)] = uint64(n)
-	}
-	out.Reason = string(most(s.Meter.Compressed))
-	if out.GetReason() == "" {
-		out.Reason = string(most(s.Meter.Skipped))
-	}
-	if id, ok := codecOf(out.GetEngine()); ok {
-		out.Codec = id.String()
-	}
-	return out
-}
-
-// codecOf returns what an engine executes.
-func codecOf(name string) (codec.ID, bool) {
-	if name == zlibng.HardwareName {
-		return codec.Deflate, true
-	}
-	if e, ok := engines.Default().ByName(name); ok {
-		return e.Codec(), true
-	}
-	return codec.None, false
-}
-
-func operations(c meter.Count) *wirev1.Operations {
-	return &wirev1.Operations{Operations: uint64(c.Operations), Bytes: uint64(c.Bytes)}
-}
-
-// most returns the key with the greatest count, the first by name of several.
-func most[K ~string](counts map[K]int64) K {
-	var best K
-	for k, n := range counts {
-		if n > counts[best] || n == counts[best] && k < best {
-			best = k
-		}
-	}
-	return best
 }
 
 // HealthHandler answers GET /livez and GET /readyz. An agent is ready once it knows whether its first backend is

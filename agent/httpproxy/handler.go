@@ -32,6 +32,8 @@ type exchange struct {
 
 // ServeHTTP implements http.Handler.
 func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.server.stats.begun.Add(1)
+	defer g.server.stats.ended.Add(1)
 	x := &exchange{server: g.server, generation: g, w: w, r: r}
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		if c.requests.Add(1) > 1 {

@@ -502,7 +502,14 @@ func TestStatistics(t *testing.T) {
 	if before.Hardware+before.Software+before.Uncompressed+before.Active != 0 || before.Since.IsZero() {
 		t.Errorf("at the start: %+v", before)
 	}
+	passed := p.Passed()
+	if again := p.Passed(); again != passed {
+		t.Errorf("%d passed without a request, %d before", again, passed)
+	}
 	read(t, p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip"))
+	if p.Passed() == passed {
+		t.Error("nothing passed with a request")
+	}
 	read(t, p.ask(t, "GET", "/", nil, "Accept-Encoding", "zstd"))
 	read(t, p.ask(t, "GET", "/stream", nil, "Accept-Encoding", "gzip"))
 	read(t, p.ask(t, "GET", "/", nil, "Accept-Encoding", "identity"))
@@ -522,7 +529,7 @@ func TestStatistics(t *testing.T) {
 	if s.CompressedPlainBytes != 310000 || s.CompressedBytes <= 0 || s.CompressedBytes > 155000 ||
 		s.Meter.Software.Operations != 3 ||
 		s.Meter.UncompressedBytes != 315000 || s.Meter.Stored.Bytes != 5000 || s.Meter.Skipped[policy.PeerRefused] != 1 ||
-		s.Meter.CPU <= 0 {
+		s.Meter.CPU <= 0 || s.Meter.Estimate.CPU <= 0 || s.Meter.Estimate.CPU >= s.Meter.CPU {
 		t.Errorf("bodies: %+v", s)
 	}
 	if s.WireBytes < 315000+s.CompressedBytes {

@@ -35,8 +35,6 @@ type Statistics struct {
 	CompressedPlainBytes, CompressedBytes int64
 	// Meter has a block for each body; those of several parts count when they end.
 	Meter meter.Snapshot
-	// Engines are the numbers of responses by engine.
-	Engines map[string]int64
 	// WireBytes were read and written, to and from clients and backends.
 	WireBytes int64
 	// Since is when counting began.
@@ -61,11 +59,12 @@ func stored(n int, reason policy.Reason) outcome {
 // are many more of those events than of others.
 type statistics struct {
 	active, highWater, refused, reused, timedOut, urlErrors atomic.Int64
+	// begun and ended are numbers of requests. They are not reset.
+	begun, ended atomic.Uint64
 
 	mu            sync.Mutex
 	byPath        [3]int64
 	byCoding      map[negotiate.Coding]int64
-	engines       map[string]int64
 	plain, packed int64
 	meter         *meter.Meter
 	since         time.Time
@@ -94,7 +93,6 @@ func (s *statistics) add(o outcome) {
 	if o.meter.Path != meter.Stored {
 		s.plain += int64(o.meter.PlainBytes)
 		s.packed += int64(o.meter.WireBytes)
-		s.engines[o.engine]++
 	}
 	if o.body {
 		s.meter.Add(o.meter)
@@ -110,7 +108,7 @@ func (s *statistics) reset(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byPath = [3]int64{}
-	s.byCoding, s.engines = make(map[negotiate.Coding]int64), make(map[string]int64)
+	s.byCoding = make(map[negotiate.Coding]int64)
 	s.plain, s.packed, s.meter, s.since = 0, 0, new(meter.Meter), now
 }
 
@@ -123,17 +121,25 @@ func (s *Server) Statistics() Statistics {
 		Active: c.active.Load(), HighWater: c.highWater.Load(), Refused: c.refused.Load(), Reused: c.reused.Load(),
 		TimedOut: c.timedOut.Load(), URLErrors: c.urlErrors.Load(),
 		Hardware: c.byPath[meter.Hardware], Software: c.byPath[meter.Software], Uncompressed: c.byPath[meter.Stored],
-		ByCoding: make(map[negotiate.Coding]int64, len(c.byCoding)), Engines: make(map[string]int64, len(c.engines)),
+		ByCoding:             make(map[negotiate.Coding]int64, len(c.byCoding)),
 		CompressedPlainBytes: c.plain, CompressedBytes: c.packed, Meter: c.meter.Snapshot(),
 		WireBytes: s.wire.Load() - c.wireBase, Since: c.since,
 	}
 	for k, n := range c.byCoding {
 		out.ByCoding[k] = n
 	}
-	for k, n := range c.engines {
-		out.Engines[k] = n
-	}
 	return out
+}
+
+// Passed is a number that changes when a request begins or ends, and with the bytes that pass while one is under way.
+// What health checks send is not in it otherwise.
+func (s *Server) Passed() uint64 {
+	ended := s.stats.ended.Load()
+	begun := s.stats.begun.Load()
+	if begun == ended {
+		return begun + ended
+	}
+	return begun + ended + uint64(max(s.wire.Load(), 0))
 }
 
 // ResetStatistics begins to count again.

@@ -127,7 +127,7 @@ func (x *exchange) newPartEncoder(p plan, first []byte, o *outcome) *partEncoder
 		return nil
 	}
 	c.stream = coding.NewStream(p.coding, padding)
-	o.coding, o.engine = p.coding, c.encoders.engine.Name()
+	o.coding, o.engine, o.meter.Use = p.coding, c.encoders.engine.Name(), use(p, c.encoders)
 	return c
 }
 
@@ -155,7 +155,8 @@ func (c *partEncoder) open(p plan, padding int, first []byte, o *outcome) (polic
 		own = lent
 	}
 	var expected estimate.Prediction
-	o.meter.CPU = meter.ThreadCPU(func() { expected, err = estimate.Predict(first, c.out.b[:len(first)], own) })
+	o.meter.Estimate.CPU = meter.ThreadCPU(func() { expected, err = estimate.Predict(first, c.out.b[:len(first)], own) })
+	o.meter.CPU = o.meter.Estimate.CPU
 	if err == nil && !expected.Worth {
 		return policy.Incompressible, nil
 	}

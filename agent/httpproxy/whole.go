@@ -80,17 +80,24 @@ func (x *exchange) compress(p plan, body []byte, o *outcome) *buffer {
 	}
 	n := 0
 	expected := estimate.Prediction{Worth: true}
-	o.meter.CPU = meter.ThreadCPU(func() {
-		if p.decision.NeedsSample && estimate.Judged(len(body)) {
+	judged := p.decision.NeedsSample && estimate.Judged(len(body))
+	if judged {
+		o.meter.Estimate.CPU = meter.ThreadCPU(func() {
 			expected, err = estimate.Predict(body, out.b[:len(body)], encoder)
-		}
-		if err == nil && expected.Worth {
+		})
+		o.meter.CPU = o.meter.Estimate.CPU
+	}
+	if err == nil && expected.Worth {
+		o.meter.CPU += meter.ThreadCPU(func() {
 			n, err = coding.Whole(encoder, p.coding, out.b[:space], body, padding)
-		}
-	})
+		})
+	}
 	switch {
 	case errors.Is(err, codec.ErrDoesNotFit):
 		o.engine, o.meter.Reason = encoders.engine.Name(), policy.DidNotShrink
+		if judged {
+			o.meter.Estimate.Found(len(body), expected.Size, len(body))
+		}
 	case err != nil:
 		x.server.engineFailed(encoders, err)
 		o.meter.Reason = EngineFailed
@@ -99,10 +106,19 @@ func (x *exchange) compress(p plan, body []byte, o *outcome) *buffer {
 	default:
 		o.coding, o.engine, o.meter.WireBytes = p.coding, encoders.engine.Name(), n
 		o.meter.Path, o.meter.Reason = pathOf(encoders, encoder, p.decision.Reason)
+		o.meter.Use = use(p, encoders)
+		if judged {
+			o.meter.Estimate.Found(len(body), expected.Size, n)
+		}
 		return out
 	}
 	x.server.buffers.put(out)
 	return nil
+}
+
+// use is what compresses by a plan.
+func use(p plan, encoders *encoders) meter.Use {
+	return meter.Use{Codec: p.decision.Codec, Engine: encoders.engine.Name(), Level: p.decision.Level}
 }
 
 // engineFailed notes what must not happen, and may with every response.

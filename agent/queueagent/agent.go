@@ -69,7 +69,7 @@ type Agent struct {
 	authError   string
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
-	idle        idleness
+	idle        meter.Idleness
 	pending     bool  // the stream is not as the configuration says yet
 	external    error // why external servers do not serve at the start
 	held        error // why the volume does not let the store start
@@ -371,7 +371,7 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			return
 		case <-ticker.C:
 		}
-		a.idle.look(r.passed())
+		a.idle.Look(r.passed())
 		a.ensureAgain(ctx, r, current)
 		r.channels.release(ctx, current.GetQueue())
 		c, err := a.options.Read()
@@ -499,7 +499,7 @@ func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
 		}
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
-			a.idle.reset()
+			a.idle.Reset()
 		}
 	}
 }

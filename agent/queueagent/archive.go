@@ -141,7 +141,7 @@ func archiveStatus(a *archive.Archiver) *wirev1.QueueArchiveStatus {
 		PlainBytes:   s.Index.PlainBytes,
 		WrittenBytes: s.Index.WrittenBytes, Passed: s.Index.Passed, LastTime: timeOf(s.LastTime),
 		LastError:     failure.ToWire(s.LastError),
-		LastErrorTime: timeOf(s.LastErrorTime), Compression: compressionReport(s.Compression),
+		LastErrorTime: timeOf(s.LastErrorTime), Compression: compression.Report(s.Compression),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -25,8 +25,24 @@ func (a *Agent) GetQueueReport(
 	return &wirev1.GetQueueReportResponse{Report: a.Report(ctx)}, nil
 }
 
-// Report returns what there is to say. It is the caller's to keep.
+// Report returns what there is to say. It is the caller's to keep. Its counters are all from before a reset or all from
+// after it: the manager adds up what they have grown by.
 func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
+	for {
+		a.mu.Lock()
+		reset := a.reset
+		a.mu.Unlock()
+		report := a.report(ctx)
+		a.mu.Lock()
+		same := reset == a.reset
+		a.mu.Unlock()
+		if same {
+			return report
+		}
+	}
+}
+
+func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
 	a.mu.Lock()
 	r := &wirev1.QueueReport{
 		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
@@ -77,16 +93,25 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	}
 	forChannels, ofChannels := running.channels.worked()
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
-	r.Compression, r.Decompression = compressionReport(encoded), decompression(decoded)
+	r.Compression, r.Decompression = compression.Report(encoded), compression.Decompression(decoded, "")
 	r.WireBytes = count(s.WireBytes)
 	r.Cpu = &wirev1.CPU{CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU)}
 	running.channels.report(r)
 	r.Archive = archiveStatus(running.archiver)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)
-		r.Cpu.IdleNanos = min(uint64(a.idle.spent()), r.GetCpu().GetSendNanos())
+		r.Cpu.IdleNanos = min(uint64(a.idle.Spent()), r.GetCpu().GetSendNanos())
 	}
 	return r
+}
+
+// passed is a number that changes when this member has said something to a client or another cluster, or heard of them,
+// or taken over a change from another member.
+func (r *running) passed() uint64 {
+	channels := &wirev1.QueueReport{}
+	r.channels.report(channels)
+	return uint64(r.front.WireBytes().Load()) + channels.GetChannel().GetWireBytes() +
+		channels.GetReceivedWireBytes() + r.store.Applied()
 }
 
 func count(n int64) uint64 { return uint64(max(n, 0)) }
@@ -124,54 +149,6 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated),
 		ForbiddenRequests: count(s.Forbidden), Since: timestamppb.New(s.Since),
 	}
-}
-
-// compressionReport says what the engines did with payloads.
-func compressionReport(s meter.Snapshot) *wirev1.Compression {
-	out := &wirev1.Compression{
-		Codec: codec.None.String(), UncompressedBytes: count(s.UncompressedBytes), CompressedBytes: count(s.CompressedBytes),
-		Hardware: operations(s.Hardware), Software: operations(s.Software), Stored: operations(s.Stored),
-		Skipped: make(map[string]uint64, len(s.Skipped)), Reasons: make(map[string]uint64, len(s.Compressed)),
-	}
-	for reason, n := range s.Skipped {
-		out.Skipped[string(reason)] = count(n)
-	}
-	for reason, n := range s.Compressed {
-		out.Reasons[string(reason)] = count(n)
-	}
-	out.Reason = string(most(s.Compressed))
-	if out.GetReason() == "" {
-		out.Reason = string(most(s.Skipped))
-	}
-	var bytes int64
-	for use, n := range s.Uses {
-		if n.Bytes > bytes || n.Bytes == bytes && use.Engine < out.GetEngine() {
-			bytes = n.Bytes
-			out.Codec, out.Engine, out.Level = use.Codec.String(), use.Engine, use.Level.String()
-		}
-	}
-	return out
-}
-
-func decompression(s meter.Snapshot) *wirev1.Decompression {
-	return &wirev1.Decompression{
-		Hardware: operations(s.Hardware), Software: operations(s.Software), Fallback: operations(s.Fallback),
-	}
-}
-
-func operations(c meter.Count) *wirev1.Operations {
-	return &wirev1.Operations{Operations: count(c.Operations), Bytes: count(c.Bytes)}
-}
-
-// most returns the key with the greatest count, the first by name of several.
-func most[K ~string](counts map[K]int64) K {
-	var best K
-	for k, n := range counts {
-		if n > counts[best] || n == counts[best] && k < best {
-			best = k
-		}
-	}
-	return best
 }
 
 // HealthHandler answers GET /livez and GET /readyz.

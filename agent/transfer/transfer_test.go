@@ -49,8 +49,14 @@ func TestTreeArrivesWhole(t *testing.T) {
 	if sent.WireBytes < c.CompressedBytes || sent.WireBytes > c.CompressedBytes+1<<20 || received.WireBytes == 0 {
 		t.Errorf("wire bytes are %d and %d, compressed %d", sent.WireBytes, received.WireBytes, c.CompressedBytes)
 	}
-	if cpu := sent.Cpu; cpu.SendNanos == 0 || cpu.ReceiveNanos == 0 || cpu.CompressNanos == 0 || cpu.DecompressNanos == 0 {
+	if cpu := sent.Cpu; cpu.SendNanos == 0 || cpu.ReceiveNanos == 0 || cpu.CompressNanos == 0 || cpu.DecompressNanos == 0 ||
+		cpu.ReadNanos == 0 || cpu.WriteNanos == 0 || cpu.CompressNanos+cpu.ReadNanos > cpu.SendNanos {
 		t.Errorf("CPU is %v", cpu)
+	}
+	if got := received.Compression; got.GetCodec() != "deflate" || got.GetUncompressedBytes() != c.UncompressedBytes ||
+		got.GetCompressedBytes() != c.CompressedBytes || got.GetSoftware().GetBytes() != c.Software.GetBytes() ||
+		got.GetStored().GetBytes() != c.Stored.GetBytes() || got.GetEngine() != "" {
+		t.Errorf("the receiver says %v, the sender %v", got, c)
 	}
 
 	t.Run("SecondRunSendsNothing", func(t *testing.T) {

@@ -81,9 +81,17 @@ func preferred(plan calibrate.Plan, o calibrate.Options) []codec.Engine {
 	return first
 }
 
-// decoders does for a receiver what encoders does for a sender, and says how fast they are, as far as it was measured.
-// Which codec the sender will use is not known yet.
-func (a *agent) decoders(ctx context.Context) (*codec.Registry, map[codec.ID]float64) {
+// decoders are what a receiver inflates with.
+type decoders struct {
+	registry *codec.Registry
+	// rates are the bytes of plain data for each second of CPU time, as far as it was measured.
+	rates map[codec.ID]float64
+	// software is why software inflates what it does.
+	software policy.Reason
+}
+
+// decoders does for a receiver what encoders does for a sender. Which codec the sender will use is not known yet.
+func (a *agent) decoders(ctx context.Context) decoders {
 	all, verdict := a.engines(ctx)
 	if verdict.InflateMinSize == hardware.NeverInflate {
 		all = slices.DeleteFunc(all, func(e codec.Engine) bool { return e.Class() == codec.Hardware })
@@ -99,7 +107,21 @@ func (a *agent) decoders(ctx context.Context) (*codec.Registry, map[codec.ID]flo
 			}
 		}
 	}
-	return chosen.Decode, rates
+	return decoders{registry: chosen.Decode, rates: rates, software: softwareInflates(verdict)}
+}
+
+// softwareInflates is why software inflates what it does.
+func softwareInflates(v hardware.Verdict) policy.Reason {
+	switch {
+	case v.State == hardware.Absent:
+		return policy.NoAccelerator
+	case v.State != hardware.Verified:
+		return policy.SelfTestFailed
+	case v.InflateMinSize == hardware.NeverInflate:
+		return policy.SoftwareUsed
+	default:
+		return policy.BelowMinimum
+	}
 }
 
 // engines returns those of this build and, if its use is proved, the accelerator.

@@ -72,7 +72,11 @@ func TestEncoders(t *testing.T) {
 func TestDecoders(t *testing.T) {
 	var log lines
 	a := &agent{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	registry, rates := a.decoders(t.Context())
+	inflate := a.decoders(t.Context())
+	registry, rates := inflate.registry, inflate.rates
+	if inflate.software == "" {
+		t.Error("nothing says why software inflates")
+	}
 	got := registry.Names()
 	want := engines.Default().Names()
 	slices.Sort(got)

@@ -65,31 +65,33 @@ func (a *agent) moveLocally(
 		return err
 	}
 	defer destination.Close()
-	compress, decode := encoders{registry: engines.Default()}, engines.Default()
+	compress, inflate := encoders{registry: engines.Default()}, decoders{registry: engines.Default()}
 	if resolved.Policy.Mode == policy.Always {
 		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it
 		// best.
 		compress = a.encoders(ctx, resolved)
-		decode, _ = a.decoders(ctx)
+		inflate = a.decoders(ctx)
 	}
+	receiving := receive.NewReport()
+	receiving.SoftwareReason = inflate.software
 	receiver := receive.New(receive.Options{
 		RunID:       to.GetRunId(),
 		Attempt:     to.GetAttempt(),
 		Sender:      to.GetSenderNamespace() + "/" + to.GetSenderName(),
 		Destination: receive.Tree{Destination: destination},
 		AllowDelete: to.GetAllowDelete(),
-		Engines:     decode,
-		Report:      receive.NewReport(),
+		Engines:     inflate.registry,
+		Report:      receiving,
 		OneProcess:  true,
 	})
 	pipe := transport.NewPipe(receiver.ServeBlocks)
 	wirev1.RegisterReceiverServer(pipe, receiver)
 	defer a.serve(pipe, pipe.Listener())()
 
-	receiving, giveUp := context.WithCancelCause(ctx)
+	waiting, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	received := make(chan error, 1)
-	go func() { received <- receiver.Wait(receiving) }()
+	go func() { received <- receiver.Wait(waiting) }()
 	options := sendOptions(from, source, compress, resolved, report)
 	options.Dial = func() (send.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }

@@ -45,8 +45,7 @@ func (a *agent) queue(ctx context.Context) error {
 			return e.registry, e.accelerator
 		},
 		Decoders: func(ctx context.Context) *codec.Registry {
-			registry, _ := a.decoders(ctx)
-			return registry
+			return a.decoders(ctx).registry
 		},
 	})
 	health, err := net.Listen("tcp", c.GetHealthAddress())

@@ -208,15 +208,16 @@ func (a *agent) receive(ctx context.Context) error {
 			return err
 		}
 		defer destination.Close()
-		engines, rates := a.decoders(ctx)
+		inflate := a.decoders(ctx)
+		report.SoftwareReason = inflate.software
 		receiver := receive.New(receive.Options{
 			RunID:        c.GetRunId(),
 			Attempt:      c.GetAttempt(),
 			Sender:       c.GetSenderNamespace() + "/" + c.GetSenderName(),
 			Destination:  receive.Tree{Destination: destination},
 			AllowDelete:  c.GetAllowDelete(),
-			Engines:      engines,
-			InflateRates: rates,
+			Engines:      inflate.registry,
+			InflateRates: inflate.rates,
 			Report:       report,
 		})
 		listener, err := net.Listen("tcp", c.GetDataAddress())

@@ -185,8 +185,14 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	start := len(dst)
 	dst = slices.Grow(dst, len(plain))
 	judged := d.NeedsSample && estimate.Judged(len(plain))
-	if judged && e.encoding.trust.looks(len(plain)) {
-		expected, err := estimate.Predict(plain, dst[start:start+len(plain)], encoder)
+	var expected estimate.Prediction
+	var sampled meter.Estimate
+	looked := judged && e.encoding.trust.looks(len(plain))
+	if looked {
+		var err error
+		sampled.CPU = meter.ThreadCPU(func() {
+			expected, err = estimate.Predict(plain, dst[start:start+len(plain)], encoder)
+		})
 		if err != nil {
 			return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf(
 				"look at a sample with engine %s: %w", engine.Name(), err,
@@ -194,14 +200,20 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 		}
 		if !expected.Worth {
 			e.encoding.trust.seen(len(plain), len(plain))
-			return dst[:start], Form{}, stored(plain, policy.Incompressible), nil
+			o := stored(plain, policy.Incompressible)
+			o.Estimate = sampled
+			return dst[:start], Form{}, o, nil
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.
 	n, err := encoder.Encode(dst[start:start+len(plain)-HeaderBound], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
 		e.encoding.trust.seen(len(plain), len(plain))
-		return dst[:start], Form{}, stored(plain, policy.DidNotShrink), nil
+		o := stored(plain, policy.DidNotShrink)
+		if o.Estimate = sampled; looked {
+			o.Estimate.Found(len(plain), expected.Size, len(plain))
+		}
+		return dst[:start], Form{}, o, nil
 	}
 	if err != nil {
 		return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf(
@@ -220,8 +232,11 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 			e.encoding.idle.Store(true)
 		}
 	}
+	if looked {
+		sampled.Found(len(plain), expected.Size, n)
+	}
 	return dst[:start+n], form, meter.Outcome{
-		Path: path, Reason: reason, PlainBytes: len(plain), WireBytes: n + HeaderBound,
+		Estimate: sampled, Path: path, Reason: reason, PlainBytes: len(plain), WireBytes: n + HeaderBound,
 		Use: meter.Use{Codec: d.Codec, Engine: engine.Name(), Level: d.Level},
 	}, nil
 }

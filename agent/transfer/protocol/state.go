@@ -110,8 +110,3 @@ func ProcessNanos() uint64 {
 	}
 	return uint64(user + system)
 }
-
-// Operations are counted operations as they travel.
-func Operations(c meter.Count) *wirev1.Operations {
-	return &wirev1.Operations{Operations: uint64(c.Operations), Bytes: uint64(c.Bytes)}
-}

@@ -129,6 +129,7 @@ func (d *stream) block() (last bool, err error) {
 	d.blocks++
 	if h.PlainLen > 0 {
 		d.report.Blocks.Add(outcome)
+		d.report.arrived(h)
 	}
 	for i := range d.claims {
 		c := &d.claims[i]

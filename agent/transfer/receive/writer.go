@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -42,11 +43,14 @@ func (w *writer) write(c *claim, bytes []byte) error {
 		return err
 	}
 	defer staged.Close()
-	if c.carried < c.length {
-		err = w.assemble(staged, c, bytes)
-	} else {
-		_, err = staged.WriteAt(bytes, c.offset)
-	}
+	spent := meter.ThreadCPU(func() {
+		if c.carried < c.length {
+			err = w.assemble(staged, c, bytes)
+		} else {
+			_, err = staged.WriteAt(bytes, c.offset)
+		}
+	})
+	w.report.writing.Add(int64(spent))
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,12 @@ package send
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
@@ -21,6 +23,8 @@ const ReasonNothingToSend = "NothingToSend"
 // Report is the live report of a sender, with what the receiver says of itself. It is a control.Reporter.
 type Report struct {
 	protocol.State
+	// reading is the CPU time in nanoseconds that reading files took.
+	reading atomic.Int64
 
 	mu        sync.Mutex
 	peer      *wirev1.Received // nil before the receiver has said something
@@ -51,7 +55,8 @@ func (r *Report) Report() *wirev1.Report {
 	report := r.Snapshot()
 	report.Cpu.SendNanos = own
 	report.Cpu.CompressNanos = uint64(blocks.CPU)
-	report.Compression = compression(&blocks)
+	report.Cpu.ReadNanos = uint64(r.reading.Load())
+	report.Compression = compressed(blocks)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,78 +71,27 @@ func (r *Report) Report() *wirev1.Report {
 		report.Progress.Removed = r.peer.GetRemoved()
 		report.Cpu.ReceiveNanos = r.peer.GetCpu().GetReceiveNanos()
 		report.Cpu.DecompressNanos = r.peer.GetCpu().GetDecompressNanos()
+		report.Cpu.WriteNanos = r.peer.GetCpu().GetWriteNanos()
 		report.Decompression = proto.CloneOf(r.peer.GetDecompression())
 	}
 	return report
 }
 
-func compression(s *meter.Snapshot) *wirev1.Compression {
-	c := &wirev1.Compression{
-		Codec:             codec.None.String(),
-		Engine:            codec.None.String(),
-		Reason:            ReasonNothingToSend,
-		UncompressedBytes: uint64(s.UncompressedBytes),
-		CompressedBytes:   uint64(s.CompressedBytes),
-		Hardware:          protocol.Operations(s.Hardware),
-		Software:          protocol.Operations(s.Software),
-		Stored:            protocol.Operations(s.Stored),
-		Estimate:          estimates(s.Estimate),
-	}
-	if len(s.Uses) > 0 {
-		use := mostUsed(s.Uses)
-		c.Codec, c.Engine, c.Level = use.Codec.String(), use.Engine, use.Level.String()
+// compressed names what most blocks are like, those that were not compressed included.
+func compressed(s meter.Snapshot) *wirev1.Compression {
+	c := compression.Report(s)
+	if c.GetEngine() == "" {
+		c.Engine = codec.None.String()
 	}
 	var most int64
+	c.Reason = ReasonNothingToSend
 	for _, reasons := range []map[policy.Reason]int64{s.Compressed, s.Skipped} {
 		for reason, n := range reasons {
 			// The name decides between equals, so that reports do not flicker.
-			if n > most || n == most && string(reason) < c.Reason {
+			if n > most || n == most && string(reason) < c.GetReason() {
 				c.Reason, most = string(reason), n
 			}
 		}
 	}
-	c.Skipped, c.Reasons = counts(s.Skipped), counts(s.Compressed)
 	return c
-}
-
-// counts is nil when nothing was counted.
-func counts(reasons map[policy.Reason]int64) map[string]uint64 {
-	if len(reasons) == 0 {
-		return nil
-	}
-	m := make(map[string]uint64, len(reasons))
-	for reason, n := range reasons {
-		m[string(reason)] = uint64(n)
-	}
-	return m
-}
-
-// mostUsed is the engine and level that compressed most of the data.
-func mostUsed(uses map[meter.Use]meter.Count) meter.Use {
-	var best meter.Use
-	for use, n := range uses {
-		most := uses[best].Bytes
-		// Names decide between equals, so that reports do not flicker.
-		if n.Bytes > most || n.Bytes == most && (best.Engine == "" || use.Engine < best.Engine ||
-			use.Engine == best.Engine && use.Level < best.Level) {
-			best = use
-		}
-	}
-	return best
-}
-
-// estimates is nil when no sample was taken.
-func estimates(e meter.Estimate) *wirev1.Estimate {
-	if e == (meter.Estimate{}) {
-		return nil
-	}
-	return &wirev1.Estimate{
-		Blocks:     uint64(e.Blocks),
-		Bytes:      uint64(e.Bytes),
-		ErrorBytes: uint64(e.ErrorBytes),
-		Wasted:     uint64(e.Wasted),
-		Probes:     uint64(e.Probes),
-		Missed:     uint64(e.Missed),
-		Nanos:      uint64(e.CPU),
-	}
 }

@@ -100,7 +100,9 @@ func (w *worker) read(p piece, shared bool) error {
 	}
 	start := len(w.plain)
 	bytes := w.plain[start : start+p.length]
-	err := w.source.ReadAt(p.file.entry, bytes, p.offset)
+	var err error
+	spent := meter.ThreadCPU(func() { err = w.source.ReadAt(p.file.entry, bytes, p.offset) })
+	w.report.reading.Add(int64(spent))
 	if errors.Is(err, tree.ErrChanged) {
 		return w.changed.takeBack(p.file)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package queueagent
+package meter
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestIdleness(t *testing.T) {
-	var i idleness
+	var i Idleness
 	for _, step := range []struct {
 		cpu    time.Duration
 		passed uint64
@@ -22,15 +22,15 @@ func TestIdleness(t *testing.T) {
 		{140, 2, 11}, // a channel is gone, with what it counted
 		{145, 2, 16},
 	} {
-		if i.noted(step.cpu, step.passed); i.spent() != step.idle {
-			t.Errorf("at %d: %d idle, want %d", step.cpu, i.spent(), step.idle)
+		if i.noted(step.cpu, step.passed); i.Spent() != step.idle {
+			t.Errorf("at %d: %d idle, want %d", step.cpu, i.Spent(), step.idle)
 		}
 	}
-	i.reset()
-	if i.noted(150, 2); i.spent() != 0 {
-		t.Errorf("%d idle after a reset", i.spent())
+	i.Reset()
+	if i.noted(150, 2); i.Spent() != 0 {
+		t.Errorf("%d idle after a reset", i.Spent())
 	}
-	if i.noted(157, 2); i.spent() != 7 {
-		t.Errorf("%d idle, want 7", i.spent())
+	if i.noted(157, 2); i.Spent() != 7 {
+		t.Errorf("%d idle, want 7", i.Spent())
 	}
 }
