@@ -14,7 +14,8 @@ import (
 // most of what was not. Engine and level are empty where nothing was compressed.
 func Report(s meter.Snapshot) *wirev1.Compression {
 	out := &wirev1.Compression{
-		Codec: codec.None.String(), UncompressedBytes: count(s.UncompressedBytes), CompressedBytes: count(s.CompressedBytes),
+		Codec:             codec.None.String(),
+		UncompressedBytes: count(s.UncompressedBytes), CompressedBytes: count(s.CompressedBytes),
 		Hardware: Operations(s.Hardware), Software: Operations(s.Software), Stored: Operations(s.Stored),
 		Skipped: counts(s.Skipped), Reasons: counts(s.Compressed), Estimate: estimate(s.Estimate),
 	}

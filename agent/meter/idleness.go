@@ -9,8 +9,8 @@ import (
 )
 
 // Idleness adds up the CPU time that the process spent between looks between which nothing passed. An agent that serves
-// is there all the time, so that its process's time divided by what little passed would say nothing of what a message or
-// a response costs. The zero value is ready to use, and safe for concurrent use.
+// is there all the time, so that its process's time divided by what little passed would say nothing of what a message
+// or a response costs. The zero value is ready to use, and safe for concurrent use.
 type Idleness struct {
 	mu     sync.Mutex
 	known  bool // there was a look

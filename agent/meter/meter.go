@@ -89,8 +89,8 @@ type Estimate struct {
 	CPU time.Duration
 }
 
-// Found notes to what size a block was compressed that was predicted to have another; length is that of the block, and the
-// size where it did not shrink.
+// Found notes to what size a block was compressed that was predicted to have another; length is that of the block, and
+// the size where it did not shrink.
 func (e *Estimate) Found(length, predicted, size int) {
 	e.Blocks, e.Bytes, e.ErrorBytes = 1, int64(length), int64(max(predicted-size, size-predicted))
 	if size == length {

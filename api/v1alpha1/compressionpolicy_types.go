@@ -125,7 +125,7 @@ type CompressionPolicyStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// usedBy are the Transfers, HTTPEndpoints and Queues that the policy applies to, and CompressionTrials.
+	// usedBy are the Transfers, HTTPEndpoints and Queues that the policy applies to.
 	// +optional
 	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
 }

@@ -482,8 +482,8 @@ type HTTPEndpointStatus struct {
 	// cpu of the replicas that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// usage since the HTTPEndpoint was created. A reset of statistics does not change it. What a replica used between its last
-	// report and its end or a reset is missing.
+	// usage since the HTTPEndpoint was created. A reset of statistics does not change it. What a replica used between its
+	// last report and its end or a reset is missing.
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`
 	// replicaUsage is what usage has of the replicas that run, by which it goes on.

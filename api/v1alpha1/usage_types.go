@@ -52,6 +52,9 @@ type UsageStatus struct {
 	// wireBytes that were written to and read from the network, TLS included.
 	// +optional
 	WireBytes int64 `json:"wireBytes"`
+	// channelBytes are the part of wireBytes with Queues of other clusters. Of Queues only.
+	// +optional
+	ChannelBytes int64 `json:"channelBytes,omitempty"`
 }
 
 // ReplicaUsage is what was counted of one replica or member by its last report, so that the next one adds only what has

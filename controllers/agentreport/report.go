@@ -208,6 +208,7 @@ func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
 		Hardware: operations(d.GetHardware()),
 		Software: operations(d.GetSoftware()),
 		Fallback: operations(d.GetFallback()),
+		Reason:   d.GetReason(),
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/usedby"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
@@ -85,17 +86,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.List(ctx, &tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing Tariffs: %w", err)
 	}
+	uses, err := r.uses(ctx, subject.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	before := subject.DeepCopy()
 	wanted := Judge(&subject, policies.Items, tariffs.Items)
 	subject.Status.Conditions = conditions.Merge(
 		subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now(),
 	)
 	subject.Status.ObservedGeneration = subject.Generation
+	subject.Status.UsedBy = usedby.Sum(subject.Status.UsedBy, uses, r.options.Clock.Now())
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &subject)
 	if wrote {
 		log.FromContext(ctx).Info("CompressionPolicy changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: usedby.Interval}, err
 }
 
 // Judge returns the conditions of a policy among all policies.

@@ -19,6 +19,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 )
 
 func policy(name string, isDefault bool, age time.Duration) v1alpha1.CompressionPolicy {
@@ -125,7 +126,19 @@ func TestReconcile(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := policy("p", true, 0)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&subject).WithStatusSubresource(&subject).Build()
+	transfer := func(name, policy string) *v1alpha1.Transfer {
+		return &v1alpha1.Transfer{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name},
+			Status: v1alpha1.TransferStatus{
+				Policy: &v1alpha1.PolicyStatus{Name: policy},
+				Run:    &v1alpha1.RunStatus{Usage: &v1alpha1.UsageStatus{WireBytes: 7}},
+			},
+		}
+	}
+	c := indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme), &v1alpha1.Transfer{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
+	).WithObjects(&subject, transfer("a", "p"), transfer("b", "other"), transfer("c", "")).
+		WithStatusSubresource(&subject).Build()
 	r := compressionpolicy.NewReconciler(c, compressionpolicy.Options{})
 	var versions []string
 	for range 2 {
@@ -140,6 +153,10 @@ func TestReconcile(t *testing.T) {
 		}
 		if !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
 			t.Fatalf("conditions %+v", got.Status.Conditions)
+		}
+		if used := got.Status.UsedBy; used == nil || used.WireBytes != 7 || len(used.Objects) != 1 ||
+			used.Objects[0] != (v1alpha1.UsingObjects{Kind: "Transfer", Count: 1}) {
+			t.Errorf("used by %+v", used)
 		}
 		versions = append(versions, got.ResourceVersion)
 	}

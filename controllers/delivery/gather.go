@@ -112,6 +112,19 @@ func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Deliver
 	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, delivery, delivery.Name); err != nil {
 		return err
 	}
+	if facts.Pod != nil && facts.Pod.Spec.NodeName != "" {
+		cluster, err := r.Topology.Cluster(ctx)
+		if err != nil {
+			return err
+		}
+		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
+		facts.NetworkSecondsPerGiB = cluster.NetworkSeconds(facts.Pod.Spec.NodeName)
+	}
+	tariffs := &v1alpha1.TariffList{}
+	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Tariffs: %w", err)
+	}
+	facts.Tariffs = tariffs.Items
 	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(delivery), facts.Job, facts.Pod, pki.ReceiveServerName(string(delivery.UID)),
 	)

@@ -39,7 +39,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;transfers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;transfers;tariffs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

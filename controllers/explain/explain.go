@@ -141,7 +141,7 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 	}
 	m := &Measured{
 		UncompressedBytes: c.UncompressedBytes, CompressedBytes: c.CompressedBytes, Ratio: decimal(c.Ratio),
-		Cost: status.Cost,
+		Cost: status.Cost, RunUsage: status.Run.Usage, RunCost: status.Run.Cost,
 	}
 	for _, record := range status.History {
 		if record.RunID == status.Run.ID && record.Attempt == status.Run.Attempt && record.Duration != nil {

@@ -143,6 +143,9 @@ type Measured struct {
 	Cost     *v1alpha1.CostStatus `json:"cost,omitempty"`
 	// Money is the sum of the costs of CPU and network.
 	Money *float64 `json:"money,omitempty"`
+	// RunUsage and RunCost are of all attempts of the run; all else is of the present or last one.
+	RunUsage *v1alpha1.UsageStatus `json:"runUsage,omitempty"`
+	RunCost  *v1alpha1.CostStatus  `json:"runCost,omitempty"`
 }
 
 // Choice is another one that there was for the data that were compressed. Its sample figures were measured on the

@@ -100,10 +100,12 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 		table.Bytes(d.Software.Bytes), table.Bytes(d.Stored.Bytes),
 	)
 	if i := d.Decompression; i != nil {
-		rows.Addf(
-			"inflated", "%s by hardware, %s by software, of which %s by fallback from hardware", table.Bytes(i.Hardware.Bytes),
-			table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes),
-		)
+		text := fmt.Sprintf("%s by hardware, %s by software, of which %s by fallback from hardware",
+			table.Bytes(i.Hardware.Bytes), table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes))
+		if i.Reason != "" {
+			text += " (" + i.Reason + ")"
+		}
+		rows.Add("inflated", text)
 	}
 	if s := e.Samples; s != nil {
 		text := fmt.Sprintf("%d blocks predicted and compressed, %d of them in vain", s.Blocks, s.Wasted)
@@ -174,7 +176,29 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 			rows.Add("  charged", charged(p))
 		}
 	}
+	if e.Run.Attempt > 1 && m.RunUsage != nil {
+		rows.Add(fmt.Sprintf("all %d attempts", e.Run.Attempt), wholeRun(m.RunUsage, m.RunCost))
+	}
 	out.WriteString(rows.Text("  "))
+}
+
+// wholeRun sums up all attempts.
+func wholeRun(used *v1alpha1.UsageStatus, cost *v1alpha1.CostStatus) string {
+	var parts []string
+	for _, side := range []struct {
+		name string
+		cpu  *v1alpha1.CPUUsage
+	}{{"sender", used.Send}, {"receiver", used.Receive}} {
+		if side.cpu != nil {
+			parts = append(parts, side.name+" "+seconds(decimal(side.cpu.ProcessSeconds)))
+		}
+	}
+	parts = append(parts, table.Bytes(used.WireBytes)+" on the wire")
+	if cost != nil {
+		parts = append(parts, fmt.Sprintf("%s %s for CPU, %s for the network; compression saved %s",
+			cost.Currency, cost.CPU, cost.Network, cost.Saved))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // charged is a part of the cost, with the prices that were in force and where they come from.

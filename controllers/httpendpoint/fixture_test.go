@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -59,7 +60,8 @@ func serving(wanted httpendpoint.Wanted) *wirev1.HTTPReport {
 func pod(n int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("front-%d", n), CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute)),
+			Name: fmt.Sprintf("front-%d", n), UID: types.UID(fmt.Sprintf("uid-%d", n)),
+			CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute)),
 		},
 		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("z15-%d", n)},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{

@@ -13,9 +13,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
-	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // codings are those that statistics know, in the order in which status shows them.
@@ -36,8 +36,7 @@ func sum(list []Replica) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(&wirev1.Report{Compression: r.GetCompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes()},
-			r.GetStatistics().GetReset_(), replica.NetworkSecondsPerGiB)
+		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), replica.NetworkSecondsPerGiB)
 	}
 	return t
 }
@@ -138,32 +137,23 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 		// Request bodies are passed as they are, so that nothing is received and inflated.
 		status.CPU.ReceiveSeconds, status.CPU.DecompressSeconds = "", ""
 	}
-	if status.Statistics.LastResetRequest != lastResetRequest {
-		status.Cost = nil // what it is the cost of starts from 0
-	}
+	status.Usage, status.ReplicaUsage = usage.Count(
+		status.Usage, status.ReplicaUsage, replicas.Usage(facts.Replicas, counters),
+	)
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}
-	prices := chargedAt(wanted.Policy, facts)
-	status.Cost = agentreport.CostStatus(status.Cost, &all.Report, all.NetworkSecondsPerGiB(), prices, facts.Now)
+	prices := replicas.Prices(facts.Replicas, counters, tariff.Query{
+		Tariffs: facts.Tariffs, Name: wanted.Policy.TariffName, Stated: wanted.Policy.Prices,
+		Direction: v1alpha1.DirectionSend, Time: facts.Now,
+	})
+	status.Cost = tariff.Charge(status.Cost, tariff.Used(usage.FromStatus(status.Usage)), prices, facts.Now)
 }
 
-// chargedAt are the prices in force; nil if there are none, as the conditions of the CompressionPolicy say. Requests go to all replicas alike, so that the
-// price of a CPU hour is the mean of those of their nodes.
-func chargedAt(p policy.Resolved, facts Facts) *v1alpha1.PricesStatus {
-	var all []*v1alpha1.PricesStatus
-	for _, replica := range facts.Replicas {
-		if replica.Report.GetStatistics() == nil {
-			continue
-		}
-		prices, _ := tariff.Resolve(tariff.Query{
-			Tariffs: facts.Tariffs, Name: p.TariffName, Stated: p.Prices, Node: replica.NodeLabels,
-			Direction: v1alpha1.DirectionSend, Time: facts.Now,
-		})
-		if prices == nil {
-			return nil
-		}
-		all = append(all, prices)
+// counters of a replica.
+func counters(r *wirev1.HTTPReport) replicas.Counters {
+	return replicas.Counters{
+		Report: &wirev1.Report{Compression: r.GetCompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes()},
+		Since:  r.GetStatistics().GetSince(),
 	}
-	return tariff.Mean(all)
 }

@@ -139,6 +139,45 @@ func TestCostByTariff(t *testing.T) {
 	}
 }
 
+// TestUsageOfReplicasThatComeAndGo: nothing is charged again when a replica is silent, is removed or begins to count
+// again, and idle time is told apart.
+func TestUsageOfReplicasThatComeAndGo(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	wanted := want(t, endpoint, v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		},
+		Spec: v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "3.6", NetworkGiB: "1"}},
+	})
+	facts := busy(wanted)
+	one, two := facts.Replicas[0], facts.Replicas[1]
+	one.Report.Cpu.IdleNanos = 2e9
+	step := func(what, process, cpu string, marks int, replicas ...httpendpoint.Replica) {
+		t.Helper()
+		facts.Replicas = replicas
+		endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+		status := endpoint.Status
+		if status.Usage.Send.ProcessSeconds != process || status.Cost.CPU != cpu || len(status.ReplicaUsage) != marks ||
+			status.Cost.Idle != "0.002" || status.Usage.Send.IdleSeconds != "2" || len(status.Cost.Periods) != 1 {
+			t.Errorf("%s: %+v %+v", what, status.Usage.Send, status.Cost)
+		}
+		again := httpendpoint.Observe(endpoint, &wanted, facts)
+		if diff := cmp.Diff(status, again); diff != "" {
+			t.Errorf("%s: the same again changes status: %s", what, diff)
+		}
+	}
+	step("both report", "4", "0.008", 2, one, two)
+	silent := one
+	silent.Report = nil
+	two.Report.Cpu.SendNanos += 1e9
+	step("one is silent", "5", "0.009", 2, silent, two)
+	step("it answers again", "5", "0.009", 2, one, two)
+	step("it is removed", "5", "0.009", 1, two)
+	two.Report.Statistics.Since, two.Report.Statistics.Reset_ = timestamppb.New(now), "b"
+	two.Report.Cpu, two.Report.WireBytes = &wirev1.CPU{SendNanos: 1e9}, 0
+	step("statistics are reset", "6", "0.0100", 1, two)
+}
+
 // TestEveryReasonHasAMessage: a reason that replicas report leads to a condition.
 func TestEveryReasonHasAMessage(t *testing.T) {
 	endpoint := newEndpoint(nil)

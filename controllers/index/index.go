@@ -30,9 +30,11 @@ const (
 	// Policy is the CompressionPolicy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names; empty
 	// for the default one.
 	Policy = "lighterage.policy"
+	// PolicyInForce is the CompressionPolicy that applies to a Transfer, a Queue or an HTTPEndpoint, if one does.
+	PolicyInForce = "lighterage.policyInForce"
 	// Destination is plan.DestinationKey.
 	Destination = "lighterage.destination"
-	// Peer of a Transfer, empty for this cluster, or of a Queue that sends to one.
+	// Peer of a Transfer or a Delivery, empty for this cluster, or of a Queue that sends to one.
 	Peer = "lighterage.peer"
 	// SourceClaim is the claim that a Transfer reads.
 	SourceClaim = "lighterage.sourceClaim"
@@ -115,9 +117,13 @@ func fields() []field {
 		}),
 		of(Policy, func(q *v1alpha1.Queue) []string { return []string{queuePolicy(q)} }),
 		of(Policy, func(e *v1alpha1.HTTPEndpoint) []string { return []string{endpointPolicy(e)} }),
+		of(PolicyInForce, func(t *v1alpha1.Transfer) []string { return inForce(t.Status.Policy) }),
+		of(PolicyInForce, func(q *v1alpha1.Queue) []string { return inForce(q.Status.Policy) }),
+		of(PolicyInForce, func(e *v1alpha1.HTTPEndpoint) []string { return inForce(e.Status.Policy) }),
 
 		of(Destination, func(t *v1alpha1.Transfer) []string { return []string{plan.DestinationKey(t)} }),
 		of(Peer, func(t *v1alpha1.Transfer) []string { return []string{t.Spec.Destination.Peer} }),
+		of(Peer, func(d *v1alpha1.Delivery) []string { return []string{d.Spec.Peer} }),
 		of(Peer, func(q *v1alpha1.Queue) []string {
 			if q.Spec.Channel == nil {
 				return nil

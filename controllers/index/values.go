@@ -16,6 +16,13 @@ func ready(conditions []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)
 }
 
+func inForce(policy *v1alpha1.PolicyStatus) []string {
+	if policy == nil || policy.Name == "" {
+		return nil
+	}
+	return []string{policy.Name}
+}
+
 func transferPolicy(t *v1alpha1.Transfer) string {
 	if t.Spec.Compression == nil {
 		return ""

@@ -66,7 +66,8 @@ func NewHTTPEndpoints(registry prometheus.Registerer, started time.Time) *HTTPEn
 		),
 		cpu: n.counter(
 			"lighterage_http_cpu_seconds_total",
-			"CPU time of HTTPEndpoints' replicas: stage is compress, or other for the rest.", "stage",
+			"CPU time of HTTPEndpoints' replicas: stage is compress, idle for what was spent while nothing passed, or other "+
+				"for the rest.", "stage",
 		),
 	}
 }
@@ -112,7 +113,8 @@ func (h *HTTPEndpoints) add(namespace string, from, to *wirev1.HTTPReport) {
 	count(h.wired, (*wirev1.HTTPReport).GetWireBytes, 1)
 	const seconds = 1e-9
 	count(h.cpu, func(r *wirev1.HTTPReport) uint64 { return r.GetCpu().GetCompressNanos() }, seconds, "compress")
+	count(h.cpu, func(r *wirev1.HTTPReport) uint64 { return r.GetCpu().GetIdleNanos() }, seconds, "idle")
 	count(h.cpu, func(r *wirev1.HTTPReport) uint64 {
-		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos())
+		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetIdleNanos())
 	}, seconds, "other")
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/usedby"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
@@ -92,6 +93,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	now := r.options.Clock.Now()
 	peer.Status.Conditions = conditions.Merge(peer.Status.Conditions, wanted, peer.Generation, now)
 	peer.Status.ObservedGeneration = peer.Generation
+	sent, received, err := r.uses(ctx, peer.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	peer.Status.Sent, peer.Status.Received = usedby.Sum(peer.Status.Sent, sent, now),
+		usedby.Sum(peer.Status.Received, received, now)
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &peer)
 	if err != nil {
 		return ctrl.Result{}, err

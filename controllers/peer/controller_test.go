@@ -22,6 +22,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -59,7 +60,9 @@ func newBench(t *testing.T, peers ...client.Object) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, clock: clocktesting.NewFakePassiveClock(start), gateways: &gateways{}}
-	b.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(peers...).WithStatusSubresource(&v1alpha1.Peer{}).Build()
+	b.api = indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme), &v1alpha1.Transfer{}, &v1alpha1.Queue{}, &v1alpha1.Delivery{},
+	).WithObjects(peers...).WithStatusSubresource(&v1alpha1.Peer{}).Build()
 	b.reconciler = peer.NewReconciler(b.api, peer.Options{Gateways: b.gateways, Clock: b.clock})
 	return b
 }
@@ -282,4 +285,33 @@ func TestDuplicates(t *testing.T) {
 	}
 	got, _ = b.reconcile("a")
 	b.want(got, v1alpha1.ConditionReady, v1alpha1.ReasonReachable)
+}
+
+// TestUsage: what is sent to a Peer and received from it is shown, and written again only when it changed.
+func TestUsage(t *testing.T) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "bank", Name: name} }
+	used := &v1alpha1.UsageStatus{WireBytes: 5, Receive: &v1alpha1.CPUUsage{ProcessSeconds: "2"}}
+	sends := &v1alpha1.Transfer{ObjectMeta: named("a")}
+	sends.Status.Run = &v1alpha1.RunStatus{Usage: used}
+	sends.Spec.Destination.Peer = "west"
+	channel := &v1alpha1.Queue{ObjectMeta: named("q")}
+	channel.Spec.Channel = &v1alpha1.QueueChannel{Peer: "west"}
+	receives := &v1alpha1.Delivery{
+		ObjectMeta: named("d"), Spec: v1alpha1.DeliverySpec{Peer: "west"}, Status: v1alpha1.DeliveryStatus{Usage: used},
+	}
+	west := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
+	local := &v1alpha1.Delivery{ObjectMeta: named("local"), Status: v1alpha1.DeliveryStatus{Usage: used}}
+	b := newBench(t, west, sends, channel, receives, local)
+	first, _ := b.reconcile("west")
+	sent, received := first.Status.Sent, first.Status.Received
+	if sent == nil || len(sent.Objects) != 2 || sent.WireBytes != 5 || sent.CPUSeconds != "" {
+		t.Errorf("sent: %+v", sent)
+	}
+	if received == nil || len(received.Objects) != 1 || received.WireBytes != 5 || received.CPUSeconds != "2" {
+		t.Errorf("received: %+v", received)
+	}
+	b.clock.SetTime(start.Add(2 * time.Minute))
+	if second, _ := b.reconcile("west"); second.ResourceVersion != first.ResourceVersion {
+		t.Error("it was written without a change")
+	}
 }

@@ -24,6 +24,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/usedby"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
@@ -94,19 +95,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			strings.Join(missing, ", ")))
 	}
 	now := r.options.Clock.Now()
-	var next time.Duration
+	next := usedby.Interval
 	switch {
 	case Expired(&grant, now):
+		next = 0 // nothing uses it any more
 		wanted = conditions.Stalled(v1alpha1.ReasonGrantExpired, fmt.Sprintf(
 			"the grant expired at %s and allows nothing any more; set a later spec.expirationTime, remove it, or delete the "+
 				"grant",
 			grant.Spec.ExpirationTime.UTC().Format(time.RFC3339)))
 	case grant.Spec.ExpirationTime != nil:
-		next = untilExpiry(grant.Spec.ExpirationTime.Time, now)
+		next = min(untilExpiry(grant.Spec.ExpirationTime.Time, now), usedby.Interval)
+	}
+	uses, err := r.uses(ctx, &grant)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	before := grant.DeepCopy()
 	grant.Status.Conditions = conditions.Merge(grant.Status.Conditions, wanted, grant.Generation, now)
 	grant.Status.ObservedGeneration = grant.Generation
+	grant.Status.UsedBy = usedby.Sum(grant.Status.UsedBy, uses, now)
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &grant)
 	if wrote {
 		log.FromContext(ctx).Info("PeerGrant changed", "reason", wanted[0].Reason, "message", wanted[0].Message)

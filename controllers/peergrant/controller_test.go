@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -98,6 +100,57 @@ func TestReferences(t *testing.T) {
 	check(metav1.ConditionFalse, v1alpha1.ReasonReferenceNotFound, "Queue \"ledger-copy\" does not exist")
 	create(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ledger-copy"}})
 	check(metav1.ConditionTrue, v1alpha1.ReasonReferencesResolved, "")
+}
+
+// TestUsage: what is received by a grant is shown, of its own namespace and its own peers alone, and written again only
+// when it changed.
+func TestUsage(t *testing.T) {
+	given := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "")
+	given.Spec.To = append(given.Spec.To, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue})
+	received := func(namespace, peer, sender string, bytes int64) *v1alpha1.Delivery {
+		return &v1alpha1.Delivery{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer + "-" + sender},
+			Spec: v1alpha1.DeliverySpec{
+				Peer:     peer,
+				Transfer: v1alpha1.TransferReference{Namespace: sender, Name: "ledger", Run: "abcde", Attempt: 1},
+				Destination: v1alpha1.DeliveryDestination{
+					PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+				},
+			},
+			Status: v1alpha1.DeliveryStatus{Usage: &v1alpha1.UsageStatus{WireBytes: bytes}},
+		}
+	}
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "orders"}}
+	queue.Status.Received = []v1alpha1.ReceivedChannel{
+		{Source: "east/bank/orders", Bytes: 30}, {Source: "west/bank/orders", Bytes: 500}, {Source: "odd", Bytes: 7000},
+	}
+	c := newClient(t, &given, queue, received("vault", "east", "bank", 1), received("vault", "east", "shop", 10),
+		received("vault", "west", "bank", 100), received("other", "east", "bank", 1000))
+	clock := clocktesting.NewFakePassiveClock(now)
+	r := peergrant.NewReconciler(c, peergrant.Options{Clock: clock})
+	var versions []string
+	for range 2 {
+		if _, err := r.Reconcile(
+			t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&given)},
+		); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.PeerGrant
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(&given), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&v1alpha1.UsedByStatus{
+			Objects:   []v1alpha1.UsingObjects{{Kind: "Delivery", Count: 1}, {Kind: "Queue", Count: 1}},
+			WireBytes: 1, CompressedBytes: 30, Time: ptr.To(metav1.NewTime(now).Rfc3339Copy()),
+		}, got.Status.UsedBy); diff != "" {
+			t.Error(diff)
+		}
+		versions = append(versions, got.ResourceVersion)
+		clock.SetTime(clock.Now().Add(2 * time.Minute))
+	}
+	if versions[0] != versions[1] {
+		t.Error("it was written without a change")
+	}
 }
 
 func delivery(name string, phase v1alpha1.DeliveryPhase) *v1alpha1.Delivery {

@@ -6,34 +6,49 @@ package plan
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
-// ownWork is what a report says without the CPU time that another cluster spent: whoever runs that cluster pays for it,
-// and may report what they like.
-func ownWork(t *v1alpha1.Transfer, report *wirev1.Report) *wirev1.Report {
-	if IsLocal(t) || report.GetCpu() == nil {
-		return report
+// count adds to the figures of the attempt and its run what a report says was used since the one before. A report that
+// lacks figures, as that of an agent that was killed, leaves them as they are.
+func (d *transferDecision) count(report *wirev1.Report) {
+	status := &d.transfer.Status
+	before := usage.FromStatus(status.Usage)
+	now := before.Reached(usage.Of(report, status.Run.Route == v1alpha1.RoutePod, d.facts.NetworkSecondsPerGiB))
+	if now == (usage.Usage{}) {
+		return
 	}
-	own := proto.CloneOf(report)
-	own.Cpu.ReceiveNanos, own.Cpu.DecompressNanos = 0, 0
-	return own
+	status.Usage = now.Status()
+	status.Run.Usage = usage.FromStatus(status.Run.Usage).Plus(now.Since(before)).Status()
 }
 
-// charge adds to the cost what a report says was used since the one before. Of an attempt that ended while the manager
-// was away it is the time of its end that counts, unless the clock of its node is wrong.
+// charge adds to the costs what was counted since the report before. Of an attempt that ended while the manager was
+// away it is the time of its end that counts, unless the clock of its node is wrong.
 func (d *transferDecision) charge(report *wirev1.Report) {
 	status, at := &d.transfer.Status, d.facts.Now
+	if report.GetCpu() == nil {
+		return
+	}
 	if end, run := report.GetEndTime(), status.Run; end != nil && end.AsTime().Before(at) &&
 		(run.StartTime == nil || end.AsTime().After(run.StartTime.Time)) {
 		at = end.AsTime().Truncate(time.Second)
 	}
-	status.Cost = agentreport.CostStatus(status.Cost, ownWork(d.transfer, report), d.facts.NetworkSecondsPerGiB, d.prices(at), at)
+	prices := d.prices(at)
+	status.Cost = tariff.Charge(status.Cost, d.own(status.Usage), prices, at)
+	status.Run.Cost = tariff.Charge(status.Run.Cost, d.own(status.Run.Usage), prices, at)
+}
+
+// own is what this cluster spent of a usage: who runs the cluster of the other side pays for that, and may report what
+// they like.
+func (d *transferDecision) own(status *v1alpha1.UsageStatus) tariff.Usage {
+	used := usage.FromStatus(status)
+	if !IsLocal(d.transfer) {
+		used.Receive = usage.CPU{}
+	}
+	return tariff.Used(used)
 }
 
 // prices that are in force: those that the policy stated when the run began, or else those of its Tariff. What has been
@@ -57,4 +72,29 @@ func (d *transferDecision) prices(at time.Time) *v1alpha1.PricesStatus {
 		return nil // the conditions of the CompressionPolicy say so; what is used waits for a price
 	}
 	return prices
+}
+
+// charge counts what a report says was used, and charges for it unless the Transfer is of this cluster, which pays for
+// both sides itself.
+func (d *deliveryDecision) charge(report *wirev1.Report) {
+	status, at := &d.delivery.Status, d.facts.Now
+	now := usage.FromStatus(status.Usage).Reached(usage.Of(report, false, d.facts.NetworkSecondsPerGiB))
+	if now == (usage.Usage{}) {
+		return
+	}
+	status.Usage = now.Status()
+	if d.delivery.Spec.Peer == "" || report.GetCpu() == nil {
+		return
+	}
+	prices, err := tariff.Resolve(tariff.Query{
+		Tariffs: d.facts.Tariffs, Node: d.facts.NodeLabels, Peer: d.delivery.Spec.Peer,
+		Direction: v1alpha1.DirectionReceive, Time: at,
+	})
+	if err != nil {
+		return // the conditions of the Tariff say so; what is used waits for a price
+	}
+	if cost := status.Cost; d.facts.NodeLabels == nil && cost != nil && len(cost.Periods) > 0 {
+		prices = &cost.Periods[0].Prices // the node is gone, and what it cost is known
+	}
+	status.Cost = tariff.Charge(status.Cost, tariff.Used(now), prices, at)
 }

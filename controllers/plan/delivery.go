@@ -52,6 +52,10 @@ type DeliveryFacts struct {
 	// Silent: the agent runs and has not answered for some time.
 	Silent  bool
 	Samples agentreport.Samples
+	// NetworkSecondsPerGiB and NodeLabels are of the node that the agent is on; nil when they are not known.
+	NetworkSecondsPerGiB *float64
+	NodeLabels           map[string]string
+	Tariffs              []v1alpha1.Tariff
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
@@ -352,15 +356,17 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 	if report.GetProgress() != nil {
 		status.Progress = agentreport.Progress(report, rate, agentreport.Clamp(report.GetProgress().GetResumedBytes()))
 	}
+	if packed := agentreport.CompressionStatus(report); packed != nil {
+		status.Compression = packed
+	}
 	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if c := report.GetCpu(); c != nil {
-		status.CPU = &v1alpha1.CPUStatus{
-			ReceiveSeconds:    agentreport.Seconds(float64(c.GetReceiveNanos())),
-			DecompressSeconds: agentreport.Seconds(float64(c.GetDecompressNanos())),
-		}
+	if spent := agentreport.CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+		spent.SendSeconds, spent.CompressSeconds = "", ""
+		status.CPU = spent
 	}
+	d.charge(report)
 	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
 	}

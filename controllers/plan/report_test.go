@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -422,5 +423,132 @@ func TestForeignReceiverIsNotCharged(t *testing.T) {
 	absurd := charged(nil, "", math.MaxUint64, math.MaxUint64)
 	if diff := cmp.Diff(absurd, charged(absurd, "", math.MaxUint64, math.MaxUint64)); diff != "" {
 		t.Errorf("charged twice: %s", diff)
+	}
+}
+
+// TestUsageOfAWholeRun: figures of attempts add up, those of a killed one by its last report, each once.
+func TestUsageOfAWholeRun(t *testing.T) {
+	transfer, facts := running(1)
+	transfer.Status.Policy.Prices = &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "1"}
+	runs := pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	say := func(send, receive, wire uint64) {
+		t.Helper()
+		facts.Pod, facts.Report = runs, &wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, WireBytes: wire * gib,
+			Compression: &wirev1.Compression{UncompressedBytes: 3 * wire * gib, CompressedBytes: wire * gib},
+			Cpu:         &wirev1.CPU{SendNanos: send * 1e9, ReceiveNanos: receive * 1e9},
+		}
+		transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	}
+	want := func(what, send, receive string, wire int64, cpu, network string) {
+		t.Helper()
+		run := transfer.Status.Run
+		if u := run.Usage; u == nil || u.Send.ProcessSeconds != send || u.Receive.ProcessSeconds != receive ||
+			u.WireBytes != wire*gib || u.UncompressedBytes != 3*wire*gib {
+			t.Errorf("%s: %+v", what, u)
+		}
+		if c := run.Cost; c == nil || c.CPU != cpu || c.Network != network {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+	say(1, 2, 1)
+	want("the first report", "1", "2", 1, "0.001", "1.0000")
+	say(1, 2, 1)
+	want("the same again", "1", "2", 1, "0.001", "1.0000")
+	say(5, 3, 2)
+	want("as it grows", "5", "3", 2, "0.005", "2.0000")
+	// It is killed: the kubelet tells nothing of what it did.
+	facts.Report, facts.Pod = nil, ended(137, "OOMKilled", "")
+	decision := plan.DecideTransfer(transfer, facts, image)
+	transfer.Status = decision.Status
+	want("when it was killed", "5", "3", 2, "0.005", "2.0000")
+	history := transfer.Status.History[0]
+	if diff := cmp.Diff(transfer.Status.Run.Usage, history.Usage); diff != "" || history.Cost.CPU != "0.005" {
+		t.Errorf("in history: %s %+v", diff, history.Cost)
+	}
+	if got := decision.Finished.Report.GetCpu().GetSendNanos(); got != 5e9 {
+		t.Errorf("metrics get %d ns", got)
+	}
+	// The next attempt counts from 0, and the run goes on.
+	facts.Pod, facts.Job = nil, nil
+	facts.Now = facts.Now.Add(time.Hour)
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if transfer.Status.Run.Attempt != 2 || transfer.Status.Usage != nil {
+		t.Fatalf("no second attempt: %+v", transfer.Status.Run)
+	}
+	want("before it reports", "5", "3", 2, "0.005", "2.0000")
+	_, second := running(2)
+	facts.Job = second.Job
+	say(2, 1, 1)
+	want("with the second attempt", "7", "4", 3, "0.007", "3.0000")
+	say(2, 1, 1)
+	want("the same again", "7", "4", 3, "0.007", "3.0000")
+}
+
+// receiving is a Delivery whose agent runs, and the facts for it.
+func receiving() (*v1alpha1.Delivery, plan.DeliveryFacts) {
+	d, facts := newDelivery("mine", 1), goodDeliveryFacts()
+	d.Status = plan.DecideDelivery(d, facts, image).Status
+	facts.Job, facts.Pod = &batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	return d, facts
+}
+
+// TestDeliveryCost: receiving costs this cluster's CPU time and bytes at the price for the direction, and nothing where
+// the Transfer is of this cluster.
+func TestDeliveryCost(t *testing.T) {
+	tariffs := []v1alpha1.Tariff{{
+		ObjectMeta: metav1.ObjectMeta{Name: "t", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "3.6"},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "9", Rules: []v1alpha1.NetworkGiBRule{
+				{Price: "5", Direction: v1alpha1.DirectionSend}, {Price: "2", Direction: v1alpha1.DirectionReceive},
+			}},
+		},
+	}}
+	report := &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, WireBytes: gib,
+		Compression: &wirev1.Compression{
+			Codec: "deflate", UncompressedBytes: 4 * gib, CompressedBytes: gib,
+			Hardware: &wirev1.Operations{Operations: 7, Bytes: 4 * gib},
+		},
+		Decompression: &wirev1.Decompression{
+			Software: &wirev1.Operations{Operations: 7, Bytes: 4 * gib},
+			Fallback: &wirev1.Operations{Operations: 7, Bytes: 4 * gib}, Reason: v1alpha1.CompressionNoAccelerator,
+		},
+		Cpu: &wirev1.CPU{ReceiveNanos: 8e9, DecompressNanos: 2e9, WriteNanos: 1e9},
+	}
+	for peer, local := range map[string]bool{"east": false, "": true} {
+		delivery, facts := receiving()
+		delivery.Spec.Peer = peer
+		facts.Report, facts.Tariffs, facts.NetworkSecondsPerGiB = report, tariffs, ptr.To(2.0)
+		facts.NodeLabels = map[string]string{}
+		delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
+		again := plan.DecideDelivery(delivery, facts, image).Status
+		if diff := cmp.Diff(delivery.Status, again); diff != "" {
+			t.Errorf("the same report changes status: %s", diff)
+		}
+		if diff := cmp.Diff(&v1alpha1.CPUStatus{
+			ReceiveSeconds: "8.00", DecompressSeconds: "2.00", NetworkSeconds: "2.00", SecondsPerGiB: "2.50",
+		}, again.CPU); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(&v1alpha1.UsageStatus{
+			Receive: &v1alpha1.CPUUsage{
+				ProcessSeconds: "8", DecompressSeconds: "2", WriteSeconds: "1", NetworkSeconds: "2",
+			},
+			UncompressedBytes: 4 * gib, CompressedBytes: gib, WireBytes: gib,
+		}, again.Usage); diff != "" {
+			t.Error(diff)
+		}
+		if again.Compression.Ratio != "4.00" || again.Compression.Hardware.Operations != 7 ||
+			again.Decompression.Reason != v1alpha1.CompressionNoAccelerator {
+			t.Errorf("%+v, %+v", again.Compression, again.Decompression)
+		}
+		switch cost := again.Cost; {
+		case local && cost != nil:
+			t.Errorf("charged twice: %+v", cost)
+		case !local && (cost == nil || cost.CPU != "0.0100" || cost.Network != "2.0000" || cost.Saved != "5.9980"):
+			t.Errorf("cost: %+v", cost)
+		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 const (
@@ -73,7 +74,8 @@ type Finished struct {
 	Reason string
 	// RunEnded is true when no further attempt follows.
 	RunEnded bool
-	Report   *wirev1.Report
+	// Report has the figures of the last one that had any: an agent that was killed leaves none.
+	Report *wirev1.Report
 }
 
 // TransferDecision is what to do.
@@ -232,7 +234,7 @@ func (d *transferDecision) newRun() {
 func (d *transferDecision) forgetAttempt() {
 	status := &d.transfer.Status
 	status.Progress, status.Compression, status.Decompression = nil, nil, nil
-	status.CPU, status.Cost, status.Omissions = nil, nil, nil
+	status.CPU, status.Usage, status.Cost, status.Omissions = nil, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
 }
 
@@ -447,6 +449,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if spent := agentreport.CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
 		status.CPU = spent
 	}
+	d.count(report)
 	d.charge(report)
 	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
@@ -495,7 +498,7 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 	}
 	d.record(report, reason, message)
 	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
-	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: report}
+	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report()}
 	switch {
 	case reason == v1alpha1.ReasonSucceeded:
 		d.complete()
@@ -537,7 +540,7 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
 		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes
 	}
-	record.Cost = status.Cost.DeepCopy()
+	record.Usage, record.Cost = status.Usage.DeepCopy(), status.Cost.DeepCopy()
 	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
 	if len(status.History) > maxHistory {
 		status.History = status.History[:maxHistory]

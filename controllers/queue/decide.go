@@ -44,7 +44,7 @@ type decision struct {
 func decide(
 	queue *v1alpha1.Queue, in inputs, image agentpod.Image, now time.Time, answer *quota.Answer,
 ) (decision, error) {
-	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.Agents}}
+	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.Agents, Tariffs: in.tariffs}}
 	if queue.DeletionTimestamp != nil {
 		d.facts.Kept = keep(queue, in)
 		d.askAgain = !in.members.Asked || in.members.Oldest > freshness && d.facts.Kept == nil

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -69,7 +70,8 @@ func serving(wanted queue.Wanted, member int) *wirev1.QueueReport {
 func pod(wanted queue.Wanted, member int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: wanted.Config.GetMembers()[member].GetName(), CreationTimestamp: metav1.NewTime(now.Add(-10 * time.Minute)),
+			Name: wanted.Config.GetMembers()[member].GetName(), UID: types.UID("uid-" + strconv.Itoa(member)),
+			CreationTimestamp: metav1.NewTime(now.Add(-10 * time.Minute)),
 		},
 		Spec: corev1.PodSpec{NodeName: "z15-" + strconv.Itoa(member)},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{

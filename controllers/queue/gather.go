@@ -28,6 +28,7 @@ import (
 // inputs are what a decision needs of the cluster.
 type inputs struct {
 	policies         []v1alpha1.CompressionPolicy
+	tariffs          []v1alpha1.Tariff
 	neighbours       Neighbours
 	privilegeAllowed bool
 	set              *appsv1.StatefulSet
@@ -56,6 +57,11 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	in.policies = policies.Items
+	tariffs := &v1alpha1.TariffList{}
+	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
+		return in, fmt.Errorf("listing Tariffs: %w", err)
+	}
+	in.tariffs = tariffs.Items
 	peers, grants := &v1alpha1.PeerList{}, &v1alpha1.PeerGrantList{}
 	if err := r.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing Peers: %w", err)

@@ -16,6 +16,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // contentOf is what the queue holds in the words of the member that leads, else of the one that knows of most; nil if
@@ -55,17 +57,21 @@ func sum(members []Member) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(&wirev1.Report{
-			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: wireBytes(r),
-		},
-			r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
+		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
 	}
 	return t
 }
 
-// wireBytes of a member with everybody but the other members.
-func wireBytes(r *wirev1.QueueReport) uint64 {
-	return r.GetWireBytes() + r.GetChannel().GetWireBytes() + r.GetReceivedWireBytes()
+// counters of a member. Its bytes on the wire are those with everybody but the other members.
+func counters(r *wirev1.QueueReport) replicas.Counters {
+	channels := r.GetChannel().GetWireBytes() + r.GetReceivedWireBytes()
+	return replicas.Counters{
+		Report: &wirev1.Report{
+			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(),
+			WireBytes: r.GetWireBytes() + channels,
+		},
+		ChannelBytes: channels, Since: r.GetStatistics().GetSince(),
+	}
 }
 
 func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
@@ -252,14 +258,15 @@ func memberStatus(members []Member, leader, revision string) []v1alpha1.QueueMem
 }
 
 // refresh puts the sums into status.
-func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, members []Member, now time.Time) {
+func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted, facts Facts) {
+	members, now := facts.Members, facts.Now
 	all := sum(members)
 	lastResetRequest := ""
 	if status.Statistics != nil {
 		lastResetRequest = status.Statistics.LastResetRequest
 	}
 	content, before := contentOf(members), status.Statistics
-	status.Statistics = all.statisticsStatus(storage, content, lastResetRequest)
+	status.Statistics = all.statisticsStatus(queue.Spec.Storage.Type, content, lastResetRequest)
 	if content == nil {
 		keepContent(status.Statistics, before, now)
 	}
@@ -270,4 +277,25 @@ func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, me
 		// One process does both, and sendSeconds has all of it.
 		status.CPU.ReceiveSeconds = ""
 	}
+	status.Usage, status.ReplicaUsage = usage.Count(
+		status.Usage, status.ReplicaUsage, replicas.Usage(members, counters),
+	)
+	if wanted == nil {
+		return // a spec that cannot be used says nothing of prices
+	}
+	used := tariff.Used(usage.FromStatus(status.Usage))
+	used.WireBytes = status.Usage.ChannelBytes
+	status.Cost = tariff.Charge(status.Cost, used, prices(queue, wanted, facts), now)
+}
+
+// prices in force. Of the bytes on the wire those with other clusters are charged.
+func prices(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) *v1alpha1.PricesStatus {
+	query := tariff.Query{
+		Tariffs: facts.Tariffs, Name: wanted.Policy.TariffName, Stated: wanted.Policy.Prices,
+		Direction: v1alpha1.DirectionReceive, Time: facts.Now,
+	}
+	if channel := queue.Spec.Channel; channel != nil {
+		query.Peer, query.Direction = channel.Peer, v1alpha1.DirectionSend
+	}
+	return replicas.Prices(facts.Members, counters, query)
 }

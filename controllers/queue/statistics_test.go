@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -64,6 +66,53 @@ func TestAverages(t *testing.T) {
 				t.Errorf("%q s for each GiB, want %q", status.CPU.SecondsPerGiB, test.perGiB)
 			}
 		})
+	}
+}
+
+// TestCost: CPU time is charged with its idle part told apart, and of the bytes those with other clusters at the price
+// for the channel's Peer.
+func TestCost(t *testing.T) {
+	tariff := v1alpha1.Tariff{
+		ObjectMeta: metav1.ObjectMeta{Name: "t", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "3.6"},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "9", Rules: []v1alpha1.NetworkGiBRule{
+				{Price: "2", Peers: []string{"west"}, Direction: v1alpha1.DirectionSend},
+				{Price: "1", Direction: v1alpha1.DirectionReceive},
+			}},
+		},
+	}
+	for peer, network := range map[string]string{"west": "6.0000", "": "3.0000"} {
+		wanted := want(t, newQueue(nil))
+		facts := well(wanted)
+		facts.Tariffs = []v1alpha1.Tariff{tariff}
+		r := facts.Members[0].Report
+		r.Cpu = &wirev1.CPU{SendNanos: 10e9, IdleNanos: 4e9, CompressNanos: 2e9, DecompressNanos: 1e9}
+		r.WireBytes, r.ReceivedWireBytes = 7<<30, 1<<30
+		r.Channel = &wirev1.ChannelStatus{WireBytes: 2 << 30}
+		r.Compression = &wirev1.Compression{Estimate: &wirev1.Estimate{Blocks: 3, Bytes: 100, ErrorBytes: 25}}
+		if peer != "" {
+			wanted.Queue.Spec.Channel = &v1alpha1.QueueChannel{Peer: peer}
+		}
+		wanted.Queue.Status = queue.Observe(wanted.Queue, &wanted, facts)
+		status := queue.Observe(wanted.Queue, &wanted, facts)
+		if diff := cmp.Diff(wanted.Queue.Status, status); diff != "" {
+			t.Errorf("the same report changes status: %s", diff)
+		}
+		if c := status.Cost; c == nil || c.CPU != "0.0100" || c.Idle != "0.004" || c.Network != network {
+			t.Errorf("cost with peer %q: %+v", peer, c)
+		}
+		if diff := cmp.Diff(&v1alpha1.UsageStatus{
+			Send: &v1alpha1.CPUUsage{
+				ProcessSeconds: "10", IdleSeconds: "4", CompressSeconds: "2", DecompressSeconds: "1",
+			},
+			WireBytes: 10 << 30, ChannelBytes: 3 << 30,
+		}, status.Usage); diff != "" {
+			t.Error(diff)
+		}
+		if e := status.Compression.Estimate; e == nil || e.Blocks != 3 || e.MeanErrorPercent != "25.0" {
+			t.Errorf("estimate: %+v", e)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ type Facts struct {
 	Waits string
 	// RolloutWaits: members are to be replaced, and others come first.
 	RolloutWaits bool
+	Tariffs      []v1alpha1.Tariff
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
 }
@@ -68,7 +69,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	status.Members = memberStatus(facts.Members, contentOf(facts.Members).GetLeader(), revision)
 	status.CertificateExpirationTime = replicas.FirstExpiration(facts.Members)
 	if facts.RefreshStatistics {
-		refresh(&status, queue.Spec.Storage.Type, facts.Members, facts.Now)
+		refresh(&status, queue, wanted, facts)
 	}
 	status.Channel = channelStatus(queue, wanted, facts.Members, status.Channel, facts.RefreshStatistics)
 	if facts.RefreshStatistics {

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentreport"
@@ -102,7 +101,7 @@ func Listen[R Report](
 	for _, pod := range pods {
 		agent := Agent[R]{
 			Pod: pod, Asked: Answers(pod), NodeLabels: cluster.Labels(pod.Spec.NodeName),
-			NetworkSecondsPerGiB: networkSeconds(cluster.Profiles(), pod.Spec.NodeName),
+			NetworkSecondsPerGiB: cluster.NetworkSeconds(pod.Spec.NodeName),
 		}
 		if agent.Asked {
 			var said agentpoll.Observation[R]
@@ -138,18 +137,4 @@ func Ready(pod *corev1.Pod) bool {
 // Address of a port of a pod.
 func Address(pod *corev1.Pod, port int) string {
 	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
-}
-
-// networkSeconds is the coefficient that was measured for a node, in seconds of CPU time for each GiB; nil when there
-// is none.
-func networkSeconds(profiles map[string]v1alpha1.NodeProfileStatus, node string) *float64 {
-	profile, known := profiles[node]
-	if !known {
-		return nil
-	}
-	seconds, err := strconv.ParseFloat(profile.NetworkCPUSecondsPerGiB, 64)
-	if err != nil || seconds < 0 || seconds > 1e6 {
-		return nil // a profile that says nothing usable is one that does not know
-	}
-	return &seconds
 }

@@ -47,6 +47,7 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 		c.GetStored().GetOperations(); s.Count == 0 || done > s.most {
 		all.Compression.Codec, all.Compression.Engine, all.Compression.Reason = c.GetCodec(), c.GetEngine(), c.GetReason()
 		all.Compression.Level = c.GetLevel()
+		all.Decompression.Reason = d.GetReason()
 		s.most = done
 	}
 	addOperations(all.Decompression.Hardware, d.GetHardware())
@@ -89,6 +90,22 @@ func (s *Sum) addCompression(c *wirev1.Compression) {
 	addOperations(all.Stored, c.GetStored())
 	addReasons(all.Skipped, c.GetSkipped())
 	addReasons(all.Reasons, c.GetReasons())
+	if one := c.GetEstimate(); one != nil {
+		if all.Estimate == nil {
+			all.Estimate = &wirev1.Estimate{}
+		}
+		addEstimates(all.GetEstimate(), one)
+	}
+}
+
+func addEstimates(all, one *wirev1.Estimate) {
+	all.Blocks += one.GetBlocks()
+	all.Bytes += one.GetBytes()
+	all.ErrorBytes += one.GetErrorBytes()
+	all.Wasted += one.GetWasted()
+	all.Probes += one.GetProbes()
+	all.Missed += one.GetMissed()
+	all.Nanos += one.GetNanos()
 }
 
 func addOperations(all, one *wirev1.Operations) {

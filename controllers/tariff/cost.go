@@ -6,26 +6,42 @@ package tariff
 import (
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
-// maxPeriods of a cost are what the API allows.
-const maxPeriods = 4
+const (
+	// maxPeriods of a cost are what the API allows.
+	maxPeriods = 4
+	// mostNanos bounds CPU time, so that sums do not overflow.
+	mostNanos = math.MaxInt64 / 8
+)
 
 // Usage is what was used since counting began.
 type Usage struct {
 	// CPUNanos is the CPU time of this cluster and its network stack, CodecNanos the part of it for compressing and
-	// inflating. Neither is negative.
-	CPUNanos, CodecNanos int64
+	// inflating, IdleNanos that in which nothing passed. None is negative.
+	CPUNanos, CodecNanos, IdleNanos int64
 	// WireBytes is the number of bytes on the wire.
 	WireBytes int64
 	// SavedBytes is by how much compression made the data smaller; negative if it did not.
 	SavedBytes int64
+}
+
+// Used is what the price of a usage depends on.
+func Used(u usage.Usage) Usage {
+	used := Usage{WireBytes: u.Wire, SavedBytes: u.Uncompressed - u.Compressed}
+	for _, side := range []usage.CPU{u.Send, u.Receive} {
+		used.CPUNanos = min(used.CPUNanos, mostNanos) + min(side.Spent(), mostNanos)
+		used.CodecNanos = min(used.CodecNanos+min(side[usage.Compress], mostNanos)+
+			min(side[usage.Decompress], mostNanos), mostNanos)
+		used.IdleNanos = min(used.IdleNanos, mostNanos) + min(side[usage.Idle], mostNanos)
+	}
+	return used
 }
 
 // Charge prices what was used. What was priced before keeps its prices, and what has come since is priced at those that
@@ -71,26 +87,32 @@ func Charge(
 func (u Usage) less(other Usage) Usage {
 	return Usage{
 		CPUNanos: max(0, u.CPUNanos-other.CPUNanos), CodecNanos: max(0, u.CodecNanos-other.CodecNanos),
+		IdleNanos: max(0, u.IdleNanos-other.IdleNanos),
 		WireBytes: u.WireBytes - other.WireBytes, SavedBytes: u.SavedBytes - other.SavedBytes,
 	}
 }
 
 func period(prices v1alpha1.PricesStatus, rates Rates, used Usage) v1alpha1.CostPeriod {
-	return v1alpha1.CostPeriod{
+	p := v1alpha1.CostPeriod{
 		Prices:     prices,
-		CPUSeconds: seconds(used.CPUNanos), CodecSeconds: seconds(used.CodecNanos),
+		CPUSeconds: usage.Seconds(used.CPUNanos), CodecSeconds: usage.Seconds(used.CodecNanos),
 		WireBytes: used.WireBytes, SavedBytes: used.SavedBytes,
 		CPU: exact(rates.CPU(float64(used.CPUNanos)), 9), Network: exact(rates.Network(float64(used.WireBytes)), 9),
 		Saved: exact(rates.Network(float64(used.SavedBytes))-rates.CPU(float64(used.CodecNanos)), 9),
 	}
+	if used.IdleNanos > 0 {
+		p.IdleSeconds, p.Idle = usage.Seconds(used.IdleNanos), exact(rates.CPU(float64(used.IdleNanos)), 9)
+	}
+	return p
 }
 
 // sum is what was used in all periods.
 func sum(periods []v1alpha1.CostPeriod) Usage {
 	var all Usage
 	for _, p := range periods {
-		all.CPUNanos += nanos(p.CPUSeconds)
-		all.CodecNanos += nanos(p.CodecSeconds)
+		all.CPUNanos += usage.Nanos(p.CPUSeconds)
+		all.CodecNanos += usage.Nanos(p.CodecSeconds)
+		all.IdleNanos += usage.Nanos(p.IdleSeconds)
 		all.WireBytes += p.WireBytes
 		all.SavedBytes += p.SavedBytes
 	}
@@ -104,44 +126,39 @@ func merge(newer, older v1alpha1.CostPeriod) v1alpha1.CostPeriod {
 	merged.StartTime = older.StartTime
 	merged.Prices = v1alpha1.PricesStatus{Currency: newer.Prices.Currency, Source: v1alpha1.PricesOfSeveral}
 	both := sum([]v1alpha1.CostPeriod{newer, older})
-	merged.CPUSeconds, merged.CodecSeconds = seconds(both.CPUNanos), seconds(both.CodecNanos)
+	merged.CPUSeconds, merged.CodecSeconds = usage.Seconds(both.CPUNanos), usage.Seconds(both.CodecNanos)
+	if both.IdleNanos > 0 {
+		merged.IdleSeconds = usage.Seconds(both.IdleNanos)
+	}
 	merged.WireBytes, merged.SavedBytes = both.WireBytes, both.SavedBytes
 	if newer.Prices.Currency == older.Prices.Currency {
 		merged.CPU = exact(number(newer.CPU)+number(older.CPU), 9)
+		if both.IdleNanos > 0 {
+			merged.Idle = exact(number(newer.Idle)+number(older.Idle), 9)
+		}
 		merged.Network = exact(number(newer.Network)+number(older.Network), 9)
 		merged.Saved = exact(number(newer.Saved)+number(older.Saved), 9)
 	}
 	return merged
 }
 
-// seconds writes nanoseconds as decimal seconds without loss, and nanos reads them.
-func seconds(nanos int64) string { return billionths(uint64(nanos)) }
-
-func nanos(seconds string) int64 {
-	units, fraction, _ := strings.Cut(seconds, ".")
-	whole, err := strconv.ParseInt(units, 10, 64)
-	if err != nil || whole < 0 || whole > math.MaxInt64/int64(time.Second)-1 {
-		return 0 // the manager writes these itself
-	}
-	part, err := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
-	if err != nil {
-		part = 0
-	}
-	return whole*int64(time.Second) + part
-}
-
 // total is the cost of periods, of which the first has the currency.
 func total(periods []v1alpha1.CostPeriod) *v1alpha1.CostStatus {
-	var cpu, network, saved float64
+	var cpu, idle, network, saved float64
 	for _, p := range periods {
 		if p.Prices.Currency == periods[0].Prices.Currency {
-			cpu, network, saved = cpu+number(p.CPU), network+number(p.Network), saved+number(p.Saved)
+			cpu, idle = cpu+number(p.CPU), idle+number(p.Idle)
+			network, saved = network+number(p.Network), saved+number(p.Saved)
 		}
 	}
-	return &v1alpha1.CostStatus{
+	cost := &v1alpha1.CostStatus{
 		Currency: periods[0].Prices.Currency, CPU: Money(cpu), Network: Money(network), Saved: Money(saved),
 		Periods: periods,
 	}
+	if sum(periods).IdleNanos > 0 {
+		cost.Idle = Money(idle)
+	}
+	return cost
 }
 
 // number is 0 for what cannot be read: the manager writes these itself.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -53,6 +54,16 @@ func (t *Topology) newCluster(ctx context.Context) (*Cluster, error) {
 
 // Profiles that the node agents filled, by the name of the node. They must not be changed.
 func (c *Cluster) Profiles() map[string]v1alpha1.NodeProfileStatus { return c.facts.Profiles }
+
+// NetworkSeconds is the coefficient that was measured for a node, in seconds of CPU time of its network stack for each
+// GiB; nil where there is none, or none that is plausible.
+func (c *Cluster) NetworkSeconds(node string) *float64 {
+	seconds, err := strconv.ParseFloat(c.facts.Profiles[node].NetworkCPUSecondsPerGiB, 64)
+	if err != nil || !(seconds >= 0 && seconds <= 1e6) {
+		return nil
+	}
+	return &seconds
+}
 
 // Labels of a node; nil if there is none of that name. They must not be changed.
 func (c *Cluster) Labels(node string) map[string]string {

@@ -6,7 +6,6 @@ package transfer
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,14 +118,12 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 		return err
 	}
 	if facts.Pod != nil && facts.Pod.Spec.NodeName != "" {
-		if facts.NetworkSecondsPerGiB, err = r.networkSeconds(ctx, facts.Pod.Spec.NodeName); err != nil {
-			return err
-		}
 		cluster, err := r.Topology.Cluster(ctx)
 		if err != nil {
 			return err
 		}
 		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
+		facts.NetworkSecondsPerGiB = cluster.NetworkSeconds(facts.Pod.Spec.NodeName)
 	}
 	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),
@@ -138,18 +135,4 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 		)
 	}
 	return nil
-}
-
-// networkSeconds is the node's measured coefficient, nil when there is none.
-func (r *Reconciler) networkSeconds(ctx context.Context, node string) (*float64, error) {
-	profile := &v1alpha1.NodeProfile{}
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: node}, profile)
-	if !found || err != nil {
-		return nil, err
-	}
-	seconds, err := strconv.ParseFloat(profile.Status.NetworkCPUSecondsPerGiB, 64)
-	if err != nil || seconds < 0 || seconds > 1e6 {
-		return nil, nil //nolint:nilerr // a profile that says nothing usable is one that does not know
-	}
-	return &seconds, nil
 }

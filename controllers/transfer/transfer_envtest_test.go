@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -219,6 +220,7 @@ func TestRunsToCompletion(t *testing.T) {
 	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	cluster.Create(t, profile)
 	profile.Status.NetworkCPUSecondsPerGiB = "1.5"
+	profile.Status.MeasuredTime = ptr.To(metav1.Now())
 	if err := cluster.Client.Status().Update(context.Background(), profile); err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +259,10 @@ func TestRunsToCompletion(t *testing.T) {
 	if cost := status.Cost; cost.Currency != "USD" || cost.CPU != "0.1500" || cost.Network != "1.0000" ||
 		cost.Saved != "2.9640" || len(cost.Periods) != 1 || cost.Periods[0].Prices.Name != f.namespace {
 		t.Errorf("cost %+v", *status.Cost)
+	}
+	if used := status.Run.Usage; used == nil || used.Send.ProcessSeconds != "12" || used.Send.NetworkSeconds != "3" ||
+		used.Receive.ProcessSeconds != "10" || used.WireBytes != 2<<30 || status.Run.Cost.CPU != "0.1500" {
+		t.Errorf("the run used %+v", used)
 	}
 	c := status.Compression
 	if c.Ratio != "4.00" || c.SavedPercent != 75 || c.Engine != "dfltcc" || c.Codec != "deflate" ||

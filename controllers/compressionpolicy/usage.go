@@ -1,0 +1,33 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compressionpolicy
+
+import (
+	"context"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index"
+	"github.com/lighterage/lighterage/controllers/usedby"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers;queues;httpendpoints,verbs=get;list;watch
+
+// uses are by the objects that a policy applies to.
+func (r *Reconciler) uses(ctx context.Context, policy string) ([]usedby.Use, error) {
+	transfers, queues, endpoints := &v1alpha1.TransferList{}, &v1alpha1.QueueList{}, &v1alpha1.HTTPEndpointList{}
+	if err := usedby.List(ctx, r.client, index.PolicyInForce, policy, transfers, queues, endpoints); err != nil {
+		return nil, err
+	}
+	var uses []usedby.Use
+	for i := range transfers.Items {
+		uses = append(uses, usedby.OfTransfer(&transfers.Items[i]))
+	}
+	for i := range queues.Items {
+		uses = append(uses, usedby.OfQueue(&queues.Items[i]))
+	}
+	for i := range endpoints.Items {
+		uses = append(uses, usedby.OfEndpoint(&endpoints.Items[i]))
+	}
+	return uses, nil
+}

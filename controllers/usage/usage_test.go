@@ -1,0 +1,181 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/usage"
+)
+
+func TestOf(t *testing.T) {
+	both := &wirev1.Report{
+		Cpu: &wirev1.CPU{
+			SendNanos: 100, CompressNanos: 30, ReadNanos: 20, ReceiveNanos: 50, DecompressNanos: 10, WriteNanos: 5,
+		},
+		Compression: &wirev1.Compression{UncompressedBytes: 8, CompressedBytes: 4}, WireBytes: 1 << 30,
+	}
+	pod := &wirev1.Report{Cpu: &wirev1.CPU{SendNanos: 100, DecompressNanos: 10, WriteNanos: 5}}
+	receiver := &wirev1.Report{Cpu: &wirev1.CPU{ReceiveNanos: 50, DecompressNanos: 10}, WireBytes: 1 << 29}
+	for name, c := range map[string]struct {
+		report     *wirev1.Report
+		oneProcess bool
+		perGiB     *float64
+		want       usage.Usage
+	}{
+		"nothing": {nil, false, ptr.To(1.0), usage.Usage{}},
+		"sender": {both, false, ptr.To(1e-9), usage.Usage{
+			Send:         usage.CPU{usage.Process: 100, usage.Compress: 30, usage.Read: 20, usage.Network: 1},
+			Receive:      usage.CPU{usage.Process: 50, usage.Decompress: 10, usage.Write: 5},
+			Uncompressed: 8, Compressed: 4, Wire: 1 << 30,
+		}},
+		"one process": {pod, true, nil, usage.Usage{
+			Send: usage.CPU{usage.Process: 100, usage.Decompress: 10, usage.Write: 5},
+		}},
+		"a receiver that claims part of the sender's time": {pod, false, nil, usage.Usage{
+			Send: usage.CPU{usage.Process: 100}, Receive: usage.CPU{usage.Decompress: 10, usage.Write: 5},
+		}},
+		"receiver": {receiver, false, ptr.To(2e-9), usage.Usage{
+			Receive: usage.CPU{usage.Process: 50, usage.Decompress: 10, usage.Network: 1}, Wire: 1 << 29,
+		}},
+		"absurd": {
+			&wirev1.Report{Cpu: &wirev1.CPU{SendNanos: math.MaxUint64}, WireBytes: math.MaxUint64}, false, ptr.To(1e6),
+			usage.Usage{
+				Send: usage.CPU{usage.Process: math.MaxInt64 / 4, usage.Network: math.MaxInt64 / 4},
+				Wire: math.MaxInt64 / 4,
+			},
+		},
+	} {
+		got := usage.Of(c.report, c.oneProcess, c.perGiB)
+		if name == "absurd" { // a float has fewer digits
+			got.Send[usage.Network] = c.want.Send[usage.Network]
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if diff := cmp.Diff(got, usage.FromStatus(got.Status())); diff != "" {
+			t.Errorf("%s is not read as it was written: %s", name, diff)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for text, nanos := range map[string]int64{
+		"0": 0, "0.000000001": 1, "1": 1e9, "12.5": 125e8, "9223372035.854775807": math.MaxInt64 - 1e9,
+	} {
+		if got := usage.Seconds(nanos); got != text || usage.Nanos(text) != nanos {
+			t.Errorf("%d is %q, and %q is %d", nanos, got, text, usage.Nanos(text))
+		}
+	}
+	for _, text := range []string{"", "-1", "x", "99999999999999999999", "NaN"} {
+		if got := usage.Nanos(text); got != 0 {
+			t.Errorf("%q is %d", text, got)
+		}
+	}
+}
+
+var epoch = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+
+func replica(uid string, since int, nanos int64) usage.Replica {
+	return usage.Replica{
+		UID: uid, Node: "n", Since: epoch.Add(time.Duration(since) * time.Second),
+		Usage: usage.Usage{Send: usage.CPU{usage.Process: nanos}, Wire: 2 * nanos},
+	}
+}
+
+func silent(uid string) usage.Replica { return usage.Replica{UID: uid, Node: "n"} }
+
+// TestCount: what replicas use counts once, whatever becomes of them.
+func TestCount(t *testing.T) {
+	var status *v1alpha1.UsageStatus
+	var marks []v1alpha1.ReplicaUsage
+	for i, step := range []struct {
+		what     string
+		replicas []usage.Replica
+		want     int64
+		marks    int
+	}{
+		{"two replicas", []usage.Replica{replica("a", 0, 10), replica("b", 0, 5)}, 15, 2},
+		{"the same again", []usage.Replica{replica("a", 0, 10), replica("b", 0, 5)}, 15, 2},
+		{"they go on", []usage.Replica{replica("a", 0, 12), replica("b", 0, 6)}, 18, 2},
+		{"one is silent", []usage.Replica{silent("a"), replica("b", 0, 7)}, 19, 2},
+		{"it answers again", []usage.Replica{replica("a", 0, 15), replica("b", 0, 7)}, 22, 2},
+		{"one is gone", []usage.Replica{replica("b", 0, 8)}, 23, 1},
+		{"another starts", []usage.Replica{replica("b", 0, 8), silent("c")}, 23, 1},
+		{"and reports", []usage.Replica{replica("b", 0, 8), replica("c", 9, 4)}, 27, 2},
+		{"a reset", []usage.Replica{replica("b", 20, 3), replica("c", 20, 1)}, 31, 2},
+		{"a counter that is smaller", []usage.Replica{replica("b", 20, 2), replica("c", 20, 1)}, 33, 2},
+		{"all are gone", nil, 33, 0},
+	} {
+		kept, had := status.DeepCopy(), len(marks)
+		status, marks = usage.Count(status, marks, step.replicas)
+		got := usage.FromStatus(status)
+		if got.Send[usage.Process] != step.want || got.Wire != 2*step.want || len(marks) != step.marks {
+			t.Errorf("%d, %s: %+v and %d marks after %d", i, step.what, got, len(marks), had)
+		}
+		if kept != nil && usage.FromStatus(kept).Since(got) != (usage.Usage{}) {
+			t.Errorf("%s: a figure has become smaller", step.what)
+		}
+	}
+}
+
+// TestCountIsBounded: replicas beyond what status holds are counted when others are gone, and then once.
+func TestCountIsBounded(t *testing.T) {
+	var many []usage.Replica
+	for i := range 1025 {
+		many = append(many, replica(string(rune('a'+i)), 0, 1))
+	}
+	status, marks := usage.Count(nil, nil, many)
+	if usage.FromStatus(status).Wire != 2*1024 || len(marks) != 1024 {
+		t.Errorf("%+v, %d marks", status, len(marks))
+	}
+	status, marks = usage.Count(status, marks, many[1:])
+	if usage.FromStatus(status).Wire != 2*1025 || len(marks) != 1024 {
+		t.Errorf("%+v, %d marks", status, len(marks))
+	}
+}
+
+// TestCountOfAnyHistory: whatever replicas report in whatever order, the sum is what their agents counted, and a
+// restart of the manager, which knows what is in status alone, changes nothing.
+func TestCountOfAnyHistory(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var status *v1alpha1.UsageStatus
+		var marks []v1alpha1.ReplicaUsage
+		now, truth := map[string]usage.Replica{}, int64(0)
+		for step := range 50 {
+			uid := string(rune('a' + random.IntN(4)))
+			one, exists := now[uid]
+			switch action := random.IntN(5); {
+			case !exists:
+				uid += string(rune('A' + step)) // a pod that is gone does not come back
+				now[uid] = replica(uid, step, 0)
+			case action == 0:
+				delete(now, uid)
+			case action == 1:
+				now[uid] = replica(uid, step, 0)
+			default:
+				more := random.Int64N(1000)
+				one.Usage = one.Usage.Plus(usage.Usage{Send: usage.CPU{usage.Process: more}, Wire: 2 * more})
+				now[uid], truth = one, truth+more
+			}
+			var list []usage.Replica
+			for _, r := range now {
+				list = append(list, r)
+			}
+			status, marks = usage.Count(status.DeepCopy(), marks, list)
+		}
+		if got := usage.FromStatus(status).Send[usage.Process]; got != truth {
+			t.Fatalf("%d, want %d", got, truth)
+		}
+	}
+}
