@@ -53,7 +53,7 @@ MODULES := hack/bench hack/cluster hack/images
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
 # What `make generate` writes.
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire config/crd/bases config/rbac charts/lighterage/files docs/reference
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire api/messages/v1 config/crd/bases config/rbac charts/lighterage/files docs/reference
 
 ##@ General
 

@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -423,7 +424,7 @@ func TestChannelAndService(t *testing.T) {
 	putOne := func(text string) {
 		t.Helper()
 		put, err := client.Put(
-			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: text, Key: "k", Payload: []byte(text)}}},
+			ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: text, Key: "k", Payload: []byte(text)}}},
 		)
 		if err != nil || put.GetResults()[0].GetSequence() == 0 {
 			t.Fatal(put, err)
@@ -434,7 +435,7 @@ func TestChannelAndService(t *testing.T) {
 	p.gone()
 	p.get(1)
 	if _, err := client.Get(
-		ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)},
+		ctx, &messagesv1.GetRequest{Wait: durationpb.New(patience)},
 	); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "channel") {
 		t.Errorf("a get beside the channel: %v", err)
 	}
@@ -446,7 +447,7 @@ func TestChannelAndService(t *testing.T) {
 	})
 	putOne("b")
 	got, err := client.Get(
-		ctx, &wirev1.GetRequest{Wait: durationpb.New(patience), VisibilityTimeout: durationpb.New(time.Hour)},
+		ctx, &messagesv1.GetRequest{Wait: durationpb.New(patience), VisibilityTimeout: durationpb.New(time.Hour)},
 	)
 	if err != nil || len(got.GetMessages()) != 1 {
 		t.Fatal(got, err)
@@ -454,8 +455,8 @@ func TestChannelAndService(t *testing.T) {
 	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "3", channel })
 	p.gone()
 	p.get(1)
-	late, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
-	if err != nil || late.GetResults()[0] == wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+	late, err := client.Acknowledge(ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
+	if err != nil || late.GetResults()[0] == messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 		t.Errorf("acknowledged what the channel had taken: %v, %v", late, err)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/external/externaltest"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -339,7 +340,7 @@ func TestExternalService(t *testing.T) {
 		}}}
 	})
 	secret := t.TempDir()
-	var clients []wirev1.MessageServiceClient
+	var clients []messagesv1.MessageServiceClient
 	var ctx context.Context
 	for i := range 2 {
 		m := inExternal(t, fmt.Sprintf("orders-%d", i), 1, s)
@@ -361,7 +362,7 @@ func TestExternalService(t *testing.T) {
 	const messages = 20
 	for i := range messages {
 		if _, err := clients[i%2].Put(
-			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte(fmt.Sprint(i)), Id: fmt.Sprint(i)}}},
+			ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: []byte(fmt.Sprint(i)), Id: fmt.Sprint(i)}}},
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +375,7 @@ func TestExternalService(t *testing.T) {
 		for _, client := range clients {
 			got, err := client.Get(
 				ctx,
-				&wirev1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3, VisibilityTimeout: durationpb.New(time.Hour)},
+				&messagesv1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3, VisibilityTimeout: durationpb.New(time.Hour)},
 			)
 			if status.Code(err) == codes.Unavailable {
 				continue // nobody leads yet
@@ -389,7 +390,7 @@ func TestExternalService(t *testing.T) {
 				}
 				seen[text] = true
 				for {
-					_, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{one.GetReceipt()}})
+					_, err := client.Acknowledge(ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{one.GetReceipt()}})
 					if err == nil {
 						break
 					}

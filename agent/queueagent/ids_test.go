@@ -14,6 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // TestPutAgainAfterRestart: a message that was put, got and acknowledged is not stored again when its queue was
@@ -100,19 +101,19 @@ func TestPutAgainByService(t *testing.T) {
 			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
 		})
 		client, ctx := m.caller(pool, "", "secret")
-		put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "7", Payload: []byte("once")}}})
+		put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: "7", Payload: []byte("once")}}})
 		if err != nil || put.GetResults()[0].GetDuplicate() != (round > 0) || put.GetResults()[0].GetSequence() != 1 {
 			t.Fatalf("start %d: %v, %v", round, put, err)
 		}
 		if round == 0 {
-			got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)})
+			got, err := client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(patience)})
 			if err != nil || len(got.GetMessages()) != 1 {
 				t.Fatal(got, err)
 			}
 			gone, err := client.Acknowledge(
-				ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+				ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
 			)
-			if err != nil || gone.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+			if err != nil || gone.GetResults()[0] != messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 				t.Fatal(gone, err)
 			}
 		}

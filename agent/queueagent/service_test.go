@@ -15,34 +15,29 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/api/messages"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
 // caller returns a client of MessageService who wants a name in the certificate, or else that of the address, and a
-// context with a token.
-func (m *member) caller(pool *x509.CertPool, name, token string) (wirev1.MessageServiceClient, context.Context) {
+// context for its calls.
+func (m *member) caller(pool *x509.CertPool, name, token string) (messagesv1.MessageServiceClient, context.Context) {
 	m.Helper()
-	conn, err := grpc.NewClient(
-		"passthrough:///"+m.config.GetServiceAddress(),
-		grpc.WithTransportCredentials(
-			credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}),
-		),
+	client, err := messages.New(
+		m.config.GetServiceAddress(), messages.WithToken(token),
+		messages.WithTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}),
 	)
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.Cleanup(func() { conn.Close() })
-	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(
-		m.Context(), "authorization", "Bearer "+token,
-	)
+	m.Cleanup(func() { client.Close() })
+	return client.Service(), m.Context()
 }
 
 // TestMessageService: what is put by gRPC is got by it, counted as what comes by the front, and a
@@ -62,12 +57,12 @@ func TestMessageService(t *testing.T) {
 	client, ctx := m.caller(pool, "", "secret")
 	xml, _ := corpus.ByName("xml")
 	put, err := client.Put(
-		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}},
+		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}},
 	)
 	if err != nil || len(put.GetResults()) != 2 || put.GetResults()[1].GetSequence() != 2 {
 		t.Fatal(put, err)
 	}
-	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute), MaxMessages: 1})
+	got, err := client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute), MaxMessages: 1})
 	if err != nil || len(got.GetMessages()) != 1 || len(got.GetMessages()[0].GetMessage().GetPayload()) != 12000 {
 		t.Fatal(got, err)
 	}
@@ -81,11 +76,11 @@ func TestMessageService(t *testing.T) {
 	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Redelivery.MaxDeliveries = "2", 1 })
 	m.await("the second configuration is in effect", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" })
 	if _, err := client.Release(
-		ctx, &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+		ctx, &messagesv1.ReleaseRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
 	); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)}); err != nil ||
+	if got, err = client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute)}); err != nil ||
 		string(got.GetMessages()[0].GetMessage().GetPayload()) != "b" {
 		t.Fatal(got, err)
 	}
@@ -94,13 +89,13 @@ func TestMessageService(t *testing.T) {
 	})
 
 	other, wrong := m.caller(pool, "", "other")
-	if _, err := other.Get(wrong, &wirev1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := other.Get(wrong, &messagesv1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a wrong token: %v", err)
 	}
 	// A get that waits does not keep the agent from ending.
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)})
+		_, err := client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute)})
 		waiting <- err
 	}()
 	stop()

@@ -41,8 +41,9 @@ var bans = []ban{
 			"without the other",
 	},
 	{
-		in:   []string{"agent"},
-		what: []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/controllers"},
+		in:     []string{"agent"},
+		what:   []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/controllers"},
+		except: []string{module + "/api/messages/v1"},
 		reason: "the data plane knows nothing of Kubernetes: it runs and is tested without a cluster, and a flaw in it " +
 			"cannot reach the API server",
 	},
@@ -50,6 +51,12 @@ var bans = []ban{
 		in:     []string{"api"},
 		what:   []string{module + "/agent", module + "/controllers", "sigs.k8s.io/controller-runtime"},
 		reason: "other programs import the types and must not get our code, or a version of controller-runtime, with them",
+	},
+	{
+		in:     []string{"api/messages"},
+		what:   []string{"k8s.io", "sigs.k8s.io", module},
+		except: []string{module + "/api/messages"},
+		reason: "clients of queues get gRPC and protobuf with it, and nothing else",
 	},
 	{
 		in: []string{"agent/codec", "agent/frame", "agent/estimate", "agent/policy", "agent/meter"},

@@ -20,13 +20,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	stored "github.com/lighterage/lighterage/agent/queue/message"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // hostile are messages that a queue has to refuse: a few bytes that would be many when they are inflated, stated as
 // they are, too short, and as long as the queue takes; what is no frame, a wrong checksum, and what is too long as it
 // is.
-func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
+func hostile(t *testing.T) map[string]*messagesv1.QueueMessage {
 	t.Helper()
 	encoder, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -35,16 +35,16 @@ func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
 	const large = 256 << 20
 	bomb := encoder.EncodeAll(make([]byte, large), nil)
 	small := encoder.EncodeAll(make([]byte, 100_000), nil)
-	form := func(payload []byte, length uint64) *wirev1.QueueMessage {
-		return &wirev1.QueueMessage{
+	form := func(payload []byte, length uint64) *messagesv1.QueueMessage {
+		return &messagesv1.QueueMessage{
 			Payload:    payload,
-			StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: length, Checksum: 1},
+			StoredForm: &messagesv1.StoredForm{Codec: "zstd", EngineClass: "software", Length: length, Checksum: 1},
 		}
 	}
 	if len(bomb) > maxMessage/2 {
 		t.Fatalf("a bomb of %d bytes", len(bomb))
 	}
-	return map[string]*wirev1.QueueMessage{
+	return map[string]*messagesv1.QueueMessage{
 		"bomb":                        form(bomb, large),
 		"bomb, shortened":             form(bomb, 100_000),
 		"bomb, as much as is allowed": form(bomb, maxMessage),
@@ -96,19 +96,19 @@ func TestHostileClients(t *testing.T) {
 }
 
 // refusedByService puts a message by gRPC and returns 1 if it was refused. That no answer came is nobody's fault.
-func refusedByService(t *testing.T, w *grpcWay, what string, m *wirev1.QueueMessage) int64 {
+func refusedByService(t *testing.T, w *grpcWay, what string, m *messagesv1.QueueMessage) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var out *wirev1.PutResponse
-	err := w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) (err error) {
-		out, err = c.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{m}})
+	var out *messagesv1.PutResponse
+	err := w.ask(ctx, func(ctx context.Context, c messagesv1.MessageServiceClient) (err error) {
+		out, err = c.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{m}})
 		return err
 	})
 	if err != nil {
 		t.Logf("%s, by gRPC: %v", what, err)
 		return 0
 	}
-	if r := out.GetResults()[0]; r.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || r.GetSequence() != 0 ||
+	if r := out.GetResults()[0]; r.GetRefused() != messagesv1.PutRefusal_PUT_REFUSAL_INVALID || r.GetSequence() != 0 ||
 		r.GetError() == "" {
 		t.Errorf("%s, by gRPC: %v", what, r)
 	}
@@ -116,7 +116,7 @@ func refusedByService(t *testing.T, w *grpcWay, what string, m *wirev1.QueueMess
 }
 
 // refusedByFront puts it as a client of NATS.
-func refusedByFront(t *testing.T, conn *nats.Conn, what string, m *wirev1.QueueMessage) int64 {
+func refusedByFront(t *testing.T, conn *nats.Conn, what string, m *messagesv1.QueueMessage) int64 {
 	out := nats.NewMsg(queueName)
 	out.Data = m.GetPayload()
 	for name, value := range m.GetHeaders() {

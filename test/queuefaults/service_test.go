@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
 
@@ -51,7 +51,7 @@ type incoming struct {
 	queuefaults.Event
 	receipt string
 	// dead says why it is a dead letter; nil: it is none.
-	dead *wirev1.DeadLetter
+	dead *messagesv1.DeadLetter
 }
 
 // verb is what is done with messages by their receipts.
@@ -76,7 +76,7 @@ type way interface {
 	// get waits for messages for longPoll. They are the client's for some time.
 	get(ctx context.Context, count int, held time.Duration, dead bool) ([]incoming, error)
 	// settle says for each receipt what became of it.
-	settle(ctx context.Context, v verb, receipts []string) ([]wirev1.ReceiptResult, error)
+	settle(ctx context.Context, v verb, receipts []string) ([]messagesv1.ReceiptResult, error)
 }
 
 // putter puts, in each round, one message for each of its keys, and some without a key.
@@ -265,12 +265,12 @@ func (l *load) settle(w way, v verb, messages []incoming) {
 		var left, longer []incoming
 		for i, m := range messages {
 			switch {
-			case err != nil || i >= len(results) || results[i] == wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN:
+			case err != nil || i >= len(results) || results[i] == messagesv1.ReceiptResult_RECEIPT_RESULT_UNKNOWN:
 				left = append(left, m)
-			case results[i] == wirev1.ReceiptResult_RECEIPT_RESULT_DONE:
+			case results[i] == messagesv1.ReceiptResult_RECEIPT_RESULT_DONE:
 				l.told(ending(v, m, asked))
 				longer = append(longer, m)
-			case results[i] == wirev1.ReceiptResult_RECEIPT_RESULT_INVALID:
+			case results[i] == messagesv1.ReceiptResult_RECEIPT_RESULT_INVALID:
 				l.Errorf("the receipt of %s is said to be none: %s", m.ID, m.receipt)
 			}
 		}

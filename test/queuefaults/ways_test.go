@@ -21,22 +21,19 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/grpc"
-	pauses "google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	queueclient "github.com/lighterage/lighterage/api/messages"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
 
 // grpcWay asks one member after the other: the next when one fails. It is for one client.
 type grpcWay struct {
-	members []wirev1.MessageServiceClient
+	members []messagesv1.MessageServiceClient
 	at      int
 }
 
@@ -44,17 +41,14 @@ func newGRPCWay(q *queue) *grpcWay {
 	q.Helper()
 	w := &grpcWay{}
 	for _, m := range q.members {
-		conn, err := grpc.NewClient("passthrough:///"+m.address+":"+
-			servicePort, grpc.WithTransportCredentials(credentials.NewTLS(q.tls())),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           pauses.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, MaxDelay: 500 * time.Millisecond},
-				MinConnectTimeout: 2 * time.Second,
-			}))
+		client, err := queueclient.New(
+			m.address+":"+servicePort, queueclient.WithTLS(q.tls()), queueclient.WithToken(token),
+		)
 		if err != nil {
 			q.Fatal(err)
 		}
-		q.Cleanup(func() { _ = conn.Close() })
-		w.members = append(w.members, wirev1.NewMessageServiceClient(conn))
+		q.Cleanup(func() { _ = client.Close() })
+		w.members = append(w.members, client.Service())
 	}
 	return w
 }
@@ -65,8 +59,8 @@ func (q *queue) tls() *tls.Config {
 }
 
 // ask asks a member, and goes to the next one after an error.
-func (w *grpcWay) ask(ctx context.Context, f func(context.Context, wirev1.MessageServiceClient) error) error {
-	err := f(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), w.members[w.at])
+func (w *grpcWay) ask(ctx context.Context, f func(context.Context, messagesv1.MessageServiceClient) error) error {
+	err := f(ctx, w.members[w.at])
 	if err != nil {
 		w.at = (w.at + 1) % len(w.members)
 	}
@@ -74,7 +68,7 @@ func (w *grpcWay) ask(ctx context.Context, f func(context.Context, wirev1.Messag
 }
 
 func (w *grpcWay) put(ctx context.Context, messages []outgoing) (places []uint64, err error) {
-	err = w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) error {
+	err = w.ask(ctx, func(ctx context.Context, c messagesv1.MessageServiceClient) error {
 		response, err := c.Put(ctx, putRequest(messages))
 		places = placesOf(response)
 		return err
@@ -82,17 +76,17 @@ func (w *grpcWay) put(ctx context.Context, messages []outgoing) (places []uint64
 	return places, err
 }
 
-func putRequest(messages []outgoing) *wirev1.PutRequest {
-	request := &wirev1.PutRequest{}
+func putRequest(messages []outgoing) *messagesv1.PutRequest {
+	request := &messagesv1.PutRequest{}
 	for _, m := range messages {
-		request.Messages = append(request.Messages, &wirev1.QueueMessage{
+		request.Messages = append(request.Messages, &messagesv1.QueueMessage{
 			Id: m.ID, Key: m.Key, Headers: map[string]string{numberHeader: strconv.FormatUint(m.Number, 10)}, Payload: m.payload,
 		})
 	}
 	return request
 }
 
-func placesOf(response *wirev1.PutResponse) []uint64 {
+func placesOf(response *messagesv1.PutResponse) []uint64 {
 	var places []uint64
 	for _, r := range response.GetResults() {
 		places = append(places, r.GetSequence())
@@ -101,8 +95,8 @@ func placesOf(response *wirev1.PutResponse) []uint64 {
 }
 
 func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead bool) (got []incoming, err error) {
-	err = w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) error {
-		response, err := c.Get(ctx, &wirev1.GetRequest{
+	err = w.ask(ctx, func(ctx context.Context, c messagesv1.MessageServiceClient) error {
+		response, err := c.Get(ctx, &messagesv1.GetRequest{
 			MaxMessages: uint32(count), Wait: durationpb.New(longPoll), VisibilityTimeout: durationpb.New(held),
 			DeadLetters: dead,
 		})
@@ -126,20 +120,20 @@ func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead b
 	return got, err
 }
 
-func (w *grpcWay) settle(ctx context.Context, v verb, receipts []string) (results []wirev1.ReceiptResult, err error) {
-	err = w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) error {
+func (w *grpcWay) settle(ctx context.Context, v verb, receipts []string) (results []messagesv1.ReceiptResult, err error) {
+	err = w.ask(ctx, func(ctx context.Context, c messagesv1.MessageServiceClient) error {
 		var response interface {
-			GetResults() []wirev1.ReceiptResult
+			GetResults() []messagesv1.ReceiptResult
 		}
 		var err error
 		switch r := settleRequest(v, receipts).(type) {
-		case *wirev1.AcknowledgeRequest:
+		case *messagesv1.AcknowledgeRequest:
 			response, err = c.Acknowledge(ctx, r)
-		case *wirev1.ReleaseRequest:
+		case *messagesv1.ReleaseRequest:
 			response, err = c.Release(ctx, r)
-		case *wirev1.ExtendRequest:
+		case *messagesv1.ExtendRequest:
 			response, err = c.Extend(ctx, r)
-		case *wirev1.RejectRequest:
+		case *messagesv1.RejectRequest:
 			response, err = c.Reject(ctx, r)
 		}
 		if err == nil {
@@ -153,13 +147,13 @@ func (w *grpcWay) settle(ctx context.Context, v verb, receipts []string) (result
 func settleRequest(v verb, receipts []string) proto.Message {
 	switch v {
 	case release:
-		return &wirev1.ReleaseRequest{Receipts: receipts, Delay: durationpb.New(200 * time.Millisecond)}
+		return &messagesv1.ReleaseRequest{Receipts: receipts, Delay: durationpb.New(200 * time.Millisecond)}
 	case extend:
-		return &wirev1.ExtendRequest{Receipts: receipts, VisibilityTimeout: durationpb.New(extension)}
+		return &messagesv1.ExtendRequest{Receipts: receipts, VisibilityTimeout: durationpb.New(extension)}
 	case reject:
-		return &wirev1.RejectRequest{Receipts: receipts, Detail: complaint}
+		return &messagesv1.RejectRequest{Receipts: receipts, Detail: complaint}
 	default:
-		return &wirev1.AcknowledgeRequest{Receipts: receipts}
+		return &messagesv1.AcknowledgeRequest{Receipts: receipts}
 	}
 }
 
@@ -228,7 +222,7 @@ const ownHeader = "Lighterage-Header-"
 
 func (w *httpWay) put(ctx context.Context, messages []outgoing) ([]uint64, error) {
 	if len(messages) > 1 {
-		response := &wirev1.PutResponse{}
+		response := &messagesv1.PutResponse{}
 		err := w.call(ctx, "put", putRequest(messages), response)
 		return placesOf(response), err
 	}
@@ -241,7 +235,7 @@ func (w *httpWay) put(ctx context.Context, messages []outgoing) ([]uint64, error
 	if err != nil {
 		return nil, err
 	}
-	result := &wirev1.PutResult{}
+	result := &messagesv1.PutResult{}
 	if err := protojson.Unmarshal(answer, result); err != nil {
 		return nil, err
 	}
@@ -269,18 +263,18 @@ func (w *httpWay) get(ctx context.Context, _ int, held time.Duration, dead bool)
 	return []incoming{in}, nil
 }
 
-func (w *httpWay) settle(ctx context.Context, v verb, receipts []string) ([]wirev1.ReceiptResult, error) {
+func (w *httpWay) settle(ctx context.Context, v verb, receipts []string) ([]messagesv1.ReceiptResult, error) {
 	if v == acknowledge && len(receipts) == 1 {
 		_, code, _, err := w.ask(ctx, http.MethodDelete, "/v1/message/"+receipts[0], nil, nil)
 		if err != nil {
 			return nil, err
 		}
 		if code == http.StatusGone {
-			return []wirev1.ReceiptResult{wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED}, nil
+			return []messagesv1.ReceiptResult{messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED}, nil
 		}
-		return []wirev1.ReceiptResult{wirev1.ReceiptResult_RECEIPT_RESULT_DONE}, nil
+		return []messagesv1.ReceiptResult{messagesv1.ReceiptResult_RECEIPT_RESULT_DONE}, nil
 	}
-	response := &wirev1.ReleaseResponse{} // all have the same field
+	response := &messagesv1.ReleaseResponse{} // all have the same field
 	err := w.call(ctx, string(v), settleRequest(v, receipts), response)
 	return response.GetResults(), err
 }

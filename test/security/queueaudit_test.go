@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // audited are the audit lines of a message.
@@ -100,7 +100,7 @@ func TestQueueAudit(t *testing.T) {
 	caller, ctx := m.grpc("ledger")
 	// A Get waits for the first message and not for more, so two messages may take two.
 	for got := 0; got < 2; {
-		out, err := caller.Get(ctx, &wirev1.GetRequest{MaxMessages: 10, Wait: durationpb.New(patience)})
+		out, err := caller.Get(ctx, &messagesv1.GetRequest{MaxMessages: 10, Wait: durationpb.New(patience)})
 		if err != nil || len(out.GetMessages()) == 0 {
 			t.Fatalf("after %d messages: %v, %v", got, out, err)
 		}

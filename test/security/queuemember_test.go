@@ -22,9 +22,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -35,6 +32,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/api/messages"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // queueMember is the agent of a Queue orders with one member, as its pod runs it. The client NAME has the token
@@ -202,18 +201,16 @@ func (m *queueMember) nats(client string, options ...nats.Option) (*nats.Conn, j
 }
 
 // grpc is a client of MessageService.
-func (m *queueMember) grpc(client string) (wirev1.MessageServiceClient, context.Context) {
+func (m *queueMember) grpc(client string) (messagesv1.MessageServiceClient, context.Context) {
 	m.Helper()
-	conn, err := grpc.NewClient(
-		"passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(m.tlsConfig())),
+	c, err := messages.New(
+		m.config.GetServiceAddress(), messages.WithTLS(m.tlsConfig()), messages.WithToken(word(client)),
 	)
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.Cleanup(func() { _ = conn.Close() })
-	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(
-		m.Context(), "authorization", "Bearer "+word(client),
-	)
+	m.Cleanup(func() { _ = c.Close() })
+	return c.Service(), m.Context()
 }
 
 // http sends a request and returns the code and the body of the answer.

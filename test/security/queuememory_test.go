@@ -30,6 +30,7 @@ import (
 	stored "github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // memberVariable names the directory of a member that this test binary runs as a process of its own.
@@ -212,9 +213,9 @@ func TestQueueMemoryBound(t *testing.T) {
 						t.Error(err)
 						return
 					}
-				} else if _, err := caller.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{
+				} else if _, err := caller.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{
 					Payload:    bomb,
-					StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: 256 << 20, Checksum: 1},
+					StoredForm: &messagesv1.StoredForm{Codec: "zstd", EngineClass: "software", Length: 256 << 20, Checksum: 1},
 				}}}); err != nil {
 					t.Error(err)
 					return

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // withRoles gives till Put, ledger Get and clerk both; other tokens have nothing.
@@ -186,18 +187,18 @@ func TestPutOnlyClient(t *testing.T) {
 	}
 	caller, ctx := m.grpc("till")
 	for what, call := range map[string]func() error{
-		"Get": func() error { _, err := caller.Get(ctx, &wirev1.GetRequest{}); return err },
+		"Get": func() error { _, err := caller.Get(ctx, &messagesv1.GetRequest{}); return err },
 		"Get of dead letters": func() error {
-			_, err := caller.Get(ctx, &wirev1.GetRequest{DeadLetters: true})
+			_, err := caller.Get(ctx, &messagesv1.GetRequest{DeadLetters: true})
 			return err
 		},
 		"Acknowledge": func() error {
-			_, err := caller.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{"x"}})
+			_, err := caller.Acknowledge(ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{"x"}})
 			return err
 		},
-		"Release": func() error { _, err := caller.Release(ctx, &wirev1.ReleaseRequest{}); return err },
-		"Extend":  func() error { _, err := caller.Extend(ctx, &wirev1.ExtendRequest{}); return err },
-		"Reject":  func() error { _, err := caller.Reject(ctx, &wirev1.RejectRequest{}); return err },
+		"Release": func() error { _, err := caller.Release(ctx, &messagesv1.ReleaseRequest{}); return err },
+		"Extend":  func() error { _, err := caller.Extend(ctx, &messagesv1.ExtendRequest{}); return err },
+		"Reject":  func() error { _, err := caller.Reject(ctx, &messagesv1.RejectRequest{}); return err },
 	} {
 		if err := call(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "Get") {
 			t.Errorf("%s: %v", what, err)
@@ -220,7 +221,7 @@ func TestPutOnlyClient(t *testing.T) {
 		t.Errorf("a put: %q", heard)
 	}
 	if out, err := caller.Put(
-		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}},
+		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: []byte("x")}}},
 	); err != nil || out.GetResults()[0].GetSequence() == 0 {
 		t.Errorf("a put by gRPC: %v, %v", out, err)
 	}
@@ -294,7 +295,7 @@ func TestGetOnlyClient(t *testing.T) {
 	}
 	caller, ctx := m.grpc("ledger")
 	if _, err := caller.Put(
-		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}},
+		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: []byte("x")}}},
 	); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a put by gRPC: %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // bury moves letters that cannot be sent to the dead letters of the queue, and returns the others. It does so before
@@ -49,7 +50,7 @@ func (x *session) storeDead(ctx context.Context, js jetstream.JetStream, l *lett
 	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{
 		Header: l.headers, Data: l.payload,
 	}, l.sequence,
-		&wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
+		&messagesv1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
 	if known := x.options.IDs; known != nil && known.Any() {
 		// It was stored and read before, and whoever stored it was killed before it acknowledged the letter.
 		if _, ok := known.Sequence([]byte(dead.Header.Get(nats.MsgIdHdr))); ok {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // requestSubject is where the member that leads is asked.
@@ -47,7 +48,7 @@ const (
 // context.
 func (h *Hub) Get(
 	ctx context.Context, count int, visibility, wait time.Duration, dead bool,
-) ([]*wirev1.ReceivedMessage, error) {
+) ([]*messagesv1.ReceivedMessage, error) {
 	p := messages
 	if dead {
 		p = deadLetters
@@ -88,7 +89,7 @@ func (h *Hub) again(ctx context.Context, err error, giveUp time.Time) error {
 
 func (h *Hub) get(
 	ctx context.Context, p pile, count int, visibility, wait time.Duration,
-) ([]*wirev1.ReceivedMessage, error) {
+) ([]*messagesv1.ReceivedMessage, error) {
 	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 	switch {
 	case err != nil:
@@ -97,7 +98,7 @@ func (h *Hub) get(
 		return d.get(ctx, count, visibility, wait)
 	}
 	wait = min(wait, remoteWait)
-	request := &wirev1.GetRequest{
+	request := &messagesv1.GetRequest{
 		MaxMessages: uint32(count), Wait: durationpb.New(wait), VisibilityTimeout: durationpb.New(visibility),
 		DeadLetters: p == deadLetters,
 	}
@@ -107,10 +108,10 @@ func (h *Hub) get(
 // getRemote asks the member that leads. What comes too late, or when the client has gone, is
 // given back.
 func (h *Hub) getRemote(
-	ctx context.Context, request *wirev1.GetRequest, patience time.Duration,
-) ([]*wirev1.ReceivedMessage, error) {
+	ctx context.Context, request *messagesv1.GetRequest, patience time.Duration,
+) ([]*messagesv1.ReceivedMessage, error) {
 	type answer struct {
-		response *wirev1.GetResponse
+		response *messagesv1.GetResponse
 		err      error
 	}
 	answered := make(chan answer) // without space: what is not taken is given back
@@ -119,7 +120,7 @@ func (h *Hub) getRemote(
 	go func() {
 		asking, stop := context.WithTimeout(context.WithoutCancel(ctx), patience+lateAnswer)
 		defer stop()
-		a := answer{response: &wirev1.GetResponse{}}
+		a := answer{response: &messagesv1.GetResponse{}}
 		a.err = h.ask(asking, getName, request, a.response)
 		select {
 		case answered <- a:
@@ -202,7 +203,7 @@ func (h *Hub) asked(ctx context.Context, m *nats.Msg) {
 func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 	switch m.Subject {
 	case requestSubject(h.options.Queue, getName):
-		r := &wirev1.GetRequest{}
+		r := &messagesv1.GetRequest{}
 		if err := proto.Unmarshal(m.Data, r); err != nil {
 			return nil, err
 		}
@@ -218,7 +219,7 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 			ctx, int(min(r.GetMaxMessages(), MaxBatch)), r.GetVisibilityTimeout().AsDuration(),
 			min(r.GetWait().AsDuration(), remoteWait),
 		)
-		return &wirev1.GetResponse{Messages: out}, err
+		return &messagesv1.GetResponse{Messages: out}, err
 	case requestSubject(h.options.Queue, changeName):
 		r := &wirev1.QueueChange{}
 		if err := proto.Unmarshal(m.Data, r); err != nil {
@@ -236,14 +237,14 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 			c.receipts = append(c.receipts, parsed)
 		}
 		if len(c.receipts) == 0 {
-			return &wirev1.ReleaseResponse{}, nil
+			return &messagesv1.ReleaseResponse{}, nil
 		}
 		d, err := h.dispatcher(c.receipts[0].pile) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		if d == nil {
 			return nil, cmp.Or(err, errEnded)
 		}
 		results, err := d.do(ctx, c)
-		return &wirev1.ReleaseResponse{Results: results}, err
+		return &messagesv1.ReleaseResponse{Results: results}, err
 	default:
 		return nil, fmt.Errorf("another member asks for %q, which this version does not know", m.Subject)
 	}
@@ -267,28 +268,28 @@ func (h *Hub) fail(m *nats.Msg, err error) {
 
 // Acknowledge removes messages that were got. There is a result for each receipt; when
 // nobody leads in time, or the context ends, those that are not known are UNKNOWN.
-func (h *Hub) Acknowledge(ctx context.Context, receipts []string) []wirev1.ReceiptResult {
+func (h *Hub) Acknowledge(ctx context.Context, receipts []string) []messagesv1.ReceiptResult {
 	return h.change(ctx, change{verb: acknowledge}, receipts)
 }
 
 // Release gives messages back, to be got again after a delay. Results are as those of
 // Acknowledge.
-func (h *Hub) Release(ctx context.Context, receipts []string, delay time.Duration) []wirev1.ReceiptResult {
+func (h *Hub) Release(ctx context.Context, receipts []string, delay time.Duration) []messagesv1.ReceiptResult {
 	return h.change(ctx, change{verb: release, after: delay}, receipts)
 }
 
 // Extend sets their visibility time-out again.
-func (h *Hub) Extend(ctx context.Context, receipts []string, visibility time.Duration) []wirev1.ReceiptResult {
+func (h *Hub) Extend(ctx context.Context, receipts []string, visibility time.Duration) []messagesv1.ReceiptResult {
 	return h.change(ctx, change{verb: extend, after: visibility}, receipts)
 }
 
 // Reject moves messages to the dead letters; those that are there already are released.
-func (h *Hub) Reject(ctx context.Context, receipts []string, detail string) []wirev1.ReceiptResult {
+func (h *Hub) Reject(ctx context.Context, receipts []string, detail string) []messagesv1.ReceiptResult {
 	return h.change(ctx, change{verb: reject, detail: detail}, receipts)
 }
 
-func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.ReceiptResult {
-	results := make([]wirev1.ReceiptResult, len(texts))
+func (h *Hub) change(ctx context.Context, c change, texts []string) []messagesv1.ReceiptResult {
+	results := make([]messagesv1.ReceiptResult, len(texts))
 	places := make(map[pile][]int)
 	for i, text := range texts {
 		r, ok := parseReceipt(text)
@@ -325,7 +326,7 @@ func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.Rec
 
 func (h *Hub) changeOnce(
 	ctx context.Context, p pile, c change, texts []string, where []int,
-) ([]wirev1.ReceiptResult, error) {
+) ([]messagesv1.ReceiptResult, error) {
 	c.receipts, c.results = nil, nil
 	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 	if err != nil {
@@ -342,7 +343,7 @@ func (h *Hub) changeOnce(
 	for _, at := range where {
 		request.Receipts = append(request.Receipts, texts[at])
 	}
-	response := &wirev1.ReleaseResponse{}
+	response := &messagesv1.ReleaseResponse{}
 	asking, stop := context.WithTimeout(ctx, 2*answerTimeout)
 	defer stop()
 	err = h.ask(asking, changeName, request, response)

@@ -15,7 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // TestLeaderChange: any member gives out messages, and when the one that leads is gone another
@@ -107,7 +107,7 @@ func retry(q *queue, count int) got {
 }
 
 // retryAcknowledge acknowledges until it is known that it was done, or is not.
-func retryAcknowledge(q *queue, receipts []string) []wirev1.ReceiptResult {
+func retryAcknowledge(q *queue, receipts []string) []messagesv1.ReceiptResult {
 	q.Helper()
 	ctx, stop := context.WithTimeout(q.Context(), soon)
 	defer stop()

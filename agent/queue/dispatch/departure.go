@@ -6,7 +6,7 @@ package dispatch
 import (
 	"time"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // departure says that a message was acknowledged or moved to the dead letters, and is given
@@ -61,7 +61,7 @@ func (d *departures) has(sequence uint64, put time.Time) bool {
 
 // result says what a change by a receipt comes to whose message has departed: what was done
 // by it is done also when it is asked for again. ok is false if it is not known.
-func (d *departures) result(v verb, r receipt) (result wirev1.ReceiptResult, ok bool) {
+func (d *departures) result(v verb, r receipt) (result messagesv1.ReceiptResult, ok bool) {
 	x, ok := d.of[r.sequence]
 	switch {
 	case !ok || x.Nonce != r.nonce:

@@ -19,7 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -28,10 +28,10 @@ const (
 	// soon bounds waiting for what has to come.
 	soon = 2 * time.Minute
 
-	done    = wirev1.ReceiptResult_RECEIPT_RESULT_DONE
-	expired = wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED
-	invalid = wirev1.ReceiptResult_RECEIPT_RESULT_INVALID
-	unknown = wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN
+	done    = messagesv1.ReceiptResult_RECEIPT_RESULT_DONE
+	expired = messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED
+	invalid = messagesv1.ReceiptResult_RECEIPT_RESULT_INVALID
+	unknown = messagesv1.ReceiptResult_RECEIPT_RESULT_UNKNOWN
 )
 
 // queue is a store with a hub.
@@ -143,7 +143,7 @@ func (q *queue) put(key string, texts ...string) {
 	}
 }
 
-type got []*wirev1.ReceivedMessage
+type got []*messagesv1.ReceivedMessage
 
 func (g got) texts() []string {
 	out := make([]string, len(g))
@@ -201,7 +201,7 @@ func (q *queue) none() {
 	}
 }
 
-func (q *queue) results(got []wirev1.ReceiptResult, want ...wirev1.ReceiptResult) {
+func (q *queue) results(got []messagesv1.ReceiptResult, want ...messagesv1.ReceiptResult) {
 	q.Helper()
 	if !slices.Equal(got, want) {
 		q.Fatalf("%v, want %v", got, want)

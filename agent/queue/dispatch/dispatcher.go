@@ -27,7 +27,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -144,7 +144,7 @@ type waiter struct {
 }
 
 type granted struct {
-	messages []*wirev1.ReceivedMessage
+	messages []*messagesv1.ReceivedMessage
 	err      error
 }
 
@@ -440,7 +440,7 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 	// Its removal was not seen by the one before, or was undone by the end of the server.
 	d.window.occupy(e)
 	d.window.add(e, now)
-	d.remove(&settled{entries: []*entry{e}, then: []func(wirev1.ReceiptResult){func(wirev1.ReceiptResult) {}}})
+	d.remove(&settled{entries: []*entry{e}, then: []func(messagesv1.ReceiptResult){func(messagesv1.ReceiptResult) {}}})
 	return nil
 }
 
@@ -524,7 +524,7 @@ func (d *dispatcher) grant(now time.Time) {
 			d.waiting = d.waiting[1:]
 			continue
 		}
-		var out []*wirev1.ReceivedMessage
+		var out []*messagesv1.ReceivedMessage
 		nonce := rand.Uint64() | 1 //nolint:gosec // It tells one lease from another; clients of a queue may do all with its messages.
 		for bytes := 0; len(out) < w.messages; {
 			e := d.window.peek(now)
@@ -532,7 +532,7 @@ func (d *dispatcher) grant(now time.Time) {
 				break
 			}
 			if limit > 0 && d.pile == messages && e.count >= limit && !e.spared {
-				d.bury(e, &wirev1.DeadLetter{Reason: envelope.MaxDeliveries, Deliveries: e.count}, func(wirev1.ReceiptResult) {})
+				d.bury(e, &messagesv1.DeadLetter{Reason: envelope.MaxDeliveries, Deliveries: e.count}, func(messagesv1.ReceiptResult) {})
 				continue
 			}
 			bytes += e.plain
@@ -576,9 +576,9 @@ func (d *dispatcher) answer(w *waiter, g granted) {
 }
 
 // received is what a client gets, as it is stored.
-func received(e *entry, p pile) *wirev1.ReceivedMessage {
+func received(e *entry, p pile) *messagesv1.ReceivedMessage {
 	q, dead, damage := envelope.Read(e.message)
-	return &wirev1.ReceivedMessage{
+	return &messagesv1.ReceivedMessage{
 		Message: q, Receipt: receipt{p, e.sequence, e.nonce}.String(), Sequence: e.sequence, PutTime: timestamp(e.put),
 		Deliveries: e.count,
 		DeadLetter: dead, Damage: damage,

@@ -18,7 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/pull"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -294,7 +294,7 @@ func (h *Hub) giveBack(receipts []string) {
 	}
 }
 
-func receiptsOf(given []*wirev1.ReceivedMessage) []string {
+func receiptsOf(given []*messagesv1.ReceivedMessage) []string {
 	receipts := make([]string, len(given))
 	for i, m := range given {
 		receipts[i] = m.GetReceipt()
@@ -320,7 +320,7 @@ func (h *Hub) Held() (held, again int64) {
 // get waits for messages. After errEnded another dispatcher may have some.
 func (d *dispatcher) get(
 	ctx context.Context, count int, visibility, wait time.Duration,
-) ([]*wirev1.ReceivedMessage, error) {
+) ([]*messagesv1.ReceivedMessage, error) {
 	w := &waiter{messages: count, visibility: visibility, reply: make(chan granted, 1)}
 	if !d.tell(w) {
 		return nil, d.gone()
@@ -354,7 +354,7 @@ func (d *dispatcher) get(
 }
 
 // last returns what a dispatcher gave that has ended since, or why it ended.
-func (d *dispatcher) last(w *waiter) ([]*wirev1.ReceivedMessage, error) {
+func (d *dispatcher) last(w *waiter) ([]*messagesv1.ReceivedMessage, error) {
 	select {
 	case g := <-w.reply:
 		return g.messages, g.err
@@ -371,8 +371,8 @@ func (d *dispatcher) gone() error {
 }
 
 // do changes messages that were got.
-func (d *dispatcher) do(ctx context.Context, c *change) ([]wirev1.ReceiptResult, error) {
-	c.reply = make(chan []wirev1.ReceiptResult, 1)
+func (d *dispatcher) do(ctx context.Context, c *change) ([]messagesv1.ReceiptResult, error) {
+	c.reply = make(chan []messagesv1.ReceiptResult, 1)
 	if !d.tell(c) {
 		return nil, d.gone()
 	}

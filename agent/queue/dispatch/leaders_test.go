@@ -26,6 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // TestTwoLeaders: of two that think they lead each gives out only what the other does not,
@@ -173,7 +174,7 @@ type departure struct {
 }
 
 // departed is what is written when a message is acknowledged.
-func departed(t *testing.T, m *wirev1.ReceivedMessage) departure {
+func departed(t *testing.T, m *messagesv1.ReceivedMessage) departure {
 	receipt, err := base64.RawURLEncoding.DecodeString(m.GetReceipt())
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +324,7 @@ func TestLateAnswer(t *testing.T) {
 	const receipt = "AQAAAAAAAAABAAAAAAAAAAE" // of the first message
 	gets, err := q.conn.Subscribe("$LIGHTERAGE.SERVICE.orders.get", func(m *nats.Msg) {
 		cancel()
-		answer(m, &wirev1.GetResponse{Messages: []*wirev1.ReceivedMessage{{Receipt: receipt}}})
+		answer(m, &messagesv1.GetResponse{Messages: []*messagesv1.ReceivedMessage{{Receipt: receipt}}})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +335,7 @@ func TestLateAnswer(t *testing.T) {
 		if err := proto.Unmarshal(m.Data, c); err != nil {
 			t.Error(err)
 		}
-		answer(m, &wirev1.ReleaseResponse{Results: []wirev1.ReceiptResult{done}})
+		answer(m, &messagesv1.ReleaseResponse{Results: []messagesv1.ReceiptResult{done}})
 		back <- c
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 func TestDepartures(t *testing.T) {
@@ -251,7 +251,7 @@ func TestFind(t *testing.T) {
 		sequence, nonce uint64
 		delivered       bool
 		found           bool
-		result          wirev1.ReceiptResult
+		result          messagesv1.ReceiptResult
 	}{
 		{1, 1, false, false, expired}, // later ones were delivered
 		{2, 2, true, true, done},

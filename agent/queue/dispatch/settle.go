@@ -16,14 +16,14 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
-	done    = wirev1.ReceiptResult_RECEIPT_RESULT_DONE
-	expired = wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED
-	invalid = wirev1.ReceiptResult_RECEIPT_RESULT_INVALID
-	unknown = wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN
+	done    = messagesv1.ReceiptResult_RECEIPT_RESULT_DONE
+	expired = messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED
+	invalid = messagesv1.ReceiptResult_RECEIPT_RESULT_INVALID
+	unknown = messagesv1.ReceiptResult_RECEIPT_RESULT_UNKNOWN
 )
 
 // verb is what is done with messages that were got. Members of different versions tell
@@ -47,9 +47,9 @@ type change struct {
 	after  time.Duration
 	detail string
 	// reply gets a result for each receipt. It has space for one.
-	reply chan []wirev1.ReceiptResult
+	reply chan []messagesv1.ReceiptResult
 
-	results []wirev1.ReceiptResult
+	results []messagesv1.ReceiptResult
 	left    int
 }
 
@@ -58,7 +58,7 @@ type settled struct {
 	entries []*entry
 	// removed says for each that it is out of the stream.
 	removed []bool
-	then    []func(wirev1.ReceiptResult)
+	then    []func(messagesv1.ReceiptResult)
 }
 
 func timestamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
@@ -98,7 +98,7 @@ func (d *dispatcher) request(r any, now time.Time) {
 	case *buried:
 		d.moving--
 		d.depart(r.entry, true)
-		d.remove(&settled{entries: []*entry{r.entry}, then: []func(wirev1.ReceiptResult){r.then}})
+		d.remove(&settled{entries: []*entry{r.entry}, then: []func(messagesv1.ReceiptResult){r.then}})
 	case *fetched:
 		d.take(r, now)
 	case *settled:
@@ -125,7 +125,7 @@ func (d *dispatcher) settle(s *settled, now time.Time) {
 
 // find returns the message that a receipt is for, if it is in the client's hands still, or
 // has not been given to another since. Else it says what is known of the message.
-func (d *dispatcher) find(v verb, r receipt) (*entry, wirev1.ReceiptResult) {
+func (d *dispatcher) find(v verb, r receipt) (*entry, messagesv1.ReceiptResult) {
 	switch e := d.window.entries[r.sequence]; {
 	case e != nil && e.nonce == r.nonce && e.busy:
 		return nil, unknown // it is known soon
@@ -146,7 +146,7 @@ func (d *dispatcher) find(v verb, r receipt) (*entry, wirev1.ReceiptResult) {
 }
 
 func (d *dispatcher) change(c *change, now time.Time) {
-	c.results = make([]wirev1.ReceiptResult, len(c.receipts))
+	c.results = make([]messagesv1.ReceiptResult, len(c.receipts))
 	c.left = 1
 	finished := func() {
 		if c.left--; c.left == 0 {
@@ -161,7 +161,7 @@ func (d *dispatcher) change(c *change, now time.Time) {
 			continue
 		}
 		c.results[i] = done
-		note := func(result wirev1.ReceiptResult) {
+		note := func(result messagesv1.ReceiptResult) {
 			c.results[i] = result
 			finished()
 		}
@@ -179,7 +179,7 @@ func (d *dispatcher) change(c *change, now time.Time) {
 				note(done)
 				continue
 			}
-			d.bury(e, &wirev1.DeadLetter{Reason: envelope.Rejected, Detail: c.detail, Deliveries: e.count}, note)
+			d.bury(e, &messagesv1.DeadLetter{Reason: envelope.Rejected, Detail: c.detail, Deliveries: e.count}, note)
 		case extend:
 			d.window.extend(e, now.Add(c.after), now)
 			d.changed(e)
@@ -250,7 +250,7 @@ func (d *dispatcher) tell(r any) bool {
 
 // bury moves a message to the dead letters. Where there is no space for it, it is given out
 // again.
-func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.ReceiptResult)) {
+func (d *dispatcher) bury(e *entry, why *messagesv1.DeadLetter, then func(messagesv1.ReceiptResult)) {
 	d.window.occupy(e)
 	d.moving++
 	sequence, m, size := e.sequence, e.message, e.size
@@ -276,7 +276,7 @@ func (d *dispatcher) hold(size int) (drop func(), ok bool) {
 
 // move stores a message of so many bytes as a dead letter. One that is nil is read again, and held until it is stored;
 // gone says that it is not in the stream any more.
-func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *wirev1.DeadLetter) (gone bool, err error) {
+func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *messagesv1.DeadLetter) (gone bool, err error) {
 	if m == nil {
 		drop, ok := d.hold(size)
 		if !ok {
@@ -322,13 +322,13 @@ func (d *dispatcher) wasBuried(dead *nats.Msg) bool {
 // buried is a message that is among the dead letters, and where it was before.
 type buried struct {
 	entry *entry
-	then  func(wirev1.ReceiptResult)
+	then  func(messagesv1.ReceiptResult)
 }
 
 // unburied is a message that could not be moved, or has gone before.
 type unburied struct {
 	entry *entry
-	then  func(wirev1.ReceiptResult)
+	then  func(messagesv1.ReceiptResult)
 	gone  bool
 	err   error
 }

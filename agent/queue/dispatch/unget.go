@@ -3,8 +3,8 @@
 
 package dispatch
 
-import wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+import messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 
 // Unget gives back what Get returned and no client heard of, and does not count it as a delivery. It does not wait:
 // that happens as soon as a member leads, unless Run ends before.
-func (h *Hub) Unget(given []*wirev1.ReceivedMessage) { h.giveBack(receiptsOf(given)) }
+func (h *Hub) Unget(given []*messagesv1.ReceivedMessage) { h.giveBack(receiptsOf(given)) }

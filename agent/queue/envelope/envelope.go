@@ -18,7 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // KeyHeader names the messages among which the order counts, for clients of NATS as well.
@@ -69,7 +69,7 @@ var ErrInvalid = errors.New("invalid message")
 
 // New returns what is put into the stream for a message, but for the payload and the
 // headers of its form. Errors match ErrInvalid.
-func New(subject string, q *wirev1.QueueMessage) (*nats.Msg, error) {
+func New(subject string, q *messagesv1.QueueMessage) (*nats.Msg, error) {
 	m := &nats.Msg{Subject: subject, Header: make(nats.Header, len(q.GetHeaders())+6)}
 	for name, text := range map[string]string{"id": q.GetId(), "key": q.GetKey()} {
 		if err := CheckText(name, text); err != nil {
@@ -163,7 +163,7 @@ func SetForm(m *nats.Msg, f message.Form) {
 }
 
 // ParseForm reads a form that a client states; the zero Form for nil.
-func ParseForm(s *wirev1.StoredForm) (message.Form, error) {
+func ParseForm(s *messagesv1.StoredForm) (message.Form, error) {
 	if s == nil {
 		return message.Form{}, nil
 	}
@@ -180,11 +180,11 @@ func ParseForm(s *wirev1.StoredForm) (message.Form, error) {
 }
 
 // Stated is a form as clients see it; nil for a plain one.
-func Stated(f message.Form) *wirev1.StoredForm {
+func Stated(f message.Form) *messagesv1.StoredForm {
 	if f.Plain() {
 		return nil
 	}
-	return &wirev1.StoredForm{
+	return &messagesv1.StoredForm{
 		Codec: f.Codec.String(), EngineClass: f.Class.String(), Length: uint64(f.Length), Checksum: f.Checksum,
 	}
 }
@@ -201,8 +201,8 @@ func first(h nats.Header, name string) string {
 
 // Read returns a message of the stream with its payload as it is stored. damage says why
 // its form is not known; it has none then.
-func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage string) {
-	q = &wirev1.QueueMessage{Id: text(first(m.Header, nats.MsgIdHdr)), Key: text(Key(m.Header)), Payload: m.Data}
+func Read(m *nats.Msg) (q *messagesv1.QueueMessage, dead *messagesv1.DeadLetter, damage string) {
+	q = &messagesv1.QueueMessage{Id: text(first(m.Header, nats.MsgIdHdr)), Key: text(Key(m.Header)), Payload: m.Data}
 	form, err := message.FormOf(m.Header)
 	if err != nil {
 		damage = text(err.Error())
@@ -217,7 +217,7 @@ func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage 
 		if first(m.Header, IDHeader) == "" {
 			q.Id = "" // what it has is the queue's own, and the message had none
 		}
-		dead = &wirev1.DeadLetter{
+		dead = &messagesv1.DeadLetter{
 			Reason: text(reason), Detail: text(first(m.Header, DeadDetailHeader)), Deliveries: uint32(deliveries),
 			Sequence: sequence,
 		}
@@ -243,7 +243,7 @@ const maxDeadFields = 60 << 10
 
 // DeadLetter returns what is put under a subject in place of a message. Headers for which there
 // is no space beside its own are left out.
-func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *wirev1.DeadLetter) *nats.Msg {
+func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *messagesv1.DeadLetter) *nats.Msg {
 	out := &nats.Msg{Subject: subject, Data: m.Data, Header: make(nats.Header, len(m.Header)+6)}
 	left := maxDeadFields
 	keep := func(name, value string) {

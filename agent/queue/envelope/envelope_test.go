@@ -17,11 +17,11 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 func TestThere(t *testing.T) {
-	q := &wirev1.QueueMessage{
+	q := &messagesv1.QueueMessage{
 		Id: "7", Key: "a b", Headers: map[string]string{"Customer": "7", "Content-Type": "text/xml"}, Payload: []byte("x"),
 	}
 	m, err := envelope.New("orders", q)
@@ -33,7 +33,7 @@ func TestThere(t *testing.T) {
 	m.Data = q.GetPayload()
 	m.Header.Set("Nats-Batch-Id", "1")
 	got, dead, damage := envelope.Read(m)
-	if want := (&wirev1.StoredForm{
+	if want := (&messagesv1.StoredForm{
 		Codec: "zstd", EngineClass: "hardware", Length: 9, Checksum: 1 << 63,
 	}); !proto.Equal(got.GetStoredForm(), want) || dead != nil || damage != "" {
 		t.Errorf("%v, %v, %q", got, dead, damage)
@@ -47,13 +47,13 @@ func TestThere(t *testing.T) {
 	}
 
 	letter := envelope.DeadLetter(
-		"dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Rejected, Detail: "why", Deliveries: 3},
+		"dead", m, 12, &messagesv1.DeadLetter{Reason: envelope.Rejected, Detail: "why", Deliveries: 3},
 	)
 	if id := letter.Header.Get(nats.MsgIdHdr); id == "7" || id == "" || letter.Header.Get("Nats-Batch-Id") != "" {
 		t.Errorf("%v", letter.Header)
 	}
 	got, dead, damage = envelope.Read(letter)
-	if want := (&wirev1.DeadLetter{
+	if want := (&messagesv1.DeadLetter{
 		Reason: "Rejected", Detail: "why", Deliveries: 3, Sequence: 12,
 	}); !proto.Equal(dead, want) || damage != "" || got.GetStoredForm().GetLength() != 9 {
 		t.Errorf("%v, %v, %q", got, dead, damage)
@@ -68,7 +68,7 @@ func TestThere(t *testing.T) {
 // shown.
 func TestDeadWithoutID(t *testing.T) {
 	letter := envelope.DeadLetter(
-		"dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &wirev1.DeadLetter{Reason: envelope.Rejected},
+		"dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &messagesv1.DeadLetter{Reason: envelope.Rejected},
 	)
 	q, dead, _ := envelope.Read(letter)
 	if dead == nil || q.GetId() != "" {
@@ -86,7 +86,7 @@ func TestDeadHeaders(t *testing.T) {
 		"Nats-TTL": {"1m"},
 	}, Data: []byte("x")}
 	letter := envelope.DeadLetter(
-		"dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: strings.Repeat("d", envelope.MaxText)},
+		"dead", m, 12, &messagesv1.DeadLetter{Reason: envelope.Unsendable, Detail: strings.Repeat("d", envelope.MaxText)},
 	)
 	size := 0
 	for name, values := range letter.Header {
@@ -106,7 +106,7 @@ func TestNotAllowed(t *testing.T) {
 	for range envelope.MaxHeaders + 1 {
 		many["A"+strings.Repeat("a", len(many))] = ""
 	}
-	for what, q := range map[string]*wirev1.QueueMessage{
+	for what, q := range map[string]*messagesv1.QueueMessage{
 		"long id":         {Id: strings.Repeat("x", envelope.MaxText+1)},
 		"lines in id":     {Id: "a\r\nNats-Rollup: all"},
 		"a dead letter's": {Id: envelope.DeadIDPrefix + "7"},
@@ -132,7 +132,7 @@ func FuzzNew(f *testing.F) {
 	f.Add("1", "k", "Customer", "7")
 	f.Add("", "", "a", "\x80")
 	f.Fuzz(func(t *testing.T, id, key, name, value string) {
-		m, err := envelope.New("orders", &wirev1.QueueMessage{Id: id, Key: key, Headers: map[string]string{name: value}})
+		m, err := envelope.New("orders", &messagesv1.QueueMessage{Id: id, Key: key, Headers: map[string]string{name: value}})
 		if err != nil {
 			if !errors.Is(err, envelope.ErrInvalid) {
 				t.Error(err)
@@ -166,7 +166,7 @@ func FuzzRead(f *testing.F) {
 		q, dead, damage := envelope.Read(
 			&nats.Msg{Header: nats.Header{name: {value}, envelope.KeyHeader: {value}}, Data: data},
 		)
-		if _, err := proto.Marshal(&wirev1.ReceivedMessage{Message: q, DeadLetter: dead, Damage: damage}); err != nil {
+		if _, err := proto.Marshal(&messagesv1.ReceivedMessage{Message: q, DeadLetter: dead, Damage: damage}); err != nil {
 			t.Error(err)
 		}
 	})

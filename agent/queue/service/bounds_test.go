@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // TestTurns: who compresses or inflates waits for a turn, as long as the request lasts.
@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.prepare(ended, []*wirev1.QueueMessage{{}}); status.Code(err) != codes.Canceled {
+	if _, _, err := s.prepare(ended, []*messagesv1.QueueMessage{{}}); status.Code(err) != codes.Canceled {
 		t.Errorf("a put without a turn: %v", err)
 	}
 	if err := s.plain(ended, nil, nil); status.Code(err) != codes.Canceled {
@@ -106,7 +106,7 @@ func TestAnswersWait(t *testing.T) {
 	if !a.memory.TryAcquire(1 << 20) {
 		t.Fatal("no memory")
 	}
-	out := []*wirev1.ReceivedMessage{{Message: &wirev1.QueueMessage{Payload: make([]byte, smallBody+1)}}}
+	out := []*messagesv1.ReceivedMessage{{Message: &messagesv1.QueueMessage{Payload: make([]byte, smallBody+1)}}}
 	if err := s.open(ctx, out, nil); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("while others hold all memory: %v", err)
 	}
@@ -167,13 +167,13 @@ func TestBodyDeadlines(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for text, test := range map[string]struct {
 		err  error
-		want wirev1.PutRefusal
+		want messagesv1.PutRefusal
 	}{
-		"did not answer": {errors.New("lost"), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
-		"was not sent":   {fmt.Errorf("put: %w", jetstream.ErrTooManyStalledMsgs), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
-		"shorten":        {nats.ErrMaxPayload, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
-		"is full":        {&jetstream.APIError{ErrorCode: jetstreamerror.StoreFailed}, wirev1.PutRefusal_PUT_REFUSAL_FULL},
-		"refuses":        {&jetstream.APIError{ErrorCode: 10060}, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
+		"did not answer": {errors.New("lost"), messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN},
+		"was not sent":   {fmt.Errorf("put: %w", jetstream.ErrTooManyStalledMsgs), messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN},
+		"shorten":        {nats.ErrMaxPayload, messagesv1.PutRefusal_PUT_REFUSAL_INVALID},
+		"is full":        {&jetstream.APIError{ErrorCode: jetstreamerror.StoreFailed}, messagesv1.PutRefusal_PUT_REFUSAL_FULL},
+		"refuses":        {&jetstream.APIError{ErrorCode: 10060}, messagesv1.PutRefusal_PUT_REFUSAL_INVALID},
 	} {
 		if got := refusal(test.err); got.GetRefused() != test.want || !strings.Contains(got.GetError(), text) {
 			t.Errorf("%v is told as %v", test.err, got)

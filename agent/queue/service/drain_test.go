@@ -15,7 +15,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // TestDrain: a put that has begun is stored and says so, and a get does not go on to wait.
@@ -41,7 +41,7 @@ func TestDrain(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := q.service.Get(t.Context(), &wirev1.GetRequest{Wait: wait()})
+		_, err := q.service.Get(t.Context(), &messagesv1.GetRequest{Wait: wait()})
 		waiting <- err
 	}()
 	drained := make(chan error, 1)
@@ -70,12 +70,12 @@ func TestGivenBack(t *testing.T) {
 	}
 	free := q.service.TakeTurns()
 	if _, err := q.service.Get(
-		service.Leaving(t.Context()), &wirev1.GetRequest{Wait: wait()},
+		service.Leaving(t.Context()), &messagesv1.GetRequest{Wait: wait()},
 	); status.Code(err) != codes.Canceled {
 		t.Fatalf("a get whose client leaves: %v", err)
 	}
 	free()
-	got, err := q.service.Get(t.Context(), &wirev1.GetRequest{Wait: wait()})
+	got, err := q.service.Get(t.Context(), &messagesv1.GetRequest{Wait: wait()})
 	if err != nil || len(got.GetMessages()) != 1 || got.GetMessages()[0].GetDeliveries() != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

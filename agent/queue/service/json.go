@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const jsonType = "application/json"
@@ -26,27 +26,27 @@ const jsonType = "application/json"
 func (s *Service) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern, method string, h http.Handler) { mux.Handle(pattern, s.guard(requests[method], h)) }
-	handle("POST /v1/put", wirev1.MessageService_Put_FullMethodName, call(s, s.Put, func() *wirev1.PutRequest {
-		return new(wirev1.PutRequest)
+	handle("POST /v1/put", messagesv1.MessageService_Put_FullMethodName, call(s, s.Put, func() *messagesv1.PutRequest {
+		return new(messagesv1.PutRequest)
 	}))
-	handle("POST /v1/get", wirev1.MessageService_Get_FullMethodName, call(s, s.Get, func() *wirev1.GetRequest {
-		return new(wirev1.GetRequest)
+	handle("POST /v1/get", messagesv1.MessageService_Get_FullMethodName, call(s, s.Get, func() *messagesv1.GetRequest {
+		return new(messagesv1.GetRequest)
 	}))
-	handle("POST /v1/acknowledge", wirev1.MessageService_Acknowledge_FullMethodName,
-		call(s, s.Acknowledge, func() *wirev1.AcknowledgeRequest { return new(wirev1.AcknowledgeRequest) }))
-	handle("POST /v1/release", wirev1.MessageService_Release_FullMethodName, call(s, s.Release, func() *wirev1.ReleaseRequest {
-		return new(wirev1.ReleaseRequest)
+	handle("POST /v1/acknowledge", messagesv1.MessageService_Acknowledge_FullMethodName,
+		call(s, s.Acknowledge, func() *messagesv1.AcknowledgeRequest { return new(messagesv1.AcknowledgeRequest) }))
+	handle("POST /v1/release", messagesv1.MessageService_Release_FullMethodName, call(s, s.Release, func() *messagesv1.ReleaseRequest {
+		return new(messagesv1.ReleaseRequest)
 	}))
-	handle("POST /v1/extend", wirev1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *wirev1.ExtendRequest {
-		return new(wirev1.ExtendRequest)
+	handle("POST /v1/extend", messagesv1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *messagesv1.ExtendRequest {
+		return new(messagesv1.ExtendRequest)
 	}))
-	handle("POST /v1/reject", wirev1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *wirev1.RejectRequest {
-		return new(wirev1.RejectRequest)
+	handle("POST /v1/reject", messagesv1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *messagesv1.RejectRequest {
+		return new(messagesv1.RejectRequest)
 	}))
-	handle("POST /v1/message", wirev1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
-	handle("POST /v1/message/next", wirev1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
+	handle("POST /v1/message", messagesv1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
+	handle("POST /v1/message/next", messagesv1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
 	handle(
-		"DELETE /v1/message/{receipt}", wirev1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw),
+		"DELETE /v1/message/{receipt}", messagesv1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw),
 	)
 	return mux
 }

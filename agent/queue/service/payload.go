@@ -21,11 +21,11 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
-// Put implements wirev1.MessageServiceServer.
-func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutResponse, error) {
+// Put implements messagesv1.MessageServiceServer.
+func (s *Service) Put(ctx context.Context, r *messagesv1.PutRequest) (*messagesv1.PutResponse, error) {
 	if len(r.GetMessages()) == 0 || len(r.GetMessages()) > dispatch.MaxBatch {
 		return nil, invalid("%d messages: use 1 to %d", len(r.GetMessages()), dispatch.MaxBatch)
 	}
@@ -41,12 +41,12 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 			continue
 		}
 		if sequence, ok := s.known(m); ok {
-			results[i] = &wirev1.PutResult{Sequence: sequence, Duplicate: true}
+			results[i] = &messagesv1.PutResult{Sequence: sequence, Duplicate: true}
 			continue
 		}
 		if id := m.Header.Get(nats.MsgIdHdr); id != "" {
 			if s.options.Quota.Full() {
-				results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: s.options.Quota.Refusal()}
+				results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL, Error: s.options.Quota.Refusal()}
 				continue
 			}
 			s.options.Quota.Add(ids.Cost([]byte(id)))
@@ -60,7 +60,7 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 		if future != nil {
 			results[i] = await(ctx, future)
 		}
-		if results[i].GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED {
+		if results[i].GetRefused() != messagesv1.PutRefusal_PUT_REFUSAL_UNSPECIFIED {
 			s.options.Front.Count(front.RefusedPuts)
 		} else {
 			s.options.Front.Count(front.Puts)
@@ -70,7 +70,7 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 			session(ctx).Count(1, 0, 0)
 		}
 	}
-	return &wirev1.PutResponse{Results: results}, nil
+	return &messagesv1.PutResponse{Results: results}, nil
 }
 
 // known returns the sequence of a message that was put with the same id, and left the queue before the server was
@@ -84,51 +84,51 @@ func (s *Service) known(m *nats.Msg) (sequence uint64, ok bool) {
 }
 
 // await waits until a message is stored.
-func await(ctx context.Context, future jetstream.PubAckFuture) *wirev1.PutResult {
+func await(ctx context.Context, future jetstream.PubAckFuture) *messagesv1.PutResult {
 	select {
 	case ack := <-future.Ok():
-		return &wirev1.PutResult{Sequence: ack.Sequence, Duplicate: ack.Duplicate}
+		return &messagesv1.PutResult{Sequence: ack.Sequence, Duplicate: ack.Duplicate}
 	case err := <-future.Err():
 		return refusal(err)
 	case <-ctx.Done():
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: "the request ended before the message was stored",
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: "the request ended before the message was stored",
 		}
 	}
 }
 
 // refusal says why the stream did not store a message.
-func refusal(err error) *wirev1.PutResult {
+func refusal(err error) *messagesv1.PutResult {
 	var refused *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN,
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN,
 			Error: fmt.Sprintf(
 				"the message was not sent, because too many wait for the stream to store them; put it again later, with its id (%v)",
 				err,
 			),
 		}
 	case errors.Is(err, nats.ErrMaxPayload):
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID,
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_INVALID,
 			Error: fmt.Sprintf(
 				"the message with its headers is longer than the queue stores: shorten its headers or its payload (%v)", err,
 			),
 		}
 	case !errors.As(err, &refused):
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN,
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN,
 			Error:   fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
 		}
 	case jetstreamerror.Full(err):
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL,
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL,
 			Error:   fmt.Sprintf("the queue is full: consume messages, or raise its limits or storage (%v)", err),
 		}
 	default:
-		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err),
+		return &messagesv1.PutResult{
+			Refused: messagesv1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err),
 		}
 	}
 }
@@ -136,8 +136,8 @@ func refusal(err error) *wirev1.PutResult {
 // prepare makes what is stored of messages. A message that may not be has a result and no
 // entry among these.
 func (s *Service) prepare(
-	ctx context.Context, messages []*wirev1.QueueMessage,
-) ([]*nats.Msg, []*wirev1.PutResult, error) {
+	ctx context.Context, messages []*messagesv1.QueueMessage,
+) ([]*nats.Msg, []*messagesv1.PutResult, error) {
 	end, err := s.turn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -149,17 +149,17 @@ func (s *Service) prepare(
 		return nil, nil, status.Errorf(codes.Unavailable, "compress messages: %v", err)
 	}
 	defer encoder.Release()
-	out, results := make([]*nats.Msg, len(messages)), make([]*wirev1.PutResult, len(messages))
+	out, results := make([]*nats.Msg, len(messages)), make([]*messagesv1.PutResult, len(messages))
 	for i, q := range messages {
 		if out[i], err = s.encode(encoder, settings, q); err != nil {
-			results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: err.Error()}
+			results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_INVALID, Error: err.Error()}
 		}
 	}
 	return out, results, nil
 }
 
 // encode makes what is stored of a message.
-func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *wirev1.QueueMessage) (*nats.Msg, error) {
+func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *messagesv1.QueueMessage) (*nats.Msg, error) {
 	m, err := envelope.New(s.options.Queue, q)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 
 // plain makes messages plain unless they are wanted as they are stored.
 func (s *Service) plain(
-	ctx context.Context, messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool,
+	ctx context.Context, messages []*messagesv1.ReceivedMessage, stored func(*messagesv1.QueueMessage) bool,
 ) error {
 	end, err := s.turn(ctx)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Service) plain(
 	return nil
 }
 
-func (s *Service) inflate(decoder *message.Decoder, q *wirev1.QueueMessage) error {
+func (s *Service) inflate(decoder *message.Decoder, q *messagesv1.QueueMessage) error {
 	form, err := envelope.ParseForm(q.GetStoredForm())
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // The headers of a message whose payload is the body. Those of the sender's own follow
@@ -60,17 +60,17 @@ func (s *Service) putRaw(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	out, err := s.Put(r.Context(), &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{q}})
+	out, err := s.Put(r.Context(), &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{q}})
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	result := out.GetResults()[0]
-	code := map[wirev1.PutRefusal]int{
-		wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED: http.StatusCreated,
-		wirev1.PutRefusal_PUT_REFUSAL_INVALID:     http.StatusBadRequest,
-		wirev1.PutRefusal_PUT_REFUSAL_FULL:        http.StatusInsufficientStorage,
-		wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN:     http.StatusGatewayTimeout,
+	code := map[messagesv1.PutRefusal]int{
+		messagesv1.PutRefusal_PUT_REFUSAL_UNSPECIFIED: http.StatusCreated,
+		messagesv1.PutRefusal_PUT_REFUSAL_INVALID:     http.StatusBadRequest,
+		messagesv1.PutRefusal_PUT_REFUSAL_FULL:        http.StatusInsufficientStorage,
+		messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN:     http.StatusGatewayTimeout,
 	}[result.GetRefused()]
 	if code == http.StatusCreated && result.GetDuplicate() {
 		code = http.StatusOK
@@ -84,8 +84,8 @@ func (s *Service) putRaw(w http.ResponseWriter, r *http.Request) {
 }
 
 // messageOf reads all of a message but its payload.
-func messageOf(h http.Header) (*wirev1.QueueMessage, error) {
-	q := &wirev1.QueueMessage{
+func messageOf(h http.Header) (*messagesv1.QueueMessage, error) {
+	q := &messagesv1.QueueMessage{
 		Id: h.Get(envelope.IDHeader), Key: h.Get(envelope.KeyHeader), Headers: make(map[string]string),
 	}
 	for name, values := range h {
@@ -118,7 +118,7 @@ func messageOf(h http.Header) (*wirev1.QueueMessage, error) {
 			h.Get(message.ChecksumHeader),
 		)
 	}
-	q.StoredForm = &wirev1.StoredForm{
+	q.StoredForm = &messagesv1.StoredForm{
 		Codec: id.String(), EngineClass: h.Get(message.EngineHeader), Length: length, Checksum: sum,
 	}
 	return q, nil
@@ -132,7 +132,7 @@ func (s *Service) getRaw(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	accepted := acceptedCodings(r.Header.Values("Accept-Encoding"))
-	out, err := s.get(r.Context(), request, func(q *wirev1.QueueMessage) bool {
+	out, err := s.get(r.Context(), request, func(q *messagesv1.QueueMessage) bool {
 		id, err := codec.ParseID(q.GetStoredForm().GetCodec())
 		return err == nil && accepted[envelope.Coding(id)]
 	})
@@ -154,8 +154,8 @@ func (s *Service) getRaw(w http.ResponseWriter, r *http.Request) {
 }
 
 // getRequestOf reads the query of a get.
-func getRequestOf(r *http.Request) (*wirev1.GetRequest, error) {
-	request := &wirev1.GetRequest{MaxMessages: 1}
+func getRequestOf(r *http.Request) (*messagesv1.GetRequest, error) {
+	request := &messagesv1.GetRequest{MaxMessages: 1}
 	for name, values := range r.URL.Query() {
 		value := values[0]
 		switch name {
@@ -202,7 +202,7 @@ func acceptedCodings(values []string) map[string]bool {
 }
 
 // describe writes all of a message but its payload.
-func describe(h http.Header, m *wirev1.ReceivedMessage) {
+func describe(h http.Header, m *messagesv1.ReceivedMessage) {
 	q := m.GetMessage()
 	for name, value := range q.GetHeaders() {
 		if name == contentType {
@@ -245,12 +245,12 @@ func describe(h http.Header, m *wirev1.ReceivedMessage) {
 // acknowledgeRaw acknowledges one message.
 func (s *Service) acknowledgeRaw(w http.ResponseWriter, r *http.Request) {
 	switch s.acknowledge(r.Context(), []string{r.PathValue("receipt")})[0] {
-	case wirev1.ReceiptResult_RECEIPT_RESULT_DONE:
+	case messagesv1.ReceiptResult_RECEIPT_RESULT_DONE:
 		w.WriteHeader(http.StatusNoContent)
-	case wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED:
+	case messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED:
 		text := []byte(`{"code":"Expired","message":"the message was acknowledged already, or is somebody else's now"}`)
 		write(w, http.StatusGone, text)
-	case wirev1.ReceiptResult_RECEIPT_RESULT_INVALID:
+	case messagesv1.ReceiptResult_RECEIPT_RESULT_INVALID:
 		writeError(w, invalid("%.60q is no receipt", r.PathValue("receipt")))
 	default:
 		writeError(w, status.Error(codes.Unavailable, dispatch.ErrUnavailable.Error()))

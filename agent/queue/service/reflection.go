@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // maxReflectionRequest bounds a request of reflection in bytes. It has the name of a file or of something in one.
@@ -37,7 +37,7 @@ type published struct{}
 
 // FindFileByPath implements protodesc.Resolver.
 func (published) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	file := wirev1.File_agent_wire_v1_queueservice_proto
+	file := messagesv1.File_api_messages_v1_messages_proto
 	if path == file.Path() {
 		return file, nil
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // reflection is a stream of a client of reflection.
@@ -84,7 +84,7 @@ func TestReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := wirev1.MessageService_ServiceDesc.ServiceName
+	name := messagesv1.MessageService_ServiceDesc.ServiceName
 	if s := listed.GetListServicesResponse().GetService(); len(s) != 1 || s[0].GetName() != name {
 		t.Errorf("services: %v", s)
 	}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -24,7 +22,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/api/messages"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // reload changes who may come in.
@@ -116,15 +115,15 @@ func TestRevokedCA(t *testing.T) {
 		t.Fatalf("%v, %v", res, err)
 	}
 	_ = res.Body.Close()
-	calls, err := grpc.NewClient(q.address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	calls, err := messages.New(q.address, messages.WithTLS(config))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer calls.Close()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := wirev1.NewMessageServiceClient(calls).Get(
-			t.Context(), &wirev1.GetRequest{Wait: durationpb.New(time.Minute)},
+		_, err := calls.Service().Get(
+			t.Context(), &messagesv1.GetRequest{Wait: durationpb.New(time.Minute)},
 		)
 		ended <- err
 	}()
@@ -156,13 +155,13 @@ func TestQuota(t *testing.T) {
 	}
 	q := start(t, store.Settings{}, func(_ *front.Options, s *service.Options) { s.Quota = quota })
 	out, err := q.service.Put(
-		t.Context(), &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "1"}, {}, {Id: "2"}, {Id: "3"}, {}}},
+		t.Context(), &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: "1"}, {}, {Id: "2"}, {Id: "3"}, {}}},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range out.GetResults() {
-		if full := r.GetRefused() == wirev1.PutRefusal_PUT_REFUSAL_FULL; full != (i == 3) {
+		if full := r.GetRefused() == messagesv1.PutRefusal_PUT_REFUSAL_FULL; full != (i == 3) {
 			t.Errorf("message %d: %v", i, r)
 		}
 	}

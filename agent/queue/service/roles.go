@@ -15,17 +15,17 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/roles"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // requests are what the calls of the service ask for, by gRPC and JSON. What is not here nobody may call.
 var requests = map[string]roles.Request{
-	wirev1.MessageService_Put_FullMethodName:         roles.Publish,
-	wirev1.MessageService_Get_FullMethodName:         roles.Consume,
-	wirev1.MessageService_Acknowledge_FullMethodName: roles.Settle,
-	wirev1.MessageService_Release_FullMethodName:     roles.Settle,
-	wirev1.MessageService_Extend_FullMethodName:      roles.Settle,
-	wirev1.MessageService_Reject_FullMethodName:      roles.Settle,
+	messagesv1.MessageService_Put_FullMethodName:         roles.Publish,
+	messagesv1.MessageService_Get_FullMethodName:         roles.Consume,
+	messagesv1.MessageService_Acknowledge_FullMethodName: roles.Settle,
+	messagesv1.MessageService_Release_FullMethodName:     roles.Settle,
+	messagesv1.MessageService_Extend_FullMethodName:      roles.Settle,
+	messagesv1.MessageService_Reject_FullMethodName:      roles.Settle,
 
 	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName: roles.Describe,
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/roles"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -58,7 +58,7 @@ func NewServer(s *Service) *Server {
 	// All requests end with it.
 	ctx, end := context.WithCancel(context.Background())
 	calls := grpc.NewServer(grpc.MaxRecvMsgSize(s.maxBody()), grpc.UnaryInterceptor(s.intercept))
-	wirev1.RegisterMessageServiceServer(calls, s)
+	messagesv1.RegisterMessageServiceServer(calls, s)
 	x := &Server{service: s, end: end}
 	x.http = &http.Server{
 		Handler:           s.handler(calls, newReflection(s, calls), s.mux()),

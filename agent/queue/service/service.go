@@ -23,7 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -60,9 +60,9 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Service is a wirev1.MessageServiceServer. It is safe for concurrent use.
+// Service is a messagesv1.MessageServiceServer. It is safe for concurrent use.
 type Service struct {
-	wirev1.UnimplementedMessageServiceServer
+	messagesv1.UnimplementedMessageServiceServer
 	options    Options
 	js         jetstream.JetStream
 	visibility atomic.Int64
@@ -124,15 +124,15 @@ func duration(name string, d *durationpb.Duration, absent, least, most time.Dura
 	return 0, invalid("%s is %v: use %v to %v", name, d.AsDuration(), least, most)
 }
 
-// Get implements wirev1.MessageServiceServer.
-func (s *Service) Get(ctx context.Context, r *wirev1.GetRequest) (*wirev1.GetResponse, error) {
-	return s.get(ctx, r, func(*wirev1.QueueMessage) bool { return r.GetStored() })
+// Get implements messagesv1.MessageServiceServer.
+func (s *Service) Get(ctx context.Context, r *messagesv1.GetRequest) (*messagesv1.GetResponse, error) {
+	return s.get(ctx, r, func(*messagesv1.QueueMessage) bool { return r.GetStored() })
 }
 
 // get gets messages and makes those plain that are not wanted as they are stored.
 func (s *Service) get(
-	ctx context.Context, r *wirev1.GetRequest, stored func(*wirev1.QueueMessage) bool,
-) (*wirev1.GetResponse, error) {
+	ctx context.Context, r *messagesv1.GetRequest, stored func(*messagesv1.QueueMessage) bool,
+) (*messagesv1.GetResponse, error) {
 	if r.GetMaxMessages() > dispatch.MaxBatch {
 		return nil, invalid("max_messages is %d: use up to %d", r.GetMaxMessages(), dispatch.MaxBatch)
 	}
@@ -156,13 +156,13 @@ func (s *Service) get(
 		return nil, err
 	}
 	session(ctx).Count(0, int64(len(out)), 0)
-	return &wirev1.GetResponse{Messages: out}, nil
+	return &messagesv1.GetResponse{Messages: out}, nil
 }
 
 // wait waits for messages until the service drains.
 func (s *Service) wait(
 	ctx context.Context, count int, visibility, wait time.Duration, dead bool,
-) ([]*wirev1.ReceivedMessage, error) {
+) ([]*messagesv1.ReceivedMessage, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.draining, stop)() //nolint:contextcheck // It is another reason to end.
@@ -178,7 +178,7 @@ func (s *Service) wait(
 
 // open holds memory for an answer and makes messages plain.
 func (s *Service) open(
-	ctx context.Context, out []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool,
+	ctx context.Context, out []*messagesv1.ReceivedMessage, stored func(*messagesv1.QueueMessage) bool,
 ) error {
 	length := 0
 	for _, m := range out {
@@ -228,20 +228,20 @@ func statusOf(err error) error {
 	}
 }
 
-// Acknowledge implements wirev1.MessageServiceServer.
-func (s *Service) Acknowledge(ctx context.Context, r *wirev1.AcknowledgeRequest) (*wirev1.AcknowledgeResponse, error) {
+// Acknowledge implements messagesv1.MessageServiceServer.
+func (s *Service) Acknowledge(ctx context.Context, r *messagesv1.AcknowledgeRequest) (*messagesv1.AcknowledgeResponse, error) {
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}
-	return &wirev1.AcknowledgeResponse{Results: s.acknowledge(ctx, r.GetReceipts())}, nil
+	return &messagesv1.AcknowledgeResponse{Results: s.acknowledge(ctx, r.GetReceipts())}, nil
 }
 
 // acknowledge acknowledges messages.
-func (s *Service) acknowledge(ctx context.Context, receipts []string) []wirev1.ReceiptResult {
+func (s *Service) acknowledge(ctx context.Context, receipts []string) []messagesv1.ReceiptResult {
 	results := s.options.Hub.Acknowledge(ctx, receipts)
 	done := int64(0)
 	for _, r := range results {
-		if r == wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+		if r == messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 			done++
 		}
 	}
@@ -249,8 +249,8 @@ func (s *Service) acknowledge(ctx context.Context, receipts []string) []wirev1.R
 	return results
 }
 
-// Release implements wirev1.MessageServiceServer.
-func (s *Service) Release(ctx context.Context, r *wirev1.ReleaseRequest) (*wirev1.ReleaseResponse, error) {
+// Release implements messagesv1.MessageServiceServer.
+func (s *Service) Release(ctx context.Context, r *messagesv1.ReleaseRequest) (*messagesv1.ReleaseResponse, error) {
 	delay, err := duration("delay", r.GetDelay(), 0, 0, dispatch.MaxVisibility)
 	if err != nil {
 		return nil, err
@@ -258,11 +258,11 @@ func (s *Service) Release(ctx context.Context, r *wirev1.ReleaseRequest) (*wirev
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}
-	return &wirev1.ReleaseResponse{Results: s.options.Hub.Release(ctx, r.GetReceipts(), delay)}, nil
+	return &messagesv1.ReleaseResponse{Results: s.options.Hub.Release(ctx, r.GetReceipts(), delay)}, nil
 }
 
-// Extend implements wirev1.MessageServiceServer.
-func (s *Service) Extend(ctx context.Context, r *wirev1.ExtendRequest) (*wirev1.ExtendResponse, error) {
+// Extend implements messagesv1.MessageServiceServer.
+func (s *Service) Extend(ctx context.Context, r *messagesv1.ExtendRequest) (*messagesv1.ExtendResponse, error) {
 	visibility, err := duration(
 		"visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility,
 		dispatch.MaxVisibility,
@@ -273,18 +273,18 @@ func (s *Service) Extend(ctx context.Context, r *wirev1.ExtendRequest) (*wirev1.
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}
-	return &wirev1.ExtendResponse{Results: s.options.Hub.Extend(ctx, r.GetReceipts(), visibility)}, nil
+	return &messagesv1.ExtendResponse{Results: s.options.Hub.Extend(ctx, r.GetReceipts(), visibility)}, nil
 }
 
-// Reject implements wirev1.MessageServiceServer.
-func (s *Service) Reject(ctx context.Context, r *wirev1.RejectRequest) (*wirev1.RejectResponse, error) {
+// Reject implements messagesv1.MessageServiceServer.
+func (s *Service) Reject(ctx context.Context, r *messagesv1.RejectRequest) (*messagesv1.RejectResponse, error) {
 	if err := envelope.CheckText("detail", r.GetDetail()); err != nil {
 		return nil, invalid("%v", err)
 	}
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}
-	return &wirev1.RejectResponse{Results: s.options.Hub.Reject(ctx, r.GetReceipts(), r.GetDetail())}, nil
+	return &messagesv1.RejectResponse{Results: s.options.Hub.Reject(ctx, r.GetReceipts(), r.GetDetail())}, nil
 }
 
 func checkReceipts(receipts []string) error {

@@ -38,7 +38,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -185,11 +185,11 @@ func wait() *durationpb.Duration { return durationpb.New(time.Minute) }
 func TestJSON(t *testing.T) {
 	q := start(t, store.Settings{})
 	plain := xml(12000)
-	put, stored := &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{
+	put, stored := &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{
 		{Id: "1", Key: "k", Headers: map[string]string{"Customer": "7"}, Payload: plain}, {Id: "1", Payload: []byte("again")},
 		{Payload: []byte("short")},
 		{Key: "line\nbreak"}, {Headers: map[string]string{"nats-rollup": "all"}}, {Payload: make([]byte, maxMessage+1)},
-	}}, &wirev1.PutResponse{}
+	}}, &messagesv1.PutResponse{}
 	if code := q.call("put", put, stored); code != 200 {
 		t.Fatal(code)
 	}
@@ -198,15 +198,15 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	for _, refused := range r[3:] {
-		if refused.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || refused.GetSequence() != 0 ||
+		if refused.GetRefused() != messagesv1.PutRefusal_PUT_REFUSAL_INVALID || refused.GetSequence() != 0 ||
 			refused.GetError() == "" {
 			t.Errorf("%v", refused)
 		}
 	}
-	got := &wirev1.GetResponse{}
+	got := &messagesv1.GetResponse{}
 	for len(got.GetMessages()) < 2 { // a get waits for one message
-		more := &wirev1.GetResponse{}
-		if code := q.call("get", &wirev1.GetRequest{MaxMessages: 10, Wait: wait()}, more); code != 200 ||
+		more := &messagesv1.GetResponse{}
+		if code := q.call("get", &messagesv1.GetRequest{MaxMessages: 10, Wait: wait()}, more); code != 200 ||
 			len(more.GetMessages()) == 0 {
 			t.Fatal(code)
 		}
@@ -217,39 +217,39 @@ func TestJSON(t *testing.T) {
 		m.GetStoredForm() != nil {
 		t.Errorf("%v", got.GetMessages()[0])
 	}
-	results := &wirev1.AcknowledgeResponse{}
+	results := &messagesv1.AcknowledgeResponse{}
 	if code := q.call(
-		"acknowledge", &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt(), "x"}}, results,
+		"acknowledge", &messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt(), "x"}}, results,
 	); code != 200 {
 		t.Fatal(code)
 	}
-	if want := []wirev1.ReceiptResult{
-		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_INVALID,
+	if want := []messagesv1.ReceiptResult{
+		messagesv1.ReceiptResult_RECEIPT_RESULT_DONE, messagesv1.ReceiptResult_RECEIPT_RESULT_INVALID,
 	}; !slices.Equal(results.GetResults(), want) {
 		t.Errorf("%v", results)
 	}
 	if code := q.call(
-		"extend", &wirev1.ExtendRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}, VisibilityTimeout: wait()},
-		&wirev1.ExtendResponse{},
+		"extend", &messagesv1.ExtendRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}, VisibilityTimeout: wait()},
+		&messagesv1.ExtendResponse{},
 	); code != 200 {
 		t.Error(code)
 	}
 	if code := q.call(
-		"release", &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}}, &wirev1.ReleaseResponse{},
+		"release", &messagesv1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}}, &messagesv1.ReleaseResponse{},
 	); code != 200 {
 		t.Error(code)
 	}
-	if code := q.call("get", &wirev1.GetRequest{Wait: wait()}, got); code != 200 || len(got.GetMessages()) != 1 ||
+	if code := q.call("get", &messagesv1.GetRequest{Wait: wait()}, got); code != 200 || len(got.GetMessages()) != 1 ||
 		got.GetMessages()[0].GetDeliveries() != 2 {
 		t.Error(code, got)
 	}
 	if code := q.call(
-		"reject", &wirev1.RejectRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}, Detail: "why not"},
-		&wirev1.RejectResponse{},
+		"reject", &messagesv1.RejectRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}, Detail: "why not"},
+		&messagesv1.RejectResponse{},
 	); code != 200 {
 		t.Error(code)
 	}
-	if code := q.call("get", &wirev1.GetRequest{Wait: wait(), DeadLetters: true}, got); code != 200 ||
+	if code := q.call("get", &messagesv1.GetRequest{Wait: wait(), DeadLetters: true}, got); code != 200 ||
 		got.GetMessages()[0].GetDeadLetter().GetDetail() != "why not" {
 		t.Error(code, got)
 	}
@@ -356,7 +356,7 @@ func TestRaw(t *testing.T) {
 	}
 	released := second.Header.Get("Lighterage-Receipt")
 	if code := q.call(
-		"release", &wirev1.ReleaseRequest{Receipts: []string{released}}, &wirev1.ReleaseResponse{},
+		"release", &messagesv1.ReleaseRequest{Receipts: []string{released}}, &messagesv1.ReleaseResponse{},
 	); code != 200 {
 		t.Error(code)
 	}
@@ -404,44 +404,44 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	client := wirev1.NewMessageServiceClient(conn)
+	client := messagesv1.NewMessageServiceClient(conn)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 	plain := xml(50000)
-	put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: plain}}})
+	put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: plain}}})
 	if err != nil || put.GetResults()[0].GetSequence() != 1 {
 		t.Fatal(put, err)
 	}
-	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: wait(), Stored: true})
+	got, err := client.Get(ctx, &messagesv1.GetRequest{Wait: wait(), Stored: true})
 	if err != nil || len(got.GetMessages()) != 1 ||
 		got.GetMessages()[0].GetMessage().GetStoredForm().GetLength() != 50000 {
 		t.Fatal(got, err)
 	}
 	if out, err := client.Acknowledge(
-		ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
-	); err != nil || out.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+		ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+	); err != nil || out.GetResults()[0] != messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 		t.Error(out, err)
 	}
-	if _, err := client.Get(t.Context(), &wirev1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := client.Get(t.Context(), &messagesv1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a token: %v", err)
 	}
-	if _, err := client.Put(ctx, &wirev1.PutRequest{}); status.Code(err) != codes.InvalidArgument {
+	if _, err := client.Put(ctx, &messagesv1.PutRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("nothing to put: %v", err)
 	}
 	if _, err := client.Put(
-		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: make([]byte, 10<<20)}}},
+		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: make([]byte, 10<<20)}}},
 	); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("too long: %v", err)
 	}
 	// More than a client of gRPC takes by default is never in one answer.
 	for i := range 5 {
 		if _, err := client.Put(
-			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: fmt.Sprint(i), Payload: xml(1 << 20)}}},
+			ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: fmt.Sprint(i), Payload: xml(1 << 20)}}},
 		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := 0; n < 5; {
-		got, err := client.Get(ctx, &wirev1.GetRequest{Wait: wait(), MaxMessages: 5})
+		got, err := client.Get(ctx, &messagesv1.GetRequest{Wait: wait(), MaxMessages: 5})
 		if err != nil || len(got.GetMessages()) == 0 {
 			t.Fatal(got, err)
 		}

@@ -4,51 +4,15 @@
 package command
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 )
-
-// connectionLog remembers why the last connection was not made, until one is: gRPC passes on the text alone.
-type connectionLog struct{ err atomic.Pointer[error] }
-
-func (l *connectionLog) record(err error) { l.err.Store(&err) }
-
-func (l *connectionLog) last() error {
-	if err := l.err.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// loggedTLS is TLS whose failures are remembered.
-type loggedTLS struct {
-	credentials.TransportCredentials
-	log *connectionLog
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (c *loggedTLS) ClientHandshake(
-	ctx context.Context, authority string, raw net.Conn,
-) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	c.log.record(err)
-	return conn, info, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c *loggedTLS) Clone() credentials.TransportCredentials {
-	return &loggedTLS{c.TransportCredentials.Clone(), c.log}
-}
 
 // explain says why a call failed, and what to do.
 func (s *service) explain(doing string, err error) error {
@@ -77,7 +41,7 @@ func (s *service) explain(doing string, err error) error {
 	case codes.Canceled:
 		return fmt.Errorf("%s: interrupted: %w", doing, err)
 	case codes.Unavailable:
-		if connection := s.log.last(); connection != nil {
+		if connection := s.ConnectionError(); connection != nil {
 			return fmt.Errorf("%s: %w", doing, unconnected(s.where, connection))
 		}
 		return fmt.Errorf("%s: %s is not available; try again (%s)", doing, s.where, failed.Message())

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -34,22 +34,22 @@ var putTime = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
 // fakeService is a MessageService with TLS that keeps messages in memory. It gives out each once until it is released.
 type fakeService struct {
-	wirev1.UnimplementedMessageServiceServer
+	messagesv1.UnimplementedMessageServiceServer
 	ca        []byte // that its certificate is of
 	address   string
 	directory string // with what clients need
 
 	mu       sync.Mutex
 	puts     []int // messages of each request
-	messages []*wirev1.ReceivedMessage
-	given    map[string]*wirev1.ReceivedMessage // by receipt
+	messages []*messagesv1.ReceivedMessage
+	given    map[string]*messagesv1.ReceivedMessage // by receipt
 	events   []string
 	waits    []time.Duration
 	// What it does otherwise than it should.
 	failure error
-	refuse  *wirev1.PutResult      // of payload "bad"
-	late    bool                   // for acknowledging
-	release []wirev1.ReceiptResult // of what is released, in place of releasing it
+	refuse  *messagesv1.PutResult      // of payload "bad"
+	late    bool                       // for acknowledging
+	release []messagesv1.ReceiptResult // of what is released, in place of releasing it
 }
 
 // startService serves with a certificate for orders.bank.svc.
@@ -74,12 +74,12 @@ func startService(t *testing.T) *fakeService {
 	}
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(own.CertificatePEM)
-	f := &fakeService{directory: t.TempDir(), ca: own.CertificatePEM, given: map[string]*wirev1.ReceivedMessage{}}
+	f := &fakeService{directory: t.TempDir(), ca: own.CertificatePEM, given: map[string]*messagesv1.ReceivedMessage{}}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients,
 		ClientAuth: tls.VerifyClientCertIfGiven,
 	})), grpc.UnaryInterceptor(f.admit))
-	wirev1.RegisterMessageServiceServer(server, f)
+	messagesv1.RegisterMessageServiceServer(server, f)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -137,16 +137,16 @@ func (f *fakeService) admit(ctx context.Context, r any, _ *grpc.UnaryServerInfo,
 
 // add puts a message there.
 func (f *fakeService) add(payload string) {
-	f.messages = append(f.messages, &wirev1.ReceivedMessage{
-		Message: &wirev1.QueueMessage{Payload: []byte(payload)}, Sequence: uint64(len(f.messages) + 1),
+	f.messages = append(f.messages, &messagesv1.ReceivedMessage{
+		Message: &messagesv1.QueueMessage{Payload: []byte(payload)}, Sequence: uint64(len(f.messages) + 1),
 		PutTime: timestamppb.New(putTime), Deliveries: 1,
 	})
 }
 
-// Put implements wirev1.MessageServiceServer.
-func (f *fakeService) Put(_ context.Context, r *wirev1.PutRequest) (*wirev1.PutResponse, error) {
+// Put implements messagesv1.MessageServiceServer.
+func (f *fakeService) Put(_ context.Context, r *messagesv1.PutRequest) (*messagesv1.PutResponse, error) {
 	f.puts = append(f.puts, len(r.GetMessages()))
-	answer := &wirev1.PutResponse{}
+	answer := &messagesv1.PutResponse{}
 	for _, m := range r.GetMessages() {
 		if f.refuse != nil && string(m.GetPayload()) == "bad" {
 			answer.Results = append(answer.Results, f.refuse)
@@ -156,16 +156,16 @@ func (f *fakeService) Put(_ context.Context, r *wirev1.PutRequest) (*wirev1.PutR
 		last := f.messages[len(f.messages)-1]
 		last.Message = m
 		answer.Results = append(
-			answer.Results, &wirev1.PutResult{Sequence: last.GetSequence(), Duplicate: m.GetId() == "again"},
+			answer.Results, &messagesv1.PutResult{Sequence: last.GetSequence(), Duplicate: m.GetId() == "again"},
 		)
 	}
 	return answer, nil
 }
 
-// Get implements wirev1.MessageServiceServer.
-func (f *fakeService) Get(_ context.Context, r *wirev1.GetRequest) (*wirev1.GetResponse, error) {
+// Get implements messagesv1.MessageServiceServer.
+func (f *fakeService) Get(_ context.Context, r *messagesv1.GetRequest) (*messagesv1.GetResponse, error) {
 	f.waits = append(f.waits, r.GetWait().AsDuration())
-	answer := &wirev1.GetResponse{}
+	answer := &messagesv1.GetResponse{}
 	for len(f.messages) > 0 && len(answer.GetMessages()) < int(r.GetMaxMessages()) {
 		m := f.messages[0]
 		f.messages = f.messages[1:]
@@ -176,28 +176,28 @@ func (f *fakeService) Get(_ context.Context, r *wirev1.GetRequest) (*wirev1.GetR
 	return answer, nil
 }
 
-// Acknowledge implements wirev1.MessageServiceServer.
+// Acknowledge implements messagesv1.MessageServiceServer.
 func (f *fakeService) Acknowledge(
-	_ context.Context, r *wirev1.AcknowledgeRequest,
-) (*wirev1.AcknowledgeResponse, error) {
-	answer := &wirev1.AcknowledgeResponse{}
+	_ context.Context, r *messagesv1.AcknowledgeRequest,
+) (*messagesv1.AcknowledgeResponse, error) {
+	answer := &messagesv1.AcknowledgeResponse{}
 	for _, receipt := range r.GetReceipts() {
-		result := wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED
+		result := messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED
 		if f.given[receipt] != nil && !f.late {
 			delete(f.given, receipt)
 			f.events = append(f.events, "ack "+receipt)
-			result = wirev1.ReceiptResult_RECEIPT_RESULT_DONE
+			result = messagesv1.ReceiptResult_RECEIPT_RESULT_DONE
 		}
 		answer.Results = append(answer.Results, result)
 	}
 	return answer, nil
 }
 
-// Release implements wirev1.MessageServiceServer.
-func (f *fakeService) Release(_ context.Context, r *wirev1.ReleaseRequest) (*wirev1.ReleaseResponse, error) {
-	answer := &wirev1.ReleaseResponse{}
+// Release implements messagesv1.MessageServiceServer.
+func (f *fakeService) Release(_ context.Context, r *messagesv1.ReleaseRequest) (*messagesv1.ReleaseResponse, error) {
+	answer := &messagesv1.ReleaseResponse{}
 	if f.release != nil {
-		return &wirev1.ReleaseResponse{Results: f.release}, nil
+		return &messagesv1.ReleaseResponse{Results: f.release}, nil
 	}
 	for _, receipt := range r.GetReceipts() {
 		if m := f.given[receipt]; m != nil {
@@ -205,7 +205,7 @@ func (f *fakeService) Release(_ context.Context, r *wirev1.ReleaseRequest) (*wir
 			f.messages = append(f.messages, m)
 			f.events = append(f.events, "release "+receipt)
 		}
-		answer.Results = append(answer.Results, wirev1.ReceiptResult_RECEIPT_RESULT_DONE)
+		answer.Results = append(answer.Results, messagesv1.ReceiptResult_RECEIPT_RESULT_DONE)
 	}
 	return answer, nil
 }

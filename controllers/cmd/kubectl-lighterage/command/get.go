@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -50,7 +50,7 @@ type getting struct {
 	directory        string
 	output           choice
 
-	write                           func(*wirev1.ReceivedMessage) error
+	write                           func(*messagesv1.ReceivedMessage) error
 	written, acknowledged, returned int
 	held                            []string // receipts that are neither acknowledged nor given back
 }
@@ -177,14 +177,14 @@ func (g *getting) all(ctx context.Context) error {
 	return damaged
 }
 
-func (g *getting) some(ctx context.Context, want int, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
-	r := &wirev1.GetRequest{MaxMessages: uint32(want), Wait: durationpb.New(wait), DeadLetters: g.dead}
+func (g *getting) some(ctx context.Context, want int, wait time.Duration) ([]*messagesv1.ReceivedMessage, error) {
+	r := &messagesv1.GetRequest{MaxMessages: uint32(want), Wait: durationpb.New(wait), DeadLetters: g.dead}
 	if g.visibility > 0 {
 		r.VisibilityTimeout = durationpb.New(g.visibility)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait+answerTimeout)
 	defer cancel()
-	answer, err := g.Get(ctx, r)
+	answer, err := g.Service().Get(ctx, r)
 	if err != nil {
 		return nil, g.explain("getting messages", err)
 	}
@@ -195,7 +195,7 @@ func (g *getting) some(ctx context.Context, want int, wait time.Duration) ([]*wi
 }
 
 // take writes messages and acknowledges those that it has written. damaged tells of one that cannot be read.
-func (g *getting) take(ctx context.Context, messages []*wirev1.ReceivedMessage) (damaged, err error) {
+func (g *getting) take(ctx context.Context, messages []*messagesv1.ReceivedMessage) (damaged, err error) {
 	var receipts []string
 	for _, m := range messages {
 		if m.GetDamage() != "" {
@@ -226,13 +226,13 @@ func (g *getting) acknowledge(ctx context.Context, receipts []string) error {
 	// An interrupt between writing and acknowledging would have them redelivered.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
-	answer, err := g.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: receipts})
+	answer, err := g.Service().Acknowledge(ctx, &messagesv1.AcknowledgeRequest{Receipts: receipts})
 	if err != nil {
 		return fmt.Errorf("%w; written messages may be redelivered", g.explain("acknowledging messages", err))
 	}
 	late := 0
 	for i := range receipts {
-		if i >= len(answer.GetResults()) || answer.GetResults()[i] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+		if i >= len(answer.GetResults()) || answer.GetResults()[i] != messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 			late++
 			continue
 		}
@@ -260,7 +260,7 @@ func (g *getting) giveBack(ctx context.Context) error {
 	unsure := 0
 	for len(g.held) > 0 {
 		n := min(len(g.held), maxGetBatch)
-		answer, err := g.Release(ctx, &wirev1.ReleaseRequest{Receipts: g.held[:n]})
+		answer, err := g.Service().Release(ctx, &messagesv1.ReleaseRequest{Receipts: g.held[:n]})
 		if err != nil {
 			return fmt.Errorf(
 				"%w; %d messages are redelivered only after their visibility timeout", g.explain("giving messages back", err),
@@ -269,9 +269,9 @@ func (g *getting) giveBack(ctx context.Context) error {
 		}
 		for i := range n {
 			switch {
-			case i < len(answer.GetResults()) && answer.GetResults()[i] == wirev1.ReceiptResult_RECEIPT_RESULT_DONE:
+			case i < len(answer.GetResults()) && answer.GetResults()[i] == messagesv1.ReceiptResult_RECEIPT_RESULT_DONE:
 				g.returned++
-			case i < len(answer.GetResults()) && answer.GetResults()[i] == wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED:
+			case i < len(answer.GetResults()) && answer.GetResults()[i] == messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED:
 			default:
 				unsure++
 			}

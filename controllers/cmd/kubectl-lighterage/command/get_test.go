@@ -16,10 +16,10 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
-var fullResult = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: "full"}
+var fullResult = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL, Error: "full"}
 
 func TestGet(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -72,7 +72,7 @@ func three(t *testing.T) *fakeService {
 	}
 	q := service.messages[0].GetMessage()
 	q.Id, q.Key, q.Headers = "7", "k", map[string]string{"color": "<red>"}
-	service.messages[1].DeadLetter = &wirev1.DeadLetter{Reason: "Rejected", Detail: "no", Deliveries: 4, Sequence: 9}
+	service.messages[1].DeadLetter = &messagesv1.DeadLetter{Reason: "Rejected", Detail: "no", Deliveries: 4, Sequence: 9}
 	return service
 }
 
@@ -181,16 +181,16 @@ func TestDirectory(t *testing.T) {
 // else or there already.
 func TestNotGivenBack(t *testing.T) {
 	service := three(t)
-	service.release = []wirev1.ReceiptResult{
-		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED,
-		wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN,
+	service.release = []messagesv1.ReceiptResult{
+		messagesv1.ReceiptResult_RECEIPT_RESULT_DONE, messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED,
+		messagesv1.ReceiptResult_RECEIPT_RESULT_UNKNOWN,
 	}
 	_, said, err := try(t, "", service.direct("queue", "get", "orders", "--count", "3", "--no-ack")...)
 	if err == nil || !strings.Contains(err.Error(), " 1 messages") || countIn(said) != 1 {
 		t.Errorf("%q, %v", said, err)
 	}
 	service = three(t)
-	service.release = []wirev1.ReceiptResult{wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED}
+	service.release = []messagesv1.ReceiptResult{messagesv1.ReceiptResult_RECEIPT_RESULT_EXPIRED}
 	_, said, err = try(t, "", service.direct("queue", "get", "orders", "--no-ack")...)
 	if err != nil || countIn(said) != 0 {
 		t.Errorf("%q, %v", said, err)

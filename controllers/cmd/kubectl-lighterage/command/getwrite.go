@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 // received is a message as JSON.
@@ -38,7 +38,7 @@ type deadLetter struct {
 	Sequence   uint64 `json:"sequence"`
 }
 
-func receivedOf(m *wirev1.ReceivedMessage) received {
+func receivedOf(m *messagesv1.ReceivedMessage) received {
 	q := m.GetMessage()
 	r := received{
 		Sequence: m.GetSequence(), ID: q.GetId(), Key: q.GetKey(), Headers: q.GetHeaders(), Deliveries: m.GetDeliveries(),
@@ -60,12 +60,12 @@ func receivedOf(m *wirev1.ReceivedMessage) received {
 }
 
 // writer returns what writes messages of the named Queue as the flags say.
-func (g *getting) writer(name string) func(*wirev1.ReceivedMessage) error {
+func (g *getting) writer(name string) func(*messagesv1.ReceivedMessage) error {
 	same, suffix := bytes.Equal, ""
 	if g.output.String() == "json" {
 		same, suffix = sameButDeliveries, ".json"
 	}
-	return func(m *wirev1.ReceivedMessage) (err error) {
+	return func(m *messagesv1.ReceivedMessage) (err error) {
 		content := m.GetMessage().GetPayload()
 		if g.output.String() == "json" {
 			if content, err = line(receivedOf(m)); err != nil {

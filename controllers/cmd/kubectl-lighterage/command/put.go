@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
 const (
@@ -44,7 +44,7 @@ type putting struct {
 
 	headerMap map[string]string
 	batch     int // messages in a request, at most
-	waiting   []*wirev1.QueueMessage
+	waiting   []*messagesv1.QueueMessage
 	names     []string // of waiting
 	bytes     int
 	stored    int
@@ -177,7 +177,7 @@ func (p *putting) message(ctx context.Context, name string, payload []byte) erro
 			return err
 		}
 	}
-	p.waiting = append(p.waiting, &wirev1.QueueMessage{Id: p.id, Key: p.key, Headers: p.headerMap, Payload: payload})
+	p.waiting = append(p.waiting, &messagesv1.QueueMessage{Id: p.id, Key: p.key, Headers: p.headerMap, Payload: payload})
 	p.names = append(p.names, name)
 	p.bytes += len(payload) + p.overhead()
 	if len(p.waiting) >= p.batch || p.bytes > maxPutBytes {
@@ -204,7 +204,7 @@ func (p *putting) flush(ctx context.Context) error {
 	p.waiting, p.names, p.bytes = nil, nil, 0
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
-	answer, err := p.Put(ctx, &wirev1.PutRequest{Messages: messages})
+	answer, err := p.Service().Put(ctx, &messagesv1.PutRequest{Messages: messages})
 	if err != nil {
 		return p.explain("putting "+names[0], err)
 	}
@@ -234,11 +234,11 @@ func (p *putting) flush(ctx context.Context) error {
 }
 
 // refusal says why a message was not stored, if it was not.
-func refusal(name string, result *wirev1.PutResult) error {
+func refusal(name string, result *messagesv1.PutResult) error {
 	switch result.GetRefused() {
-	case wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED:
+	case messagesv1.PutRefusal_PUT_REFUSAL_UNSPECIFIED:
 		return nil
-	case wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN:
+	case messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN:
 		return fmt.Errorf("it is unknown whether %s is stored: %s", name, result.GetError())
 	default:
 		return fmt.Errorf("%s is not stored: %s", name, result.GetError())

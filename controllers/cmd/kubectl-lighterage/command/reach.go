@@ -6,45 +6,31 @@ package command
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/api/messages"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-const (
-	// connectTimeout bounds how long connecting takes, TLS included.
-	connectTimeout = 20 * time.Second
-	// maxAnswer is the longest answer in bytes: a message of 64 MiB with what is about it.
-	maxAnswer = 65 << 20
-	// servicePort is the name that the port of the service has in members' pods.
-	servicePort = "service"
-)
+// servicePort is the name that the port of the service has in members' pods.
+const servicePort = "service"
 
 // service is a MessageService that was found, and how it was.
 type service struct {
-	wirev1.MessageServiceClient
+	*messages.Client
 	// where it is, for people.
 	where string
 	// token is true when one is shown, and not a certificate.
 	token bool
-	conn  *grpc.ClientConn
-	log   *connectionLog
 }
-
-// Close ends the connection.
-func (s *service) Close() { s.conn.Close() }
 
 // reach finds the service of the Queue. Nothing is sent yet.
 func (q *queue) reach(ctx context.Context) (*service, error) {
@@ -52,9 +38,13 @@ func (q *queue) reach(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{where: q.server, token: token != "", log: &connectionLog{}}
-	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", q.server) }
-	if q.server == "" {
+	s := &service{where: q.server, token: token != ""}
+	options := []messages.Option{messages.WithTLS(config), messages.WithUserAgent("kubectl-lighterage/" + wirev1.Version)}
+	if token != "" {
+		options = append(options, messages.WithToken(token))
+	}
+	address := q.server
+	if address == "" {
 		found, err := q.object(ctx)
 		if err != nil {
 			return nil, err
@@ -63,47 +53,16 @@ func (q *queue) reach(ctx context.Context) (*service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.where = "pod " + pod.Name
-		dial = func(ctx context.Context) (net.Conn, error) { return forward(ctx, q.config, pod, port) }
+		s.where, address = "pod "+pod.Name, config.ServerName
+		options = append(options, messages.WithDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return forward(ctx, q.config, pod, port)
+		}))
 	}
-	return s, s.connect(config, token, dial)
+	if s.Client, err = messages.New(address, options...); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
-
-func (s *service) connect(config *tls.Config, token string, dial func(context.Context) (net.Conn, error)) error {
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(&loggedTLS{credentials.NewTLS(config), s.log}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := dial(ctx)
-			if err != nil {
-				s.log.record(err)
-			}
-			return conn, err
-		}),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithUserAgent("kubectl-lighterage/" + wirev1.Version), grpc.WithDisableServiceConfig(),
-	}
-	if token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
-	}
-	var err error
-	if s.conn, err = grpc.NewClient("passthrough:///"+config.ServerName, options...); err != nil {
-		return fmt.Errorf("making a client of the service: %w", err)
-	}
-	s.MessageServiceClient = wirev1.NewMessageServiceClient(s.conn)
-	return nil
-}
-
-// bearer is a token, which is shown over TLS only.
-type bearer string
-
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(b)}, nil
-}
-
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (bearer) RequireTransportSecurity() bool { return true }
 
 // readyMember is a pod of the Queue that serves: the leader if it is known, because every get goes through it.
 func readyMember(ctx context.Context, cluster client.Client, queue *v1alpha1.Queue) (client.ObjectKey, int32, error) {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/table"
 )
@@ -123,7 +123,7 @@ func (q *queue) probe(ctx context.Context) serviceStat {
 		return serviceStat{Error: err.Error()}
 	}
 	defer s.Close()
-	if _, err := s.Acknowledge(ctx, &wirev1.AcknowledgeRequest{}); err != nil {
+	if _, err := s.Service().Acknowledge(ctx, &messagesv1.AcknowledgeRequest{}); err != nil {
 		return serviceStat{Where: s.where, Error: s.explain("asking the service", err).Error()}
 	}
 	return serviceStat{Serves: true, Where: s.where, Seconds: time.Since(start).Seconds()}

@@ -5,9 +5,11 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             (unknown)
-// source: agent/wire/v1/queueservice.proto
+// source: api/messages/v1/messages.proto
 
-package wirev1
+// The package keeps the name that clients of all releases know: it is part of the address of each call.
+
+package messagesv1
 
 import (
 	context "context"
@@ -346,5 +348,5 @@ var MessageService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "agent/wire/v1/queueservice.proto",
+	Metadata: "api/messages/v1/messages.proto",
 }

@@ -5,9 +5,11 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: agent/wire/v1/queueservice.proto
+// source: api/messages/v1/messages.proto
 
-package wirev1
+// The package keeps the name that clients of all releases know: it is part of the address of each call.
+
+package messagesv1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -66,11 +68,11 @@ func (x PutRefusal) String() string {
 }
 
 func (PutRefusal) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_wire_v1_queueservice_proto_enumTypes[0].Descriptor()
+	return file_api_messages_v1_messages_proto_enumTypes[0].Descriptor()
 }
 
 func (PutRefusal) Type() protoreflect.EnumType {
-	return &file_agent_wire_v1_queueservice_proto_enumTypes[0]
+	return &file_api_messages_v1_messages_proto_enumTypes[0]
 }
 
 func (x PutRefusal) Number() protoreflect.EnumNumber {
@@ -79,7 +81,7 @@ func (x PutRefusal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PutRefusal.Descriptor instead.
 func (PutRefusal) EnumDescriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{0}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{0}
 }
 
 // ReceiptResult is what became of a message by its receipt.
@@ -125,11 +127,11 @@ func (x ReceiptResult) String() string {
 }
 
 func (ReceiptResult) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_wire_v1_queueservice_proto_enumTypes[1].Descriptor()
+	return file_api_messages_v1_messages_proto_enumTypes[1].Descriptor()
 }
 
 func (ReceiptResult) Type() protoreflect.EnumType {
-	return &file_agent_wire_v1_queueservice_proto_enumTypes[1]
+	return &file_api_messages_v1_messages_proto_enumTypes[1]
 }
 
 func (x ReceiptResult) Number() protoreflect.EnumNumber {
@@ -138,7 +140,7 @@ func (x ReceiptResult) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReceiptResult.Descriptor instead.
 func (ReceiptResult) EnumDescriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{1}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{1}
 }
 
 // QueueMessage is what is put and got.
@@ -160,7 +162,7 @@ type QueueMessage struct {
 
 func (x *QueueMessage) Reset() {
 	*x = QueueMessage{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[0]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +174,7 @@ func (x *QueueMessage) String() string {
 func (*QueueMessage) ProtoMessage() {}
 
 func (x *QueueMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[0]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +187,7 @@ func (x *QueueMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMessage.ProtoReflect.Descriptor instead.
 func (*QueueMessage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{0}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *QueueMessage) GetId() string {
@@ -239,7 +241,7 @@ type StoredForm struct {
 
 func (x *StoredForm) Reset() {
 	*x = StoredForm{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[1]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +253,7 @@ func (x *StoredForm) String() string {
 func (*StoredForm) ProtoMessage() {}
 
 func (x *StoredForm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[1]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +266,7 @@ func (x *StoredForm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredForm.ProtoReflect.Descriptor instead.
 func (*StoredForm) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{1}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *StoredForm) GetCodec() string {
@@ -305,7 +307,7 @@ type PutRequest struct {
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[2]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +319,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[2]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +332,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{2}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PutRequest) GetMessages() []*QueueMessage {
@@ -350,7 +352,7 @@ type PutResponse struct {
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[3]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +364,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[3]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +377,7 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{3}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PutResponse) GetResults() []*PutResult {
@@ -401,7 +403,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[4]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +415,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[4]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +428,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{4}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PutResult) GetSequence() uint64 {
@@ -476,7 +478,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[5]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +490,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[5]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +503,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{5}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetRequest) GetMaxMessages() uint32 {
@@ -548,7 +550,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[6]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +562,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[6]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +575,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{6}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetResponse) GetMessages() []*ReceivedMessage {
@@ -603,7 +605,7 @@ type ReceivedMessage struct {
 
 func (x *ReceivedMessage) Reset() {
 	*x = ReceivedMessage{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[7]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +617,7 @@ func (x *ReceivedMessage) String() string {
 func (*ReceivedMessage) ProtoMessage() {}
 
 func (x *ReceivedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[7]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +630,7 @@ func (x *ReceivedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedMessage.ProtoReflect.Descriptor instead.
 func (*ReceivedMessage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{7}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReceivedMessage) GetMessage() *QueueMessage {
@@ -696,7 +698,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[8]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +710,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[8]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +723,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{8}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeadLetter) GetReason() string {
@@ -762,7 +764,7 @@ type AcknowledgeRequest struct {
 
 func (x *AcknowledgeRequest) Reset() {
 	*x = AcknowledgeRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[9]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +776,7 @@ func (x *AcknowledgeRequest) String() string {
 func (*AcknowledgeRequest) ProtoMessage() {}
 
 func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[9]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +789,7 @@ func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{9}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AcknowledgeRequest) GetReceipts() []string {
@@ -807,7 +809,7 @@ type AcknowledgeResponse struct {
 
 func (x *AcknowledgeResponse) Reset() {
 	*x = AcknowledgeResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[10]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +821,7 @@ func (x *AcknowledgeResponse) String() string {
 func (*AcknowledgeResponse) ProtoMessage() {}
 
 func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[10]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +834,7 @@ func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{10}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AcknowledgeResponse) GetResults() []ReceiptResult {
@@ -854,7 +856,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[11]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +868,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[11]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +881,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{11}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReleaseRequest) GetReceipts() []string {
@@ -905,7 +907,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[12]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +919,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[12]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +932,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{12}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReleaseResponse) GetResults() []ReceiptResult {
@@ -952,7 +954,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[13]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +966,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[13]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +979,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{13}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExtendRequest) GetReceipts() []string {
@@ -1003,7 +1005,7 @@ type ExtendResponse struct {
 
 func (x *ExtendResponse) Reset() {
 	*x = ExtendResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[14]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1017,7 @@ func (x *ExtendResponse) String() string {
 func (*ExtendResponse) ProtoMessage() {}
 
 func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[14]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1030,7 @@ func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
 func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{14}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExtendResponse) GetResults() []ReceiptResult {
@@ -1050,7 +1052,7 @@ type RejectRequest struct {
 
 func (x *RejectRequest) Reset() {
 	*x = RejectRequest{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[15]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1064,7 @@ func (x *RejectRequest) String() string {
 func (*RejectRequest) ProtoMessage() {}
 
 func (x *RejectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[15]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1077,7 @@ func (x *RejectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectRequest.ProtoReflect.Descriptor instead.
 func (*RejectRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{15}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RejectRequest) GetReceipts() []string {
@@ -1101,7 +1103,7 @@ type RejectResponse struct {
 
 func (x *RejectResponse) Reset() {
 	*x = RejectResponse{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[16]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1115,7 @@ func (x *RejectResponse) String() string {
 func (*RejectResponse) ProtoMessage() {}
 
 func (x *RejectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[16]
+	mi := &file_api_messages_v1_messages_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1128,7 @@ func (x *RejectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectResponse.ProtoReflect.Descriptor instead.
 func (*RejectResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{16}
+	return file_api_messages_v1_messages_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RejectResponse) GetResults() []ReceiptResult {
@@ -1136,81 +1138,11 @@ func (x *RejectResponse) GetResults() []ReceiptResult {
 	return nil
 }
 
-// QueueChange is what members of a queue ask the one that leads. It is no part of MessageService.
-type QueueChange struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// verb: 0 acknowledge, 1 release, 2 extend, 3 reject, 4 take back what nobody heard of.
-	Verb          uint32               `protobuf:"varint,1,opt,name=verb,proto3" json:"verb,omitempty"`
-	Receipts      []string             `protobuf:"bytes,2,rep,name=receipts,proto3" json:"receipts,omitempty"`
-	After         *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	Detail        string               `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
+var File_api_messages_v1_messages_proto protoreflect.FileDescriptor
 
-func (x *QueueChange) Reset() {
-	*x = QueueChange{}
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *QueueChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*QueueChange) ProtoMessage() {}
-
-func (x *QueueChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queueservice_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use QueueChange.ProtoReflect.Descriptor instead.
-func (*QueueChange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queueservice_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *QueueChange) GetVerb() uint32 {
-	if x != nil {
-		return x.Verb
-	}
-	return 0
-}
-
-func (x *QueueChange) GetReceipts() []string {
-	if x != nil {
-		return x.Receipts
-	}
-	return nil
-}
-
-func (x *QueueChange) GetAfter() *durationpb.Duration {
-	if x != nil {
-		return x.After
-	}
-	return nil
-}
-
-func (x *QueueChange) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-var File_agent_wire_v1_queueservice_proto protoreflect.FileDescriptor
-
-const file_agent_wire_v1_queueservice_proto_rawDesc = "" +
+const file_api_messages_v1_messages_proto_rawDesc = "" +
 	"\n" +
-	" agent/wire/v1/queueservice.proto\x12\x12lighterage.wire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x02\n" +
+	"\x1eapi/messages/v1/messages.proto\x12\x12lighterage.wire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x02\n" +
 	"\fQueueMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12G\n" +
@@ -1283,12 +1215,7 @@ const file_agent_wire_v1_queueservice_proto_rawDesc = "" +
 	"\breceipts\x18\x01 \x03(\tR\breceipts\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"M\n" +
 	"\x0eRejectResponse\x12;\n" +
-	"\aresults\x18\x01 \x03(\x0e2!.lighterage.wire.v1.ReceiptResultR\aresults\"\x86\x01\n" +
-	"\vQueueChange\x12\x12\n" +
-	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x1a\n" +
-	"\breceipts\x18\x02 \x03(\tR\breceipts\x12/\n" +
-	"\x05after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail*q\n" +
+	"\aresults\x18\x01 \x03(\x0e2!.lighterage.wire.v1.ReceiptResultR\aresults*q\n" +
 	"\n" +
 	"PutRefusal\x12\x1b\n" +
 	"\x17PUT_REFUSAL_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1307,23 +1234,23 @@ const file_agent_wire_v1_queueservice_proto_rawDesc = "" +
 	"\vAcknowledge\x12&.lighterage.wire.v1.AcknowledgeRequest\x1a'.lighterage.wire.v1.AcknowledgeResponse\x12R\n" +
 	"\aRelease\x12\".lighterage.wire.v1.ReleaseRequest\x1a#.lighterage.wire.v1.ReleaseResponse\x12O\n" +
 	"\x06Extend\x12!.lighterage.wire.v1.ExtendRequest\x1a\".lighterage.wire.v1.ExtendResponse\x12O\n" +
-	"\x06Reject\x12!.lighterage.wire.v1.RejectRequest\x1a\".lighterage.wire.v1.RejectResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x06Reject\x12!.lighterage.wire.v1.RejectRequest\x1a\".lighterage.wire.v1.RejectResponseB=Z;github.com/lighterage/lighterage/api/messages/v1;messagesv1b\x06proto3"
 
 var (
-	file_agent_wire_v1_queueservice_proto_rawDescOnce sync.Once
-	file_agent_wire_v1_queueservice_proto_rawDescData []byte
+	file_api_messages_v1_messages_proto_rawDescOnce sync.Once
+	file_api_messages_v1_messages_proto_rawDescData []byte
 )
 
-func file_agent_wire_v1_queueservice_proto_rawDescGZIP() []byte {
-	file_agent_wire_v1_queueservice_proto_rawDescOnce.Do(func() {
-		file_agent_wire_v1_queueservice_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queueservice_proto_rawDesc), len(file_agent_wire_v1_queueservice_proto_rawDesc)))
+func file_api_messages_v1_messages_proto_rawDescGZIP() []byte {
+	file_api_messages_v1_messages_proto_rawDescOnce.Do(func() {
+		file_api_messages_v1_messages_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_api_messages_v1_messages_proto_rawDesc), len(file_api_messages_v1_messages_proto_rawDesc)))
 	})
-	return file_agent_wire_v1_queueservice_proto_rawDescData
+	return file_api_messages_v1_messages_proto_rawDescData
 }
 
-var file_agent_wire_v1_queueservice_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queueservice_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
-var file_agent_wire_v1_queueservice_proto_goTypes = []any{
+var file_api_messages_v1_messages_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_api_messages_v1_messages_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_api_messages_v1_messages_proto_goTypes = []any{
 	(PutRefusal)(0),               // 0: lighterage.wire.v1.PutRefusal
 	(ReceiptResult)(0),            // 1: lighterage.wire.v1.ReceiptResult
 	(*QueueMessage)(nil),          // 2: lighterage.wire.v1.QueueMessage
@@ -1343,70 +1270,68 @@ var file_agent_wire_v1_queueservice_proto_goTypes = []any{
 	(*ExtendResponse)(nil),        // 16: lighterage.wire.v1.ExtendResponse
 	(*RejectRequest)(nil),         // 17: lighterage.wire.v1.RejectRequest
 	(*RejectResponse)(nil),        // 18: lighterage.wire.v1.RejectResponse
-	(*QueueChange)(nil),           // 19: lighterage.wire.v1.QueueChange
-	nil,                           // 20: lighterage.wire.v1.QueueMessage.HeadersEntry
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	nil,                           // 19: lighterage.wire.v1.QueueMessage.HeadersEntry
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
 }
-var file_agent_wire_v1_queueservice_proto_depIdxs = []int32{
-	20, // 0: lighterage.wire.v1.QueueMessage.headers:type_name -> lighterage.wire.v1.QueueMessage.HeadersEntry
+var file_api_messages_v1_messages_proto_depIdxs = []int32{
+	19, // 0: lighterage.wire.v1.QueueMessage.headers:type_name -> lighterage.wire.v1.QueueMessage.HeadersEntry
 	3,  // 1: lighterage.wire.v1.QueueMessage.stored_form:type_name -> lighterage.wire.v1.StoredForm
 	2,  // 2: lighterage.wire.v1.PutRequest.messages:type_name -> lighterage.wire.v1.QueueMessage
 	6,  // 3: lighterage.wire.v1.PutResponse.results:type_name -> lighterage.wire.v1.PutResult
 	0,  // 4: lighterage.wire.v1.PutResult.refused:type_name -> lighterage.wire.v1.PutRefusal
-	21, // 5: lighterage.wire.v1.GetRequest.wait:type_name -> google.protobuf.Duration
-	21, // 6: lighterage.wire.v1.GetRequest.visibility_timeout:type_name -> google.protobuf.Duration
+	20, // 5: lighterage.wire.v1.GetRequest.wait:type_name -> google.protobuf.Duration
+	20, // 6: lighterage.wire.v1.GetRequest.visibility_timeout:type_name -> google.protobuf.Duration
 	9,  // 7: lighterage.wire.v1.GetResponse.messages:type_name -> lighterage.wire.v1.ReceivedMessage
 	2,  // 8: lighterage.wire.v1.ReceivedMessage.message:type_name -> lighterage.wire.v1.QueueMessage
-	22, // 9: lighterage.wire.v1.ReceivedMessage.put_time:type_name -> google.protobuf.Timestamp
+	21, // 9: lighterage.wire.v1.ReceivedMessage.put_time:type_name -> google.protobuf.Timestamp
 	10, // 10: lighterage.wire.v1.ReceivedMessage.dead_letter:type_name -> lighterage.wire.v1.DeadLetter
 	1,  // 11: lighterage.wire.v1.AcknowledgeResponse.results:type_name -> lighterage.wire.v1.ReceiptResult
-	21, // 12: lighterage.wire.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	20, // 12: lighterage.wire.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
 	1,  // 13: lighterage.wire.v1.ReleaseResponse.results:type_name -> lighterage.wire.v1.ReceiptResult
-	21, // 14: lighterage.wire.v1.ExtendRequest.visibility_timeout:type_name -> google.protobuf.Duration
+	20, // 14: lighterage.wire.v1.ExtendRequest.visibility_timeout:type_name -> google.protobuf.Duration
 	1,  // 15: lighterage.wire.v1.ExtendResponse.results:type_name -> lighterage.wire.v1.ReceiptResult
 	1,  // 16: lighterage.wire.v1.RejectResponse.results:type_name -> lighterage.wire.v1.ReceiptResult
-	21, // 17: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	4,  // 18: lighterage.wire.v1.MessageService.Put:input_type -> lighterage.wire.v1.PutRequest
-	7,  // 19: lighterage.wire.v1.MessageService.Get:input_type -> lighterage.wire.v1.GetRequest
-	11, // 20: lighterage.wire.v1.MessageService.Acknowledge:input_type -> lighterage.wire.v1.AcknowledgeRequest
-	13, // 21: lighterage.wire.v1.MessageService.Release:input_type -> lighterage.wire.v1.ReleaseRequest
-	15, // 22: lighterage.wire.v1.MessageService.Extend:input_type -> lighterage.wire.v1.ExtendRequest
-	17, // 23: lighterage.wire.v1.MessageService.Reject:input_type -> lighterage.wire.v1.RejectRequest
-	5,  // 24: lighterage.wire.v1.MessageService.Put:output_type -> lighterage.wire.v1.PutResponse
-	8,  // 25: lighterage.wire.v1.MessageService.Get:output_type -> lighterage.wire.v1.GetResponse
-	12, // 26: lighterage.wire.v1.MessageService.Acknowledge:output_type -> lighterage.wire.v1.AcknowledgeResponse
-	14, // 27: lighterage.wire.v1.MessageService.Release:output_type -> lighterage.wire.v1.ReleaseResponse
-	16, // 28: lighterage.wire.v1.MessageService.Extend:output_type -> lighterage.wire.v1.ExtendResponse
-	18, // 29: lighterage.wire.v1.MessageService.Reject:output_type -> lighterage.wire.v1.RejectResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	4,  // 17: lighterage.wire.v1.MessageService.Put:input_type -> lighterage.wire.v1.PutRequest
+	7,  // 18: lighterage.wire.v1.MessageService.Get:input_type -> lighterage.wire.v1.GetRequest
+	11, // 19: lighterage.wire.v1.MessageService.Acknowledge:input_type -> lighterage.wire.v1.AcknowledgeRequest
+	13, // 20: lighterage.wire.v1.MessageService.Release:input_type -> lighterage.wire.v1.ReleaseRequest
+	15, // 21: lighterage.wire.v1.MessageService.Extend:input_type -> lighterage.wire.v1.ExtendRequest
+	17, // 22: lighterage.wire.v1.MessageService.Reject:input_type -> lighterage.wire.v1.RejectRequest
+	5,  // 23: lighterage.wire.v1.MessageService.Put:output_type -> lighterage.wire.v1.PutResponse
+	8,  // 24: lighterage.wire.v1.MessageService.Get:output_type -> lighterage.wire.v1.GetResponse
+	12, // 25: lighterage.wire.v1.MessageService.Acknowledge:output_type -> lighterage.wire.v1.AcknowledgeResponse
+	14, // 26: lighterage.wire.v1.MessageService.Release:output_type -> lighterage.wire.v1.ReleaseResponse
+	16, // 27: lighterage.wire.v1.MessageService.Extend:output_type -> lighterage.wire.v1.ExtendResponse
+	18, // 28: lighterage.wire.v1.MessageService.Reject:output_type -> lighterage.wire.v1.RejectResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
-func init() { file_agent_wire_v1_queueservice_proto_init() }
-func file_agent_wire_v1_queueservice_proto_init() {
-	if File_agent_wire_v1_queueservice_proto != nil {
+func init() { file_api_messages_v1_messages_proto_init() }
+func file_api_messages_v1_messages_proto_init() {
+	if File_api_messages_v1_messages_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queueservice_proto_rawDesc), len(file_agent_wire_v1_queueservice_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_messages_v1_messages_proto_rawDesc), len(file_api_messages_v1_messages_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_agent_wire_v1_queueservice_proto_goTypes,
-		DependencyIndexes: file_agent_wire_v1_queueservice_proto_depIdxs,
-		EnumInfos:         file_agent_wire_v1_queueservice_proto_enumTypes,
-		MessageInfos:      file_agent_wire_v1_queueservice_proto_msgTypes,
+		GoTypes:           file_api_messages_v1_messages_proto_goTypes,
+		DependencyIndexes: file_api_messages_v1_messages_proto_depIdxs,
+		EnumInfos:         file_api_messages_v1_messages_proto_enumTypes,
+		MessageInfos:      file_api_messages_v1_messages_proto_msgTypes,
 	}.Build()
-	File_agent_wire_v1_queueservice_proto = out.File
-	file_agent_wire_v1_queueservice_proto_goTypes = nil
-	file_agent_wire_v1_queueservice_proto_depIdxs = nil
+	File_api_messages_v1_messages_proto = out.File
+	file_api_messages_v1_messages_proto_goTypes = nil
+	file_api_messages_v1_messages_proto_depIdxs = nil
 }
