@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
@@ -48,6 +49,10 @@ func FindOn(ctx context.Context, s System) (codec.Engine, Verdict) {
 	}
 	return proved{engine, verdict.Levels}, verdict
 }
+
+// CallTime returns how long the threads of this process have been, together and since it started, in calls in which the
+// accelerator did the work.
+func CallTime() time.Duration { return zlibng.CallTime() }
 
 func without(err error) *failure {
 	return &failure{LibraryWithout, fmt.Sprintf(

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/compression"
+	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -73,7 +74,7 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 
 // cpu is what was spent since the last reset. a.mu is held.
 func (a *Agent) cpu(s httpproxy.Statistics) *wirev1.CPU {
-	cpu := &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU)}
+	cpu := &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU), AcceleratorNanos: uint64(hardware.CallTime())}
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		cpu.SendNanos = uint64(max(user+system-a.cpuBase, 0))
 		cpu.IdleNanos = min(uint64(a.idle.Spent()), cpu.GetSendNanos())

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/calibrate"
@@ -42,6 +43,9 @@ type Profiler struct {
 
 	mu       sync.Mutex
 	measured *wirev1.NodeMeasurement // nil before the first; never changed
+	// counters are nil while they are not open, for countersFailed or because nobody wants them.
+	counters       Counters
+	countersFailed error
 }
 
 // Options of a Profiler.
@@ -52,6 +56,10 @@ type Options struct {
 	Find func(context.Context) (codec.Engine, hardware.Verdict)
 	// Network measures what the network costs; it defaults to NetworkCPU.
 	Network func(context.Context) (NetworkCost, error)
+	// OpenCounters opens the counters of the CPU measurement facility; nil: they are not read.
+	OpenCounters func() (Counters, error)
+	// CallTime is how long this process has been in calls of the accelerator; it defaults to hardware.CallTime.
+	CallTime func() time.Duration
 	// Host says what the machine is; it defaults to ReadHost.
 	Host func() Host
 	// Recheck is how often Host is asked; when it answers otherwise than before, the node is measured again. It
@@ -75,6 +83,9 @@ func NewProfiler(o Options) *Profiler {
 	if o.Network == nil {
 		o.Network = NetworkCPU
 	}
+	if o.CallTime == nil {
+		o.CallTime = hardware.CallTime
+	}
 	if o.Host == nil {
 		o.Host = ReadHost
 	}
@@ -95,6 +106,7 @@ func NewProfiler(o Options) *Profiler {
 func (p *Profiler) Run(ctx context.Context) {
 	ticker := time.NewTicker(p.options.Recheck)
 	defer ticker.Stop()
+	defer p.closeCounters()
 	var last Host
 	next := p.options.Retry
 	for {
@@ -114,6 +126,7 @@ func (p *Profiler) Run(ctx context.Context) {
 		}
 		p.mu.Lock()
 		p.measured = m
+		p.openCounters()
 		p.mu.Unlock()
 		p.options.Log.Info("Node was measured", "engines", len(m.GetEngines()), "accelerator", m.GetAccelerator().GetReason(),
 			"acceleratorMessage", m.GetAccelerator().GetMessage(), "networkCPUNanosPerGiB", m.GetNetworkCpuNanosPerGib(),
@@ -191,7 +204,9 @@ func (p *Profiler) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wire
 	if p.measured == nil {
 		return nil, status.Error(codes.Unavailable, "the first measurement has not ended")
 	}
-	return &wirev1.GetProfileResponse{Measurement: p.measured}, nil
+	measured := proto.CloneOf(p.measured)
+	measured.AcceleratorUse = p.use()
+	return &wirev1.GetProfileResponse{Measurement: measured}, nil
 }
 
 // inflateMinSize is 0 for an accelerator that inflates nothing, as for one that inflates everything.

@@ -455,7 +455,8 @@ func TestChannelAndService(t *testing.T) {
 	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "3", channel })
 	p.gone()
 	p.get(1)
-	late, err := client.Acknowledge(ctx, &messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
+	late, err := client.Acknowledge(ctx,
+		&messagesv1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
 	if err != nil || late.GetResults()[0] == messagesv1.ReceiptResult_RECEIPT_RESULT_DONE {
 		t.Errorf("acknowledged what the channel had taken: %v, %v", late, err)
 	}

@@ -362,7 +362,8 @@ func TestExternalService(t *testing.T) {
 	const messages = 20
 	for i := range messages {
 		if _, err := clients[i%2].Put(
-			ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: []byte(fmt.Sprint(i)), Id: fmt.Sprint(i)}}},
+			ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: []byte(fmt.Sprint(i)),
+				Id: fmt.Sprint(i)}}},
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +376,8 @@ func TestExternalService(t *testing.T) {
 		for _, client := range clients {
 			got, err := client.Get(
 				ctx,
-				&messagesv1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3, VisibilityTimeout: durationpb.New(time.Hour)},
+				&messagesv1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3,
+					VisibilityTimeout: durationpb.New(time.Hour)},
 			)
 			if status.Code(err) == codes.Unavailable {
 				continue // nobody leads yet

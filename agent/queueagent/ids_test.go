@@ -101,7 +101,8 @@ func TestPutAgainByService(t *testing.T) {
 			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
 		})
 		client, ctx := m.caller(pool, "", "secret")
-		put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: "7", Payload: []byte("once")}}})
+		put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: "7",
+			Payload: []byte("once")}}})
 		if err != nil || put.GetResults()[0].GetDuplicate() != (round > 0) || put.GetResults()[0].GetSequence() != 1 {
 			t.Fatalf("start %d: %v, %v", round, put, err)
 		}

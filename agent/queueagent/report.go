@@ -12,6 +12,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -95,7 +96,10 @@ func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
 	r.Compression, r.Decompression = compression.Report(encoded), compression.Decompression(decoded, "")
 	r.WireBytes = count(s.WireBytes)
-	r.Cpu = &wirev1.CPU{CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU)}
+	r.Cpu = &wirev1.CPU{
+		CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU),
+		AcceleratorNanos: uint64(hardware.CallTime()),
+	}
 	running.channels.report(r)
 	r.Archive = archiveStatus(running.archiver)
 	if user, system, err := meter.ProcessCPU(); err == nil {

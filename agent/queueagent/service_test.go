@@ -57,7 +57,8 @@ func TestMessageService(t *testing.T) {
 	client, ctx := m.caller(pool, "", "secret")
 	xml, _ := corpus.ByName("xml")
 	put, err := client.Put(
-		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}},
+		ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: xml.Generate(12000)},
+			{Payload: []byte("b")}}},
 	)
 	if err != nil || len(put.GetResults()) != 2 || put.GetResults()[1].GetSequence() != 2 {
 		t.Fatal(put, err)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/meter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -83,7 +84,7 @@ func (r *Report) Report() *wirev1.Report {
 	report := &wirev1.Report{
 		State: r.state, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(r.start),
 		Detail: r.detail,
-		Cpu:    &wirev1.CPU{SendNanos: uint64(user + system)},
+		Cpu:    &wirev1.CPU{SendNanos: uint64(user + system), AcceleratorNanos: uint64(hardware.CallTime())},
 	}
 	if r.failure != nil {
 		report.Failure = proto.CloneOf(r.failure)

@@ -79,7 +79,8 @@ func TestPutAgain(t *testing.T) {
 		return nil
 	}
 	stored, err := client.Put(t.Context(), messages.Message{ID: "1"}, messages.Message{ID: "2"})
-	if err != nil || !slices.Equal(stored, []messages.Stored{{Sequence: 1, Duplicate: true}, {Sequence: 2, Duplicate: true}}) {
+	if err != nil ||
+		!slices.Equal(stored, []messages.Stored{{Sequence: 1, Duplicate: true}, {Sequence: 2, Duplicate: true}}) {
 		t.Error(stored, err)
 	}
 	if got := f.lengths(); !slices.Equal(got, []int{2, 2, 2}) || f.sequence != 2 {
@@ -125,7 +126,8 @@ func TestPutResults(t *testing.T) {
 		t.Errorf("calls of %v messages", got)
 	}
 	for refusal, want := range map[messagesv1.PutRefusal]error{
-		messagesv1.PutRefusal_PUT_REFUSAL_FULL: messages.ErrFull, messagesv1.PutRefusal_PUT_REFUSAL_INVALID: messages.ErrInvalid,
+		messagesv1.PutRefusal_PUT_REFUSAL_FULL:    messages.ErrFull,
+		messagesv1.PutRefusal_PUT_REFUSAL_INVALID: messages.ErrInvalid,
 	} {
 		before := len(f.made())
 		f.after = func(_ int, response any) error {
@@ -148,7 +150,8 @@ func TestRetriesEnd(t *testing.T) {
 	t.Parallel()
 	f, impatient := client(t, messages.WithRetryFor(0))
 	f.before = func(int, any) error { return errDown }
-	if _, err := impatient.Get(t.Context(), messages.GetOptions{}); status.Code(err) != codes.Unavailable || len(f.made()) != 1 {
+	if _, err := impatient.Get(t.Context(), messages.GetOptions{}); status.Code(err) != codes.Unavailable ||
+		len(f.made()) != 1 {
 		t.Error(len(f.made()), err)
 	}
 	f, patient := client(t)
@@ -163,7 +166,8 @@ func TestRetriesEnd(t *testing.T) {
 		t.Error(len(f.made()), err)
 	}
 	f.before = func(int, any) error { return status.Error(codes.FailedPrecondition, "the queue has another reader") }
-	if _, err := patient.Get(t.Context(), messages.GetOptions{}); status.Code(err) != codes.FailedPrecondition || len(f.made()) != 4 {
+	if _, err := patient.Get(t.Context(), messages.GetOptions{}); status.Code(err) != codes.FailedPrecondition ||
+		len(f.made()) != 4 {
 		t.Error(len(f.made()), err)
 	}
 	f.before = func(int, any) error { return status.Error(codes.ResourceExhausted, "too long") }
@@ -261,14 +265,16 @@ func TestSettle(t *testing.T) {
 	// The fake forgets at once what was acknowledged, so the repeated one is expired.
 	err := client.Acknowledge(t.Context(), held...)
 	var failed *messages.SettleError
-	if !errors.Is(err, messages.ErrExpired) || !errors.As(err, &failed) || len(failed.Failed) != 1 || failed.Failed[0].Message != held[7] {
+	if !errors.Is(err, messages.ErrExpired) || !errors.As(err, &failed) || len(failed.Failed) != 1 ||
+		failed.Failed[0].Message != held[7] {
 		t.Error(err)
 	}
 	if len(f.held) != 0 {
 		t.Errorf("%d messages are not acknowledged", len(f.held))
 	}
 	f.before = func(int, any) error { return status.Error(codes.PermissionDenied, "no") }
-	if err := client.Release(t.Context(), 0, held[0]); !errors.Is(err, messages.ErrUnconfirmed) || status.Code(err) != codes.PermissionDenied {
+	if err := client.Release(t.Context(), 0, held[0]); !errors.Is(err, messages.ErrUnconfirmed) ||
+		status.Code(err) != codes.PermissionDenied {
 		t.Error(err)
 	}
 }
@@ -366,7 +372,10 @@ func TestConsumeEnds(t *testing.T) {
 	t.Parallel()
 	f, client := client(t)
 	f.before = func(int, any) error { return status.Error(codes.PermissionDenied, "the token may not get") }
-	err := client.Consume(t.Context(), messages.ConsumeOptions{}, func(context.Context, *messages.Received) error { return nil })
+	err := client.Consume(t.Context(), messages.ConsumeOptions{}, func(context.Context,
+		*messages.Received) error {
+		return nil
+	})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Error(err)
 	}

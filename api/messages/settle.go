@@ -39,7 +39,8 @@ type Unsettled struct {
 // Error implements error.
 func (e *SettleError) Error() string {
 	first := e.Failed[0]
-	return fmt.Sprintf("%s: %d failed, the first is message %d: %v", e.doing, len(e.Failed), first.Message.Sequence, first.Err)
+	return fmt.Sprintf("%s: %d failed, the first is message %d: %v", e.doing, len(e.Failed), first.Message.Sequence,
+		first.Err)
 }
 
 // Unwrap returns the reasons.

@@ -40,6 +40,46 @@ type AcceleratorProfile struct {
 	InflateMinSize int64 `json:"inflateMinSize,omitempty"`
 }
 
+// NodeAccelerator is what is known of a node's accelerator and of its use.
+type NodeAccelerator struct {
+	AcceleratorProfile `json:",inline"`
+	// busyFraction is how much of about the last five minutes agents of this node were in calls of the accelerator, as a
+	// decimal from 0 to 1; 1 also when calls of several threads overlapped all the time. It is what agents report, without
+	// what one did after it was asked last. Absent unless the accelerator is Verified, and until it was watched for so
+	// long. It changes by 0.05 or more at a time.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	BusyFraction string `json:"busyFraction,omitempty"`
+	// counters of the CPU measurement facility, which also see what others do with the accelerator. Absent where there is
+	// no accelerator, unless they are enabled.
+	// +optional
+	Counters *AcceleratorCounters `json:"counters,omitempty"`
+}
+
+// AcceleratorCounters are what the CPU measurement facility counted in about the last five minutes, in the logical
+// partition of the node. Fractions are decimals from 0 to 1 that change by 0.05 or more at a time.
+type AcceleratorCounters struct {
+	// reason is Counting, or why they are not read: NotEnabled (nodeAgent.acceleratorCounters of the chart), NotS390x,
+	// NotSupported (guests of z/VM and KVM), NoCapability, NotAuthorized (the partition's activation profile) or Failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason,omitempty"`
+	// message says more.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// busyFraction of the accelerators' cycles that this partition used; absent where the machine's clock is not known.
+	// Other partitions share the accelerators.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	BusyFraction string `json:"busyFraction,omitempty"`
+	// contention is the time that calls waited for the accelerator, divided by the time that they waited and used it.
+	// Waiting for calls of other partitions is in it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Contention string `json:"contention,omitempty"`
+}
+
 // LevelProfile is what an engine was measured to do at one level.
 type LevelProfile struct {
 	// level as in a CompressionPolicy.
@@ -142,7 +182,7 @@ type NodeProfileStatus struct {
 	Engines []EngineProfile `json:"engines,omitempty"`
 	// accelerator is what was found out about the node's.
 	// +optional
-	Accelerator *AcceleratorProfile `json:"accelerator,omitempty"`
+	Accelerator *NodeAccelerator `json:"accelerator,omitempty"`
 	// networkCPUSecondsPerGiB is the CPU time of the whole system, less its idle time, that moving a GiB through TCP
 	// costs here, as a decimal, less what is on the moving process's own account: the median of several runs.
 	// +optional

@@ -51,7 +51,9 @@ func worker(name string) *v1alpha1.NodeProfile {
 func mainframe() *v1alpha1.NodeProfile {
 	profile := &v1alpha1.NodeProfile{Status: v1alpha1.NodeProfileStatus{
 		Architecture: "s390x", Cores: 2,
-		Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		Accelerator: &v1alpha1.NodeAccelerator{
+			AcceleratorProfile: v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		},
 		Engines: []v1alpha1.EngineProfile{
 			{Name: "dfltcc", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 8e9, Inflates: true, Levels: []v1alpha1.LevelProfile{
 				level(v1alpha1.CompressionFast, 4e9, "2.80", true),

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -68,6 +70,9 @@ type Options struct {
 	// Slots is how many agents may be placed on a node for its accelerator; 0: any number. Takes the right to patch
 	// nodes/status.
 	Slots int64
+	// Use is what agents say of accelerators; nil: NodeProfiles do not show it. Metrics of it; nil: there are none.
+	Use     *Use
+	Metrics *metrics.Nodes
 	// Recorder of events; none are recorded without one.
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
@@ -85,8 +90,22 @@ type Options struct {
 func Profiles(pool *agentpoll.Pool, agents agentclient.Agents) agentpoll.Poller[*wirev1.NodeMeasurement] {
 	return agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.NodeMeasurement]{
 		Name: "node", Class: agentpoll.Nodes, Ask: agents.Profile,
-		News: func(before, after *wirev1.NodeMeasurement) bool { return !proto.Equal(before, after) },
+		News: func(before, after *wirev1.NodeMeasurement) bool {
+			return !proto.Equal(lasting(before), lasting(after))
+		},
 	})
+}
+
+// lasting is what does not change with every answer.
+func lasting(measured *wirev1.NodeMeasurement) *wirev1.NodeMeasurement {
+	if measured == nil {
+		return nil
+	}
+	measured = proto.CloneOf(measured)
+	if use := measured.GetAcceleratorUse(); use != nil {
+		measured.AcceleratorUse = &wirev1.AcceleratorUse{CountersReason: use.GetCountersReason()}
+	}
+	return measured
 }
 
 // Setup adds the controller to the manager. Its requests carry names of nodes, which those of NodeProfiles are too.
@@ -108,6 +127,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 type Reconciler struct {
 	client  client.Client
 	options Options
+
+	mu      sync.Mutex
+	windows map[string]*window // by node
 }
 
 // NewReconciler returns the reconciler of the controller.
@@ -115,7 +137,7 @@ func NewReconciler(c client.Client, o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{client: c, options: o}
+	return &Reconciler{client: c, options: o, windows: map[string]*window{}}
 }
 
 // Reconcile is of reconcile.Reconciler.
@@ -124,6 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.options.Profiles.Forget(request.NamespacedName)
+			r.forgetUse(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the profile goes with its owner
 	}
@@ -165,6 +188,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else {
 		meta.RemoveStatusCondition(&profile.Status.Conditions, v1alpha1.ConditionFeatureConfirmed)
 	}
+	again, err := r.use(ctx, profile, said.Report.GetAcceleratorUse(), now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)
 	profile.Status.ObservedGeneration = profile.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, profile)
@@ -175,7 +202,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).Info("NodeProfile changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 		r.tell(node, before, profile)
 	}
-	return ctrl.Result{RequeueAfter: pause(profile, label, now)}, nil
+	return ctrl.Result{RequeueAfter: sooner(pause(profile, label, now), again)}, nil
+}
+
+// sooner of two pauses, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // told are the conditions of which an event tells when they turn False, or do so for another reason.

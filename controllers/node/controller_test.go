@@ -216,10 +216,10 @@ func TestMeasured(t *testing.T) {
 	if !cmp.Equal(s.Engines, want) {
 		t.Errorf("engines %+v", s.Engines)
 	}
-	accelerator := &v1alpha1.AcceleratorProfile{
+	accelerator := &v1alpha1.NodeAccelerator{AcceleratorProfile: v1alpha1.AcceleratorProfile{
 		State: v1alpha1.AcceleratorVerified, Reason: "Proved", Message: strings.Repeat("x", 1021) + "…",
 		SlowerThanSoftware: true, InflateMinSize: math.MaxInt64,
-	}
+	}}
 	if diff := cmp.Diff(accelerator, s.Accelerator); diff != "" {
 		t.Error(diff)
 	}

@@ -57,7 +57,11 @@ func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMea
 	status.Architecture = cut(measured.GetArchitecture(), maxName)
 	status.Cores = int32(min(measured.GetCores(), math.MaxInt32))
 	status.Engines = engines(measured.GetEngines())
-	status.Accelerator = accelerator(measured.GetAccelerator())
+	before := status.Accelerator
+	if status.Accelerator = accelerator(measured.GetAccelerator()); before != nil && status.Accelerator != nil {
+		// What follows from several answers stays.
+		status.Accelerator.BusyFraction, status.Accelerator.Counters = before.BusyFraction, before.Counters
+	}
 	status.NetworkCPUSecondsPerGiB = decimal(float64(measured.GetNetworkCpuNanosPerGib())/1e9, 4)
 	status.NetworkSpread = nil
 	if runs := measured.GetNetworkRuns(); runs > 0 {
@@ -203,18 +207,18 @@ func engineLevels(engine *wirev1.EngineMeasurement) []v1alpha1.LevelProfile {
 }
 
 // accelerator is nil when the agent does not tell of one in terms that are known.
-func accelerator(measured *wirev1.AcceleratorMeasurement) *v1alpha1.AcceleratorProfile {
+func accelerator(measured *wirev1.AcceleratorMeasurement) *v1alpha1.NodeAccelerator {
 	state, known := states[measured.GetState()]
 	if !known {
 		return nil
 	}
-	return &v1alpha1.AcceleratorProfile{
+	return &v1alpha1.NodeAccelerator{AcceleratorProfile: v1alpha1.AcceleratorProfile{
 		State:              state,
 		Reason:             cut(measured.GetReason(), maxName),
 		Message:            cut(measured.GetMessage(), maxMessage),
 		SlowerThanSoftware: measured.GetSlowerThanSoftware(),
 		InflateMinSize:     signed(measured.GetInflateMinSize()),
-	}
+	}}
 }
 
 // deflate is the value of the node's label: hardware only when the accelerator was proved to be used.

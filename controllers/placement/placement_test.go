@@ -52,7 +52,9 @@ func profile(
 	state v1alpha1.AcceleratorState, fast string, hardware ...v1alpha1.CompressionLevel,
 ) v1alpha1.NodeProfileStatus {
 	p := v1alpha1.NodeProfileStatus{
-		Accelerator: &v1alpha1.AcceleratorProfile{State: state},
+		Accelerator: &v1alpha1.NodeAccelerator{
+			AcceleratorProfile: v1alpha1.AcceleratorProfile{State: state},
+		},
 		Engines: []v1alpha1.EngineProfile{
 			{Name: "zlib-ng", Codec: "deflate", Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast}}},
 			{

@@ -288,7 +288,9 @@ func TestLevelOfTheAccelerator(t *testing.T) {
 		transfer.Spec.Compression.Mode, transfer.Spec.Compression.Level = mode, v1alpha1.CompressionHigh
 		facts.Placement = nodes(false)
 		facts.Placement.Profiles = map[string]v1alpha1.NodeProfileStatus{"z15-a": {
-			Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified},
+			Accelerator: &v1alpha1.NodeAccelerator{
+				AcceleratorProfile: v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified},
+			},
 			Engines: []v1alpha1.EngineProfile{
 				{
 					Name: placement.EngineHardware, Codec: "deflate",

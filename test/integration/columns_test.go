@@ -34,7 +34,9 @@ func TestNodeProfileColumns(t *testing.T) {
 	before := profile.DeepCopy()
 	profile.Status = v1alpha1.NodeProfileStatus{
 		Architecture: "s390x",
-		Accelerator:  &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		Accelerator: &v1alpha1.NodeAccelerator{
+			AcceleratorProfile: v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentSilent,
 			LastTransitionTime: metav1.Now(),

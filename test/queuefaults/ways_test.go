@@ -120,7 +120,8 @@ func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead b
 	return got, err
 }
 
-func (w *grpcWay) settle(ctx context.Context, v verb, receipts []string) (results []messagesv1.ReceiptResult, err error) {
+func (w *grpcWay) settle(ctx context.Context, v verb, receipts []string) (results []messagesv1.ReceiptResult,
+	err error) {
 	err = w.ask(ctx, func(ctx context.Context, c messagesv1.MessageServiceClient) error {
 		var response interface {
 			GetResults() []messagesv1.ReceiptResult

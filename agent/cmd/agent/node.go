@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/cpumf"
 	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -25,7 +26,17 @@ func (a *agent) node(ctx context.Context) error {
 	if err != nil {
 		return badConfig("listen for the manager: %w", err)
 	}
-	profiler := node.NewProfiler(node.Options{Engines: engines.All(), Log: a.log})
+	options := node.Options{Engines: engines.All(), Log: a.log}
+	if c.GetAcceleratorCounters() {
+		options.OpenCounters = func() (node.Counters, error) {
+			facility, err := cpumf.Open(cpumf.ThisSystem())
+			if err != nil {
+				return nil, err
+			}
+			return facility, nil
+		}
+	}
+	profiler := node.NewProfiler(options)
 	server := transport.NewControlServer(transport.NewFiles(a.configDir))
 	wirev1.RegisterNodeAgentServer(server, profiler)
 	defer a.serve(server, transport.Listen(listener, nil, maxControlConns))()

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 	"unsafe"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -190,6 +191,18 @@ func (d *decoder) Close() error {
 // hardwareEncoder is an encoder that bears witness.
 type hardwareEncoder struct{ encoder }
 
+// Encode implements codec.Encoder.
+func (e *hardwareEncoder) Encode(dst, src []byte) (int, error) {
+	defer count(&e.obstacle, time.Now())
+	return e.encoder.Encode(dst, src)
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *hardwareEncoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	defer count(&e.obstacle, time.Now())
+	return e.encoder.EncodePart(dst, src, last)
+}
+
 // UsedHardware implements codec.Witness.
 func (e *hardwareEncoder) UsedHardware() bool { return e.obstacle == NoObstacle }
 
@@ -198,6 +211,14 @@ func (e *hardwareEncoder) Obstacle() Obstacle { return e.obstacle }
 
 // hardwareDecoder is a decoder that bears witness.
 type hardwareDecoder struct{ decoder }
+
+// Decode implements codec.Decoder.
+func (d *hardwareDecoder) Decode(dst, src []byte) (int, error) {
+	if int64(len(src)) >= d.least {
+		defer count(&d.obstacle, time.Now())
+	}
+	return d.decoder.Decode(dst, src)
+}
 
 // UsedHardware implements codec.Witness.
 func (d *hardwareDecoder) UsedHardware() bool { return d.obstacle == NoObstacle }

@@ -8,7 +8,12 @@
 // Available reports false and New fails.
 package zlibng
 
-import "github.com/lighterage/lighterage/agent/codec"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+)
 
 // The names of the engines that New returns.
 const (
@@ -64,6 +69,13 @@ type Explained interface {
 	Obstacle() Obstacle
 }
 
+// calls is the wall time of calls in which DFLTCC worked, in nanoseconds, of all threads of this process.
+var calls atomic.Int64
+
+// CallTime returns how long this process's threads have been, together and since it started, in calls in which the
+// accelerator did the work. Calls that software answered do not count.
+func CallTime() time.Duration { return time.Duration(calls.Load()) }
+
 func (o Options) name() string {
 	if o.Hardware {
 		return HardwareName
@@ -76,4 +88,11 @@ func (o Options) class() codec.Class {
 		return codec.Hardware
 	}
 	return codec.Software
+}
+
+// count adds a call to CallTime, unless software worked. A call that failed counts as the one before it did.
+func count(obstacle *Obstacle, began time.Time) {
+	if *obstacle == NoObstacle {
+		calls.Add(int64(time.Since(began)))
+	}
 }

@@ -532,7 +532,8 @@ func (d *dispatcher) grant(now time.Time) {
 				break
 			}
 			if limit > 0 && d.pile == messages && e.count >= limit && !e.spared {
-				d.bury(e, &messagesv1.DeadLetter{Reason: envelope.MaxDeliveries, Deliveries: e.count}, func(messagesv1.ReceiptResult) {})
+				d.bury(e, &messagesv1.DeadLetter{Reason: envelope.MaxDeliveries, Deliveries: e.count},
+					func(messagesv1.ReceiptResult) {})
 				continue
 			}
 			bytes += e.plain

@@ -172,8 +172,9 @@ func TestRefusals(t *testing.T) {
 		"did not answer": {errors.New("lost"), messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"was not sent":   {fmt.Errorf("put: %w", jetstream.ErrTooManyStalledMsgs), messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"shorten":        {nats.ErrMaxPayload, messagesv1.PutRefusal_PUT_REFUSAL_INVALID},
-		"is full":        {&jetstream.APIError{ErrorCode: jetstreamerror.StoreFailed}, messagesv1.PutRefusal_PUT_REFUSAL_FULL},
-		"refuses":        {&jetstream.APIError{ErrorCode: 10060}, messagesv1.PutRefusal_PUT_REFUSAL_INVALID},
+		"is full": {&jetstream.APIError{ErrorCode: jetstreamerror.StoreFailed},
+			messagesv1.PutRefusal_PUT_REFUSAL_FULL},
+		"refuses": {&jetstream.APIError{ErrorCode: 10060}, messagesv1.PutRefusal_PUT_REFUSAL_INVALID},
 	} {
 		if got := refusal(test.err); got.GetRefused() != test.want || !strings.Contains(got.GetError(), text) {
 			t.Errorf("%v is told as %v", test.err, got)

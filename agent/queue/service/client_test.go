@@ -64,7 +64,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 	}
-	if _, err := client.Put(ctx, messages.Message{Payload: make([]byte, maxMessage+1)}); !errors.Is(err, messages.ErrInvalid) {
+	if _, err := client.Put(ctx, messages.Message{Payload: make([]byte, maxMessage+1)}); !errors.Is(err,
+		messages.ErrInvalid) {
 		t.Errorf("too long: %v", err)
 	}
 

@@ -34,19 +34,23 @@ func (s *Service) mux() *http.ServeMux {
 	}))
 	handle("POST /v1/acknowledge", messagesv1.MessageService_Acknowledge_FullMethodName,
 		call(s, s.Acknowledge, func() *messagesv1.AcknowledgeRequest { return new(messagesv1.AcknowledgeRequest) }))
-	handle("POST /v1/release", messagesv1.MessageService_Release_FullMethodName, call(s, s.Release, func() *messagesv1.ReleaseRequest {
-		return new(messagesv1.ReleaseRequest)
-	}))
-	handle("POST /v1/extend", messagesv1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *messagesv1.ExtendRequest {
-		return new(messagesv1.ExtendRequest)
-	}))
-	handle("POST /v1/reject", messagesv1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *messagesv1.RejectRequest {
-		return new(messagesv1.RejectRequest)
-	}))
+	handle("POST /v1/release", messagesv1.MessageService_Release_FullMethodName, call(s, s.Release,
+		func() *messagesv1.ReleaseRequest {
+			return new(messagesv1.ReleaseRequest)
+		}))
+	handle("POST /v1/extend", messagesv1.MessageService_Extend_FullMethodName, call(s, s.Extend,
+		func() *messagesv1.ExtendRequest {
+			return new(messagesv1.ExtendRequest)
+		}))
+	handle("POST /v1/reject", messagesv1.MessageService_Reject_FullMethodName, call(s, s.Reject,
+		func() *messagesv1.RejectRequest {
+			return new(messagesv1.RejectRequest)
+		}))
 	handle("POST /v1/message", messagesv1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
 	handle("POST /v1/message/next", messagesv1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
 	handle(
-		"DELETE /v1/message/{receipt}", messagesv1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw),
+		"DELETE /v1/message/{receipt}", messagesv1.MessageService_Acknowledge_FullMethodName,
+		http.HandlerFunc(s.acknowledgeRaw),
 	)
 	return mux
 }

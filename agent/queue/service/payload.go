@@ -46,7 +46,8 @@ func (s *Service) Put(ctx context.Context, r *messagesv1.PutRequest) (*messagesv
 		}
 		if id := m.Header.Get(nats.MsgIdHdr); id != "" {
 			if s.options.Quota.Full() {
-				results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL, Error: s.options.Quota.Refusal()}
+				results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL,
+					Error: s.options.Quota.Refusal()}
 				continue
 			}
 			s.options.Quota.Add(ids.Cost([]byte(id)))
@@ -159,7 +160,8 @@ func (s *Service) prepare(
 }
 
 // encode makes what is stored of a message.
-func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *messagesv1.QueueMessage) (*nats.Msg, error) {
+func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *messagesv1.QueueMessage) (*nats.Msg,
+	error) {
 	m, err := envelope.New(s.options.Queue, q)
 	if err != nil {
 		return nil, err

@@ -229,7 +229,8 @@ func statusOf(err error) error {
 }
 
 // Acknowledge implements messagesv1.MessageServiceServer.
-func (s *Service) Acknowledge(ctx context.Context, r *messagesv1.AcknowledgeRequest) (*messagesv1.AcknowledgeResponse, error) {
+func (s *Service) Acknowledge(ctx context.Context, r *messagesv1.AcknowledgeRequest) (*messagesv1.AcknowledgeResponse,
+	error) {
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}

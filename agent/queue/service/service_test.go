@@ -235,7 +235,8 @@ func TestJSON(t *testing.T) {
 		t.Error(code)
 	}
 	if code := q.call(
-		"release", &messagesv1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}}, &messagesv1.ReleaseResponse{},
+		"release", &messagesv1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}},
+		&messagesv1.ReleaseResponse{},
 	); code != 200 {
 		t.Error(code)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -86,7 +87,7 @@ func (s *State) Snapshot() *wirev1.Report {
 		Architecture: runtime.GOARCH,
 		StartTime:    timestamppb.New(s.start),
 		Progress:     proto.CloneOf(&s.progress),
-		Cpu:          &wirev1.CPU{},
+		Cpu:          &wirev1.CPU{AcceleratorNanos: uint64(hardware.CallTime())},
 		WireBytes:    uint64(s.Wire.Bytes()),
 		Detail:       s.detail,
 	}

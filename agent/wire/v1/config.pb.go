@@ -883,8 +883,10 @@ func (x *LocalConfig) GetReceive() *ReceiveConfig {
 type NodeConfig struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ControlAddress string                 `protobuf:"bytes,1,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// accelerator_counters: read the CPU measurement facility, for which the process needs CAP_PERFMON.
+	AcceleratorCounters bool `protobuf:"varint,2,opt,name=accelerator_counters,json=acceleratorCounters,proto3" json:"accelerator_counters,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *NodeConfig) Reset() {
@@ -922,6 +924,13 @@ func (x *NodeConfig) GetControlAddress() string {
 		return x.ControlAddress
 	}
 	return ""
+}
+
+func (x *NodeConfig) GetAcceleratorCounters() bool {
+	if x != nil {
+		return x.AcceleratorCounters
+	}
+	return false
 }
 
 var file_agent_wire_v1_config_proto_extTypes = []protoimpl.ExtensionInfo{
@@ -1015,10 +1024,11 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	" \x01(\x03R\rrevokedBefore\"~\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
-	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"5\n" +
+	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
-	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress*\x87\x01\n" +
+	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +
+	"\x14accelerator_counters\x18\x02 \x01(\bR\x13acceleratorCounters*\x87\x01\n" +
 	"\x0fCompressionMode\x12 \n" +
 	"\x1cCOMPRESSION_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15COMPRESSION_MODE_AUTO\x10\x01\x12\x1b\n" +

@@ -522,10 +522,12 @@ type NodeMeasurement struct {
 	NetworkCpuNanosPerGibMost  uint64 `protobuf:"varint,9,opt,name=network_cpu_nanos_per_gib_most,json=networkCpuNanosPerGibMost,proto3" json:"network_cpu_nanos_per_gib_most,omitempty"`
 	NetworkRuns                uint32 `protobuf:"varint,10,opt,name=network_runs,json=networkRuns,proto3" json:"network_runs,omitempty"`
 	// kernel release, and the model of the processor in the words of /proc/cpuinfo; empty when they could not be read.
-	Kernel        string `protobuf:"bytes,11,opt,name=kernel,proto3" json:"kernel,omitempty"`
-	CpuModel      string `protobuf:"bytes,12,opt,name=cpu_model,json=cpuModel,proto3" json:"cpu_model,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Kernel   string `protobuf:"bytes,11,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	CpuModel string `protobuf:"bytes,12,opt,name=cpu_model,json=cpuModel,proto3" json:"cpu_model,omitempty"`
+	// accelerator_use as it is at the time of the answer.
+	AcceleratorUse *AcceleratorUse `protobuf:"bytes,13,opt,name=accelerator_use,json=acceleratorUse,proto3" json:"accelerator_use,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *NodeMeasurement) Reset() {
@@ -642,6 +644,158 @@ func (x *NodeMeasurement) GetCpuModel() string {
 	return ""
 }
 
+func (x *NodeMeasurement) GetAcceleratorUse() *AcceleratorUse {
+	if x != nil {
+		return x.AcceleratorUse
+	}
+	return nil
+}
+
+// AcceleratorUse counts up from the start of the node agent.
+type AcceleratorUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// call_nanos is how long the agent's own threads were in calls of the accelerator.
+	CallNanos uint64 `protobuf:"varint,1,opt,name=call_nanos,json=callNanos,proto3" json:"call_nanos,omitempty"`
+	// counters_reason says whether the CPU measurement facility is read: Counting, or why it is not, as in NodeProfile's
+	// status.accelerator.counters.reason. Empty: the agent does not know of it.
+	CountersReason  string `protobuf:"bytes,2,opt,name=counters_reason,json=countersReason,proto3" json:"counters_reason,omitempty"`
+	CountersMessage string `protobuf:"bytes,3,opt,name=counters_message,json=countersMessage,proto3" json:"counters_message,omitempty"`
+	// counters, when it is.
+	Counters      *AcceleratorCounters `protobuf:"bytes,4,opt,name=counters,proto3" json:"counters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceleratorUse) Reset() {
+	*x = AcceleratorUse{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorUse) ProtoMessage() {}
+
+func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorUse.ProtoReflect.Descriptor instead.
+func (*AcceleratorUse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AcceleratorUse) GetCallNanos() uint64 {
+	if x != nil {
+		return x.CallNanos
+	}
+	return 0
+}
+
+func (x *AcceleratorUse) GetCountersReason() string {
+	if x != nil {
+		return x.CountersReason
+	}
+	return ""
+}
+
+func (x *AcceleratorUse) GetCountersMessage() string {
+	if x != nil {
+		return x.CountersMessage
+	}
+	return ""
+}
+
+func (x *AcceleratorUse) GetCounters() *AcceleratorCounters {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+// AcceleratorCounters are the sums of the DFLTCC counters over the processors of the logical partition.
+type AcceleratorCounters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// access_cycles were spent waiting for the accelerator, and busy_cycles using it.
+	AccessCycles uint64 `protobuf:"varint,1,opt,name=access_cycles,json=accessCycles,proto3" json:"access_cycles,omitempty"`
+	BusyCycles   uint64 `protobuf:"varint,2,opt,name=busy_cycles,json=busyCycles,proto3" json:"busy_cycles,omitempty"`
+	// elapsed_nanos since counting began.
+	ElapsedNanos uint64 `protobuf:"varint,3,opt,name=elapsed_nanos,json=elapsedNanos,proto3" json:"elapsed_nanos,omitempty"`
+	// cycles_per_second that all accelerators have; 0: not known.
+	CyclesPerSecond uint64 `protobuf:"varint,4,opt,name=cycles_per_second,json=cyclesPerSecond,proto3" json:"cycles_per_second,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AcceleratorCounters) Reset() {
+	*x = AcceleratorCounters{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorCounters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorCounters) ProtoMessage() {}
+
+func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorCounters.ProtoReflect.Descriptor instead.
+func (*AcceleratorCounters) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AcceleratorCounters) GetAccessCycles() uint64 {
+	if x != nil {
+		return x.AccessCycles
+	}
+	return 0
+}
+
+func (x *AcceleratorCounters) GetBusyCycles() uint64 {
+	if x != nil {
+		return x.BusyCycles
+	}
+	return 0
+}
+
+func (x *AcceleratorCounters) GetElapsedNanos() uint64 {
+	if x != nil {
+		return x.ElapsedNanos
+	}
+	return 0
+}
+
+func (x *AcceleratorCounters) GetCyclesPerSecond() uint64 {
+	if x != nil {
+		return x.CyclesPerSecond
+	}
+	return 0
+}
+
 var File_agent_wire_v1_control_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_control_proto_rawDesc = "" +
@@ -674,7 +828,7 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x14slower_than_software\x18\x04 \x01(\bR\x12slowerThanSoftware\x12(\n" +
-	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\xcf\x04\n" +
+	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\x9c\x05\n" +
 	"\x0fNodeMeasurement\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\farchitecture\x18\x02 \x01(\tR\farchitecture\x12\x14\n" +
@@ -688,7 +842,20 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\fnetwork_runs\x18\n" +
 	" \x01(\rR\vnetworkRuns\x12\x16\n" +
 	"\x06kernel\x18\v \x01(\tR\x06kernel\x12\x1b\n" +
-	"\tcpu_model\x18\f \x01(\tR\bcpuModel*\x93\x01\n" +
+	"\tcpu_model\x18\f \x01(\tR\bcpuModel\x12K\n" +
+	"\x0faccelerator_use\x18\r \x01(\v2\".lighterage.wire.v1.AcceleratorUseR\x0eacceleratorUse\"\xc8\x01\n" +
+	"\x0eAcceleratorUse\x12\x1d\n" +
+	"\n" +
+	"call_nanos\x18\x01 \x01(\x04R\tcallNanos\x12'\n" +
+	"\x0fcounters_reason\x18\x02 \x01(\tR\x0ecountersReason\x12)\n" +
+	"\x10counters_message\x18\x03 \x01(\tR\x0fcountersMessage\x12C\n" +
+	"\bcounters\x18\x04 \x01(\v2'.lighterage.wire.v1.AcceleratorCountersR\bcounters\"\xac\x01\n" +
+	"\x13AcceleratorCounters\x12#\n" +
+	"\raccess_cycles\x18\x01 \x01(\x04R\faccessCycles\x12\x1f\n" +
+	"\vbusy_cycles\x18\x02 \x01(\x04R\n" +
+	"busyCycles\x12#\n" +
+	"\relapsed_nanos\x18\x03 \x01(\x04R\felapsedNanos\x12*\n" +
+	"\x11cycles_per_second\x18\x04 \x01(\x04R\x0fcyclesPerSecond*\x93\x01\n" +
 	"\x10AcceleratorState\x12!\n" +
 	"\x1dACCELERATOR_STATE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ACCELERATOR_STATE_ABSENT\x10\x01\x12\x1e\n" +
@@ -713,7 +880,7 @@ func file_agent_wire_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agent_wire_v1_control_proto_goTypes = []any{
 	(AcceleratorState)(0),          // 0: lighterage.wire.v1.AcceleratorState
 	(*GetReportRequest)(nil),       // 1: lighterage.wire.v1.GetReportRequest
@@ -724,28 +891,32 @@ var file_agent_wire_v1_control_proto_goTypes = []any{
 	(*LevelMeasurement)(nil),       // 6: lighterage.wire.v1.LevelMeasurement
 	(*AcceleratorMeasurement)(nil), // 7: lighterage.wire.v1.AcceleratorMeasurement
 	(*NodeMeasurement)(nil),        // 8: lighterage.wire.v1.NodeMeasurement
-	(*Report)(nil),                 // 9: lighterage.wire.v1.Report
-	(CompressionLevel)(0),          // 10: lighterage.wire.v1.CompressionLevel
-	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
+	(*AcceleratorUse)(nil),         // 9: lighterage.wire.v1.AcceleratorUse
+	(*AcceleratorCounters)(nil),    // 10: lighterage.wire.v1.AcceleratorCounters
+	(*Report)(nil),                 // 11: lighterage.wire.v1.Report
+	(CompressionLevel)(0),          // 12: lighterage.wire.v1.CompressionLevel
+	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_control_proto_depIdxs = []int32{
-	9,  // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
+	11, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
 	8,  // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
 	6,  // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
-	10, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
+	12, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
 	0,  // 4: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
 	5,  // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
-	11, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
+	13, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
 	7,  // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	1,  // 8: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
-	3,  // 9: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
-	2,  // 10: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
-	4,  // 11: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
+	10, // 9: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
+	1,  // 10: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
+	3,  // 11: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
+	2,  // 12: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
+	4,  // 13: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_control_proto_init() }
@@ -761,7 +932,7 @@ func file_agent_wire_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_control_proto_rawDesc), len(file_agent_wire_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

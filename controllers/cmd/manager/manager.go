@@ -183,6 +183,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
 				Profiles: node.Profiles(wiring.pool, wiring.agents), Namespace: s.namespace,
 				Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
+				Use: wiring.use, Metrics: metrics.NewNodes(ctrlmetrics.Registry),
 			})
 		},
 		func(mgr ctrl.Manager) error {
@@ -198,6 +199,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 // parts are what the controllers share.
 type parts struct {
 	agents     agentclient.Agents
+	use        *node.Use
 	pool       *agentpoll.Pool
 	gateways   agentclient.PeerGateway
 	renewer    *pki.Renewer
@@ -224,7 +226,8 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster, Recorder: mgr.GetEventRecorder("lighterage-pki"),
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder})
+	use := node.NewUse(real)
+	agents := use.Listen(agentclient.NewAgents(agentclient.Options{Credentials: holder}))
 	pool := agentpoll.New(ctrlmetrics.Registry)
 	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder})
 	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader}
@@ -242,6 +245,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	return parts{
 		agents:   agents,
+		use:      use,
 		pool:     pool,
 		gateways: gateways,
 		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},

@@ -132,6 +132,10 @@ func metricsPage(root string) (string, error) {
 			metrics.NewObjectStores(r)
 			return nil
 		}},
+		{"Nodes with an accelerator (manager)", func(r prometheus.Registerer) error {
+			metrics.NewNodes(r)
+			return nil
+		}},
 		{"DataQuotas (manager)", func(r prometheus.Registerer) error {
 			metrics.NewQuotas(r)
 			return nil
