@@ -213,9 +213,10 @@ func (l *linter) checkList(where string, t *typeDecl, f field, base string) {
 	}
 }
 
-// isMeta is true for what every kind and list of kinds has.
+// isMeta is true for what every kind and list of kinds has, and for inlined types, whose fields are checked there.
 func isMeta(f field) bool {
-	return f.embedded && strings.HasPrefix(f.typ, "metav1.") || f.goName == "Items" && f.jsonName == "items"
+	return f.embedded && (strings.HasPrefix(f.typ, "metav1.") || slices.Contains(f.options, "inline")) ||
+		f.goName == "Items" && f.jsonName == "items"
 }
 
 func startsWithWord(doc, word string) bool {
