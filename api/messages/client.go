@@ -100,7 +100,7 @@ func New(address string, options ...Option) (*Client, error) {
 	}
 	config := s.tls.Clone()
 	if config == nil {
-		config = &tls.Config{}
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if config.ServerName == "" {
 		config.ServerName = host
