@@ -56,8 +56,8 @@ type Uses struct {
 func NewUses(log logr.Logger, registerer prometheus.Registerer) *Uses {
 	u := &Uses{log: log, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lighterage_grant_uses_total",
-		Help: "Uses of PeerGrants that have ended, by the sending Peer (empty: this cluster) and its namespace, " +
-			"the kind that was written and the result.",
+		Help: "Uses of PeerGrants that have ended, by the sending Peer (empty: this cluster), the namespace that was " +
+			"written, the kind there and the result.",
 	}, []string{"peer", "namespace", "kind", "result"})}
 	registerer.MustRegister(u.total)
 	return u
@@ -68,7 +68,7 @@ func (u *Uses) Record(use Use) {
 	if u == nil {
 		return
 	}
-	u.total.WithLabelValues(use.Peer, use.Namespace, string(use.Kind), use.Result).Inc()
+	u.total.WithLabelValues(use.Peer, use.ToNamespace, string(use.Kind), use.Result).Inc()
 	fields := []any{
 		"audit", true, "peer", use.Peer, "namespace", use.Namespace,
 		"toNamespace", use.ToNamespace, "kind", string(use.Kind), "name", use.Name,

@@ -73,8 +73,8 @@ func TestUse(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"PersistentVolumeClaim bank east Succeeded": 1,
-		"Queue bank east Closed":                    1,
+		"PersistentVolumeClaim vault east Succeeded": 1,
+		"Queue vault east Closed":                    1,
 	}
 	if got := counts(t, registry); !maps.Equal(got, want) {
 		t.Errorf("counts %v, want %v", got, want)

@@ -17,11 +17,15 @@ import (
 // auditEnd writes that a Delivery has used a grant and ended, for the reason that its conditions give. It is called
 // once, after the write that ended it: the API server takes that write from one who has seen everything before it.
 func (r *Reconciler) auditEnd(delivery *v1alpha1.Delivery) {
-	result := v1alpha1.ReasonInternal
+	r.audit(delivery, resultOf(delivery))
+}
+
+// resultOf is why a Delivery has ended.
+func resultOf(delivery *v1alpha1.Delivery) string {
 	if ready := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		result = ready.Reason
+		return ready.Reason
 	}
-	r.audit(delivery, result)
+	return v1alpha1.ReasonInternal
 }
 
 // auditDeleted is auditEnd for a Delivery that was deleted before it had ended.

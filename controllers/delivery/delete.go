@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -75,6 +76,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, delivery *v1alpha1.Del
 		client.FieldOwner(conditions.FieldOwner))
 	if err == nil && !plan.DeliveryEnded(delivery) {
 		r.auditDeleted(ctx, delivery)
+		r.Metrics.Observe(delivery.Namespace, audit.ResultWithdrawn, nil)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)

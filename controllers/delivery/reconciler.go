@@ -30,6 +30,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota/line"
@@ -55,8 +56,10 @@ type Options struct {
 	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	// Uses is the audit trail; nil for none.
-	Uses  *audit.Uses
-	Clock clock.PassiveClock
+	Uses *audit.Uses
+	// Metrics count Deliveries that have ended; nil for none.
+	Metrics *metrics.Deliveries
+	Clock   clock.PassiveClock
 	// Topology is where agents can be.
 	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
@@ -108,6 +111,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.Reports.Forget(request.NamespacedName)
 		return r.reconcileDelete(ctx, delivery)
 	}
+	r.Metrics.Show(delivery.Namespace)
 	if err := r.ensureFinalizer(ctx, delivery); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -175,6 +179,7 @@ func (r *Reconciler) writeStatus(
 	}
 	if plan.DeliveryEnded(delivery) && !plan.DeliveryEnded(before) {
 		r.auditEnd(delivery)
+		r.Metrics.Observe(delivery.Namespace, resultOf(delivery), decision.Final)
 	}
 	r.tell(delivery, before.Status.Conditions, decision.Detail)
 	if decision.Ended {

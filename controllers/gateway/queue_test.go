@@ -172,7 +172,7 @@ func TestDataOfAQueue(t *testing.T) {
 	used := func(n int, result string) {
 		t.Helper()
 		eventually(t, func() bool {
-			return counted(t, registry, "lighterage_grant_uses_total", "Queue", "bank", "east", result) == 1 &&
+			return counted(t, registry, "lighterage_grant_uses_total", "Queue", "vault", "east", result) == 1 &&
 				len(log.saying("Grant used")) == n
 		})
 		line := log.saying("Grant used")[n-1]

@@ -36,7 +36,7 @@ type Queues struct {
 	keptPlain                           *prometheus.CounterVec
 	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
 	deadLetters, consumers, redelivered *prometheus.GaugeVec
-	oldest, memory, blocks              *prometheus.GaugeVec
+	oldest, memory, blocks, free        *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -172,6 +172,11 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 			"lighterage_queue_oldest_message_timestamp_seconds",
 			"When the oldest message in a Queue of the namespace was put, in seconds since 1970; absent when all are empty.",
 		),
+		free: n.gauge(
+			"lighterage_queue_least_free_ratio",
+			"Share of its limit in bytes or messages that the fullest Queue of the namespace has free, from 0 to 1; absent "+
+				"where all drop their oldest messages.",
+		),
 		memory:  n.gauge("lighterage_queue_memory_bytes", "Bytes that messages take in the memory of members."),
 		blocks:  n.gauge("lighterage_queue_file_blocks", "Files in which members keep messages."),
 		depth:   n.gauge("lighterage_queue_depth", "Messages in Queues."),
@@ -253,6 +258,13 @@ func (q *Queues) ObserveArchive(namespace, queue string, last uint64, archive *w
 	q.series.set(namespace, queue, q.ranges, float64(archive.GetRanges()))
 	q.series.set(namespace, queue, q.behind, behind)
 	q.series.set(namespace, queue, q.unwritten, failing)
+}
+
+// ObserveFree sets which share of its limit a Queue has free; known is false for one of which nothing follows from it.
+func (q *Queues) ObserveFree(namespace, queue string, share float64, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.series.setLeast(namespace, queue, q.free, share, known)
 }
 
 // ObserveRestore sets whether a Queue waits for an archive that cannot be restored.

@@ -122,10 +122,12 @@ func (s *series[R]) forget(object string) {
 	}
 }
 
-// counted adds what value grew by, times scale.
+// counted adds what value grew by, times scale. A counter that has counted nothing is shown, too: of one that first
+// appears with a value nobody can tell by how much it grew.
 func counted[R any](vector *prometheus.CounterVec, from, to R, value func(R) uint64, scale float64, labels ...string) {
+	counter := vector.WithLabelValues(labels...)
 	if before, now := value(from), value(to); now > before {
-		vector.WithLabelValues(labels...).Add(float64(now-before) * scale)
+		counter.Add(float64(now-before) * scale)
 	}
 }
 

@@ -1,14 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics holds the manager's Prometheus collectors. They are in base units, and labelled by
-// the namespace, never by the name of a Transfer or Peer, of which there may be any number.
+// Package metrics holds the manager's Prometheus collectors, and those of any process. They are in base units. Objects
+// in namespaces are labelled by the namespace and never by their name, since there may be any number of them; Peers,
+// nodes, Tariffs and DataQuotas are named.
 package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -41,6 +43,17 @@ func NewTransfers(registry prometheus.Registerer) *Transfers {
 			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side",
 			"stage"),
 	}
+}
+
+// Show shows the counters of a namespace at 0 before an attempt has ended there: of one that first appears with a value
+// nobody can tell by how much it grew.
+func (t *Transfers) Show(namespace string) {
+	t.attempts.WithLabelValues(namespace, v1alpha1.ReasonSucceeded)
+	t.runs.WithLabelValues(namespace, v1alpha1.ReasonSucceeded)
+	t.plain.WithLabelValues(namespace)
+	t.compressed.WithLabelValues(namespace)
+	t.wired.WithLabelValues(namespace)
+	t.observeCPU(namespace, nil)
 }
 
 // Observe counts an attempt that has ended.

@@ -15,7 +15,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -99,7 +98,6 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if !found || store.DeletionTimestamp != nil {
-		r.Metrics.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	facts, err := r.gather(ctx, store)
@@ -145,13 +143,10 @@ func (r *reconciler) writeStatus(
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, store); err != nil {
 		return err
 	}
-	key, ready := client.ObjectKeyFromObject(store), meta.FindStatusCondition(
-		store.Status.Conditions, v1alpha1.ConditionReady,
-	)
-	r.Metrics.Observe(key, ready != nil && ready.Status == metav1.ConditionTrue)
+	ready := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionReady)
 	// One that could not begin is complete in the same status in which it appears.
 	if completed(store) && (!completed(before) || before.Status.Probe.ID != store.Status.Probe.ID) {
-		r.Metrics.Probed(key, ready.Reason)
+		r.Metrics.Probed(store.Namespace, ready.Reason)
 	}
 	conditions.Tell(r.Recorder, store, before.Status.Conditions, store.Status.Conditions)
 	return nil

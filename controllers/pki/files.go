@@ -40,6 +40,15 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, err
 }
 
+// Expires is when the certificate expires that is served now.
+func (f *Files) Expires() (time.Time, error) {
+	pair, err := f.GetCertificate(nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return pair.Leaf.NotAfter, nil
+}
+
 // current returns the newest pair that could be read, and an error when the files hold no such pair now.
 func (f *Files) current() (*tls.Certificate, error) {
 	f.mu.Lock()

@@ -64,6 +64,20 @@ func (r *Renewer) Ensure(ctx context.Context) error {
 	return nil
 }
 
+// caPatience bounds how long a scrape of metrics waits for the CA.
+const caPatience = 5 * time.Second
+
+// CAExpires is when the CA's certificate expires.
+func (r *Renewer) CAExpires() (time.Time, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), caPatience)
+	defer cancel()
+	ca, err := r.Authority.CA(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return ca.Certificate.NotAfter, nil
+}
+
 // NeedLeaderElection keeps managers that do not lead from writing.
 func (r *Renewer) NeedLeaderElection() bool {
 	return true

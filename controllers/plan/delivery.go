@@ -78,6 +78,8 @@ type DeliveryDecision struct {
 	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after
 	// which nobody would look for it.
 	Ended bool
+	// Final is what the agent that has ended reported last, for metrics; nil if it reported nothing, or none has ended.
+	Final *wirev1.Report
 	// Clear is true when the Delivery is complete and its Job still there, which is to be removed, after Status is
 	// written.
 	Clear bool
@@ -380,7 +382,7 @@ func (d *deliveryDecision) finish(report *wirev1.Report) {
 		status.Progress.ETA = nil
 	}
 	status.Run.CompletionTime = &now
-	d.out.Ended = true
+	d.out.Ended, d.out.Final = true, report
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
 		d.set(v1alpha1.DeliveryComplete, conditions.Ready(v1alpha1.ReasonSucceeded, "everything was received and synced"))
 		d.retain()

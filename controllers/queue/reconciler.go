@@ -212,6 +212,9 @@ func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
 	}
 	uid := string(queue.UID)
 	r.Metrics.Observe(queue.Namespace, uid, contentOf(members), reports)
+	if free, ok := freeShare(queue, contentOf(members)); ok || contentOf(members) != nil {
+		r.Metrics.ObserveFree(queue.Namespace, uid, free, ok)
+	}
 	// What was known last stays while nobody says anything.
 	if archive := archiver(members); archive != nil || queue.Spec.Archive == nil {
 		r.Metrics.ObserveArchive(queue.Namespace, uid, contentOf(members).GetLastSequence(), archive)

@@ -105,6 +105,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.Reports.Forget(request.NamespacedName)
 		return r.reconcileDelete(ctx, transfer)
 	}
+	r.Metrics.Show(transfer.Namespace)
 	if err := r.ensureFinalizer(ctx, transfer); err != nil {
 		return ctrl.Result{}, err
 	}

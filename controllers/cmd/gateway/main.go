@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -106,5 +107,11 @@ func newManager(ctx context.Context, kubeconfig *rest.Config, s *settings, log l
 	s.options.ChannelKey = pki.NewChannelKeyFile(s.configDirectory).Key
 	s.options.Registerer = metrics.Registry
 	s.options.Reader = s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
+	if err := errors.Join(
+		servedmetrics.RegisterBuild(metrics.Registry, servedmetrics.ComponentGateway),
+		servedmetrics.RegisterExpiration(metrics.Registry, servedmetrics.CertificateGateway, certificate.Expires),
+	); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	return mgr, gateway.Setup(ctx, mgr, s.address, s.options)
 }

@@ -193,6 +193,13 @@ func setups(s settings) []func(ctrl.Manager) error {
 		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
 		func(mgr ctrl.Manager) error { return tariffstatus.Setup(mgr, tariffstatus.Options{}) },
+		func(mgr ctrl.Manager) error {
+			return mgr.Add(metrics.NewInventory(ctrlmetrics.Registry, mgr.GetCache(), clock.RealClock{}))
+		},
+		func(ctrl.Manager) error { return metrics.RegisterBuild(ctrlmetrics.Registry, metrics.ComponentManager) },
+		func(ctrl.Manager) error {
+			return metrics.RegisterExpiration(ctrlmetrics.Registry, metrics.CertificateCA, wiring.renewer.CAExpires)
+		},
 	}
 }
 
@@ -259,7 +266,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry),
-			Clock:    real,
+			Metrics: metrics.NewDeliveries(ctrlmetrics.Registry), Clock: real,
 			Topology: seen, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -166,23 +165,6 @@ func TestEveryMetric(t *testing.T) {
 	}
 	if err := everyMetric(root, map[string]bool{}); err == nil {
 		t.Error("a metric that is on no page is no error")
-	}
-}
-
-func TestRecorder(t *testing.T) {
-	r := &recorder{}
-	r.MustRegister(
-		prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "bytes_total", Help: `Bytes, "of all".`}, []string{"namespace", "kind"},
-		),
-		prometheus.NewGauge(prometheus.GaugeOpts{Name: "wait_seconds", Help: "A wait."}),
-	)
-	want := []metric{
-		{name: "bytes_total", kind: "counter", unit: "", help: `Bytes, "of all".`, labels: []string{"namespace", "kind"}},
-		{name: "wait_seconds", kind: "gauge", unit: "seconds", help: "A wait."},
-	}
-	if !reflect.DeepEqual(r.all, want) {
-		t.Errorf("got %+v", r.all)
 	}
 }
 

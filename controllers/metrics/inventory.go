@@ -1,0 +1,220 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Inventory is the collector of what objects there are and what their status says. It follows the informers of the
+// manager's cache, so a scrape reads nothing, and runs where the manager leads: one replica shows each object.
+//
+// Objects in namespaces are counted, never named: tenants make any number. Peers, Nodes and Tariffs are named: the
+// platform team makes them.
+type Inventory struct {
+	cache cache.Informers
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	counted map[types.UID]entry
+	states  map[state]int
+	runs    map[place]runs
+	peers   map[types.UID]*v1alpha1.Peer
+	nodes   map[types.UID]*v1alpha1.NodeProfile
+	tariffs map[types.UID]*v1alpha1.Tariff
+}
+
+// place is where objects are that are counted together.
+type place struct{ kind, namespace string }
+
+// state is what they have in common.
+type state struct {
+	place
+	state, reason string
+}
+
+// runs are those in which data move.
+type runs struct{ moving, idle, rate int64 }
+
+// entry is what one object contributes.
+type entry struct {
+	state state
+	runs  runs
+}
+
+// NewInventory makes the collector and registers it. It shows nothing before Start.
+func NewInventory(registry prometheus.Registerer, informers cache.Informers, c clock.PassiveClock) *Inventory {
+	i := &Inventory{
+		cache: informers, clock: c,
+		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{},
+		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
+		tariffs: map[types.UID]*v1alpha1.Tariff{},
+	}
+	registry.MustRegister(i)
+	return i
+}
+
+// followed are the kinds that are counted.
+func followed() []client.Object {
+	return []client.Object{
+		&v1alpha1.Transfer{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
+		&v1alpha1.CompressionTrial{}, &v1alpha1.ObjectStore{}, &v1alpha1.Peer{}, &v1alpha1.PeerGrant{},
+		&v1alpha1.CompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{}, &v1alpha1.NodeProfile{},
+	}
+}
+
+// Start follows the informers until the context ends. It is a Runnable that needs leader election.
+func (i *Inventory) Start(ctx context.Context) error {
+	for _, kind := range followed() {
+		informer, err := i.cache.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("following %T for metrics: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    i.Observe,
+			UpdateFunc: func(_, object any) { i.Observe(object) },
+			DeleteFunc: i.Forget,
+		}); err != nil {
+			return fmt.Errorf("following %T for metrics: %w", kind, err)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Observe shows an object as it is now. What is of no kind of this API is ignored. It keeps what it is given.
+func (i *Inventory) Observe(object any) {
+	kind, conditions, data := look(object)
+	if kind == "" {
+		return
+	}
+	o := object.(client.Object)
+	at := place{kind, o.GetNamespace()}
+	seen := entry{state: state{at, stateOf(conditions), reasonOf(conditions)}, runs: data}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.subtract(o.GetUID())
+	i.counted[o.GetUID()] = seen
+	i.states[seen.state]++
+	i.addRuns(at, seen.runs, 1)
+	switch o := object.(type) {
+	case *v1alpha1.Peer:
+		i.peers[o.UID] = o
+	case *v1alpha1.NodeProfile:
+		i.nodes[o.UID] = o
+	case *v1alpha1.Tariff:
+		i.tariffs[o.UID] = o
+	}
+}
+
+// Forget shows an object no more.
+func (i *Inventory) Forget(object any) {
+	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	o, ok := object.(client.Object)
+	if !ok {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.subtract(o.GetUID())
+	delete(i.peers, o.GetUID())
+	delete(i.nodes, o.GetUID())
+	delete(i.tariffs, o.GetUID())
+}
+
+func (i *Inventory) subtract(uid types.UID) {
+	seen, ok := i.counted[uid]
+	if !ok {
+		return
+	}
+	delete(i.counted, uid)
+	if i.states[seen.state]--; i.states[seen.state] == 0 {
+		delete(i.states, seen.state)
+	}
+	i.addRuns(seen.state.place, seen.runs, -1)
+}
+
+func (i *Inventory) addRuns(at place, r runs, sign int64) {
+	if at.kind != "Transfer" && at.kind != "Delivery" {
+		return
+	}
+	sum := i.runs[at]
+	i.runs[at] = runs{sum.moving + sign*r.moving, sum.idle + sign*r.idle, sum.rate + sign*r.rate}
+}
+
+// look returns an object's kind, conditions and, of Transfers and Deliveries, its run.
+func look(object any) (kind string, conditions []metav1.Condition, run runs) {
+	switch o := object.(type) {
+	case *v1alpha1.Transfer:
+		return "Transfer", o.Status.Conditions, moving(o.Status.Phase == v1alpha1.TransferTransferring, o.Status.Progress)
+	case *v1alpha1.Delivery:
+		return "Delivery", o.Status.Conditions, moving(o.Status.Phase == v1alpha1.DeliveryReceiving, o.Status.Progress)
+	case *v1alpha1.Queue:
+		return "Queue", o.Status.Conditions, runs{}
+	case *v1alpha1.HTTPEndpoint:
+		return "HTTPEndpoint", o.Status.Conditions, runs{}
+	case *v1alpha1.CompressionTrial:
+		return "CompressionTrial", o.Status.Conditions, runs{}
+	case *v1alpha1.ObjectStore:
+		return "ObjectStore", o.Status.Conditions, runs{}
+	case *v1alpha1.Peer:
+		return "Peer", o.Status.Conditions, runs{}
+	case *v1alpha1.PeerGrant:
+		return "PeerGrant", o.Status.Conditions, runs{}
+	case *v1alpha1.CompressionPolicy:
+		return "CompressionPolicy", o.Status.Conditions, runs{}
+	case *v1alpha1.Tariff:
+		return "Tariff", o.Status.Conditions, runs{}
+	case *v1alpha1.DataQuota:
+		return "DataQuota", o.Status.Conditions, runs{}
+	case *v1alpha1.NodeProfile:
+		return "NodeProfile", o.Status.Conditions, runs{}
+	}
+	return "", nil, runs{}
+}
+
+func moving(now bool, progress *v1alpha1.Progress) runs {
+	switch {
+	case !now:
+		return runs{}
+	case progress == nil || progress.BytesPerSecond <= 0:
+		return runs{moving: 1, idle: 1}
+	}
+	return runs{moving: 1, rate: progress.BytesPerSecond}
+}
+
+// stateOf is the condition that is True, the one that needs somebody first.
+func stateOf(conditions []metav1.Condition) string {
+	for _, condition := range []string{
+		v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionReady,
+	} {
+		if meta.IsStatusConditionTrue(conditions, condition) {
+			return condition
+		}
+	}
+	return "Resting"
+}
+
+// reasonOf is that of Ready, which is a constant of this API; the manager alone writes conditions.
+func reasonOf(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}
