@@ -39,8 +39,11 @@ func (c *Cluster) ManagerMetrics(ctx context.Context) (Metrics, error) {
 		MinVersion: tls.VersionTLS13, RootCAs: pki.Pool(roots), ServerName: pki.ManagerServerName,
 	}}
 	defer transport.CloseIdleConnections()
-	return scrape(ctx, &http.Client{Transport: transport}, "https://"+managerMetrics+"/metrics", c.token)
+	return scrape(ctx, &http.Client{Transport: transport}, "https://"+ManagerMetrics+"/metrics", c.token)
 }
+
+// MetricsToken is the one with which metrics are read.
+func (c *Cluster) MetricsToken() string { return c.token }
 
 // EtcdMetrics are those of etcd.
 func (c *Cluster) EtcdMetrics(ctx context.Context) (Metrics, error) {

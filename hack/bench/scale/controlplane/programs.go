@@ -31,11 +31,13 @@ import (
 const (
 	GatewayAddress = "127.0.0.1:8443"
 
-	managerMetrics = "127.0.0.1:8080"
-	managerHealth  = "127.0.0.1:8081"
-	managerPprof   = "127.0.0.1:8082"
-	gatewayMetrics = "127.0.0.1:8090"
-	gatewayHealth  = "127.0.0.1:8091"
+	// ManagerMetrics and GatewayMetrics are where /metrics is.
+	ManagerMetrics = "127.0.0.1:8080"
+	GatewayMetrics = "127.0.0.1:8090"
+
+	managerHealth = "127.0.0.1:8081"
+	managerPprof  = "127.0.0.1:8082"
+	gatewayHealth = "127.0.0.1:8091"
 )
 
 // Program is a process of the operator.
@@ -51,7 +53,7 @@ type Program struct {
 
 // StartManager starts the manager as the chart would, with the rights of its ServiceAccount.
 func (c *Cluster) StartManager() (*Program, error) {
-	return c.start(Manager, managerName, "--metrics-bind-address="+managerMetrics,
+	return c.start(Manager, managerName, "--metrics-bind-address="+ManagerMetrics,
 		"--health-probe-bind-address="+managerHealth, "--pprof-bind-address="+managerPprof)
 }
 
@@ -95,7 +97,7 @@ func (c *Cluster) StartGateway(ctx context.Context) (*Program, error) {
 		}
 	}
 	return c.start(Gateway, gatewayName, "--config-dir="+directory, "--bind-address="+GatewayAddress,
-		"--metrics-bind-address="+gatewayMetrics, "--health-bind-address="+gatewayHealth)
+		"--metrics-bind-address="+GatewayMetrics, "--health-bind-address="+gatewayHealth)
 }
 
 // start starts a program with the arguments and the environment that the chart's Deployment gives it, of which the last
