@@ -53,7 +53,8 @@ MODULES := hack/bench hack/cluster hack/images
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
 # What `make generate` writes.
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire api/messages/v1 config/crd/bases config/rbac charts/lighterage/files docs/reference
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire api/messages/v1 config/crd/bases config/rbac config/prometheus/dashboards \
+	charts/lighterage/files docs/reference
 
 ##@ General
 
@@ -70,7 +71,7 @@ clean: ## Remove what was built into the tree
 ##@ Code
 
 .PHONY: generate
-generate: generate-api generate-proto generate-chart generate-docs ## Write everything that is generated: deep copies, CRDs, roles, protobuf, chart, reference
+generate: generate-api generate-proto generate-dashboards generate-chart generate-docs ## Write everything that is generated: deep copies, CRDs, roles, protobuf, dashboards, chart, reference
 
 .PHONY: generate-api
 generate-api: tools-go
@@ -85,12 +86,18 @@ generate-proto: tools-go
 	$(BUF) generate
 
 .PHONY: generate-chart
-generate-chart: generate-api
+generate-chart: generate-api generate-dashboards
 	rm -rf charts/lighterage/files
-	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac charts/lighterage/files/admission
+	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac charts/lighterage/files/admission charts/lighterage/files/prometheus/dashboards
 	cp config/crd/bases/*.yaml charts/lighterage/files/crds/
 	cp config/rbac/*_role.yaml charts/lighterage/files/rbac/
 	cp $(filter-out %/kustomization.yaml,$(wildcard config/admission/*.yaml)) charts/lighterage/files/admission/
+	cp config/prometheus/rules.yaml charts/lighterage/files/prometheus/
+	cp config/prometheus/dashboards/*.json charts/lighterage/files/prometheus/dashboards/
+
+.PHONY: generate-dashboards
+generate-dashboards: tools-go
+	CGO_ENABLED=0 go run -trimpath ./hack/dashboards config/prometheus/dashboards
 
 # -trimpath lets the copy of the tree that verify-generated makes use what was compiled for this one.
 .PHONY: generate-docs
@@ -108,8 +115,8 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores"
-	$(ENGINES); for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest" ./...); done
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus"
+	$(ENGINES); for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -197,6 +204,13 @@ test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run -C hack/cluster . assets); \
 		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
+
+.PHONY: test-dashboards
+test-dashboards: tools-go ## Run every panel's query and every rule on a Prometheus that scrapes real managers and gateways, and the alerts' tests
+	$(ENSURE) prometheus
+	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
+		go test -count=1 -timeout 10m -tags prometheus ./test/dashboards; \
+		go test -C hack/bench -v -count=1 -timeout 20m -tags prometheus ./scale/dashboards
 
 .PHONY: test-objectstores
 test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, which are installed once

@@ -78,6 +78,10 @@ for need in "$@"; do
 		want pigz pigz
 		want zstd zstd
 		;;
+	prometheus) # of which only the programs are used, not the service
+		want prometheus prometheus
+		want promtool prometheus
+		;;
 	proxies) # what bench-http compares with, and makes load with
 		want nginx nginx-light
 		want haproxy haproxy

@@ -103,17 +103,20 @@ func Chart(set ...string) ([]unstructured.Unstructured, error) {
 }
 
 // Config is what kustomize makes of config/default. Nobody may change the objects.
-var Config = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+var Config = sync.OnceValues(func() ([]unstructured.Unstructured, error) { return Kustomized("config/default") })
+
+// Kustomized is what kustomize makes of a directory of the tree.
+func Kustomized(directory string) ([]unstructured.Unstructured, error) {
 	program, err := Kustomize()
 	if err != nil {
 		return nil, err
 	}
-	out, err := Run(program, "build", "config/default")
+	out, err := Run(program, "build", directory)
 	if err != nil {
 		return nil, err
 	}
 	return decode(out)
-})
+}
 
 func decode(text string) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured

@@ -1,0 +1,105 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+var transfers = dashboard{
+	name: "transfers", title: "Lighterage / Transfers",
+	description: "Transfers of this cluster and Deliveries from others: what moves now, what ended and why, compression " +
+		"and CPU time.",
+	rows: []row{
+		health("Lighterage(Runs|Delivery|Agents|Objects|Fallback).*", panel{
+			title: "Runs that move data", kind: stat, unit: short, width: 4,
+			description: "Transfers and Deliveries whose data move now.",
+			queries:     one(`sum by (kind) (lighterage_runs_moving)`, "{{kind}}"),
+		}, panel{
+			title: "Without progress", kind: stat, unit: short, width: 4, bad: 1,
+			description: "Runs whose agents reported no byte in the last seconds.",
+			queries:     one(`sum(lighterage_runs_without_progress) or vector(0)`, "runs"),
+		}),
+		{title: "Now", panels: []panel{
+			{
+				title: "Rate of moving runs", kind: timeseries, unit: bytesPerSec, width: 12,
+				description: "Uncompressed bytes that running Transfers and Deliveries move, as their agents reported last.",
+				queries:     one(`sum by (kind, namespace) (lighterage_runs_bytes_per_second)`, "{{kind}} {{namespace}}"),
+			}, {
+				title: "Moving runs", kind: timeseries, unit: short, width: 12, stacked: true,
+				description: "Transfers and Deliveries whose data move.",
+				queries:     one(`sum by (kind, namespace) (lighterage_runs_moving)`, "{{kind}} {{namespace}}"),
+			},
+		}},
+		{title: "Ended", panels: []panel{
+			{
+				title: "Runs by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				description: "Runs of Transfers that ended, by why.",
+				queries:     one(`sum by (outcome) (increase(lighterage_transfer_runs_total[$__rate_interval]))`, "{{outcome}}"),
+			}, {
+				title: "Attempts by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				description: "Attempts that ended, by why. A run makes several when one fails.",
+				queries: one(`sum by (outcome) (increase(lighterage_transfer_attempts_total[$__rate_interval]))`,
+					"{{outcome}}"),
+			}, {
+				title: "Deliveries by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				description: "Deliveries to this cluster that ended, by why.",
+				queries:     one(`sum by (outcome) (increase(lighterage_deliveries_total[$__rate_interval]))`, "{{outcome}}"),
+			},
+		}},
+		{title: "Compression, of attempts that ended", panels: []panel{
+			{
+				title: "Bytes", kind: timeseries, unit: bytesUnit, width: 8,
+				description: "What Transfers sent before and after compression, and on the wire with TLS. Counted when " +
+					"an attempt " +
+					"ends.",
+				queries: []query{
+					{`sum(increase(lighterage_transfer_uncompressed_bytes_total[$__rate_interval]))`, "before compression"},
+					{`sum(increase(lighterage_transfer_compressed_bytes_total[$__rate_interval]))`, "after compression"},
+					{`sum(increase(lighterage_transfer_wire_bytes_total[$__rate_interval]))`, "on the wire"},
+				},
+			}, {
+				title: "Saved by compression", kind: stat, unit: fraction, width: 4,
+				description: "Share of the uncompressed bytes that was not sent, over the dashboard's time.",
+				queries: one(`1 - sum(increase(lighterage_transfer_compressed_bytes_total[$__range])) / `+
+					`sum(increase(lighterage_transfer_uncompressed_bytes_total[$__range]))`, "saved"),
+			}, {
+				title: "CPU time of both sides", kind: timeseries, unit: secondsUnit, width: 12, stacked: true,
+				description: "CPU seconds of agents by side and stage. Counted when an attempt ends.",
+				queries: one(`sum by (side, stage) (increase(lighterage_transfer_cpu_seconds_total[$__rate_interval]))`,
+					"{{side}} {{stage}}"),
+			},
+		}},
+		{title: "Receivers in this cluster", panels: []panel{
+			{
+				title: "Bytes received", kind: timeseries, unit: bytesUnit, width: 8,
+				description: "What Deliveries that ended had at the destination, and what of it crossed the network.",
+				queries: []query{
+					{`sum(increase(lighterage_delivery_uncompressed_bytes_total[$__rate_interval]))`, "at the destination"},
+					{`sum(increase(lighterage_delivery_wire_bytes_total[$__rate_interval]))`, "on the wire"},
+				},
+			}, {
+				title: "Inflated by hardware and software", kind: timeseries, unit: bytesUnit, width: 8,
+				description: "Bytes that receivers inflated. Fallback is the part of software that hardware had compressed.",
+				queries: []query{
+					{`sum by (path) (increase(lighterage_delivery_decompressed_bytes_total[$__rate_interval]))`, "{{path}}"},
+					{`sum(increase(lighterage_delivery_fallback_decompressed_bytes_total[$__rate_interval]))`, "of it fallback"},
+				},
+			}, {
+				title: "CPU time of receivers", kind: timeseries, unit: secondsUnit, width: 8, stacked: true,
+				description: "CPU seconds of receiving agents by stage. Counted when a Delivery ends.",
+				queries: one(`sum by (stage) (increase(lighterage_delivery_cpu_seconds_total[$__rate_interval]))`,
+					"{{stage}}"),
+			},
+		}},
+		{title: "Limits", panels: []panel{
+			{
+				title: "Quotas", kind: table, unit: fraction, width: 12,
+				description: "Share of each limit of DataQuotas that is used.",
+				queries: one(`max by (namespace, quota, resource) (lighterage_quota_used / (lighterage_quota_hard > 0))`,
+					""),
+			}, {
+				title: "Probes of ObjectStores", kind: timeseries, unit: short, width: 12,
+				description: "Probes that ended, by the reason that they led to.",
+				queries:     one(`sum by (reason) (increase(lighterage_objectstore_probes_total[$__rate_interval]))`, "{{reason}}"),
+			},
+		}},
+	},
+}

@@ -1,0 +1,57 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build prometheus
+
+package dashboards_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lighterage/lighterage/test/dashboards"
+)
+
+// promtool runs the tests of the alerts on rules.
+func promtool(t *testing.T, rules, tests []byte) (string, error) {
+	t.Helper()
+	directory := t.TempDir()
+	for name, content := range map[string][]byte{"rules.yaml": rules, "alerts.yaml": tests} {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules",
+		filepath.Join(directory, "alerts.yaml")).CombinedOutput()
+	return string(out), err
+}
+
+// TestAlerts: each alert fires when it should, and not before or on something else.
+func TestAlerts(t *testing.T) {
+	rules, file, err := dashboards.ReadRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, file, tests); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" {
+				continue
+			}
+			// One that never fires must not pass.
+			never := []byte(strings.Replace(string(file), "alert: "+rule.Alert+"\n", "alert: Other\n", 1))
+			if out, err := promtool(t, never, tests); err == nil {
+				t.Errorf("the tests hold without %s: %s", rule.Alert, out)
+			}
+		}
+	}
+}
