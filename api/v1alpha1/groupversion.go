@@ -27,6 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Queue{}, &QueueList{},
 		&DataQuota{}, &DataQuotaList{},
 		&ObjectStore{}, &ObjectStoreList{},
+		&Statement{}, &StatementList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
