@@ -216,6 +216,12 @@ test-dashboards: tools-go ## Run every panel's query and every rule on a Prometh
 test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, which are installed once
 	env=$$(hack/objectstores.sh); eval "$$env"; go test -v -count=1 -tags objectstores -run '^TestServers$$' ./agent/objectstore
 
+.PHONY: test-ledger-faults
+test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact
+	go test -count=1 -timeout 10m -run 'TestHistories' -v ./controllers/ledger
+	assets=$$(go run -C hack/cluster . assets); \
+		KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 10m -tags envtest -run 'TestKills' -v ./controllers/statement
+
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
 test-security: tools-go ## Tests of the threat model: unauthenticated clients, hostile peers, tenants and agents; nothing else may run on the machine

@@ -14,8 +14,9 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled (all kinds): True when a user or an administrator has to act. The message says what to do.
 	ConditionStalled = "Stalled"
-	// ConditionComplete (Transfer, CompressionTrial): True when a run ended with success. A Transfer is
-	// Complete when the destination is synced and, if spec.verify asks for it, verified.
+	// ConditionComplete (Transfer, CompressionTrial, Statement): True when a run ended with success. A Transfer is
+	// Complete when the destination is synced and, if spec.verify asks for it, verified. A Statement is Complete while no
+	// figure is known to be missing from it.
 	ConditionComplete = "Complete"
 	// ConditionFailed (Transfer, CompressionTrial): True when a run ended without success and no further
 	// attempt follows.
@@ -396,4 +397,28 @@ const (
 	CompressionOff = "CompressionOff"
 	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.
 	CompressionNothingToSend = "NothingToSend"
+)
+
+// Reasons of Statement conditions.
+const (
+	// ReasonOpen (Statement): figures are booked as objects report them.
+	ReasonOpen = "Open"
+	// ReasonClosed (Statement): the month is over, and nothing is booked any more.
+	ReasonClosed = "Closed"
+	// ReasonBooked (Statement): all figures that objects showed are booked.
+	ReasonBooked = "Booked"
+	// ReasonEdited (Statement): rows or marks were edited by hand, so that figures may be missing, or be there twice.
+	ReasonEdited = "Edited"
+	// ReasonRebuilt (Statement): the Statement was deleted by hand and is rebuilt from objects that still exist; figures
+	// of others are missing.
+	ReasonRebuilt = "Rebuilt"
+	// ReasonMarksLost (Statement): Statements were deleted by hand, so that it is not known what was booked; figures from
+	// before this Statement was opened are missing.
+	ReasonMarksLost = "MarksLost"
+	// ReasonNamespaceReplaced (Statement): the namespace was deleted and created again, and its Statements were restored;
+	// what the former namespace used after its last booking is missing.
+	ReasonNamespaceReplaced = "NamespaceReplaced"
+	// ReasonNoSpace (Statement): more objects have figures than a Statement has space for. They are booked when other
+	// objects of the namespace are deleted, or with the next month.
+	ReasonNoSpace = "NoSpace"
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/statement"
 )
 
 const (
@@ -52,6 +53,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, delivery *v1alpha1.Del
 	if left {
 		r.Recorder.Eventf(delivery, nil, corev1.EventTypeWarning, "AgentLost", "Delete",
 			"the agent's pod has not ended within %s and is left behind; is its node alive?", podPatience)
+	}
+	if !r.Books.Settled(delivery) {
+		return ctrl.Result{RequeueAfter: statement.SettlePause}, nil
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, delivery)
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -62,6 +63,8 @@ type Options struct {
 	Clock   clock.PassiveClock
 	// Topology is where agents can be.
 	Topology *topology.Topology
+	// Books is asked before the finalizer is removed; nil: nothing is booked.
+	Books *statement.Books
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.

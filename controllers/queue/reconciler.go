@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -55,6 +56,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Topology is where agents can be.
 	Topology *topology.Topology
+	// Books is asked before the finalizer is removed; nil: nothing is booked.
+	Books *statement.Books
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Egress says what members may dial.
@@ -123,6 +126,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case d.askAgain:
 		r.Reports.Refresh(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: time.Minute}, nil
+	case d.release && !r.Books.Settled(queue):
+		return ctrl.Result{RequeueAfter: statement.SettlePause}, nil
 	case d.release:
 		return ctrl.Result{}, r.release(ctx, queue, in.claims)
 	}

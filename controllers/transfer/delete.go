@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/statement"
 )
 
 const (
@@ -47,6 +48,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	again, err := r.withdraw(ctx, transfer, deleted)
 	if err != nil || again {
 		return ctrl.Result{RequeueAfter: withdrawPause}, err
+	}
+	if !r.Books.Settled(transfer) {
+		return ctrl.Result{RequeueAfter: statement.SettlePause}, nil
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, transfer)
 }

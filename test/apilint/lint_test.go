@@ -163,7 +163,7 @@ func TestAPI(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy", "HTTPEndpoint", "CompressionTrial",
-		"Queue", "Tariff", "ObjectStore",
+		"Queue", "Tariff", "ObjectStore", "Statement",
 	} {
 		if types[kind] == nil || len(types[kind].fields) == 0 {
 			t.Fatalf("the kind %s was not found: the parser is broken", kind)

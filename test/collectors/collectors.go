@@ -92,6 +92,10 @@ var parts = []struct {
 		metrics.NewNodes(r)
 		return nil
 	}},
+	{"Statements (manager)", func(r prometheus.Registerer) error {
+		metrics.NewStatements(r)
+		return nil
+	}},
 	{"DataQuotas (manager)", func(r prometheus.Registerer) error {
 		metrics.NewQuotas(r)
 		return nil

@@ -97,6 +97,43 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 	})
 }
 
+// M10: a tenant whose role says lighterage.dev/* neither makes, changes nor deletes a Statement, and its namespace can
+// be deleted with those that it has.
+func TestTenantWritesNoStatement(t *testing.T) {
+	cluster := install(t)
+	namespace := cluster.Namespace(t)
+	tenant, manager := everything(t, cluster, "tenant-of-statements"), as(t, cluster, managerAccount)
+	month := func() *v1alpha1.Statement {
+		return &v1alpha1.Statement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "2026-11"},
+			Spec:       v1alpha1.StatementSpec{Month: "2026-11"},
+		}
+	}
+	says(t, forbidden(t, func() error { return tenant.Create(ctx, month()) }, func() error {
+		return cluster.Client.Delete(ctx, month())
+	}), "only the manager")
+	permitted(t, func() error { return manager.Create(ctx, month()) })
+	write := func(c client.Client) error {
+		return c.Status().Patch(ctx, month(), client.RawPatch(
+			"application/merge-patch+json", []byte(`{"status":{"rows":[{"kind":"Transfer","wireBytes":1}]}}`),
+		))
+	}
+	says(t, forbidden(t, func() error { return write(tenant) }, nil), "only the manager")
+	if err := write(manager); err != nil {
+		t.Errorf("the manager may not write the status: %v", err)
+	}
+	says(t, forbidden(t, func() error { return tenant.Delete(ctx, month()) }, nil), "who deletes their namespace")
+	if err := tenant.Get(ctx, key(namespace, "2026-11"), month()); err != nil {
+		t.Errorf("a tenant may not read its Statement: %v", err)
+	}
+	// Nothing here empties namespaces, so an administrator does.
+	gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := cluster.Client.Delete(ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	permitted(t, func() error { return client.IgnoreNotFound(cluster.Client.Delete(ctx, month())) })
+}
+
 // says checks that a refusal tells what to do.
 func says(t *testing.T, err error, fix string) {
 	t.Helper()

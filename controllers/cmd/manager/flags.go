@@ -27,6 +27,7 @@ type settings struct {
 	agentArchitectures            []string
 	runLifetime, servingLifetime  time.Duration
 	retention                     time.Duration
+	statementMonths               int
 	leaderElect                   bool
 	leaseDuration                 time.Duration
 	leaderIdentity                string
@@ -89,6 +90,10 @@ func parse(arguments []string) (settings, error) {
 	)
 	flags.DurationVar(
 		&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever",
+	)
+	flags.IntVar(
+		&s.statementMonths, "statement-months", 13, "for how many months Statements are kept, the present one included, "+
+			"from 2 to 120",
 	)
 	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, "+
 		"Delivery, CompressionTrial, ObjectStore, Queue and HTTPEndpoint; false: remove those that were made")
@@ -186,6 +191,9 @@ func (s settings) validate() error {
 	if s.runLifetime > maxRunLifetime {
 		errs = append(errs, fmt.Errorf("--run-certificate-lifetime must be at most %s, not %s", maxRunLifetime,
 			s.runLifetime))
+	}
+	if s.statementMonths < 2 || s.statementMonths > 120 {
+		errs = append(errs, errors.New("--statement-months must be from 2 to 120"))
 	}
 	if s.leaseDuration < 15*time.Second || s.leaseDuration > 10*time.Minute {
 		errs = append(errs, errors.New("--leader-elect-lease-duration must be between 15s and 10m"))

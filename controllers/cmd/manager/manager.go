@@ -49,6 +49,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
+	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
@@ -192,6 +193,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			})
 		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
+		func(mgr ctrl.Manager) error { return statement.Setup(mgr, wiring.books) },
 		func(mgr ctrl.Manager) error { return tariffstatus.Setup(mgr, tariffstatus.Options{}) },
 		func(mgr ctrl.Manager) error {
 			return mgr.Add(metrics.NewInventory(ctrlmetrics.Registry, mgr.GetCache(), clock.RealClock{}))
@@ -216,6 +218,7 @@ type parts struct {
 	trials     trial.Options
 	queues     queue.Options
 	stores     objectstore.Options
+	books      *statement.Books
 }
 
 func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
@@ -250,7 +253,12 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
 	})
+	books := statement.New(statement.Options{
+		Client: mgr.GetClient(), Reader: reader, Topology: seen, Metrics: metrics.NewStatements(ctrlmetrics.Registry),
+		Clock: real, Months: s.statementMonths,
+	})
 	return parts{
+		books:    books,
 		agents:   agents,
 		use:      use,
 		pool:     pool,
@@ -261,13 +269,13 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Reports:  agentjob.Reports(pool, "transfer", agents),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
-			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry),
 			Metrics: metrics.NewDeliveries(ctrlmetrics.Registry), Clock: real,
-			Topology: seen, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
+			Topology: seen, Books: books, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{
 			Client: mgr.GetClient(), Reports: agentjob.Reports(pool, "trial", agents), Attempts: attempts,
@@ -293,7 +301,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"),
 			Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Egress:   permitted,
-			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}
 }

@@ -126,6 +126,11 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 		"DataQuota": {untouched: true, object: &v1alpha1.DataQuota{
 			ObjectMeta: named, Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: new(int32(3))}},
 		}},
+		// The manager makes them as well, when there is something to book.
+		"Statement": {untouched: true, object: &v1alpha1.Statement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: time.Now().UTC().Format("2006-01")},
+			Spec:       v1alpha1.StatementSpec{Month: time.Now().UTC().Format("2006-01")},
+		}},
 		// The manager makes it for the node.
 		"NodeProfile": {object: &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "steady"}}},
 	}
@@ -169,7 +174,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeNode(t, cluster, "steady")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
+		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
 		"CompressionTrial", "ObjectStore",
 	} {
 		cluster.Create(t, rows[kind].object)

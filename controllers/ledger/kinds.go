@@ -1,0 +1,314 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/tariff"
+)
+
+// Node is what is known of a node.
+type Node struct {
+	// Labels are nil when they are not known.
+	Labels map[string]string
+	// Class for rows.
+	Class string
+}
+
+// Facts are what accounts depend on besides their objects.
+type Facts struct {
+	Now time.Time
+	// Tariffs of the cluster.
+	Tariffs []v1alpha1.Tariff
+	// Node by its name; the zero value if nothing is known of it.
+	Node func(name string) Node
+}
+
+// Kind is a kind whose objects are counted.
+type Kind struct {
+	Name string
+	// Object and List are empty ones.
+	Object func() client.Object
+	List   func() client.ObjectList
+	// Account of an object of the kind. It is pure.
+	Account func(object client.Object, facts Facts) Account
+}
+
+// Kinds are all that are counted. A kind that is added here is booked from then on.
+var Kinds = []Kind{
+	kindOf("Transfer", func() client.ObjectList { return &v1alpha1.TransferList{} }, transferAccount),
+	kindOf("Delivery", func() client.ObjectList { return &v1alpha1.DeliveryList{} }, deliveryAccount),
+	kindOf("Queue", func() client.ObjectList { return &v1alpha1.QueueList{} }, queueAccount),
+	kindOf("HTTPEndpoint", func() client.ObjectList { return &v1alpha1.HTTPEndpointList{} }, endpointAccount),
+}
+
+func kindOf[T any, P interface {
+	*T
+	client.Object
+}](name string, list func() client.ObjectList, account func(P, Facts) Account,
+) Kind {
+	return Kind{
+		Name: name, List: list, Object: func() client.Object { return P(new(T)) },
+		Account: func(object client.Object, facts Facts) Account {
+			typed, ok := object.(P)
+			if !ok {
+				panic(fmt.Sprintf("ledger: a %T is not a %s", object, name))
+			}
+			a := account(typed, facts)
+			a.UID, a.ResourceVersion = object.GetUID(), object.GetResourceVersion()
+			a.Deleting = object.GetDeletionTimestamp() != nil
+			return a
+		},
+	}
+}
+
+// NodeClass is that of a node whose profile is given.
+func NodeClass(profile v1alpha1.NodeProfileStatus) string {
+	if profile.Accelerator != nil && profile.Accelerator.State == v1alpha1.AcceleratorVerified {
+		return profile.Architecture + "-accelerated"
+	}
+	return profile.Architecture
+}
+
+// transferAccount has a life for each attempt. What the receiving agent used is in it if that is of this cluster: of
+// another one it would be what that claims.
+func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
+	var a Account
+	peer := t.Spec.Destination.Peer
+	add := func(id, engine, node string, usage *v1alpha1.UsageStatus) *Life {
+		if usage == nil {
+			return nil
+		}
+		life := Life{ID: id, Figures: figures(usage, peer == "")}
+		life.Dimensions = Dimensions{
+			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine),
+			NodeClass: facts.Node(node).Class,
+		}
+		life.Prices = facts.prices(t.Status.Policy, facts.Node(node).Labels, peer, v1alpha1.DirectionSend)
+		a.Lives = append(a.Lives, life)
+		return &a.Lives[len(a.Lives)-1]
+	}
+	last := ""
+	for i := len(t.Status.History) - 1; i >= 0; i-- {
+		record := &t.Status.History[i]
+		id := attemptID(record.RunID, record.Attempt)
+		if life := add(id, record.Engine, record.Node, record.Usage); life != nil {
+			life.Ended, life.EndTime, last = true, timeOf(record.CompletionTime), id
+		}
+	}
+	run := t.Status.Run
+	if run == nil {
+		return a
+	}
+	packed := t.Status.Compression
+	if packed == nil {
+		packed = &v1alpha1.CompressionStatus{}
+	}
+	if id := attemptID(run.ID, run.Attempt); id != last && add(id, packed.Engine, run.Node, t.Status.Usage) == nil {
+		return a
+	}
+	present := &a.Lives[len(a.Lives)-1].Figures
+	present[operations] = saturated(
+		saturated(natural(packed.Hardware.Operations), natural(packed.Software.Operations)),
+		natural(packed.Stored.Operations),
+	)
+	present[storedBytes] = natural(packed.Stored.Bytes)
+	return a
+}
+
+func attemptID(run string, attempt int32) string { return run + "/" + strconv.Itoa(int(attempt)) }
+
+// deliveryAccount is empty for a Transfer of this cluster, whose account has both sides.
+func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
+	if d.Spec.Peer == "" || d.Status.Usage == nil {
+		return Account{}
+	}
+	life := Life{Figures: figures(d.Status.Usage, true)}
+	life.Ended = d.Status.Phase == v1alpha1.DeliveryComplete || d.Status.Phase == v1alpha1.DeliveryFailed
+	node := Node{}
+	if run := d.Status.Run; run != nil {
+		node, life.EndTime = facts.Node(run.Node), timeOf(run.CompletionTime)
+	}
+	life.Dimensions = Dimensions{
+		Kind: "Delivery", Peer: d.Spec.Peer, Direction: v1alpha1.DirectionReceive, NodeClass: node.Class,
+	}
+	if inflated := d.Status.Decompression; inflated != nil {
+		life.EngineClass = v1alpha1.EngineClassNone
+		switch hardware, software := inflated.Hardware.Bytes, inflated.Software.Bytes; {
+		case hardware > 0 && hardware >= software:
+			life.EngineClass = v1alpha1.EngineClassHardware
+		case software > 0:
+			life.EngineClass = v1alpha1.EngineClassSoftware
+		}
+		life.Figures[operations] = saturated(natural(inflated.Hardware.Operations), natural(inflated.Software.Operations))
+	}
+	life.Prices = facts.prices(nil, node.Labels, d.Spec.Peer, v1alpha1.DirectionReceive)
+	return Account{Lives: []Life{life}}
+}
+
+func queueAccount(q *v1alpha1.Queue, facts Facts) Account {
+	peer, direction := "", v1alpha1.Direction("")
+	if q.Spec.Channel != nil {
+		peer, direction = q.Spec.Channel.Peer, v1alpha1.DirectionSend
+	}
+	life := facts.serving("Queue", peer, direction, q.Status.Policy, q.Status.Compression, q.Status.ReplicaUsage)
+	a := Account{Stored: life}
+	a.Stored.Figures, a.Stored.EngineClass, a.Stored.Direction, a.Stored.Peer = Figures{}, "", "", ""
+	if q.Status.Usage != nil {
+		life.Figures = figures(q.Status.Usage, true)
+		a.Lives = []Life{life}
+	}
+	// Claims are paid for as they are, whatever is in them.
+	if size := q.Status.StorageSize; size != nil && q.Spec.Storage.Type != v1alpha1.QueueStorageMemory {
+		each, members := natural(size.Value()), max(1, int64(q.Spec.Replicas))
+		if each > math.MaxInt64/members {
+			each = math.MaxInt64 / members
+		}
+		a.StoredBytes = each * members
+	}
+	if q.Status.Archive != nil {
+		a.StoredBytes = saturated(a.StoredBytes, natural(q.Status.Archive.RangeBytes))
+	}
+	return a
+}
+
+func endpointAccount(e *v1alpha1.HTTPEndpoint, facts Facts) Account {
+	if e.Status.Usage == nil {
+		return Account{}
+	}
+	life := facts.serving(
+		"HTTPEndpoint", "", v1alpha1.DirectionSend, e.Status.Policy, e.Status.Compression, e.Status.ReplicaUsage,
+	)
+	life.Figures = figures(e.Status.Usage, true)
+	return Account{Lives: []Life{life}}
+}
+
+// serving is the life of an object that has agents as long as it exists. Work goes to all of them alike, so that the
+// price of a CPU hour is the mean of those of their nodes; the class of nodes is known if they have the same.
+func (f Facts) serving(
+	kind, peer string, direction v1alpha1.Direction, policy *v1alpha1.PolicyStatus, packed *v1alpha1.CompressionStatus,
+	agents []v1alpha1.ReplicaUsage,
+) Life {
+	life := Life{Dimensions: Dimensions{Kind: kind, Peer: peer, Direction: direction}}
+	if packed != nil {
+		life.EngineClass = engineClass(packed.Engine)
+	}
+	var all []*v1alpha1.PricesStatus
+	for i, agent := range agents {
+		node := f.Node(agent.Node)
+		if i == 0 {
+			life.NodeClass = node.Class
+		} else if life.NodeClass != node.Class {
+			life.NodeClass = ""
+		}
+		if prices := f.resolve(policy, node.Labels, peer, direction); prices != nil {
+			all = append(all, prices)
+		}
+	}
+	if len(agents) == 0 {
+		all = append(all, f.resolve(policy, nil, peer, direction))
+	}
+	if len(all) > 0 && all[0] != nil {
+		life.Prices = f.named(policy, tariff.Mean(all))
+	}
+	return life
+}
+
+// prices in force; the zero value if there are none.
+func (f Facts) prices(
+	policy *v1alpha1.PolicyStatus, node map[string]string, peer string, direction v1alpha1.Direction,
+) v1alpha1.StatementPrices {
+	return f.named(policy, f.resolve(policy, node, peer, direction))
+}
+
+// resolve is nil without prices. A Tariff that is missing or invalid is in the conditions of its CompressionPolicy.
+func (f Facts) resolve(
+	policy *v1alpha1.PolicyStatus, node map[string]string, peer string, direction v1alpha1.Direction,
+) *v1alpha1.PricesStatus {
+	query := tariff.Query{Tariffs: f.Tariffs, Node: node, Peer: peer, Direction: direction, Time: f.Now}
+	if policy != nil {
+		query.Name = policy.TariffName
+		if p := policy.Prices; p != nil && p.Source != v1alpha1.PricesOfTariff {
+			query.Stated = p
+		}
+	}
+	prices, err := tariff.Resolve(query)
+	if err != nil {
+		return nil
+	}
+	return prices
+}
+
+// named adds the price of storage, which a Tariff alone states.
+func (f Facts) named(policy *v1alpha1.PolicyStatus, p *v1alpha1.PricesStatus) v1alpha1.StatementPrices {
+	if p == nil || p.Currency == "" {
+		return v1alpha1.StatementPrices{}
+	}
+	prices := v1alpha1.StatementPrices{
+		Currency: p.Currency, CPUHour: p.CPUHour, NetworkGiB: p.NetworkGiB, Source: p.Source, SourceName: p.Name,
+		SourceUID: p.UID, SourceGeneration: p.Generation,
+	}
+	name := ""
+	if policy != nil {
+		name = policy.TariffName
+	}
+	if found, err := tariff.Find(f.Tariffs, name); err == nil && found != nil && found.Spec.Currency == p.Currency {
+		prices.StorageGiBMonth = found.Spec.StorageGiBMonth
+	}
+	return prices
+}
+
+// figures of a usage, with the CPU time of the receiving side or without.
+func figures(u *v1alpha1.UsageStatus, receive bool) Figures {
+	var f Figures
+	f[plainBytes], f[wireBytes] = natural(u.UncompressedBytes), natural(u.WireBytes)
+	f[avoidedBytes] = max(0, f[plainBytes]-natural(u.CompressedBytes))
+	add := func(c *v1alpha1.CPUUsage, process int) {
+		if c == nil {
+			return
+		}
+		for i, text := range map[int]string{
+			process: c.ProcessSeconds, compressNanos: c.CompressSeconds, decompressNanos: c.DecompressSeconds,
+			idleNanos: c.IdleSeconds, networkNanos: c.NetworkSeconds,
+		} {
+			f[i] = saturated(f[i], nanosOf(text))
+		}
+	}
+	add(u.Send, sendNanos)
+	if receive {
+		add(u.Receive, receiveNanos)
+	}
+	return f
+}
+
+// engineClass of an engine by its name.
+func engineClass(engine string) v1alpha1.EngineClass {
+	switch strings.ToLower(engine) {
+	case "":
+		return ""
+	case "none":
+		return v1alpha1.EngineClassNone
+	case "dfltcc":
+		return v1alpha1.EngineClassHardware
+	}
+	return v1alpha1.EngineClassSoftware
+}
+
+func natural(n int64) int64 { return max(0, n) }
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
