@@ -107,6 +107,11 @@ var bans = []ban{
 		reason: "decisions are pure functions of their arguments: the same block and the same figures give the same decision",
 	},
 	{
+		in:     []string{"agent", "api", "controllers/cmd/manager", "controllers/cmd/gateway"},
+		what:   []string{"github.com/parquet-go/parquet-go"},
+		reason: "the kubectl plugin alone writes Parquet; the images do without the library",
+	},
+	{
 		in:     []string{"agent", "controllers", "api"},
 		what:   []string{module + "/hack", module + "/test", "testing"},
 		reason: "what is shipped does not depend on what builds or tests it",
