@@ -90,6 +90,14 @@ type Charge struct {
 	Estimated bool
 }
 
+// PeriodName is the day as YYYY-MM-DD, or the month as YYYY-MM.
+func (c *Charge) PeriodName() string {
+	if c.Begin.AddDate(0, 0, 1).Equal(c.End) {
+		return c.Begin.Format(time.DateOnly)
+	}
+	return c.Begin.Format("2006-01")
+}
+
 // Source says whose charges they are.
 type Source struct {
 	// Cluster is its name, the billing account.

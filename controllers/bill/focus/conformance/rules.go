@@ -25,8 +25,9 @@ var skuProperties = []string{
 	"NetworkMaxIops", "NetworkMaxThroughput", "OperatingSystem", "Redundancy", "StorageClass",
 }
 
-// tolerance is that of a product of rounded factors, of the product and in the currency.
-var tolerance = big.NewRat(1, 1_000_000_000)
+// tolerance is that of a product of rounded factors: a part of the product, and an amount of the currency, since costs
+// are sums of rounded ones.
+var tolerance = struct{ part, amount *big.Rat }{big.NewRat(1, 1_000_000_000), big.NewRat(1, 10_000_000)}
 
 // checkValue holds one value to the rules of its column.
 func (r *row) checkValue(c focus.Column) {
@@ -153,7 +154,7 @@ func (r *row) product(cost, price string) {
 	}
 	product, is := new(big.Rat).Mul(perUnit, quantity), r.decimal(cost)
 	off := new(big.Rat).Sub(product, is)
-	most := new(big.Rat).Add(tolerance, new(big.Rat).Mul(tolerance, new(big.Rat).Abs(is)))
+	most := new(big.Rat).Add(tolerance.amount, new(big.Rat).Mul(tolerance.part, new(big.Rat).Abs(is)))
 	r.demand(off.Abs(off).Cmp(most) <= 0, cost, "must be %s times PricingQuantity, %s", price, product.FloatString(9))
 }
 

@@ -37,17 +37,18 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:         "kubectl-lighterage",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lighterage"},
-		Short:       "Explain Transfers, report CompressionTrials, and use Queues",
-		Long: `Explain Transfers, report CompressionTrials, and use Queues.
+		Short:       "Explain Transfers, report CompressionTrials and costs, and use Queues",
+		Long: `Explain Transfers, report CompressionTrials and costs, and use Queues.
 
 All commands use your own rights in the cluster of the kubeconfig, and change no object there.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
 		Example: `  kubectl lighterage explain transfer/ledger -n bank
   kubectl lighterage trial report ledger -n bank > report.html
+  kubectl lighterage cost -n bank
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
-	}, newExplain(p), newTrial(p), newQueue(p), newCompletion(p))
+	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -83,7 +83,7 @@ func TestTree(t *testing.T) {
 		})
 	})
 	want := []string{
-		"", " completion", " explain", " queue", " queue get", " queue put", " queue stat", " trial", " trial report",
+		"", " completion", " cost", " explain", " queue", " queue get", " queue put", " queue stat", " trial", " trial report",
 	}
 	for i := range want {
 		want[i] = "kubectl lighterage" + want[i]
