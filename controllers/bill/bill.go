@@ -21,9 +21,6 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// ConditionComplete is the condition of Statements that is False when figures are missing or may be wrong.
-const ConditionComplete = "Complete"
-
 // Dimension is what entries of a bill can be told apart by.
 type Dimension string
 
@@ -101,7 +98,7 @@ func (a *Account) Add(s *v1alpha1.Statement) error {
 		return nil
 	}
 	a.Statements++
-	if c := meta.FindStatusCondition(s.Status.Conditions, ConditionComplete); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Status == metav1.ConditionFalse {
 		a.Gaps = append(a.Gaps, Gap{name, c.Reason, c.Message})
 	}
 	prices, err := parsePrices(s.Status.Prices)

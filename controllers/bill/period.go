@@ -74,7 +74,9 @@ func (p Period) String() string {
 }
 
 // includes reports whether all of it is in the period, overlaps whether some of it is.
-func (p Period) includes(begin, end time.Time) bool { return !begin.Before(p.begin) && !end.After(p.end) }
+func (p Period) includes(begin, end time.Time) bool {
+	return !begin.Before(p.begin) && !end.After(p.end)
+}
 func (p Period) overlaps(begin, end time.Time) bool { return begin.Before(p.end) && end.After(p.begin) }
 
 func parseMonth(text string) (time.Time, error) {

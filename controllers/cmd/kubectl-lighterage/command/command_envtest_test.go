@@ -84,6 +84,7 @@ func TestProgram(t *testing.T) {
 	}
 	t.Run("queue stat", func(t *testing.T) { statQueue(t, cluster, nothing) })
 	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
+	t.Run("cost", func(t *testing.T) { showCosts(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		out, _, err := try(t, "", "explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything)
 		if err != nil {

@@ -22,7 +22,7 @@ func TestComplete(t *testing.T) {
 		"/api/v1/namespaces": {"bank", "shop"},
 	}
 	for line, want := range map[string][]string{
-		"":                      {"explain", "trial", "queue", "completion", "help"},
+		"":                      {"explain", "trial", "cost", "queue", "completion", "help"},
 		"queue ":                {"get", "put", "stat"},
 		"explain ":              {"transfer/ledger", "transfer/archive"},
 		"explain transfers/l":   {"transfers/ledger", "transfers/archive"}, // the shell leaves the first
@@ -39,6 +39,8 @@ func TestComplete(t *testing.T) {
 		"queue stat queue/":     {"queue/orders", "queue/payments"},
 		"queue get a --output ": {"raw", "json"},
 		"queue stat -n ":        {"bank", "shop"},
+		"cost -o ":              {"csv", "json", "table"},
+		"cost --by ":            {"day", "direction", "engine", "kind", "namespace", "nodeclass", "peer"},
 		"--context ":            {"east"},
 		"queue get --key-":      nil,
 		"completion ":           {"bash", "zsh", "fish", "powershell"},

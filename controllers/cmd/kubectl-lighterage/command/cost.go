@@ -75,8 +75,6 @@ It takes the verb list on statements, in the namespace or in the cluster.`,
 		"one or more of namespace, kind, peer, direction, engine, nodeclass and day (default kind, or namespace with -A)",
 	)
 	c.export.addTo(cmd)
-	cmd.MarkFlagsMutuallyExclusive("month", "from")
-	cmd.MarkFlagsMutuallyExclusive("month", "to")
 	cmd.MarkFlagsMutuallyExclusive("focus", "by")
 	cmd.MarkFlagsMutuallyExclusive("focus", "output")
 	var dimensions []cobra.Completion
