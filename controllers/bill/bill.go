@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bill sums up Statements: by namespace, kind, peer and so on as tables, JSON and CSV, and as charges of package
-// focus. It is pure, and its arithmetic is exact.
+// Package bill sums up Statements: by namespace, kind, peer and so on as tables, JSON and CSV, and as charges of
+// package focus. It is pure, and its arithmetic is exact.
 //
 // Amounts in different currencies are never added. What compression avoided is shown next to a cost and never deducted
 // from it.
@@ -98,7 +98,8 @@ func (a *Account) Add(s *v1alpha1.Statement) error {
 		return nil
 	}
 	a.Statements++
-	if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Status == metav1.ConditionFalse {
+	complete := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionComplete)
+	if c := complete; c != nil && c.Status == metav1.ConditionFalse {
 		a.Gaps = append(a.Gaps, Gap{name, c.Reason, c.Message})
 	}
 	prices, err := parsePrices(s.Status.Prices)
@@ -115,8 +116,9 @@ func (a *Account) Add(s *v1alpha1.Statement) error {
 			a.lines = append(a.lines, row)
 		case a.period.overlaps(row.begin, row.end):
 			return fmt.Errorf(
-				"the days of Statement %s were summed up, as they are in months older than the previous one; choose whole months, "+
-					"such as --from %s --to %s", name, row.begin.Format(time.DateOnly), row.end.AddDate(0, 0, -1).Format(time.DateOnly),
+				"the days of Statement %s were summed up, as they are in months older than the previous one; choose whole "+
+					"months, such as --from %s --to %s",
+				name, row.begin.Format(time.DateOnly), row.end.AddDate(0, 0, -1).Format(time.DateOnly),
 			)
 		}
 	}

@@ -200,7 +200,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Period.From != "2026-11-01" || got.Period.To != "2026-11-30" || fmt.Sprint(got.By) != "[peer]" ||
-		fmt.Sprint(got.Entries) != "[{ EUR 0.023 0 0} { USD 7 0 1073741824} {north    0} {west EUR 0.396 0.9 6442450944}]" ||
+		fmt.Sprint(got.Entries) != "[{ EUR 0.023 0 0} { USD 7 0 1073741824} {north    0} "+
+			"{west EUR 0.396 0.9 6442450944}]" ||
 		fmt.Sprint(got.Totals) != "[{  0} {EUR 0.419 25769803776} {USD 7 0}]" ||
 		fmt.Sprint(got.Gaps) != "[{bank/2026-11 Edited m}]" {
 		t.Errorf("%s", encoded)

@@ -62,7 +62,8 @@ func NewPeriod(month, from, to string, now time.Time) (Period, error) {
 // Months are those that the period has days of.
 func (p Period) Months() []string {
 	var all []string
-	for m := time.Date(p.begin.Year(), p.begin.Month(), 1, 0, 0, 0, 0, time.UTC); m.Before(p.end); m = m.AddDate(0, 1, 0) {
+	first := time.Date(p.begin.Year(), p.begin.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for m := first; m.Before(p.end); m = m.AddDate(0, 1, 0) {
 		all = append(all, m.Format(monthForm))
 	}
 	return all

@@ -133,7 +133,9 @@ func (e *Entry) cells() []string {
 	if e.estimated() {
 		mark = "~"
 	}
-	cells := []string{e.currency, mark + money(e.sums.cost()), money(e.sums.of(cpuCost)), mark + money(e.sums.of(networkCPUCost))}
+	cells := []string{
+		e.currency, mark + money(e.sums.cost()), money(e.sums.of(cpuCost)), mark + money(e.sums.of(networkCPUCost)),
+	}
 	for _, f := range []figure{networkCost, storageCost, avoided} {
 		cells = append(cells, money(e.sums.of(f)))
 	}

@@ -4,9 +4,9 @@
 // Package focus writes charges in the dataset Cost and Usage of FOCUS, the FinOps Open Cost and Usage Specification, as
 // CSV and as Parquet. It is pure apart from the writers that it is given. Package conformance checks what it makes.
 //
-// Each row is one charge: what one meter counted on one UTC day for a namespace, a kind, a peer, a direction, a class of
-// engines, a class of nodes and a price. All rows are usage at the price of a Tariff or CompressionPolicy, so the four
-// costs are equal. What was avoided is a column of its own and lowers no cost.
+// Each row is one charge: what one meter counted on one UTC day for a namespace, a kind, a peer, a direction, a class
+// of engines, a class of nodes and a price. All rows are usage at the price of a Tariff or CompressionPolicy, so the
+// four costs are equal. What was avoided is a column of its own and lowers no cost.
 package focus
 
 import (
@@ -44,7 +44,8 @@ const gib = 1 << 30
 var (
 	// CPU is the CPU time of agents, which the kernel charged to them.
 	CPU = Meter{
-		ID: "cpu", Name: "CPU time of agents", ConsumedUnit: "Core-Seconds", PricingUnit: "Core-Hours", Ratio: 3600, ByNode: true,
+		ID: "cpu", Name: "CPU time of agents", ConsumedUnit: "Core-Seconds", PricingUnit: "Core-Hours",
+		Ratio: 3600, ByNode: true,
 	}
 	// NetworkCPU is the CPU time of the network stack, which is estimated.
 	NetworkCPU = Meter{

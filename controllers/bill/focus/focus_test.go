@@ -48,9 +48,10 @@ func TestRow(t *testing.T) {
 			"ConsumedQuantity": "1610612736", "ConsumedUnit": "B",
 			"ServiceCategory": "Networking", "ServiceName": "Lighterage Transfer",
 			"InvoiceIssuerName": "Platform team", "HostProviderName": "Platform team", "ServiceProviderName": "Platform team",
-			"SkuId": "network", "SkuPriceId": "network/Peer=west/Side=Send", "SkuPriceDetails": `{"x_Peer":"west","x_Side":"Send"}`,
-			"Tags":      `{"lighterage.dev/kind":"Transfer","lighterage.dev/node-class":"s390x-accelerated"}`,
-			"x_Avoided": "0.225", "x_Engine": "Hardware", "x_Estimated": "false", "x_Peer": "west", "x_Side": "Send",
+			"SkuId": "network", "SkuPriceId": "network/Peer=west/Side=Send",
+			"SkuPriceDetails": `{"x_Peer":"west","x_Side":"Send"}`,
+			"Tags":            `{"lighterage.dev/kind":"Transfer","lighterage.dev/node-class":"s390x-accelerated"}`,
+			"x_Avoided":       "0.225", "x_Engine": "Hardware", "x_Estimated": "false", "x_Peer": "west", "x_Side": "Send",
 			"x_PriceSource": "Tariff/datacentre",
 		}},
 		"network stack at a mean price": {func(c *focus.Charge) {
@@ -66,7 +67,8 @@ func TestRow(t *testing.T) {
 			c.Meter, c.Kind, c.Node, c.Quantity = focus.Storage, "Queue", "", big.NewRat(48<<30, 1)
 		}, map[string]string{
 			"ServiceCategory": "Integration", "ServiceSubcategory": "Messaging", "PricingUnit": "GiB-Hours",
-			"PricingQuantity": "48", "SkuPriceId": "storage", "SkuPriceDetails": "", "Tags": `{"lighterage.dev/kind":"Queue"}`,
+			"PricingQuantity": "48", "SkuPriceId": "storage", "SkuPriceDetails": "",
+			"Tags": `{"lighterage.dev/kind":"Queue"}`,
 		}},
 		"an endpoint": {func(c *focus.Charge) { c.Kind = "HTTPEndpoint" }, map[string]string{
 			"ServiceCategory": "Networking", "ServiceSubcategory": "Application Networking",
@@ -92,7 +94,8 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestOrder: rows do not depend on the order of charges, and columns are in the order that the specification recommends.
+// TestOrder: rows do not depend on the order of charges, and columns are in the order that the specification
+// recommends.
 func TestOrder(t *testing.T) {
 	charges := []focus.Charge{
 		charge(nil), charge(func(c *focus.Charge) { c.Begin = c.Begin.AddDate(0, 0, -1) }),

@@ -27,7 +27,9 @@ var columns = []struct {
 	{Column{"BillingAccountId", String}, cluster},
 	{Column{"BillingAccountName", String}, cluster},
 	{Column{"BillingCurrency", String}, func(_ Source, c *Charge) *string { return text(c.Currency) }},
-	{Column{"BillingPeriodEnd", DateTime}, func(_ Source, c *Charge) *string { return moment(month(c.Begin).AddDate(0, 1, 0)) }},
+	{Column{"BillingPeriodEnd", DateTime}, func(_ Source, c *Charge) *string {
+		return moment(month(c.Begin).AddDate(0, 1, 0))
+	}},
 	{Column{"BillingPeriodStart", DateTime}, func(_ Source, c *Charge) *string { return moment(month(c.Begin)) }},
 	{Column{"ChargeCategory", String}, always("Usage")},
 	{Column{"ChargeClass", String}, never},
@@ -50,7 +52,9 @@ var columns = []struct {
 	{Column{"ServiceCategory", String}, func(_ Source, c *Charge) *string { return text(service(c.Kind).category) }},
 	{Column{"ServiceName", String}, func(_ Source, c *Charge) *string { return text("Lighterage " + c.Kind) }},
 	{Column{"ServiceProviderName", String}, provider},
-	{Column{"ServiceSubcategory", String}, func(_ Source, c *Charge) *string { return text(service(c.Kind).subcategory) }},
+	{Column{"ServiceSubcategory", String}, func(_ Source, c *Charge) *string {
+		return text(service(c.Kind).subcategory)
+	}},
 	{Column{"SkuId", String}, func(_ Source, c *Charge) *string { return text(c.Meter.ID) }},
 	{Column{"SkuMeter", String}, func(_ Source, c *Charge) *string { return text(c.Meter.Name) }},
 	{Column{"SkuPriceDetails", JSON}, func(_ Source, c *Charge) *string { return object("x_", c.priceProperties()) }},
@@ -66,8 +70,8 @@ var columns = []struct {
 	{Column{"x_Side", String}, func(_ Source, c *Charge) *string { return text(c.Side) }},
 }
 
-// NewTable makes a row of each charge, ordered by period, namespace, kind, peer, side, engine, node, currency, meter and
-// price.
+// NewTable makes a row of each charge, ordered by period, namespace, kind, peer, side, engine, node, currency, meter
+// and price.
 func NewTable(source Source, charges []Charge) Table {
 	var t Table
 	for _, c := range columns {

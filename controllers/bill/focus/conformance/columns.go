@@ -35,7 +35,9 @@ type column struct {
 var (
 	decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)([.][0-9]+)?$`)
 	moment  = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`)
-	unit    = regexp.MustCompile(`^([1-9][0-9]* )?` + baseUnit + `(-` + baseUnit + `)?(/([1-9][0-9]* )?` + baseUnit + `)?$`)
+	unit    = regexp.MustCompile(
+		`^([1-9][0-9]* )?` + baseUnit + `(-` + baseUnit + `)?(/([1-9][0-9]* )?` + baseUnit + `)?$`,
+	)
 )
 
 // baseUnit is a data size, or a capitalised noun, which times and counts are as well.
@@ -57,10 +59,14 @@ var columns = map[string]column{
 	"ChargeFrequency": {
 		presence: optional, of: focus.String, allowed: []string{"One-Time", "Recurring", "Usage-Based"},
 	},
-	"ChargePeriodEnd":     {of: focus.DateTime},
-	"ChargePeriodStart":   {of: focus.DateTime},
-	"ConsumedQuantity":    {presence: optional, of: focus.Decimal, nulls: true, with: []string{"ConsumedUnit", "SkuPriceId"}},
-	"ConsumedUnit":        {presence: optional, of: focus.String, nulls: true, with: []string{"ConsumedQuantity"}, format: unit},
+	"ChargePeriodEnd":   {of: focus.DateTime},
+	"ChargePeriodStart": {of: focus.DateTime},
+	"ConsumedQuantity": {
+		presence: optional, of: focus.Decimal, nulls: true, with: []string{"ConsumedUnit", "SkuPriceId"},
+	},
+	"ConsumedUnit": {
+		presence: optional, of: focus.String, nulls: true, with: []string{"ConsumedQuantity"}, format: unit,
+	},
 	"ContractedCost":      {of: focus.Decimal},
 	"ContractedUnitPrice": {presence: optional, of: focus.Decimal, nulls: true, with: []string{"ListUnitPrice"}},
 	"EffectiveCost":       {of: focus.Decimal},

@@ -6,8 +6,8 @@
 //
 // It checks presence, types, nulls and formats of all columns that it knows, the allowed values, the rules between
 // columns that package focus writes, and what that package promises besides: all four costs are equal, a row is usage
-// of one UTC day or month, and no charge occurs twice. It rejects FOCUS columns of which it does not know the rules. Requirements on
-// documents, invoices and other datasets are not in a table, and not checked.
+// of one UTC day or month, and no charge occurs twice. It rejects FOCUS columns of which it does not know the rules.
+// Requirements on documents, invoices and other datasets are not in a table, and not checked.
 package conformance
 
 import (
@@ -86,7 +86,9 @@ func (r *row) demand(kept bool, column, format string, values ...any) {
 }
 
 // is reports whether a column has the value.
-func (r *row) is(column, value string) bool { return r.cells[column] != nil && *r.cells[column] == value }
+func (r *row) is(column, value string) bool {
+	return r.cells[column] != nil && *r.cells[column] == value
+}
 
 // null reports whether a column is null.
 func (r *row) null(column string) bool { return r.cells[column] == nil }

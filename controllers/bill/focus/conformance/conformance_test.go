@@ -35,7 +35,9 @@ func charges() []focus.Charge {
 	add(focus.CPU, 7200, big.NewRat(62, 1000), big.NewRat(31, 1000), nil)
 	add(focus.CPU, 7, big.NewRat(1, 1000), nil, func(c *focus.Charge) { c.PriceSource = "Tariff/night" })
 	add(focus.NetworkCPU, 1, new(big.Rat), nil, func(c *focus.Charge) { c.Estimated = true })
-	add(focus.Wire, 1<<40, big.NewRat(512, 10), big.NewRat(5, 100), func(c *focus.Charge) { c.Avoided = big.NewRat(-3, 7) })
+	add(focus.Wire, 1<<40, big.NewRat(512, 10), big.NewRat(5, 100), func(c *focus.Charge) {
+		c.Avoided = big.NewRat(-3, 7)
+	})
 	add(focus.Storage, 3<<30, big.NewRat(1, 3), nil, func(c *focus.Charge) {
 		c.Kind, c.Peer, c.Side, c.Engine, c.Node = "Queue", "", "", "", ""
 	})

@@ -106,7 +106,9 @@ func (r *row) checkRelations() {
 	usage := r.is("ChargeCategory", "Usage")
 	regular := (usage || r.is("ChargeCategory", "Purchase")) && !r.is("ChargeClass", "Correction")
 	tax := r.is("ChargeCategory", "Tax")
-	for _, name := range []string{"SkuId", "SkuPriceId", "ListUnitPrice", "ContractedUnitPrice", "PricingCategory", "PricingQuantity"} {
+	for _, name := range []string{
+		"SkuId", "SkuPriceId", "ListUnitPrice", "ContractedUnitPrice", "PricingCategory", "PricingQuantity",
+	} {
 		if _, present := r.cells[name]; !present {
 			continue
 		}
@@ -121,29 +123,39 @@ func (r *row) checkRelations() {
 			r.demand(price.Sign() >= 0, name, "must not be negative")
 		}
 	}
-	r.demand(r.null("PricingQuantity") == r.null("PricingUnit"), "PricingUnit", "must be null where PricingQuantity is, and only there")
-	r.demand(r.null("ConsumedQuantity") == r.null("ConsumedUnit"), "ConsumedUnit", "must be null where ConsumedQuantity is, and only there")
+	r.nullTogether("PricingUnit", "PricingQuantity")
+	r.nullTogether("ConsumedUnit", "ConsumedQuantity")
 	if _, present := r.cells["ConsumedQuantity"]; present {
 		r.demand(usage || r.null("ConsumedQuantity"), "ConsumedQuantity", "must be null where ChargeCategory is not Usage")
 		r.demand(!usage || !regular || !r.null("ConsumedQuantity"), "ConsumedQuantity", "must not be null for usage")
 	}
 	r.demand(!r.null("SkuId") || r.null("SkuMeter"), "SkuMeter", "must be null where SkuId is")
 	r.demand(!r.null("SkuPriceId") || r.null("SkuPriceDetails"), "SkuPriceDetails", "must be null where SkuPriceId is")
-	r.demand(r.null("SubAccountId") == r.null("SubAccountName"), "SubAccountName", "must be null where SubAccountId is, and only there")
+	r.nullTogether("SubAccountName", "SubAccountId")
 	r.demand(
 		!r.is("ChargeCategory", "Purchase") || !r.is("ChargeFrequency", "Usage-Based"), "ChargeFrequency",
 		"must not be Usage-Based for purchases",
 	)
 	r.product("ListCost", "ListUnitPrice")
 	r.product("ContractedCost", "ContractedUnitPrice")
-	r.demand(r.time("BillingPeriodStart").Before(r.time("BillingPeriodEnd")), "BillingPeriodEnd", "must be after BillingPeriodStart")
-	r.demand(r.time("ChargePeriodStart").Before(r.time("ChargePeriodEnd")), "ChargePeriodEnd", "must be after ChargePeriodStart")
+	r.after("BillingPeriodEnd", "BillingPeriodStart")
+	r.after("ChargePeriodEnd", "ChargePeriodStart")
 	if category, sub := r.cells["ServiceCategory"], r.cells["ServiceSubcategory"]; sub != nil {
 		r.demand(
 			*sub == other(*category) || slices.Contains(services[*category], *sub), "ServiceSubcategory",
 			"must be one of those of its ServiceCategory",
 		)
 	}
+}
+
+// nullTogether holds a column to be null where another is, and only there.
+func (r *row) nullTogether(column, other string) {
+	r.demand(r.null(column) == r.null(other), column, "must be null where %s is, and only there", other)
+}
+
+// after holds a time to be after another.
+func (r *row) after(column, other string) {
+	r.demand(r.time(column).After(r.time(other)), column, "must be after %s", other)
 }
 
 // product holds a cost to the product of unit price and quantity.
@@ -204,7 +216,8 @@ func checkRows(t focus.Table) []Violation {
 		return slices.IndexFunc(t.Columns, func(c focus.Column) bool { return c.Name == name })
 	}
 	for _, pair := range [][2]string{
-		{"SkuPriceId", "SkuId"}, {"SkuPriceId", "SkuPriceDetails"}, {"SkuId", "SkuMeter"}, {"ServiceName", "ServiceCategory"},
+		{"SkuPriceId", "SkuId"}, {"SkuPriceId", "SkuPriceDetails"}, {"SkuId", "SkuMeter"},
+		{"ServiceName", "ServiceCategory"},
 	} {
 		key, value := at(pair[0]), at(pair[1])
 		if key < 0 || value < 0 {
@@ -219,7 +232,8 @@ func checkRows(t focus.Table) []Violation {
 			if seen == "" {
 				first[*cells[key]] = is
 			} else if seen != is {
-				found = append(found, Violation{i, pair[1], "must be the same for the same " + pair[0] + ", " + seen, cells[value]})
+				rule := "must be the same for the same " + pair[0] + ", " + seen
+				found = append(found, Violation{i, pair[1], rule, cells[value]})
 			}
 		}
 	}
@@ -232,13 +246,16 @@ func checkRows(t focus.Table) []Violation {
 			}
 		}
 		if first, seen := rows[key.String()]; seen {
-			found = append(found, Violation{i, "ChargeDescription", fmt.Sprintf("must not be of a charge that row %d is of", first), nil})
+			rule := fmt.Sprintf("must not be of the charge that row %d is of", first)
+			found = append(found, Violation{i, "ChargeDescription", rule, cells[slices.IndexFunc(t.Columns, isDescription)]})
 			continue
 		}
 		rows[key.String()] = i
 	}
 	return found
 }
+
+func isDescription(c focus.Column) bool { return c.Name == "ChargeDescription" }
 
 func quoted(cell *string) string {
 	if cell == nil {

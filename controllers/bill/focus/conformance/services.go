@@ -62,8 +62,8 @@ func subcategories() []string {
 
 func other(category string) string { return "Other (" + category + ")" }
 
-// currencies are the codes of ISO 4217 for currencies in use, and for those of funds and metals, without XTS (tests) and
-// XXX (no currency). Of the codes of 2026 BGN is left out, which the euro has replaced.
+// currencies are the codes of ISO 4217 for currencies in use in November 2026, for funds and for metals, without XTS
+// (tests) and XXX (no currency).
 var currencies = strings.Fields(`
 	AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW
 	CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL

@@ -39,6 +39,8 @@ func TestComplete(t *testing.T) {
 		"queue stat queue/":     {"queue/orders", "queue/payments"},
 		"queue get a --output ": {"raw", "json"},
 		"queue stat -n ":        {"bank", "shop"},
+		"cost transfer/l":       {"transfer/ledger", "transfer/archive"},
+		"cost queue ":           {"orders", "payments"},
 		"cost -o ":              {"csv", "json", "table"},
 		"cost --by ":            {"day", "direction", "engine", "kind", "namespace", "nodeclass", "peer"},
 		"--context ":            {"east"},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type costing struct {
 	output          choice
 	export          export
 
+	kind       kind // and the name of an object, if one is named
+	name       string
 	period     bill.Period
 	dimensions []bill.Dimension
 }
@@ -45,25 +48,31 @@ type costing struct {
 func newCost(p *plugin) *cobra.Command {
 	c := &costing{plugin: p, output: choice{"table", "csv", "json"}, export: newExport()}
 	cmd := c.output.addTo(&cobra.Command{
-		Use:   "cost",
-		Short: "Show what a namespace or the cluster spent, from its Statements",
-		Long: `Show what moving data cost a namespace, or with --all-namespaces the cluster: CPU time, bytes on the wire and storage,
-at the prices that were in force. Each Statement holds what the nodes of this cluster spent for one namespace in one
-month, so what a peer spent is in its own cluster.
+		Use:   "cost [KIND/NAME]",
+		Short: "Show what a namespace, the cluster or an object spent",
+		Long: `Show what moving data cost a namespace, or with --all-namespaces the cluster: CPU time, bytes on the wire
+and storage, at the prices that were in force. Each Statement holds what the nodes of this cluster spent for one
+namespace in one month, so what a peer spent is in its own cluster.
 
 Amounts in different currencies are never added. AVOIDED is the price of the bytes that compression kept off the wire.
 It is not in COST. Figures with ~ include the CPU time of the network stack, which is an estimate.
 
-With --focus, write FOCUS ` + focusVersion + ` in place of a table: one file for each UTC day, as CSV or Parquet, or all in one file. An
-existing file is replaced as a whole. Rows are checked against the specification before anything is written.
+With --focus, write FOCUS ` + focusVersion + ` in place of a table: one file for each UTC day, as CSV or
+Parquet, or all in one file. An existing file is replaced as a whole. Rows are checked against the specification
+before anything is written.
 
-It takes the verb list on statements, in the namespace or in the cluster.`,
+With the name of a Transfer, Delivery, HTTPEndpoint or Queue, show the cost in its status in place of Statements:
+that of the last run, or since the object was created.
+
+It takes the verb list on statements, in the namespace or in the cluster, or the verb get on the object.`,
 		Example: `  kubectl lighterage cost -n bank
   kubectl lighterage cost --all-namespaces --month 2026-11 --by namespace,kind
   kubectl lighterage cost -n bank --from 2026-11-01 --to 2026-11-15 --by day -o csv > bank.csv
+  kubectl lighterage cost transfer/ledger -n bank
   kubectl lighterage cost --all-namespaces --month 2026-11 --focus bills --focus-format parquet --cluster-name east`,
-		Args: cobra.NoArgs, PreRunE: func(*cobra.Command, []string) error { return c.check(time.Now()) },
-		RunE: action(c.run),
+		Args: c.argument, ValidArgsFunction: c.complete,
+		PreRunE: func(*cobra.Command, []string) error { return c.check(time.Now()) },
+		RunE:    action(c.run),
 	})
 	flags := cmd.Flags()
 	flags.BoolVarP(&c.all, "all-namespaces", "A", false, "all namespaces")
@@ -87,6 +96,9 @@ It takes the verb list on statements, in the namespace or in the cluster.`,
 
 // check finds what is wrong with the flags.
 func (c *costing) check(now time.Time) (err error) {
+	if c.name != "" && (c.all || c.month+c.from+c.to+c.export.path != "" || len(c.by) > 0) {
+		return errors.New("with an object, leave out -A, --month, --from, --to, --by and --focus: it has one cost")
+	}
 	if c.period, err = bill.NewPeriod(c.month, c.from, c.to, now); err != nil {
 		return err
 	}
@@ -107,6 +119,13 @@ func (c *costing) run(ctx context.Context) error {
 	if err := c.plugin.open(); err != nil {
 		return err
 	}
+	if c.name != "" {
+		object, err := c.plugin.object(ctx, c.kind, c.name)
+		if err != nil {
+			return err
+		}
+		return c.show(object, object.WriteText, object.WriteCSV)
+	}
 	namespace := c.plugin.namespace
 	if c.all {
 		namespace = ""
@@ -121,17 +140,23 @@ func (c *costing) run(ctx context.Context) error {
 			break
 		}
 		fmt.Fprintf(
-			c.plugin.ErrOut, "Statement %s is not complete: %s\n", gap.Statement, table.Printable(gap.Reason+": "+gap.Message),
+			c.plugin.ErrOut, "Statement %s is not complete: %s\n", gap.Statement,
+			table.Printable(gap.Reason+": "+gap.Message),
 		)
 	}
 	if c.export.path != "" {
 		return c.export.write(account, namespace, c.plugin.ErrOut)
 	}
 	spent := account.By(c.dimensions)
+	return c.show(spent, spent.WriteText, spent.WriteCSV)
+}
+
+// show writes an object in the format of the flag.
+func (c *costing) show(object any, text, csv func(io.Writer) error) error {
 	if c.output.String() == "csv" {
-		return spent.WriteCSV(c.plugin.Out)
+		return csv(c.plugin.Out)
 	}
-	return c.output.write(c.plugin.Out, spent, spent.WriteText)
+	return c.output.write(c.plugin.Out, object, text)
 }
 
 // account reads the Statements of a period, of all namespaces where none is named.
@@ -171,8 +196,8 @@ func unlisted(err error, namespace string) error {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return fmt.Errorf(
-			"this cluster does not have the kind Statement; install or upgrade the operator (helm upgrade --install lighterage "+
-				"...), or choose another cluster with --context: %w",
+			"this cluster does not have the kind Statement; install or upgrade the operator (helm upgrade --install "+
+				"lighterage ...), or choose another cluster with --context: %w",
 			err,
 		)
 	case apierrors.IsForbidden(err):
@@ -211,5 +236,7 @@ func (p *plugin) noStatements(ctx context.Context, period bill.Period, namespace
 				"namespace has reported figures",
 		)
 	}
-	return fmt.Errorf("%s no Statement with figures of %s; it has Statements of %s", where, period, strings.Join(months, ", "))
+	return fmt.Errorf(
+		"%s no Statement with figures of %s; it has Statements of %s", where, period, strings.Join(months, ", "),
+	)
 }

@@ -65,6 +65,7 @@ func showCosts(t *testing.T, cluster *controllertest.Cluster, nothing string) {
 		}
 	})
 	t.Run("as FOCUS", func(t *testing.T) { writeFOCUS(t, accountant) })
+	t.Run("of an object", func(t *testing.T) { showObject(t, cluster, nothing) })
 	for name, test := range map[string]struct {
 		kubeconfig, month string
 		namespace, says   string
@@ -80,6 +81,47 @@ func showCosts(t *testing.T, cluster *controllertest.Cluster, nothing string) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
+	}
+}
+
+// showObject asks for the cost of a Transfer, and of one that has none.
+func showObject(t *testing.T, cluster *controllertest.Cluster, nothing string) {
+	for _, name := range []string{"priced", "free"} {
+		transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		transfer.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "a", Path: "/"}
+		transfer.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "b", Path: "/"}
+		cluster.Create(t, transfer)
+		if name == "free" {
+			continue
+		}
+		transfer.Status.Cost = &v1alpha1.CostStatus{
+			Currency: "EUR", CPU: "0.0310", Network: "0.1000", Saved: "-0.1000",
+			Periods: []v1alpha1.CostPeriod{{
+				Prices: v1alpha1.PricesStatus{
+					Currency: "EUR", CPUHour: "0.031", NetworkGiB: "0.1", Source: v1alpha1.PricesOfTariff, Name: "datacentre",
+					Generation: 2,
+				},
+				CPUSeconds: "3600", WireBytes: gib, CPU: "0.031", Network: "0.1", Saved: "-0.1",
+			}},
+		}
+		update(t, cluster, transfer)
+	}
+	kubeconfig := user(t, cluster, "mover", "transfers")
+	for _, form := range []string{"table", "csv", "json"} {
+		out, _, err := try(t, "", "cost", "transfer/priced", "-o", form, "--kubeconfig", kubeconfig)
+		if err != nil || !strings.Contains(out, "datacentre") || !strings.Contains(out, "0.031") ||
+			!strings.Contains(out, "-0.1") {
+			t.Errorf("%s: %v: %s", form, err, out)
+		}
+	}
+	for _, test := range [][3]string{
+		{"free", kubeconfig, "has no cost"}, {"prised", kubeconfig, `"prised"`},
+		{"priced", nothing, "get on transfers of lighterage.dev"},
+	} {
+		out, _, err := try(t, "", "cost", "transfer/"+test[0], "--kubeconfig", test[1])
+		if err == nil || out != "" || !strings.Contains(err.Error(), test[2]) {
+			t.Errorf("%s: %v: %s", test[0], err, out)
+		}
 	}
 }
 

@@ -38,8 +38,9 @@ func newExport() export { return export{format: choice{"csv", "parquet"}} }
 func (e *export) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(
-		&e.path, "focus", "", "write FOCUS "+focusVersion+" to this `path`: a file that ends in .csv or .parquet, or else a "+
-			"directory with a file for each day",
+		&e.path, "focus", "",
+		"write FOCUS "+focusVersion+" to this `path`: a file that ends in .csv or .parquet, or else a directory with a "+
+			"file for each day",
 	)
 	flags.Var(&e.format, "focus-format", "format of the files in a directory")
 	flags.StringVar(
