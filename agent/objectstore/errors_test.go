@@ -57,7 +57,7 @@ func TestErrors(t *testing.T) {
 		}
 		server, store := start(t)
 		server.Intercept(objectstoretest.Times(-1, http.MethodPut, test.status, test.code))
-		_, err := store.Put(t.Context(), "a", strings.NewReader("x"), 1, false)
+		_, err := store.Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
 		if !errors.Is(err, test.want) || !failure.Is(err, test.reason) {
 			t.Errorf("%d %s: %v", test.status, test.code, err)
 			continue
@@ -150,7 +150,7 @@ func TestWrongAnswers(t *testing.T) {
 		return err
 	}
 	put := func(s *objectstore.Store) error {
-		_, err := s.Put(context.Background(), "a", strings.NewReader("x"), 1, false)
+		_, err := s.Put(context.Background(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
 		return err
 	}
 	get := func(s *objectstore.Store) error {
@@ -158,7 +158,7 @@ func TestWrongAnswers(t *testing.T) {
 		return err
 	}
 	create := func(s *objectstore.Store) error {
-		_, err := s.Create(context.Background(), "a")
+		_, err := s.Create(context.Background(), "a", nil)
 		return err
 	}
 	page := func(w http.ResponseWriter, _ *http.Request) bool {
@@ -235,7 +235,7 @@ func TestTLS(t *testing.T) {
 func TestClock(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	server.Set(objectstoretest.Faults{ClockOffset: 20 * time.Minute}, "me")
-	_, err := open(t, options(t, server)).Put(t.Context(), "a", strings.NewReader("x"), 1, false)
+	_, err := open(t, options(t, server)).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
 	if !errors.Is(err, objectstore.ErrClock) {
 		t.Error(err)
 	}
@@ -243,7 +243,7 @@ func TestClock(t *testing.T) {
 	o := options(t, server)
 	o.Now = func() time.Time { return time.Now().Add(-20 * time.Minute) }
 	server.Set(objectstoretest.Faults{Denied: []string{http.MethodPut}}, "me")
-	_, err = open(t, o).Put(t.Context(), "a", strings.NewReader("x"), 1, false)
+	_, err = open(t, o).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
 	if !errors.Is(err, objectstore.ErrClock) {
 		t.Error(err)
 	}

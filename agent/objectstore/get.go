@@ -16,7 +16,7 @@ import (
 // Get returns length bytes of an object from offset on, at least one. A reader that loses its connection goes on where
 // it was, as often in a row without progress as requests are tried. With an ETag the object must have it, and without
 // one that of the first answer: ErrChanged otherwise. The reader has exactly length bytes, or returns an error.
-func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64) (io.ReadCloser, error) {
+func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64) (*Reader, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return nil, err
@@ -24,15 +24,15 @@ func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64
 	if offset < 0 || length < 1 || offset+length < offset {
 		return nil, fmt.Errorf("get %q: %w: there are no %d bytes at %d", shorten(name), ErrInvalid, length, offset)
 	}
-	r := &reader{store: s, ctx: ctx, name: name, key: key, etag: etag, offset: offset, left: length}
+	r := &Reader{store: s, ctx: ctx, name: name, key: key, etag: etag, offset: offset, left: length}
 	if err := r.open(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// reader is the rest of what is read of an object.
-type reader struct {
+// Reader is the rest of what is read of an object.
+type Reader struct {
 	store           *Store
 	ctx             context.Context //nolint:containedctx // It is that of Get, which returns the reader.
 	name, key, etag string
@@ -43,7 +43,7 @@ type reader struct {
 }
 
 // open asks for the rest.
-func (r *reader) open() error {
+func (r *Reader) open() error {
 	s := r.store
 	options := minio.GetObjectOptions{}
 	if err := options.SetRange(r.offset, r.offset+r.left-1); err != nil {
@@ -73,7 +73,7 @@ func (r *reader) open() error {
 }
 
 // check compares an answer with what was asked for.
-func (r *reader) check(info minio.ObjectInfo, header http.Header) error {
+func (r *Reader) check(info minio.ObjectInfo, header http.Header) error {
 	var first, last, total int64
 	n, err := fmt.Sscanf(header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total)
 	switch {
@@ -90,7 +90,8 @@ func (r *reader) check(info minio.ObjectInfo, header http.Header) error {
 	return nil
 }
 
-func (r *reader) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (r *Reader) Read(p []byte) (int, error) {
 	for {
 		if r.left == 0 {
 			return 0, io.EOF
@@ -116,7 +117,7 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 // lost prepares for going on after a connection was lost in the middle, unless that has been so too often.
-func (r *reader) lost(err error) error {
+func (r *Reader) lost(err error) error {
 	_ = r.Close() // its connection is broken
 	r.body = nil
 	if errors.Is(err, io.EOF) {
@@ -132,7 +133,11 @@ func (r *reader) lost(err error) error {
 	return nil
 }
 
-func (r *reader) Close() error {
+// ETag of what is read, without quotes.
+func (r *Reader) ETag() string { return r.etag }
+
+// Close gives up the rest.
+func (r *Reader) Close() error {
 	if r.body == nil {
 		return nil
 	}

@@ -47,13 +47,16 @@ func (s *Store) List(ctx context.Context, begin string) iter.Seq2[Object, error]
 				done = true
 				return nil
 			})
-			if err != nil && (after == before || !errors.Is(err, ErrUnavailable)) {
+			if err != nil && (after == before || !retryable(err)) {
 				yield(Object{}, err)
 				return
 			}
 		}
 	}
 }
+
+// retryable reports whether a server may do better the next time.
+func retryable(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 // root is the prefix with its slash.
 func (s *Store) root() string {

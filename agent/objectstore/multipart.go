@@ -41,8 +41,9 @@ type Part struct {
 	ETag string
 }
 
-// Create starts an upload. When its answer is lost an upload is left that only Uploads finds.
-func (s *Store) Create(ctx context.Context, name string) (Upload, error) {
+// Create starts an upload of an object with metadata as those of PutOptions. When its answer is lost an upload is left
+// that only Uploads finds.
+func (s *Store) Create(ctx context.Context, name string, metadata map[string]string) (Upload, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return Upload{}, err
@@ -50,7 +51,7 @@ func (s *Store) Create(ctx context.Context, name string) (Upload, error) {
 	u := Upload{Name: name, Token: rand.Text()}
 	_, err = s.do(ctx, call{}, operation{"create upload of", name}, func(ctx context.Context, _ *call) error {
 		var err error
-		u.ID, err = s.core.NewMultipartUpload(ctx, s.options.Bucket, key, s.putOptions(u.Token))
+		u.ID, err = s.core.NewMultipartUpload(ctx, s.options.Bucket, key, s.putOptions(u.Token, metadata))
 		if err == nil && u.ID == "" {
 			err = ErrNotS3
 		}

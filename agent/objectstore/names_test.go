@@ -41,7 +41,7 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		server, store := start(t)
-		_, err := store.Put(t.Context(), name, strings.NewReader("x"), 1, false)
+		_, err := store.Put(t.Context(), name, strings.NewReader("x"), 1, objectstore.PutOptions{})
 		if err != nil {
 			if len(server.Requests()) > 0 || !errors.Is(err, objectstore.ErrName) {
 				t.Errorf("%q: %v after %q", name, err, server.Requests())
@@ -94,7 +94,7 @@ func FuzzAnswers(f *testing.F) {
 		check(err)
 		_, err = get(t, store, "a", "", 0, 1)
 		check(err)
-		u, err := store.Create(t.Context(), "a")
+		u, err := store.Create(t.Context(), "a", nil)
 		check(err)
 		_, err = store.Parts(t.Context(), u)
 		check(err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -25,7 +26,20 @@ type Object struct {
 	// ETag without quotes. It changes with the content and is not necessarily a digest of it.
 	ETag     string
 	Modified time.Time
+	// Metadata are what PutOptions gave it, the keys in lower case. Lists do not have them.
+	Metadata map[string]string
 }
+
+// PutOptions say how an object is written.
+type PutOptions struct {
+	// IfAbsent: it is written only if there is none.
+	IfAbsent bool
+	// Metadata of the user, at most 2 KB in all: letters, digits and hyphens as keys, printable ASCII as values.
+	Metadata map[string]string
+}
+
+// Check reports whether an object may have a name: ErrName.
+func (s *Store) Check(name string) error { return CheckName(s.options.Prefix, name) }
 
 // key of an object; errors are ErrName.
 func (s *Store) key(name string) (string, error) {
@@ -35,9 +49,11 @@ func (s *Store) key(name string) (string, error) {
 	return join(s.options.Prefix, name), nil
 }
 
-// Put writes an object of size bytes and returns its ETag. With ifAbsent it writes only if there is none: ErrExists
-// otherwise.
-func (s *Store) Put(ctx context.Context, name string, body io.ReaderAt, size int64, ifAbsent bool) (string, error) {
+// Put writes an object of size bytes and returns its ETag. With IfAbsent it writes only if there is none: ErrExists
+// otherwise. Each try reads body from its beginning to its end.
+func (s *Store) Put(
+	ctx context.Context, name string, body io.ReaderAt, size int64, o PutOptions,
+) (string, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return "", err
@@ -47,8 +63,8 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReaderAt, size int
 			size, int64(MaxPut))
 	}
 	token := rand.Text()
-	options := s.putOptions(token)
-	if ifAbsent {
+	options := s.putOptions(token, o.Metadata)
+	if o.IfAbsent {
 		options.SetMatchETagExcept("*")
 	}
 	var etag string
@@ -104,8 +120,13 @@ func (s *Store) head(ctx context.Context, name, token string) (Object, bool, err
 	if err != nil {
 		return Object{}, false, err
 	}
-	return Object{Name: name, Size: info.Size, ETag: info.ETag, Modified: info.LastModified},
-		ownToken(info.Metadata, token), nil
+	object := Object{
+		Name: name, Size: info.Size, ETag: info.ETag, Modified: info.LastModified, Metadata: make(map[string]string),
+	}
+	for key, value := range info.UserMetadata {
+		object.Metadata[strings.ToLower(key)] = value
+	}
+	return object, ownToken(info.Metadata, token), nil
 }
 
 // Delete removes an object. It is no error if there is none.

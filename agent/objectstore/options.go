@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -159,12 +160,14 @@ func ParseEndpoint(text string) (*url.URL, error) {
 }
 
 // putOptions are what every object is written with.
-func (s *Store) putOptions(token string) minio.PutObjectOptions {
+func (s *Store) putOptions(token string, metadata map[string]string) minio.PutObjectOptions {
 	o := minio.PutObjectOptions{
 		ContentType: "application/octet-stream", StorageClass: s.options.StorageClass, ServerSideEncryption: s.sse,
 	}
+	o.UserMetadata = make(map[string]string, len(metadata)+1)
+	maps.Copy(o.UserMetadata, metadata)
 	if token != "" {
-		o.UserMetadata = map[string]string{tokenHeader: token}
+		o.UserMetadata[tokenHeader] = token
 	}
 	return o
 }

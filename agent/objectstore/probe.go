@@ -147,7 +147,7 @@ func (p *prober) random(n int) []byte {
 
 func (p *prober) put(ctx context.Context, name string, content []byte, ifAbsent bool) error {
 	p.written = append(p.written, name)
-	_, err := p.store.Put(ctx, p.dir+name, bytes.NewReader(content), int64(len(content)), ifAbsent)
+	_, err := p.store.Put(ctx, p.dir+name, bytes.NewReader(content), int64(len(content)), PutOptions{IfAbsent: ifAbsent})
 	if err == nil && name == "a" {
 		p.current = content
 	}
@@ -215,7 +215,7 @@ func (p *prober) list(ctx context.Context) error {
 
 // upload begins one with a part.
 func (p *prober) upload(ctx context.Context, name string, content []byte) (Upload, []Part, error) {
-	u, err := p.store.Create(ctx, p.dir+name)
+	u, err := p.store.Create(ctx, p.dir+name, nil)
 	if err != nil {
 		return u, nil, err
 	}

@@ -204,7 +204,7 @@ func TestServers(t *testing.T) {
 			t.Run("Errors", func(t *testing.T) {
 				missing := o
 				missing.Bucket = "missing"
-				_, err := open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, false)
+				_, err := open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
 				if !errors.Is(err, objectstore.ErrNoBucket) {
 					t.Error(err)
 				}
@@ -215,7 +215,7 @@ func TestServers(t *testing.T) {
 				if _, err := get(t, store, "e", strings.Repeat("0", len(etag)), 0, 1); !errors.Is(err, objectstore.ErrChanged) {
 					t.Error(err)
 				}
-				u, err := store.Create(t.Context(), "u")
+				u, err := store.Create(t.Context(), "u", nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -86,7 +86,7 @@ func start(t *testing.T) (*objectstoretest.Server, *objectstore.Store) {
 
 func put(t *testing.T, store *objectstore.Store, name, content string) string {
 	t.Helper()
-	etag, err := store.Put(t.Context(), name, strings.NewReader(content), int64(len(content)), false)
+	etag, err := store.Put(t.Context(), name, strings.NewReader(content), int64(len(content)), objectstore.PutOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestWrittenWith(t *testing.T) {
 	o.StorageClass, o.Encryption = "STANDARD_IA", objectstore.Encryption{KMSKeyID: "key-1"}
 	store := open(t, o)
 	put(t, store, "one", "x")
-	u, err := store.Create(t.Context(), "two")
+	u, err := store.Create(t.Context(), "two", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,19 +201,19 @@ func TestWrittenWith(t *testing.T) {
 func TestConditions(t *testing.T) {
 	server, store := start(t)
 	ctx := t.Context()
-	if _, err := store.Put(ctx, "a", strings.NewReader("1"), 1, true); err != nil {
+	if _, err := store.Put(ctx, "a", strings.NewReader("1"), 1, objectstore.PutOptions{IfAbsent: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Put(ctx, "a", strings.NewReader("2"), 1, true); !errors.Is(err, objectstore.ErrExists) {
+	if _, err := store.Put(ctx, "a", strings.NewReader("2"), 1, objectstore.PutOptions{IfAbsent: true}); !errors.Is(err, objectstore.ErrExists) {
 		t.Errorf("second put: %v", err)
 	}
 	// An answer that was lost is none that said no, and another's object is not one's own.
 	server.Reset(1, http.MethodPut, true)
-	if etag, err := store.Put(ctx, "b", strings.NewReader("3"), 1, true); err != nil || etag == "" {
+	if etag, err := store.Put(ctx, "b", strings.NewReader("3"), 1, objectstore.PutOptions{IfAbsent: true}); err != nil || etag == "" {
 		t.Errorf("put whose answer was lost: %q, %v", etag, err)
 	}
 	server.Reset(1, http.MethodPut, false)
-	if _, err := store.Put(ctx, "a", strings.NewReader("4"), 1, true); !errors.Is(err, objectstore.ErrExists) {
+	if _, err := store.Put(ctx, "a", strings.NewReader("4"), 1, objectstore.PutOptions{IfAbsent: true}); !errors.Is(err, objectstore.ErrExists) {
 		t.Errorf("put of what is there over a broken connection: %v", err)
 	}
 	if got, err := get(t, store, "a", "", 0, 1); err != nil || got != "1" {
@@ -224,7 +224,7 @@ func TestConditions(t *testing.T) {
 func TestMultipart(t *testing.T) {
 	server, store := start(t)
 	ctx := t.Context()
-	u, err := store.Create(ctx, "big")
+	u, err := store.Create(ctx, "big", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,13 +270,13 @@ func TestUploads(t *testing.T) {
 	ctx := t.Context()
 	made := map[string]bool{}
 	for i := range 7 {
-		u, err := store.Create(ctx, fmt.Sprintf("u/%d", i%2))
+		u, err := store.Create(ctx, fmt.Sprintf("u/%d", i%2), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		made[u.ID] = true
 	}
-	if _, err := store.Create(ctx, "v"); err != nil {
+	if _, err := store.Create(ctx, "v", nil); err != nil {
 		t.Fatal(err)
 	}
 	for u, err := range store.Uploads(ctx, "u/") {
@@ -307,7 +307,7 @@ func TestPartLimits(t *testing.T) {
 		}
 	}
 	for _, size := range []int64{-1, objectstore.MaxPut + 1} {
-		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, false); !errors.Is(err, objectstore.ErrInvalid) {
+		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrInvalid) {
 			t.Errorf("put of %d: %v", size, err)
 		}
 	}

@@ -53,6 +53,9 @@ const (
 	// NoNetwork means: the policy's mode is Auto, and sender and receiver are one process,
 	// so that there is no link whose bytes could be saved.
 	NoNetwork Reason = "NoNetwork"
+	// StoredAsIs means: the bytes became an object that any tool reads, which holds them as
+	// they are.
+	StoredAsIs Reason = "StoredAsIs"
 	// NetworkFaster means: the objective is Elapsed, and network and peer take the bytes
 	// sooner as they are than they could be compressed.
 	NetworkFaster Reason = "NetworkFaster"

@@ -35,6 +35,29 @@ func NewPace(bytesPerSecond int64) (*Pace, error) {
 	return &Pace{rate.NewLimiter(rate.Limit(bytesPerSecond), int(burst))}, nil
 }
 
+// Meter returns a connection whose bytes are counted and that neither writes nor reads faster than a pace, together with
+// others of it; nil: not counted, or as fast as it can.
+func Meter(conn net.Conn, counter *Counter, pace *Pace) net.Conn {
+	if counter != nil {
+		conn = countedConn{conn, counter}
+	}
+	if pace != nil {
+		conn = heldConn{pacedConn{conn, pace}}
+	}
+	return conn
+}
+
+// heldConn is a pacedConn that reads no faster, too: the other side waits when it is not read from.
+type heldConn struct{ pacedConn }
+
+func (c heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p[:min(len(p), c.pace.limiter.Burst())])
+	if n > 0 {
+		time.Sleep(c.pace.limiter.ReserveN(time.Now(), n).Delay())
+	}
+	return n, err
+}
+
 // pacedConn writes no faster than its pace. A write waits also when the connection is closed meanwhile, for a few ticks
 // at most.
 type pacedConn struct {

@@ -33,6 +33,9 @@ const (
 	// OmittedPath: a path of more than MaxPath bytes, which is not moved. A directory counts once, for all that is in
 	// it.
 	OmittedPath = "PathTooLong"
+	// OmittedObject: an object whose name is no path, or that has others below it, or a file whose path can be no
+	// object's name.
+	OmittedObject = "ObjectName"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"
 )

@@ -101,6 +101,11 @@ func Compare(a, b string) int {
 	return len(a) - len(b)
 }
 
+// Within reports whether a path is below a directory.
+func Within(path, directory string) bool {
+	return directory == Root && path != Root || strings.HasPrefix(path, directory+"/")
+}
+
 // Split returns the directory that contains path, Root for the first level, and the last element. Root's parent is
 // Root.
 func Split(path string) (parent, name string) {

@@ -17,16 +17,23 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// local is sender and receiver at once, for two volumes of one pod.
+// local is sender and receiver at once, for two volumes of one pod, or object stores in place of them.
 func (a *agent) local(ctx context.Context) error {
 	var c wirev1.LocalConfig
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
 	from, to := c.GetSend(), c.GetReceive()
-	err := required("send.run_id", from.GetRunId(), "send.volume", from.GetVolume(), "send.path", from.GetPath(),
-		"send.control_address", from.GetControlAddress(), "receive.sender_namespace", to.GetSenderNamespace(),
-		"receive.sender_name", to.GetSenderName(), "receive.volume", to.GetVolume(), "receive.path", to.GetPath())
+	err := required("send.run_id", from.GetRunId(), "send.control_address", from.GetControlAddress(),
+		"receive.sender_namespace", to.GetSenderNamespace(), "receive.sender_name", to.GetSenderName())
+	if err == nil && c.GetSourceStore() == nil {
+		err = required("send.volume", from.GetVolume(), "send.path", from.GetPath())
+	}
+	if err == nil && c.GetDestinationStore() == nil {
+		err = required("receive.volume", to.GetVolume(), "receive.path", to.GetPath())
+	} else if err == nil {
+		err = required("transfer", c.GetTransfer())
+	}
 	if err != nil {
 		return err
 	}
@@ -47,19 +54,24 @@ func (a *agent) local(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	return a.end(report, a.moveLocally(ctx, from, to, resolved, report))
+	return a.end(report, func() error {
+		ends, err := a.openEnds(ctx, &c, report)
+		if err != nil {
+			return err
+		}
+		defer ends.close()
+		if ends.destination != nil {
+			return a.toStore(ctx, &c, ends, report)
+		}
+		return a.moveLocally(ctx, from, to, ends.source, resolved, report)
+	}())
 }
 
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
-	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, resolved compression.Settings,
-	report *send.Report,
+	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, source send.Source,
+	resolved compression.Settings, report *send.Report,
 ) error {
-	source, err := openSource(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
 	destination, err := tree.OpenDestination(to.GetVolume(), to.GetPath(), to.GetRunId(), to.GetAttempt())
 	if err != nil {
 		return err

@@ -167,7 +167,7 @@ func (a *agent) open(
 
 // sendOptions are those of a sender but for how it reaches its receiver.
 func sendOptions(
-	c *wirev1.SendConfig, source *tree.Source, compress encoders, resolved compression.Settings, report *send.Report,
+	c *wirev1.SendConfig, source send.Source, compress encoders, resolved compression.Settings, report *send.Report,
 ) send.Options {
 	return send.Options{
 		RunID:              c.GetRunId(),

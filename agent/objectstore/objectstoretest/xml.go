@@ -37,7 +37,10 @@ type listed struct {
 	IsTruncated           bool
 	NextContinuationToken string `xml:",omitempty"`
 	Contents              []listedObject
+	CommonPrefixes        []listedPrefix
 }
+
+type listedPrefix struct{ Prefix string }
 
 type listedObject struct {
 	Key, ETag, LastModified string
@@ -104,7 +107,23 @@ func (s *Server) list(w http.ResponseWriter, query url.Values) {
 		if !strings.HasPrefix(key, result.Prefix) || key <= after || s.faults.StaleLists && s.old[key] == nil {
 			continue
 		}
-		if len(result.Contents) == page {
+		name := strings.TrimPrefix(key, result.Prefix)
+		if before, _, below := strings.Cut(name, "/"); below && query.Get("delimiter") == "/" {
+			// A page that ends in a directory goes on with what else is in it, as some servers do.
+			prefix := listedPrefix{url.QueryEscape(result.Prefix + before + "/")}
+			if slices.Contains(result.CommonPrefixes, prefix) {
+				result.NextContinuationToken = key
+				continue
+			}
+			if len(result.Contents)+len(result.CommonPrefixes) == page {
+				result.IsTruncated = true
+				break
+			}
+			result.CommonPrefixes = append(result.CommonPrefixes, prefix)
+			result.NextContinuationToken = key
+			continue
+		}
+		if len(result.Contents)+len(result.CommonPrefixes) == page {
 			result.IsTruncated = true
 			break
 		}

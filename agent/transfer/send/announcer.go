@@ -21,7 +21,7 @@ const (
 
 // announcer walks the source and announces what it finds.
 type announcer struct {
-	source  *tree.Source
+	source  Source
 	report  *Report
 	session *session
 	window  *window

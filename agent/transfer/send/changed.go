@@ -89,7 +89,7 @@ func (c *changedFiles) takeBack(f *outFile) error {
 
 // retrier announces files again that changed while they were read.
 type retrier struct {
-	source  *tree.Source
+	source  Source
 	report  *Report
 	session *session
 	window  *window

@@ -26,7 +26,7 @@ type Options struct {
 	// ProtocolVersion in which to speak to the receiver; default: the newest.
 	ProtocolVersion uint32
 
-	Source *tree.Source
+	Source Source
 	// Engines to compress with, the preferred ones first. Those of class Hardware count as verified.
 	Engines *codec.Registry
 	// Accelerator is what is known of the machine's, for the reason to give when software has to do its work.
@@ -66,6 +66,22 @@ type Options struct {
 	// minute.
 	Silence time.Duration
 }
+
+// Source is what a sender reads. See tree.Source for what the methods promise.
+type Source interface {
+	Walk(ctx context.Context, visit func(*tree.Entry) error) error
+	Again(*tree.Entry) (*tree.Entry, error)
+	ReadAt(e *tree.Entry, p []byte, offset int64) error
+	Omissions() *tree.Omissions
+}
+
+// SparseSource is a Source some of whose entries are sparse.
+type SparseSource interface {
+	Source
+	Open(*tree.Entry) (*tree.SourceFile, error)
+}
+
+var _ SparseSource = (*tree.Source)(nil)
 
 const defaultSilence = time.Minute
 

@@ -5,12 +5,11 @@ package send
 
 import (
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
-	"github.com/lighterage/lighterage/agent/tree"
 )
 
 // partReader reads pieces that have holes or that the receiver has another version of.
 type partReader struct {
-	source *tree.Source
+	source Source
 	salt   []byte
 	// buffer and hash are nil before the first piece.
 	buffer []byte
@@ -48,18 +47,16 @@ func (r *partReader) read(p piece) (s protocol.Segment, bytes []byte, err error)
 // readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are
 // not set.
 func (r *partReader) readData(p piece, bytes []byte) (holes protocol.Parts, err error) {
-	f, err := r.source.Open(p.file.entry)
+	sparse, ok := r.source.(SparseSource)
+	if !ok || !p.file.entry.Sparse {
+		return 0, r.source.ReadAt(p.file.entry, bytes, p.offset)
+	}
+	f, err := sparse.Open(p.file.entry)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
 	end := p.offset + int64(p.length)
-	if !p.file.entry.Sparse {
-		if err := f.ReadAt(bytes, p.offset); err != nil {
-			return 0, err
-		}
-		return 0, f.Check()
-	}
 	const unit = protocol.ChunkSize / protocol.PartsPerChunk
 	all := protocol.Parts(1)<<protocol.PartsOf(int64(p.length), protocol.ChunkSize) - 1
 	holes = all

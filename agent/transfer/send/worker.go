@@ -18,7 +18,7 @@ import (
 
 // worker reads, encodes and sends blocks over a connection of its own.
 type worker struct {
-	source   *tree.Source
+	source   Source
 	report   *Report
 	window   *window
 	changed  *changedFiles

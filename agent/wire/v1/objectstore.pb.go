@@ -204,11 +204,308 @@ func (x *ObjectStoreConfig) GetKmsKeyId() string {
 	return ""
 }
 
+// StoreEnd is the end of a Transfer that is in an object store. The prefix of the store includes the path of the Transfer.
+type StoreEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Store *ObjectStoreConfig     `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// dial_policy for the store. Without one the configuration is refused.
+	DialPolicy    *DialPolicy `protobuf:"bytes,2,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreEnd) Reset() {
+	*x = StoreEnd{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreEnd) ProtoMessage() {}
+
+func (x *StoreEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreEnd.ProtoReflect.Descriptor instead.
+func (*StoreEnd) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StoreEnd) GetStore() *ObjectStoreConfig {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *StoreEnd) GetDialPolicy() *DialPolicy {
+	if x != nil {
+		return x.DialPolicy
+	}
+	return nil
+}
+
+// StoreWriter is the content, as JSON, of the object that one writer of a prefix tells others by.
+type StoreWriter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// transfer is unique in all clusters.
+	Transfer      string `protobuf:"bytes,1,opt,name=transfer,proto3" json:"transfer,omitempty"`
+	RunId         string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Attempt       uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreWriter) Reset() {
+	*x = StoreWriter{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreWriter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreWriter) ProtoMessage() {}
+
+func (x *StoreWriter) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreWriter.ProtoReflect.Descriptor instead.
+func (*StoreWriter) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StoreWriter) GetTransfer() string {
+	if x != nil {
+		return x.Transfer
+	}
+	return ""
+}
+
+func (x *StoreWriter) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *StoreWriter) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// StoreUpload is the content, as JSON, of an object that notes a multipart upload under way.
+type StoreUpload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the object, relative to the prefix.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// version of the file at the source.
+	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	PartSize uint64 `protobuf:"varint,3,opt,name=part_size,json=partSize,proto3" json:"part_size,omitempty"`
+	// id is empty before the upload is known to have begun.
+	Id string `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	// token is in the metadata of the object.
+	Token         string `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreUpload) Reset() {
+	*x = StoreUpload{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreUpload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreUpload) ProtoMessage() {}
+
+func (x *StoreUpload) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreUpload.ProtoReflect.Descriptor instead.
+func (*StoreUpload) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StoreUpload) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoreUpload) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StoreUpload) GetPartSize() uint64 {
+	if x != nil {
+		return x.PartSize
+	}
+	return 0
+}
+
+func (x *StoreUpload) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StoreUpload) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+// StoreIndexHeader begins an index. Its messages follow each other, each after its length as a varint.
+type StoreIndexHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version of the format: 1.
+	Version       uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreIndexHeader) Reset() {
+	*x = StoreIndexHeader{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreIndexHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreIndexHeader) ProtoMessage() {}
+
+func (x *StoreIndexHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreIndexHeader.ProtoReflect.Descriptor instead.
+func (*StoreIndexHeader) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StoreIndexHeader) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// StoreIndexEntry is what an index says of an entry. They are in the order of paths.
+type StoreIndexEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Entry *Entry                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// etag of the object with the content of a file, which belongs to the entry as long as it has that.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreIndexEntry) Reset() {
+	*x = StoreIndexEntry{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreIndexEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreIndexEntry) ProtoMessage() {}
+
+func (x *StoreIndexEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreIndexEntry.ProtoReflect.Descriptor instead.
+func (*StoreIndexEntry) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StoreIndexEntry) GetEntry() *Entry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *StoreIndexEntry) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 var File_agent_wire_v1_objectstore_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/wire/v1/objectstore.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\"\x8b\x01\n" +
+	"\x1fagent/wire/v1/objectstore.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1cagent/wire/v1/transfer.proto\"\x8b\x01\n" +
 	"\vProbeConfig\x12;\n" +
 	"\x05store\x18\x01 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\x12?\n" +
 	"\vdial_policy\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
@@ -226,7 +523,26 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"encrypt_s3\x18\t \x01(\bR\tencryptS3\x12\x1c\n" +
 	"\n" +
 	"kms_key_id\x18\n" +
-	" \x01(\tR\bkmsKeyIdB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	" \x01(\tR\bkmsKeyId\"\x88\x01\n" +
+	"\bStoreEnd\x12;\n" +
+	"\x05store\x18\x01 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\x12?\n" +
+	"\vdial_policy\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
+	"dialPolicy\"Z\n" +
+	"\vStoreWriter\x12\x1a\n" +
+	"\btransfer\x18\x01 \x01(\tR\btransfer\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"~\n" +
+	"\vStoreUpload\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1b\n" +
+	"\tpart_size\x18\x03 \x01(\x04R\bpartSize\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12\x14\n" +
+	"\x05token\x18\x05 \x01(\tR\x05token\",\n" +
+	"\x10StoreIndexHeader\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"V\n" +
+	"\x0fStoreIndexEntry\x12/\n" +
+	"\x05entry\x18\x01 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etagB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_objectstore_proto_rawDescOnce sync.Once
@@ -240,20 +556,29 @@ func file_agent_wire_v1_objectstore_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_objectstore_proto_rawDescData
 }
 
-var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*ProbeConfig)(nil),       // 0: lighterage.wire.v1.ProbeConfig
 	(*ObjectStoreConfig)(nil), // 1: lighterage.wire.v1.ObjectStoreConfig
-	(*DialPolicy)(nil),        // 2: lighterage.wire.v1.DialPolicy
+	(*StoreEnd)(nil),          // 2: lighterage.wire.v1.StoreEnd
+	(*StoreWriter)(nil),       // 3: lighterage.wire.v1.StoreWriter
+	(*StoreUpload)(nil),       // 4: lighterage.wire.v1.StoreUpload
+	(*StoreIndexHeader)(nil),  // 5: lighterage.wire.v1.StoreIndexHeader
+	(*StoreIndexEntry)(nil),   // 6: lighterage.wire.v1.StoreIndexEntry
+	(*DialPolicy)(nil),        // 7: lighterage.wire.v1.DialPolicy
+	(*Entry)(nil),             // 8: lighterage.wire.v1.Entry
 }
 var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
 	1, // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	2, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	7, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	1, // 2: lighterage.wire.v1.StoreEnd.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	7, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	8, // 4: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_objectstore_proto_init() }
@@ -262,13 +587,14 @@ func file_agent_wire_v1_objectstore_proto_init() {
 		return
 	}
 	file_agent_wire_v1_config_proto_init()
+	file_agent_wire_v1_transfer_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_objectstore_proto_rawDesc), len(file_agent_wire_v1_objectstore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

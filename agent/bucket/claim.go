@@ -1,0 +1,100 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// maxNote bounds a small object of ours in bytes.
+	maxNote = 64 << 10
+	// releasePatience is how long giving a prefix up may take when the attempt is to end.
+	releasePatience = 5 * time.Second
+)
+
+// claim takes the prefix for one Transfer, by an object that one writer alone can make. An attempt takes it over from an
+// earlier one of its Transfer, which writes no more. The function that it returns gives the prefix up.
+func claim(ctx context.Context, o *WriteOptions) (release func() error, err error) {
+	content := &wirev1.StoreWriter{Transfer: o.Transfer, RunId: o.RunID, Attempt: o.Attempt}
+	if err := putNote(ctx, o.Store, writerName, content, true); errors.Is(err, objectstore.ErrExists) {
+		if err := takeOver(ctx, o, content); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+		defer cancel()
+		return o.Store.Delete(ctx, writerName)
+	}, nil
+}
+
+func takeOver(ctx context.Context, o *WriteOptions, content *wirev1.StoreWriter) error {
+	var present wirev1.StoreWriter
+	err := getNote(ctx, o.Store, writerName, &present)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE,
+			"another Transfer wrote below this prefix a moment ago: wait for it, or use another "+
+				"spec.destination.objectStore.path")
+	case err != nil && !errors.Is(err, errNote):
+		return err
+	case err == nil && present.GetTransfer() == o.Transfer:
+		return putNote(ctx, o.Store, writerName, content, false)
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE,
+		"another Transfer (%q) writes below this prefix: wait until its run has ended, or use another "+
+			"spec.destination.objectStore.path; if no such Transfer exists any more in any cluster, remove the object %s",
+		failure.Shorten(present.GetTransfer(), 256), writerName)
+}
+
+// putNote writes a small object of ours.
+func putNote(ctx context.Context, store *objectstore.Store, name string, m proto.Message, ifAbsent bool) error {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	_, err = store.Put(ctx, name, bytesAt(b), int64(len(b)), objectstore.PutOptions{IfAbsent: ifAbsent})
+	return err
+}
+
+// errNote says that a small object of ours is not as we write it.
+var errNote = errors.New("the object is not as Lighterage writes it")
+
+// getNote reads a small object of ours: errNote if it is none.
+func getNote(ctx context.Context, store *objectstore.Store, name string, m proto.Message) error {
+	object, err := store.Head(ctx, name)
+	if err != nil {
+		return err
+	}
+	if object.Size < 1 || object.Size > maxNote {
+		return fmt.Errorf("read %s: %w: it has %d bytes", name, errNote, object.Size)
+	}
+	r, err := store.Get(ctx, name, object.ETag, 0, object.Size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // It was only read.
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, m); err != nil {
+		return fmt.Errorf("read %s: %w: %w", name, errNote, err)
+	}
+	return nil
+}

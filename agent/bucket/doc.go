@@ -1,0 +1,31 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bucket keeps a tree in an object store, as the destination or the source of a Transfer.
+//
+// Every file is an object of its own with the file's bytes as they are, so that other tools read it. Everything else,
+// that is directories, links, FIFOs, owners, modes, times and extended attributes, is in an index, an object that
+// replaces the former one when a run is complete. An entry of the index belongs to a file's object as long as that has
+// the ETag which the entry notes: objects that others write get default attributes.
+//
+//	PREFIX/PATH                          a file
+//	PREFIX/.lighterage/index             the index
+//	PREFIX/.lighterage/writer            who writes now
+//	PREFIX/.lighterage/uploads/DIGEST    a multipart upload under way
+//
+// # Writing
+//
+// Write takes a source (a tree, or another bucket) entry by entry, beside the index and the list of what is there, all
+// three in the order of tree.Compare, so that nothing has to be remembered. Workers put what differs. An object that an
+// attempt without an index left is recognised by its metadata, an upload by its note, so that a further attempt puts
+// what is missing and no more than the parts that were on their way.
+//
+// # Reading
+//
+// Source is a source for package send. Its entries are those of the index, and of objects that the index does not know.
+//
+// # Memory
+//
+// Lists hold the names in the directories on the way. Entries whose upload has not ended are held up to 32 MiB. Each
+// stream has a buffer of 4 MiB, whatever the size of an object.
+package bucket

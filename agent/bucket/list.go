@@ -1,0 +1,200 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/tree"
+)
+
+// listed is what a list of the store has under one path.
+type listed struct {
+	path string
+	// object is nil if there are only names below.
+	object *objectstore.Object
+	// below: there are names below it.
+	below bool
+}
+
+// lister lists a store in the order of tree.Compare. What cannot be an entry's path is passed to unfit, a directory once
+// for all that is in it.
+type lister struct {
+	store *objectstore.Store
+	// enter reports whether anything in a directory is asked for; nil: always.
+	enter func(path string) bool
+	unfit func(path string)
+}
+
+func (l *lister) all(ctx context.Context) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
+		l.directory(ctx, tree.Root, yield)
+	}
+}
+
+// directory reports whether to go on.
+func (l *lister) directory(ctx context.Context, path string, yield func(listed, error) bool) bool {
+	name := path
+	if path == tree.Root {
+		name = ""
+	}
+	children, err := l.store.Directory(ctx, name)
+	if err != nil {
+		yield(listed{}, err)
+		return false
+	}
+	for i := range children {
+		child := &children[i]
+		if child.Name == "" && child.Object != nil && child.Object.Size == 0 && !child.Directory {
+			continue // Consoles make such objects so that there is a directory.
+		}
+		at := joined(path, child.Name)
+		if path == tree.Root && reserved(child.Name) {
+			continue
+		}
+		if tree.CheckPath(at) != nil || l.store.Check(at) != nil {
+			l.unfit(at)
+			continue
+		}
+		if !yield(listed{path: at, object: child.Object, below: child.Directory}, nil) {
+			return false
+		}
+		if child.Directory && (l.enter == nil || l.enter(at)) && !l.directory(ctx, at, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func joined(parent, name string) string {
+	if parent == tree.Root {
+		return name
+	}
+	return parent + "/" + name
+}
+
+// reserved reports whether a name at the root is not a file's: ours, or that of probes.
+func reserved(name string) bool { return name == Reserved || strings.HasPrefix(name, Reserved+"-") }
+
+// found is what a bucket has under one path: what the list and what the index says. At least one of them is set.
+type found struct {
+	path   string
+	listed *listed
+	record *record
+}
+
+// object is what is listed; nil if there is none.
+func (f *found) object() *objectstore.Object {
+	if f == nil || f.listed == nil {
+		return nil
+	}
+	return f.listed.object
+}
+
+// known reports whether the index's record is of what is listed.
+func (f *found) known() bool {
+	if f == nil || f.record == nil {
+		return false
+	}
+	object := f.object()
+	switch e := &f.record.entry; e.Type {
+	case tree.File:
+		return object != nil && object.ETag == f.record.etag && object.Size == e.Size
+	case tree.Directory:
+		return object == nil
+	default:
+		return f.listed == nil
+	}
+}
+
+// below reports whether the list has something under the path.
+func (f *found) below() bool { return f != nil && f.listed != nil && f.listed.below }
+
+// both goes through list and index together.
+type both struct {
+	next  func() (listed, error, bool)
+	stop  func()
+	index *indexReader
+	// lenient: a damaged index is taken for one that ends there.
+	lenient bool
+
+	listed *listed
+	record *record
+	now    *found
+}
+
+func newBoth(ctx context.Context, l *lister, index *indexReader, lenient bool) (*both, error) {
+	b := &both{index: index, lenient: lenient}
+	b.next, b.stop = iter.Pull2(l.all(ctx))
+	if err := b.advanceList(); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	if err := b.advanceIndex(); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	b.combine()
+	return b, nil
+}
+
+func (b *both) close() error {
+	b.stop()
+	return b.index.close()
+}
+
+func (b *both) advanceList() error {
+	item, err, ok := b.next()
+	if b.listed = nil; ok && err == nil {
+		b.listed = &item
+	}
+	return err
+}
+
+func (b *both) advanceIndex() error {
+	r, err := b.index.next()
+	b.record = r
+	if errors.Is(err, io.EOF) || b.lenient && errors.Is(err, errIndex) {
+		b.record = nil
+		return nil
+	}
+	return err
+}
+
+// combine sets what is under the lesser of the two paths.
+func (b *both) combine() {
+	switch {
+	case b.listed == nil && b.record == nil:
+		b.now = nil
+	case b.record == nil || b.listed != nil && tree.Compare(b.listed.path, b.record.entry.Path) < 0:
+		b.now = &found{path: b.listed.path, listed: b.listed}
+	case b.listed == nil || tree.Compare(b.record.entry.Path, b.listed.path) < 0:
+		b.now = &found{path: b.record.entry.Path, record: b.record}
+	default:
+		b.now = &found{path: b.listed.path, listed: b.listed, record: b.record}
+	}
+}
+
+// peek returns what is next; nil at the end.
+func (b *both) peek() *found { return b.now }
+
+// advance goes on after what peek returned.
+func (b *both) advance() error {
+	f := b.now
+	if f.listed != nil {
+		if err := b.advanceList(); err != nil {
+			return err
+		}
+	}
+	if f.record != nil {
+		if err := b.advanceIndex(); err != nil {
+			return err
+		}
+	}
+	b.combine()
+	return nil
+}

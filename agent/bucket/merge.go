@@ -1,0 +1,204 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// merger compares the entries of an origin with what is there.
+type merger struct {
+	writing *writing
+	there   *both
+	// content: something else than directories was visited.
+	content bool
+	// superfluous is an object that the origin does not have and that is to be removed; empty: there is none.
+	superfluous string
+	// replaced is a directory that gives way to what the origin has in its place; empty: none does.
+	replaced string
+}
+
+// visit decides what to do for an entry.
+func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
+	if err := m.others(ctx, e.Path); err != nil {
+		return err
+	}
+	var before *found
+	if f := m.there.peek(); f != nil && f.path == e.Path {
+		before = f
+		if err := m.there.advance(); err != nil {
+			return err
+		}
+	}
+	w := m.writing
+	first, _, _ := cut(e.Path)
+	switch {
+	case e.Path != tree.Root && reserved(first):
+		if e.Path == first {
+			w.options.Origin.Omissions().Add(tree.OmittedStaging, e.Path)
+		}
+		return nil
+	case e.Type == tree.File && w.options.Store.Check(e.Path) != nil:
+		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
+		return nil
+	}
+	m.content = m.content || e.Type != tree.Directory
+	if err := m.clear(ctx, e, before); err != nil {
+		return err
+	}
+	if e.Type == tree.File {
+		return m.file(ctx, e, before)
+	}
+	return w.add(ctx, &slot{record: record{entry: *e}})
+}
+
+// file has a file put, unless it is there.
+func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
+	w := m.writing
+	w.options.Report.Update(func(p *wirev1.Progress) {
+		p.FilesTotal++
+		p.BytesTotal += uint64(e.Size)
+	})
+	s := &slot{record: record{entry: *e}}
+	if before.known() && before.record.entry.Type == tree.File && before.record.entry.Size == e.Size &&
+		before.record.entry.Modified == e.Modified {
+		s.record.etag = before.record.etag
+		w.count(e, true)
+		return w.add(ctx, s)
+	}
+	s.done = make(chan struct{})
+	if err := w.add(ctx, s); err != nil {
+		return err
+	}
+	select {
+	case w.jobs <- &job{slot: s, before: before}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// clear makes space for an entry: an object in the place of what is no file goes, and a directory in the place of what
+// is none, if Delete permits.
+func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error {
+	w := m.writing
+	if e.Type != tree.File && before.object() != nil {
+		if err := w.remove(ctx, e.Path); err != nil {
+			return err
+		}
+	}
+	if e.Type == tree.Directory || !before.below() {
+		return nil
+	}
+	if !w.options.Delete {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+			"objects below %q are in the place of what the source has under this name: remove them, set spec.delete: true, or "+
+				"make a new Transfer with another spec.destination.objectStore.path", failure.Shorten(e.Path, 256))
+	}
+	for object, err := range w.options.Store.List(ctx, e.Path+"/") {
+		if err != nil {
+			return err
+		}
+		if !w.options.Filter.Match(object.Name, false) {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+				"objects that the filters exclude are in the place of %q: remove them, or change spec.exclude",
+				failure.Shorten(e.Path, 256))
+		}
+	}
+	m.replaced = e.Path
+	for object, err := range w.options.Store.List(ctx, e.Path+"/") {
+		if err != nil {
+			return err
+		}
+		if w.options.Store.Check(object.Name) == nil {
+			if err := w.remove(ctx, object.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// others takes what is there and comes before a path that the origin has; empty: all that is left.
+func (m *merger) others(ctx context.Context, before string) error {
+	for f := m.there.peek(); f != nil && (before == "" || tree.Compare(f.path, before) < 0); f = m.there.peek() {
+		if err := m.there.advance(); err != nil {
+			return err
+		}
+		if m.replaced != "" && tree.Within(f.path, m.replaced) {
+			continue
+		}
+		filter, directory := m.writing.options.Filter, f.object() == nil && (f.below() ||
+			f.record != nil && f.record.entry.Type == tree.Directory)
+		if m.writing.options.Delete && filter.Match(f.path, directory) {
+			if f.object() != nil {
+				m.superfluous = f.path
+			}
+			continue
+		}
+		if f.record != nil && (f.known() || f.below() && f.record.entry.Type == tree.Directory) {
+			// What it says of an object that stays is still true.
+			if err := m.writing.add(ctx, &slot{record: *f.record}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes an object and counts it.
+func (w *writing) remove(ctx context.Context, name string) error {
+	if err := w.options.Store.Delete(ctx, name); err != nil {
+		return err
+	}
+	w.options.Report.Update(func(p *wirev1.Progress) { p.Removed++ })
+	return nil
+}
+
+// sweep removes the objects that are not in the index, which was just written, and that the filter does not exclude.
+func (w *writing) sweep(ctx context.Context) error {
+	index, err := openIndex(ctx, w.options.Store)
+	if err != nil {
+		return err
+	}
+	there, err := newBoth(ctx, &lister{store: w.options.Store, unfit: func(string) {}}, index, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = there.close() }() // It was only read.
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(w.options.Streams)
+	for f := there.peek(); f != nil && gctx.Err() == nil; f = there.peek() {
+		if err := there.advance(); err != nil {
+			return errorsOf(g, err)
+		}
+		if f.object() != nil && f.record == nil && w.options.Filter.Match(f.path, false) {
+			g.Go(func() error { return w.remove(gctx, f.path) })
+		}
+	}
+	return g.Wait()
+}
+
+// errorsOf waits for what a group does and returns the error that came first.
+func errorsOf(g *errgroup.Group, err error) error {
+	_ = g.Wait() // The attempt fails anyway.
+	return err
+}
+
+// cut returns the first element of a path.
+func cut(path string) (first, rest string, more bool) {
+	for i := range len(path) {
+		if path[i] == '/' {
+			return path[:i], path[i+1:], true
+		}
+	}
+	return path, "", false
+}
+

@@ -1,0 +1,343 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // ETags are MD5. They find faults, not forgeries.
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Metadata of objects. Other tools, for example rclone, read the time of modification, in seconds.
+const (
+	versionKey = "lighterage-version"
+	mtimeKey   = "mtime"
+)
+
+// file puts a file, again after a pause if it changes meanwhile, and completes its slot.
+func (w *writing) file(ctx context.Context, j *job) error {
+	defer close(j.slot.done)
+	for n := 0; ; n++ {
+		err := w.once(ctx, j)
+		if !errors.Is(err, tree.ErrChanged) {
+			return err
+		}
+		if n == len(w.options.ChangedPauses) {
+			break
+		}
+		select {
+		case <-time.After(w.options.ChangedPauses[n]):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		now, err := w.options.Origin.Again(&j.slot.record.entry)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			j.slot.dropped = true
+			return nil
+		case err == nil:
+			j.slot.record.entry = *now
+		case !errors.Is(err, tree.ErrChanged):
+			return err
+		}
+	}
+	w.changed.add(j.slot.record.entry.Path)
+	if j.slot.dropped = !j.before.known(); !j.slot.dropped {
+		j.slot.record = *j.before.record // The version before is still there.
+	}
+	return nil
+}
+
+// once puts a file, unless an attempt that wrote no index has done so.
+func (w *writing) once(ctx context.Context, j *job) error {
+	e := &j.slot.record.entry
+	metadata := map[string]string{
+		versionKey: versionOf(e),
+		mtimeKey:   fmt.Sprintf("%d.%09d", e.Modified/1e9, max(e.Modified%1e9, 0)),
+	}
+	if object := j.before.object(); object != nil && object.Size == e.Size {
+		present, err := w.options.Store.Head(ctx, e.Path)
+		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+			return err
+		}
+		if err == nil && present.Size == e.Size && present.Metadata[versionKey] == metadata[versionKey] {
+			j.slot.record.etag = present.ETag
+			w.count(e, true)
+			return nil
+		}
+	}
+	var etag string
+	var err error
+	if e.Size <= w.part {
+		etag, err = w.whole(ctx, e, metadata)
+	} else {
+		etag, err = w.parts(ctx, e, metadata)
+	}
+	if err != nil {
+		return err
+	}
+	j.slot.record.etag = etag
+	w.count(e, false)
+	return nil
+}
+
+// versionOf is what tells a version of a file from others.
+func versionOf(e *tree.Entry) string { return fmt.Sprintf("%d-%d-%d", e.Size, e.Modified, e.Changed) }
+
+// whole puts a file with one request.
+func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]string) (etag string, err error) {
+	sum, err := w.read(ctx, e, 0, func(ctx context.Context, body io.ReaderAt) error {
+		var err error
+		etag, err = w.options.Store.Put(ctx, e.Path, body, e.Size, objectstore.PutOptions{Metadata: metadata})
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	w.sent(e.Size)
+	if w.options.Verify && etag != sum && e.Size > 0 {
+		return etag, w.compare(ctx, e, etag)
+	}
+	return etag, nil
+}
+
+// read has a request read a range of a file, and returns the MD5 of it if there is something to verify. The error of
+// the origin counts before that of the request.
+func (w *writing) read(
+	ctx context.Context, e *tree.Entry, offset int64, request func(context.Context, io.ReaderAt) error,
+) (sum string, err error) {
+	var buffer []byte
+	select {
+	case buffer = <-w.buffers:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if buffer == nil {
+		buffer = make([]byte, bufferSize)
+	}
+	defer func() { w.buffers <- buffer }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &rangeReader{origin: w.options.Origin, entry: e, begin: offset, buffer: buffer, failed: cancel}
+	if w.options.Verify {
+		r.sum = md5.New() //nolint:gosec // See above.
+	}
+	err = request(ctx, r)
+	if r.err != nil {
+		return "", r.err
+	}
+	if err != nil || r.sum == nil {
+		return "", err
+	}
+	return hex.EncodeToString(r.sum.Sum(nil)), nil
+}
+
+// rangeReader reads a file from begin on, in large steps. Requests that are tried again begin at 0 again.
+type rangeReader struct {
+	origin Origin
+	entry  *tree.Entry
+	begin  int64
+	buffer []byte
+	// held is how much of buffer is that of the file from from on.
+	from, held int64
+	// sum of what was read up to summed; nil if none is asked for.
+	sum    hash.Hash
+	summed int64
+	err    error
+	// failed ends the request.
+	failed func(error)
+}
+
+// ReadAt implements io.ReaderAt, for one goroutine.
+func (r *rangeReader) ReadAt(p []byte, offset int64) (int, error) {
+	if offset == 0 && r.sum != nil {
+		r.sum.Reset()
+		r.summed = 0
+	}
+	done := 0
+	for done < len(p) {
+		at := offset + int64(done)
+		if at < r.from || at >= r.from+r.held {
+			if err := r.fill(at); err != nil {
+				return done, err
+			}
+		}
+		done += copy(p[done:], r.buffer[at-r.from:r.held])
+	}
+	if r.sum != nil && offset == r.summed {
+		r.sum.Write(p)
+		r.summed += int64(len(p))
+	}
+	return done, nil
+}
+
+func (r *rangeReader) fill(at int64) error {
+	if r.err != nil {
+		return r.err
+	}
+	r.from, r.held = at, min(int64(len(r.buffer)), r.entry.Size-r.begin-at)
+	if r.held <= 0 {
+		r.held = 0
+		return io.EOF
+	}
+	if err := r.origin.ReadAt(r.entry, r.buffer[:r.held], r.begin+at); err != nil {
+		r.held, r.err = 0, err
+		r.failed(err)
+		return err
+	}
+	return nil
+}
+
+// parts puts a file in parts, those that an earlier attempt has put excepted.
+func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]string) (string, error) {
+	u, size, have, err := w.upload(ctx, e, metadata)
+	if err != nil {
+		return "", err
+	}
+	count := int((e.Size + size - 1) / size)
+	all := make([]objectstore.Part, count)
+	exact := make([]bool, count)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(w.options.Streams)
+	for i := range count {
+		offset := int64(i) * size
+		length := min(size, e.Size-offset)
+		if part, ok := have[i+1]; ok && part.Size == length {
+			all[i] = part
+			w.options.Report.Update(func(p *wirev1.Progress) { p.ResumedBytes += uint64(length) })
+			continue
+		}
+		g.Go(func() error {
+			sum, err := w.read(gctx, e, offset, func(ctx context.Context, body io.ReaderAt) error {
+				var err error
+				all[i], err = w.options.Store.PutPart(ctx, u, i+1, body, length)
+				return err
+			})
+			exact[i] = err == nil && sum == all[i].ETag
+			if err == nil {
+				w.sent(length)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return "", errors.Join(err, w.forsake(ctx, u, err))
+	}
+	etag, err := w.options.Store.Complete(ctx, u, all, false)
+	if err != nil {
+		return "", errors.Join(err, w.forsake(ctx, u, err))
+	}
+	// The answer to a request that began an upload may have been lost.
+	if err := w.notes.abortAll(ctx, e.Path); err != nil {
+		return "", err
+	}
+	if err := w.options.Store.Delete(ctx, noteName(u.Name)); err != nil {
+		return "", err
+	}
+	if !w.options.Verify {
+		return etag, nil
+	}
+	for _, ok := range exact {
+		if !ok {
+			return etag, w.compare(ctx, e, etag)
+		}
+	}
+	object, err := w.options.Store.Head(ctx, e.Path)
+	if err == nil && (object.Size != e.Size || object.ETag != etag) {
+		err = mismatch(e)
+	}
+	return etag, err
+}
+
+// forsake aborts an upload with which no attempt can go on: the file is another one, or the server does not take the
+// parts.
+func (w *writing) forsake(ctx context.Context, u objectstore.Upload, why error) error {
+	if !errors.Is(why, tree.ErrChanged) && !errors.Is(why, objectstore.ErrInvalid) &&
+		!errors.Is(why, objectstore.ErrNoUpload) {
+		return nil
+	}
+	return w.notes.drop(ctx, &wirev1.StoreUpload{Name: u.Name, Id: u.ID})
+}
+
+// upload returns an upload for a file, the length of its parts, and those that it has.
+func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string]string) (
+	u objectstore.Upload, size int64, have map[int]objectstore.Part, err error,
+) {
+	if note := w.notes.take(e.Path); note != nil {
+		u, size = uploadOf(note), int64(note.GetPartSize())
+		if note.GetVersion() == versionOf(e) && size >= objectstore.MinPart && size <= objectstore.MaxPut &&
+			(e.Size+size-1)/size <= objectstore.MaxParts {
+			parts, err := w.options.Store.Parts(ctx, u)
+			if err == nil {
+				have = make(map[int]objectstore.Part, len(parts))
+				for _, part := range parts {
+					have[part.Number] = part
+				}
+				return u, size, have, nil
+			}
+			if !errors.Is(err, objectstore.ErrNoUpload) && !errors.Is(err, objectstore.ErrNotFound) {
+				return u, 0, nil, err
+			}
+		}
+		if err := w.notes.drop(ctx, note); err != nil {
+			return u, 0, nil, err
+		}
+	}
+	size = w.part
+	if least := (e.Size + objectstore.MaxParts - 1) / objectstore.MaxParts; least > size {
+		size = (least + 1<<20 - 1) &^ (1<<20 - 1)
+	}
+	note := &wirev1.StoreUpload{Name: e.Path, Version: versionOf(e), PartSize: uint64(size)}
+	if err := putNote(ctx, w.options.Store, noteName(e.Path), note, false); err != nil {
+		return u, 0, nil, err
+	}
+	if u, err = w.options.Store.Create(ctx, e.Path, metadata); err != nil {
+		return u, 0, nil, err
+	}
+	note.Id, note.Token = u.ID, u.Token
+	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), note, false)
+}
+
+// compare reads an object back. It is for servers whose ETags are no MD5, and for parts of earlier attempts.
+func (w *writing) compare(ctx context.Context, e *tree.Entry, etag string) error {
+	r, err := w.options.Store.Get(ctx, e.Path, etag, 0, e.Size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // It was only read.
+	there, here := make([]byte, 1<<20), make([]byte, 1<<20)
+	for offset := int64(0); offset < e.Size; {
+		n := min(int64(len(there)), e.Size-offset)
+		if _, err := io.ReadFull(r, there[:n]); err != nil {
+			return err
+		}
+		if err := w.options.Origin.ReadAt(e, here[:n], offset); err != nil {
+			return err
+		}
+		if string(there[:n]) != string(here[:n]) {
+			return mismatch(e)
+		}
+		offset += n
+	}
+	return nil
+}
+
+func mismatch(e *tree.Entry) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
+		"the store does not have of %q what was sent to it: suspect the memory of the node or the server, or a fault of "+
+			"Lighterage (%s)", failure.Shorten(e.Path, 256), wirev1.Version)
+}

@@ -1,0 +1,289 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Modes of what no index knows.
+const (
+	defaultFileMode      = 0o644
+	defaultDirectoryMode = 0o755
+)
+
+// Source is a bucket that is read. It is safe for concurrent use, but for Walk.
+type Source struct {
+	ctx       context.Context //nolint:containedctx // It is that of the attempt, for which a Source is made.
+	store     *objectstore.Store
+	filter    *filter.Filter
+	omissions *tree.Omissions
+	now       int64
+}
+
+// NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
+// the context.
+func NewSource(ctx context.Context, store *objectstore.Store, f *filter.Filter) *Source {
+	return &Source{
+		ctx: ctx, store: store, filter: f, omissions: &tree.Omissions{}, now: time.Now().UnixNano(),
+	}
+}
+
+// Omissions returns what walks left out.
+func (s *Source) Omissions() *tree.Omissions { return s.omissions }
+
+// Walk calls visit for every entry in the order of tree.Compare, which starts with the root. It ends with the first
+// error of visit. Objects that cannot be files are counted in Omissions.
+func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error {
+	index, err := openIndex(ctx, s.store)
+	if err != nil {
+		return unusable(err)
+	}
+	b, err := newBoth(ctx, &lister{
+		store: s.store, enter: s.filter.Enter,
+		unfit: func(path string) { s.omissions.Add(tree.OmittedObject, path) },
+	}, index, false)
+	if err != nil {
+		return unusable(err)
+	}
+	defer func() { _ = b.close() }() // It was only read.
+	w := &walker{source: s, visit: visit}
+	if f := b.peek(); f == nil || f.path != tree.Root {
+		if err := w.emit(s.directory(tree.Root)); err != nil {
+			return err
+		}
+	}
+	something := false
+	for f := b.peek(); f != nil; f = b.peek() {
+		if err := b.advance(); err != nil {
+			return unusable(err)
+		}
+		something = true
+		if err := w.take(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !something {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+			"the bucket has nothing below the prefix: check prefix of the ObjectStore and spec.source.objectStore.path")
+	}
+	return nil
+}
+
+// unusable gives a damaged index a reason.
+func unusable(err error) error {
+	if !errors.Is(err, errIndex) {
+		return err
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+		"%s cannot be read (%w): restore an earlier version of this object, or remove it to go on without owners, modes, "+
+			"times, links and extended attributes", indexName, err)
+}
+
+// walker makes entries of what a bucket has.
+type walker struct {
+	source *Source
+	visit  func(*tree.Entry) error
+	// open are the directories that the last entry is in, and itself if it is one. Those from waiting on are excluded,
+	// but for what moves in them, and not visited yet.
+	open    []*tree.Entry
+	waiting int
+}
+
+// emit visits an entry after the directories that it is in.
+func (w *walker) emit(e *tree.Entry) error {
+	for ; w.waiting < len(w.open); w.waiting++ {
+		if err := w.visit(w.open[w.waiting]); err != nil {
+			return err
+		}
+	}
+	if e.Type == tree.Directory {
+		w.open, w.waiting = append(w.open, e), len(w.open)+1
+	}
+	return w.visit(e)
+}
+
+// take visits what is under a path, if it moves.
+func (w *walker) take(ctx context.Context, f *found) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if !w.enter(f.path) {
+		return nil // The index has it in a directory that is something else now.
+	}
+	filter := w.source.filter
+	e, err := w.source.entry(ctx, f)
+	switch {
+	case err != nil:
+		return err
+	case e == nil:
+		return nil
+	case e.Type == tree.Directory && !filter.Match(f.path, true):
+		if filter.Enter(f.path) {
+			w.open = append(w.open, e)
+		}
+		return nil
+	case e.Type != tree.Directory && !filter.Match(f.path, false):
+		return nil
+	}
+	if f.object() != nil && f.below() {
+		w.source.omissions.Add(tree.OmittedObject, f.path)
+	}
+	return w.emit(e)
+}
+
+// enter leaves the directories that a path is not in, and reports whether it is in the one that is left.
+func (w *walker) enter(path string) bool {
+	if path == tree.Root {
+		return true
+	}
+	parent, _ := tree.Split(path)
+	for len(w.open) > 0 && w.open[len(w.open)-1].Path != parent {
+		last := w.open[len(w.open)-1].Path
+		if last == tree.Root || tree.Within(path, last) {
+			return false
+		}
+		w.open = w.open[:len(w.open)-1]
+	}
+	w.waiting = min(w.waiting, len(w.open))
+	return len(w.open) > 0
+}
+
+// entry is what is under a path; nil if that is nothing which moves.
+func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
+	object := f.object()
+	switch {
+	case f.below():
+		if f.record != nil && f.record.entry.Type == tree.Directory {
+			return &f.record.entry, nil
+		}
+		return s.directory(f.path), nil
+	case object != nil && f.known():
+		e := f.record.entry
+		e.Changed, e.Sparse = version(object.ETag), false
+		return &e, nil
+	case object != nil:
+		return s.file(f.path, object.Size, object.Modified, object.ETag), nil
+	}
+	e := f.record.entry
+	switch e.Type {
+	case tree.File:
+		return s.unlisted(ctx, f)
+	case tree.HardLink:
+		return s.hardLink(ctx, &e)
+	default:
+		return &e, nil
+	}
+}
+
+// unlisted asks for a file that the index has and the list has not: lists may lag.
+func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
+	object, err := s.store.Head(ctx, f.path)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrName):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	late := found{path: f.path, listed: &listed{path: f.path, object: &object}, record: f.record}
+	return s.entry(ctx, &late)
+}
+
+// hardLink is nil for a further name of a file that does not move.
+func (s *Source) hardLink(ctx context.Context, e *tree.Entry) (*tree.Entry, error) {
+	if s.filter.Match(e.Target, false) {
+		_, err := s.store.Head(ctx, e.Target)
+		if err == nil {
+			return e, nil
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, objectstore.ErrName) {
+			return nil, err
+		}
+	}
+	if s.filter.Match(e.Path, false) {
+		s.omissions.Add(tree.OmittedHardLink, e.Path)
+	}
+	return nil, nil
+}
+
+// directory is one that no index knows. It has the time of the walk.
+func (s *Source) directory(path string) *tree.Entry {
+	return &tree.Entry{
+		Path: path, Type: tree.Directory, Mode: defaultDirectoryMode, Modified: s.now,
+		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()),
+	}
+}
+
+// file is one that no index knows.
+func (s *Source) file(path string, size int64, modified time.Time, etag string) *tree.Entry {
+	return &tree.Entry{
+		Path: path, Type: tree.File, Mode: defaultFileMode, Size: size, Modified: modified.UnixNano(),
+		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Changed: version(etag),
+	}
+}
+
+// version stands for an ETag in Entry.Changed. It is never 0.
+func version(etag string) int64 {
+	sum := sha256.Sum256([]byte(etag))
+	return int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
+}
+
+// Again returns what a file that Walk found is now: fs.ErrNotExist when there is nothing any more.
+func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
+	object, err := s.store.Head(s.ctx, e.Path)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	if version(object.ETag) == e.Changed {
+		return e, nil
+	}
+	return s.file(e.Path, object.Size, object.Modified, object.ETag), nil
+}
+
+// ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object is
+// not the one that Walk found.
+func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))
+	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
+		return tree.ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // It was only read.
+	if version(r.ETag()) != e.Changed {
+		return tree.ErrChanged
+	}
+	if _, err := io.ReadFull(r, p); err != nil {
+		if errors.Is(err, objectstore.ErrChanged) || errors.Is(err, objectstore.ErrNotFound) {
+			return tree.ErrChanged
+		}
+		return fmt.Errorf("read %q: %w", failure.Shorten(e.Path, 256), err)
+	}
+	return nil
+}
+
+// tooShort reports whether an object ends before the range that was asked for.
+func tooShort(err error) bool {
+	var e *objectstore.Error
+	return errors.As(err, &e) && e.Code == "InvalidRange"
+}

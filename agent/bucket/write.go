@@ -1,0 +1,280 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/send"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// MinPart and MaxPart bound what is put at once, in bytes. Parts are longer where an upload would have too many.
+	MinPart = 8 << 20
+	MaxPart = 64 << 20
+
+	// entriesAtStake bounds the entries whose upload has not ended, in bytes.
+	entriesAtStake = 32 << 20
+	// bufferSize is how much of a source is read at once.
+	bufferSize = 4 << 20
+	// maxChangedNames bounds the files that a message names.
+	maxChangedNames = 5
+)
+
+// Origin is what Write reads, for example a tree.Source or a Source. See tree.Source for what the methods promise.
+type Origin interface {
+	Walk(ctx context.Context, visit func(*tree.Entry) error) error
+	Again(*tree.Entry) (*tree.Entry, error)
+	ReadAt(e *tree.Entry, p []byte, offset int64) error
+	Omissions() *tree.Omissions
+}
+
+// WriteOptions describe one attempt to write.
+type WriteOptions struct {
+	Origin Origin
+	Store  *objectstore.Store
+	// Transfer is unique in all clusters: another one may not write below the same prefix at the same time.
+	Transfer string
+	RunID    string
+	Attempt  uint32
+	// Delete removes objects that the origin does not have and the filter does not exclude. Unless AllowEmpty, Write
+	// fails instead when the origin has nothing but directories.
+	Delete, AllowEmpty bool
+	Filter             *filter.Filter
+	// Verify compares what the store says that it has with what was read.
+	Verify bool
+	// CheckpointInterval is how many bytes are put at once at most, from MinPart to MaxPart.
+	CheckpointInterval int64
+	// Streams is how many requests with data there are at once.
+	Streams int
+	Report  *send.Report
+	// ChangedPauses are how long to wait before a file that changed while it was read is read again. nil is the default:
+	// 1 s, then 5 s.
+	ChangedPauses []time.Duration
+}
+
+// Write makes the store's prefix hold what the origin has. It returns nil when everything is there; any other end has a
+// reason (see package failure) or is an error of this side. What fails for a moment is tried again by the store, and
+// nothing else.
+func Write(ctx context.Context, o WriteOptions) error {
+	if o.ChangedPauses == nil {
+		o.ChangedPauses = []time.Duration{time.Second, 5 * time.Second}
+	}
+	o.Report.Transferring(o.Origin.Omissions())
+	release, err := claim(ctx, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = release() }() // What is left the next attempt of this Transfer takes over.
+	w := &writing{
+		options: &o, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
+		buffers: make(chan []byte, o.Streams), stake: semaphore.NewWeighted(entriesAtStake),
+		jobs: make(chan *job), slots: make(chan *slot, 1<<16),
+	}
+	for range o.Streams {
+		w.buffers <- nil
+	}
+	if w.notes, err = readNotes(ctx, o.Store); err != nil {
+		return err
+	}
+	if err := w.run(ctx); err != nil {
+		return err
+	}
+	if w.changed.total == 0 {
+		// Whatever is noted still is of files that are gone or complete.
+		if err := w.notes.abandon(ctx); err != nil {
+			return err
+		}
+		if o.Delete {
+			return w.sweep(ctx)
+		}
+	}
+	return w.changed.outcome()
+}
+
+// writing is a Write under way.
+type writing struct {
+	options *WriteOptions
+	part    int64
+	notes   *notes
+	// buffers are as many as there may be requests with data.
+	buffers chan []byte
+	// stake bounds slots that are not in the index yet.
+	stake *semaphore.Weighted
+	jobs  chan *job
+	slots chan *slot
+
+	changed changedFiles
+}
+
+// slot is an entry's place in the index.
+type slot struct {
+	record record
+	weight int64
+	// done is closed when the record is complete; nil: it always was. dropped: it is not to be in the index.
+	done    chan struct{}
+	dropped bool
+}
+
+// job is a file to be put.
+type job struct {
+	slot   *slot
+	before *found
+}
+
+// run puts what differs, and then the index.
+func (w *writing) run(parent context.Context) error {
+	g, ctx := errgroup.WithContext(parent)
+	g.Go(func() error {
+		defer close(w.jobs)
+		defer close(w.slots)
+		return w.walk(ctx)
+	})
+	for range w.options.Streams {
+		g.Go(func() error {
+			for j := range w.jobs {
+				if err := w.file(ctx, j); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	var index *indexWriter
+	g.Go(func() error {
+		var err error
+		if index, err = newIndexWriter(ctx, w.options.Store); err != nil {
+			return err
+		}
+		// It outlives the group's context.
+		index.ctx = parent
+		for s := range w.slots {
+			if s.done != nil {
+				select {
+				case <-s.done:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if !s.dropped {
+				if err := index.add(&s.record); err != nil {
+					return err
+				}
+			}
+			w.stake.Release(s.weight)
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		if parent.Err() != nil {
+			return context.Cause(parent)
+		}
+		return err
+	}
+	return index.complete()
+}
+
+// walk takes the origin beside what is there.
+func (w *writing) walk(ctx context.Context) error {
+	index, err := openIndex(ctx, w.options.Store)
+	if errors.Is(err, errIndex) {
+		index, err = &indexReader{}, nil // What it said is found out of objects, or put again.
+	}
+	if err != nil {
+		return err
+	}
+	there, err := newBoth(ctx, &lister{store: w.options.Store, unfit: func(string) {}}, index, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = there.close() }() // It was only read.
+	m := &merger{writing: w, there: there}
+	if err := w.options.Origin.Walk(ctx, func(e *tree.Entry) error { return m.visit(ctx, e) }); err != nil {
+		return err
+	}
+	if err := m.others(ctx, ""); err != nil {
+		return err
+	}
+	if m.superfluous != "" && !m.content && !w.options.AllowEmpty {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
+			"the source has no files that spec.include and spec.exclude let through, and spec.delete would remove all that the "+
+				"destination has, such as %q: nothing was removed; check the source, the path and the patterns, or set "+
+				"spec.allowEmptySource: true to empty the destination", failure.Shorten(m.superfluous, 256))
+	}
+	w.options.Report.Update(func(p *wirev1.Progress) { p.Scanned = true })
+	return nil
+}
+
+// add gives a record its place in the index.
+func (w *writing) add(ctx context.Context, s *slot) error {
+	s.weight = min(int64(s.record.entry.Weight())+256, entriesAtStake)
+	if err := w.stake.Acquire(ctx, s.weight); err != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case w.slots <- s:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// count notes that a file is at the destination.
+func (w *writing) count(e *tree.Entry, unchanged bool) {
+	size := uint64(e.Size)
+	w.options.Report.Update(func(p *wirev1.Progress) {
+		p.Files++
+		p.Bytes += size
+		if unchanged {
+			p.UnchangedFiles++
+			p.UnchangedBytes += size
+		}
+	})
+}
+
+// sent counts bytes that were put.
+func (w *writing) sent(bytes int64) {
+	w.options.Report.Blocks.Add(meter.Outcome{
+		Path: meter.Stored, Reason: policy.StoredAsIs, PlainBytes: int(bytes), WireBytes: int(bytes),
+	})
+}
+
+// changedFiles are those that changed each time they were read.
+type changedFiles struct {
+	mu    sync.Mutex
+	names []string
+	total int
+}
+
+func (c *changedFiles) add(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total++; len(c.names) < maxChangedNames {
+		c.names = append(c.names, strconv.Quote(failure.Shorten(path, failure.MaxMessage/2/maxChangedNames)))
+	}
+}
+
+func (c *changedFiles) outcome() error {
+	if c.total == 0 {
+		return nil
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+		"%d files changed each time they were read, among them %s; everything else is at the destination: run again when "+
+			"they are at rest, snapshot the claim, or leave them out with spec.exclude", c.total, strings.Join(c.names, ", "))
+}

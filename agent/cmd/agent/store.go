@@ -1,0 +1,97 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/transfer/send"
+	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// ends are what a Transfer within one process reads, and the store that it writes; nil: it writes a volume.
+type ends struct {
+	source      send.Source
+	destination *objectstore.Store
+	filter      *filter.Filter
+	closers     []func()
+}
+
+func (e *ends) close() {
+	for _, c := range e.closers {
+		c()
+	}
+}
+
+// openEnds opens the source, and the destination if it is a store.
+func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *send.Report) (*ends, error) {
+	e := &ends{}
+	pace, err := paceOf(c.GetSend())
+	if err != nil {
+		return nil, err
+	}
+	open := func(end *wirev1.StoreEnd) (*objectstore.Store, error) {
+		options, err := storeOptions(end.GetStore(), end.GetDialPolicy())
+		if err != nil {
+			return nil, err
+		}
+		dial := options.Dial
+		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return transport.Meter(conn, &report.Wire, pace), nil
+		}
+		store, err := objectstore.New(options)
+		if err != nil {
+			return nil, badConfig("%w", err)
+		}
+		e.closers = append(e.closers, store.Close)
+		return store, nil
+	}
+	if e.filter, err = filter.New(c.GetSend().GetInclude(), c.GetSend().GetExclude()); err != nil {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
+	}
+	if end := c.GetDestinationStore(); end != nil {
+		if e.destination, err = open(end); err != nil {
+			return nil, err
+		}
+	}
+	if end := c.GetSourceStore(); end != nil {
+		store, err := open(end)
+		if err != nil {
+			return nil, err
+		}
+		e.source = bucket.NewSource(ctx, store, e.filter)
+		return e, nil
+	}
+	source, err := openSource(c.GetSend())
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	e.source = source
+	e.closers = append(e.closers, func() { _ = source.Close() })
+	return e, nil
+}
+
+// toStore writes a store.
+func (a *agent) toStore(ctx context.Context, c *wirev1.LocalConfig, e *ends, report *send.Report) error {
+	from := c.GetSend()
+	err := bucket.Write(ctx, bucket.WriteOptions{
+		Origin: e.source, Store: e.destination, Transfer: c.GetTransfer(), RunID: from.GetRunId(),
+		Attempt: from.GetAttempt(), Delete: from.GetMirror(), AllowEmpty: from.GetAllowEmptySource(), Filter: e.filter,
+		Verify: from.GetVerify(), CheckpointInterval: int64(min(from.GetCheckpointInterval(), bucket.MaxPart)),
+		Streams: streamsOf(from), Report: report,
+	})
+	a.logDetail(err)
+	return err
+}

@@ -1,0 +1,80 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+func storeEnd(t *testing.T, server *objectstoretest.Server) *wirev1.StoreEnd {
+	t.Helper()
+	c := probeConfig(t, server)
+	return &wirev1.StoreEnd{Store: c.GetStore(), DialPolicy: c.GetDialPolicy()}
+}
+
+func TestMovesThroughAStore(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+	if err := os.Symlink("file", filepath.Join(r.source, "data/sub/link")); err != nil {
+		t.Fatal(err)
+	}
+	to := r.config
+	r.config = &wirev1.LocalConfig{
+		Send: to.Send, Receive: &wirev1.ReceiveConfig{
+			RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger",
+		},
+		DestinationStore: storeEnd(t, server), Transfer: "bank/ledger (1)",
+	}
+	code, report, log := r.run(t.Context(), t)
+	if code != exitOK {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	if p := report.GetProgress(); p.GetFiles() != 1 || p.GetBytes() != uint64(len(r.content)) || !p.GetScanned() {
+		t.Errorf("progress %v", p)
+	}
+	if c := report.GetCompression(); c.GetReason() != "StoredAsIs" || c.GetUncompressedBytes() != uint64(len(r.content)) ||
+		c.GetCompressedBytes() != c.GetUncompressedBytes() {
+		t.Errorf("compression %v", c)
+	}
+	if n := uint64(len(r.content)); report.GetWireBytes() < n || report.GetWireBytes() > 2*n {
+		t.Errorf("%d bytes on the wire for %d", report.GetWireBytes(), n)
+	}
+
+	r.config = &wirev1.LocalConfig{Send: to.Send, Receive: to.Receive, SourceStore: storeEnd(t, server)}
+	r.config.Send.Volume, r.config.Send.Path = "", ""
+	if code, report, log = r.run(t.Context(), t); code != exitOK || report.GetWireBytes() < uint64(len(r.content)) {
+		t.Fatalf("the agent exits with %d, %v:\n%s", code, report, log)
+	}
+	r.arrived(t)
+	info, err := os.Stat(filepath.Join(r.destination, "copy/sub/file"))
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if target, err := os.Readlink(filepath.Join(r.destination, "copy/sub/link")); err != nil || target != "file" {
+		t.Errorf("the link is to %q, %v", target, err)
+	}
+	if code, report, _ = r.run(t.Context(), t); code != exitOK || report.GetProgress().GetUnchangedFiles() != 1 {
+		t.Errorf("again: exit code %d, %v", code, report)
+	}
+}
+
+func TestStoreEndsFail(t *testing.T) {
+	server := objectstoretest.New(t, "another")
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+	r.config.DestinationStore, r.config.Transfer = storeEnd(t, server), "bank/ledger (1)"
+	code, report, _ := r.run(t.Context(), t)
+	if code != exitFailed ||
+		report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_STORE_DENIED {
+		t.Errorf("exit code %d, %v", code, report.GetFailure())
+	}
+	r.config.Transfer = ""
+	if code, _, _ := r.run(t.Context(), t); code != exitConfig {
+		t.Errorf("without an identity: exit code %d", code)
+	}
+}
