@@ -214,7 +214,7 @@ test-dashboards: tools-go ## Run every panel's query and every rule on a Prometh
 
 .PHONY: test-objectstores
 test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, which are installed once
-	env=$$(hack/objectstores.sh); eval "$$env"; go test -v -count=1 -tags objectstores -run '^TestServers$$' ./agent/objectstore
+	env=$$(hack/objectstores.sh); eval "$$env"; go test -v -count=1 -tags objectstores -run '^TestServers$$' ./agent/objectstore ./agent/bucket
 
 .PHONY: test-ledger-faults
 test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact

@@ -201,4 +201,3 @@ func cut(path string) (first, rest string, more bool) {
 	}
 	return path, "", false
 }
-

@@ -369,6 +369,8 @@ const (
 	// CompressionNoNetwork: not attempted, because the policy's mode is Auto and one pod copies from claim to claim, so
 	// there is no network traffic to save.
 	CompressionNoNetwork = "NoNetwork"
+	// CompressionStoredAsIs: not attempted, because the data became objects that other tools read.
+	CompressionStoredAsIs = "StoredAsIs"
 	// CompressionOtherContentType: not attempted; spec.contentTypes does not list the type of the body.
 	CompressionOtherContentType = "OtherContentType"
 	// CompressionAlreadyEncoded: not attempted, because the backend had encoded the body, or the client published the

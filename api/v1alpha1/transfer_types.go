@@ -39,14 +39,42 @@ type PersistentVolumeClaimPath struct {
 	Path string `json:"path,omitempty"`
 }
 
-// TransferSource is what a Transfer reads.
-type TransferSource struct {
-	// persistentVolumeClaim in the Transfer's namespace.
+// ObjectStorePath is a directory in an ObjectStore.
+type ObjectStorePath struct {
+	// name of the ObjectStore in the Transfer's namespace.
 	// +required
-	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// path from the prefix of the ObjectStore: what keys begin with, between slashes.
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the prefix of the ObjectStore; write for example /data"
+	// +kubebuilder:validation:Pattern=`^/[^\\\x00-\x1f\x7f]*$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('//')",message="path must have no empty elements; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.' || p.startsWith('.lighterage'))",message="path must not contain elements that are . or .. or begin with .lighterage; name the directory itself"
+	Path string `json:"path,omitempty"`
 }
 
-// TransferDestination is what a Transfer writes.
+// TransferSource is what a Transfer reads: exactly one of its fields.
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="source must have exactly one of persistentVolumeClaim and objectStore"
+type TransferSource struct {
+	// persistentVolumeClaim in the Transfer's namespace.
+	// +optional
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+
+	// objectStore in the Transfer's namespace. The destination must be in this namespace, too.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+}
+
+// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim and objectStore.
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="destination must have exactly one of persistentVolumeClaim and objectStore"
+// +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
 type TransferDestination struct {
 	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
 	// +optional
@@ -63,8 +91,12 @@ type TransferDestination struct {
 
 	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it
 	// is in the Transfer's own namespace of this cluster.
-	// +required
+	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+
+	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 }
 
 // AgentPodTemplate is what a user may set of an agent's pod.
@@ -123,7 +155,8 @@ type TransferSchedule struct {
 // TransferSpec is what is to be moved where, and how.
 //
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
-// +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
@@ -242,7 +275,7 @@ const (
 )
 
 // Route is how the data of an attempt go.
-// +kubebuilder:validation:Enum=Gateway;Direct;Pod
+// +kubebuilder:validation:Enum=Gateway;Direct;Pod;ObjectStore
 type Route string
 
 const (
@@ -252,6 +285,8 @@ const (
 	RouteDirect Route = "Direct"
 	// RoutePod: within one pod that mounts both claims, over no network.
 	RoutePod Route = "Pod"
+	// RouteObjectStore: between object stores, or one and a claim that the same pod mounts, over the network.
+	RouteObjectStore Route = "ObjectStore"
 )
 
 // ThisCluster stands in status for the Peer when the other side is in this cluster. It is no name that a Peer can have.
@@ -374,7 +409,8 @@ type Omission struct {
 	// setgid or sticky, which takes privilege; ExtendedAttribute: one that could not be read or kept, ACLs included;
 	// Unreadable: lost+found of the volume; Attributes: mode or time of something that was there before and belongs to
 	// someone else; Staging: a directory at the root that bears the name of the receiver's own; PathTooLong: a path of
-	// more than 4095 bytes was not moved, a directory counts once with all that is in it.
+	// more than 4095 bytes was not moved, a directory counts once with all that is in it; ObjectName: an object whose
+	// name can be no file's, or a file whose path can be no object's name, was not moved.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

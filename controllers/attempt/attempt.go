@@ -59,10 +59,12 @@ type Spec struct {
 	Labels map[string]string
 	Owner  metav1.OwnerReference
 	Mounts []Mount
-	// Credentials is a Secret of the user's, which may be missing; empty: none.
-	Credentials string
-	Template    v1alpha1.AgentPodTemplate
-	Where       placement.Plan
+	// credentials are Secrets of the user's, which may be missing.
+	credentials []string
+	// stores are the object stores that the agent dials.
+	stores   []StoreTraffic
+	Template v1alpha1.AgentPodTemplate
+	Where    placement.Plan
 	// Capabilities make the agent root; without any it is an ordinary user.
 	Capabilities []corev1.Capability
 	Image        agentpod.Image
@@ -70,8 +72,6 @@ type Spec struct {
 	Config proto.Message
 	// SenderNamespace is that of a sender of this cluster, of a receiving agent.
 	SenderNamespace string
-	// StoreService is the Service that the endpoint of an object store names; nil: none.
-	StoreService *corev1.Service
 }
 
 // Mount is a claim in an agent's pod.

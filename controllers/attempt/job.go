@@ -95,8 +95,8 @@ func (a *Attempt) pod() corev1.PodSpec {
 			}}},
 		},
 	}
-	if a.spec.Credentials != "" {
-		pod.Volumes = append(pod.Volumes, storeCredentials(a.spec.Credentials))
+	for i, secret := range a.spec.credentials {
+		pod.Volumes = append(pod.Volumes, storeCredentials(i, secret))
 	}
 	for i, mount := range a.spec.Mounts {
 		if a.volumeOf(i) != i {
@@ -135,9 +135,9 @@ func (a *Attempt) container() corev1.Container {
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	container.TerminationMessagePath = corev1.TerminationMessagePathDefault
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
-	if a.spec.Credentials != "" {
+	for i := range a.spec.credentials {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
-			Name: credentialsVolume, MountPath: credentialsPath, ReadOnly: true,
+			Name: credentialsVolume(i), MountPath: credentialsPath(i), ReadOnly: true,
 		})
 	}
 	for i, mount := range a.spec.Mounts {

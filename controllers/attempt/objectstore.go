@@ -4,8 +4,10 @@
 package attempt
 
 import (
+	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -14,20 +16,40 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-const (
-	credentialsVolume = "credentials"
-	credentialsPath   = "/etc/lighterage-store" //nolint:gosec // It is the name of a directory.
-)
+// credentialsVolume and credentialsPath are those of a pod's Secret number i with credentials.
+func credentialsVolume(i int) string { return numbered("credentials", i) }
 
-// StoreConfig is what agents are told of a store.
-func StoreConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
+func credentialsPath(i int) string { return numbered("/etc/lighterage-store", i) }
+
+func numbered(name string, i int) string {
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, i)
+}
+
+// AddStore has the agent's pod mount the credentials of a store and dial it, and returns what the agent is told of it.
+// The directory is below the store's prefix; empty: the prefix itself. service is the one that the endpoint names; nil:
+// none.
+func (s *Spec) AddStore(
+	spec v1alpha1.ObjectStoreSpec, directory string, service *corev1.Service,
+) *wirev1.ObjectStoreConfig {
+	config := storeConfig(spec)
+	config.Prefix = strings.Trim(config.GetPrefix()+"/"+directory, "/")
+	if spec.Credentials != nil {
+		config.CredentialsDirectory = credentialsPath(len(s.credentials))
+		s.credentials = append(s.credentials, spec.Credentials.SecretName)
+	}
+	s.stores = append(s.stores, StoreTraffic{Address: storeAddress(config), Service: service})
+	return config
+}
+
+// storeConfig is what agents are told of a store, but for its credentials.
+func storeConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
 	config := &wirev1.ObjectStoreConfig{
 		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Prefix: spec.Prefix, Region: spec.Region,
 		VirtualHost: spec.Addressing == v1alpha1.StoreAddressingVirtualHost, CaBundle: spec.CABundle,
 		StorageClass: spec.StorageClass,
-	}
-	if spec.Credentials != nil {
-		config.CredentialsDirectory = credentialsPath
 	}
 	if e := spec.Encryption; e != nil {
 		config.EncryptS3 = e.Type == v1alpha1.StoreEncryptionServerKeys
@@ -39,18 +61,18 @@ func StoreConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
 }
 
 // storeCredentials mounts the keys that are read, and no others. The Secret may be missing: the agent says so.
-func storeCredentials(secret string) corev1.Volume {
+func storeCredentials(i int, secret string) corev1.Volume {
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440), Optional: ptr.To(true)}
 	for _, key := range wirev1.ObjectStoreKeys() {
 		source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
 	}
-	return corev1.Volume{Name: credentialsVolume, VolumeSource: corev1.VolumeSource{Secret: source}}
+	return corev1.Volume{Name: credentialsVolume(i), VolumeSource: corev1.VolumeSource{Secret: source}}
 }
 
 // StoreHost is the host and port that agents dial for a store: with VirtualHost the bucket is a part of the host's
 // name, which another server may have than that of the endpoint. Both are empty if the endpoint is none.
 func StoreHost(spec v1alpha1.ObjectStoreSpec) (host, port string) {
-	return storeHost(StoreConfig(spec))
+	return storeHost(storeConfig(spec))
 }
 
 func storeHost(config *wirev1.ObjectStoreConfig) (host, port string) {

@@ -18,12 +18,17 @@ type Traffic struct {
 	// Receives data, from senders in SenderNamespace of this cluster, or, when that is empty, through the gateway.
 	Receives        bool
 	SenderNamespace string
-	// Store is the server of an object store that the agent dials, as host:port, and StoreService the Service that it
-	// names; nil if it names none, or none that may be used.
-	Store        string
-	StoreService *corev1.Service
+	// Stores are the object stores that the agent dials.
+	Stores []StoreTraffic
 	// AsksAgents: it asks other agents of its namespace for samples.
 	AsksAgents bool
+}
+
+// StoreTraffic is the server of an object store, as host:port, and the Service that it names; nil if it names none, or
+// none that may be used.
+type StoreTraffic struct {
+	Address string
+	Service *corev1.Service
 }
 
 // Mode of the attempt's agent, which is the value of agentpod.ComponentLabel.
@@ -41,8 +46,6 @@ func (a *Attempt) Traffic() Traffic {
 		return Traffic{Receives: true, SenderNamespace: a.spec.SenderNamespace}
 	case *wirev1.TrialConfig:
 		return Traffic{AsksAgents: config.GetAgents() != nil}
-	case *wirev1.ProbeConfig:
-		return Traffic{Store: storeAddress(config.GetStore()), StoreService: a.spec.StoreService}
 	}
-	return Traffic{}
+	return Traffic{Stores: a.spec.stores}
 }

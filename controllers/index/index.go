@@ -131,7 +131,7 @@ func fields() []field {
 			return []string{q.Spec.Channel.Peer}
 		}),
 		of(SourceClaim, func(t *v1alpha1.Transfer) []string {
-			return []string{t.Spec.Source.PersistentVolumeClaim.ClaimName}
+			return when(t.Spec.Source.ObjectStore == nil, t.Spec.Source.PersistentVolumeClaim.ClaimName)
 		}),
 		of(WrittenClaim, func(t *v1alpha1.Transfer) []string {
 			return when(plan.WritesHere(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)

@@ -35,7 +35,10 @@ const (
 // senders of this cluster; a trial asks other agents; a probe dials a store.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic attempt.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
-	s.toNames(Dialled{Endpoint: traffic.Gateway}, Dialled{Endpoint: traffic.Store, Service: traffic.StoreService})
+	s.toNames(Dialled{Endpoint: traffic.Gateway})
+	for _, store := range traffic.Stores {
+		s.toNames(Dialled{Endpoint: store.Address, Service: store.Service})
+	}
 	if traffic.ReceiverNamespace != "" {
 		s.to(tcp(agentpod.DataPort), agents(traffic.ReceiverNamespace, receive))
 	}

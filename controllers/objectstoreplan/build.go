@@ -35,12 +35,8 @@ func Attempt(
 		Where: placement.Decide(placement.Request{
 			Placement: v1alpha1.PlacementAnyNode, Architectures: image.Architectures,
 		}, placement.Facts{}),
-		Image:        image,
-		Config:       &wirev1.ProbeConfig{Store: attempt.StoreConfig(store.Spec), DialPolicy: dial},
-		StoreService: service,
+		Image: image,
 	}
-	if store.Spec.Credentials != nil {
-		a.Credentials = store.Spec.Credentials.SecretName
-	}
+	a.Config = &wirev1.ProbeConfig{Store: a.AddStore(store.Spec, "", service), DialPolicy: dial}
 	return attempt.New(a)
 }

@@ -123,7 +123,7 @@ func TestFirstProbe(t *testing.T) {
 		pod.Containers[0].Args[0] != "probe" || *pod.AutomountServiceAccountToken {
 		t.Errorf("%+v", pod)
 	}
-	if got := d.Start.Traffic(); got.Store != "s3.example:443" {
+	if got := d.Start.Traffic(); len(got.Stores) != 1 || got.Stores[0].Address != "s3.example:443" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -267,7 +267,7 @@ func TestStoreHost(t *testing.T) {
 		store := newStore()
 		store.Spec = spec
 		d := objectstoreplan.Decide(store, storeFacts(), agentpod.Image{})
-		if got := d.Start.Traffic().Store; got != want {
+		if got := d.Start.Traffic().Stores[0].Address; got != want {
 			t.Errorf("%s: the NetworkPolicy is for %s", want, got)
 		}
 	}

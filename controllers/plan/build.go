@@ -77,11 +77,11 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 		Mode:      "send",
 		Labels:    attempt.Labels("send", v1alpha1.TransferLabel, transfer, run.ID),
 		Owner:     agentpod.OwnerReference("Transfer", transfer),
-		Mounts: []attempt.Mount{
-			{Claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, Path: attempt.VolumePath, ReadOnly: true},
-		},
-		Where: where,
-		Image: image,
+		Where:     where,
+		Image:     image,
+	}
+	if claim := transfer.Spec.Source.PersistentVolumeClaim.ClaimName; claim != "" {
+		a.Mounts = []attempt.Mount{{Claim: claim, Path: attempt.VolumePath, ReadOnly: true}}
 	}
 	if transfer.Spec.PodTemplate != nil {
 		a.Template = *transfer.Spec.PodTemplate

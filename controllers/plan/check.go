@@ -30,7 +30,7 @@ func checkTransfer(
 	for _, problem := range []*agentpod.Problem{
 		agentpod.SpecProblem(err),
 		checkDestination(transfer, facts),
-		attempt.CheckSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim),
+		checkOrigin(transfer, facts),
 		agentpod.CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
 	} {
@@ -41,7 +41,17 @@ func checkTransfer(
 	return resolved, nil
 }
 
+func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
+	if at := transfer.Spec.Source.ObjectStore; at != nil {
+		return checkStore(v1alpha1.ReasonSourceNotFound, at.Name, facts.Stores.Source, facts.Stores.Problem)
+	}
+	return attempt.CheckSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim)
+}
+
 func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
+	if at := transfer.Spec.Destination.ObjectStore; at != nil {
+		return checkStore(v1alpha1.ReasonDestinationNotFound, at.Name, facts.Stores.Destination, facts.Stores.Problem)
+	}
 	if IsLocal(transfer) {
 		return checkLocal(transfer, facts.Local)
 	}

@@ -23,16 +23,16 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 		if other.Namespace != transfer.Namespace || !sharePlace(transfer, other) {
 			continue
 		}
-		path := other.Spec.Destination.PersistentVolumeClaim.Path
+		path, place := destinationPlace(other)
 		switch {
 		case goesFirst(other, transfer):
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
-				"Transfer %q writes into %q of the same claim now; wait until its attempt has ended, or delete this Transfer and "+
-					"create one into a path outside of it", other.Name, path)}
+				"Transfer %q writes into %q of the same %s now; wait until its attempt has ended, or delete this Transfer and "+
+					"create one into a path outside of it", other.Name, path, place)}
 		case !UnderWay(transfer) && olderTransfer(other, transfer) && holdsPlace(other):
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
-				"Transfer %q, which is older, writes into %q of the same claim; suspend or delete it, or delete this Transfer "+
-					"and create one into a path outside of it", other.Name, path)}
+				"Transfer %q, which is older, writes into %q of the same %s; suspend or delete it, or delete this Transfer "+
+					"and create one into a path outside of it", other.Name, path, place)}
 		}
 	}
 	for i := range facts.Local.Rivals {
@@ -47,8 +47,9 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 
 // sharePlace reports whether two Transfers write into the same directory, or one into a directory of the other's.
 func sharePlace(a, b *v1alpha1.Transfer) bool {
-	return a.UID != b.UID && DestinationKey(a) == DestinationKey(b) &&
-		overlap(a.Spec.Destination.PersistentVolumeClaim.Path, b.Spec.Destination.PersistentVolumeClaim.Path)
+	mine, _ := destinationPlace(a)
+	theirs, _ := destinationPlace(b)
+	return a.UID != b.UID && DestinationKey(a) == DestinationKey(b) && overlap(mine, theirs)
 }
 
 // UnderWay reports whether a Transfer's agent may write now, or is about to.

@@ -36,6 +36,7 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionPolicyNever:   "nothing is compressed: the policy says Never",
 	v1alpha1.CompressionPeerRefused:   "nothing is compressed: the peer accepts none of the policy's codecs",
 	v1alpha1.CompressionNoNetwork:     "nothing is compressed: the data cross no network",
+	v1alpha1.CompressionStoredAsIs:    "nothing is compressed: objects hold the data as they are",
 	v1alpha1.CompressionNothingToSend: "nothing had to be sent",
 }
 

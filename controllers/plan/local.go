@@ -48,6 +48,8 @@ func IsLocal(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destinatio
 // firstRoute is how the data of a new run go.
 func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route {
 	switch {
+	case UsesStore(transfer):
+		return v1alpha1.RouteObjectStore
 	case !IsLocal(transfer):
 		return v1alpha1.RouteGateway
 	case DestinationNamespace(transfer) != transfer.Namespace:
@@ -138,7 +140,8 @@ func OwnDeliveries(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) 
 // WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about
 // to.
 func WritesHere(transfer *v1alpha1.Transfer) bool {
-	return UnderWay(transfer) && transfer.Status.Run.Route == v1alpha1.RoutePod
+	return UnderWay(transfer) && transfer.Spec.Destination.ObjectStore == nil &&
+		(transfer.Status.Run.Route == v1alpha1.RoutePod || transfer.Status.Run.Route == v1alpha1.RouteObjectStore)
 }
 
 // startLocal has the attempt in status made, as soon as nothing of an earlier one may write to the destination any
@@ -175,6 +178,10 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 			v1alpha1.ReasonStarting,
 			fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID),
 		)
+	case run.Route == v1alpha1.RouteObjectStore:
+		d.out.Start = storeAttempt(d.transfer, resolved, where, d.facts.Stores, d.image)
+		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf(
+			"attempt %d of run %s: the agent's pod, which talks to the object store, is being started", run.Attempt, run.ID))
 	case present == nil:
 		d.out.Deliver = wanted
 		d.starting(v1alpha1.ReasonOpening, "the receiving agent is being started")

@@ -45,10 +45,13 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	); err != nil {
 		return err
 	}
+	if err := validateStores(spec); err != nil {
+		return err
+	}
 	switch {
-	case spec.Source.PersistentVolumeClaim.ClaimName == "":
+	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
-	case spec.Destination.PersistentVolumeClaim.ClaimName == "":
+	case spec.Destination.ObjectStore == nil && spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval ||
 		spec.CheckpointInterval.Value() > maxCheckpointInterval):
@@ -91,8 +94,11 @@ func DestinationNamespace(transfer *v1alpha1.Transfer) string {
 	return transfer.Namespace
 }
 
-// DestinationKey is the same for two Transfers if and only if they write into the same claim.
+// DestinationKey is the same for two Transfers if and only if they write into the same claim or object store.
 func DestinationKey(transfer *v1alpha1.Transfer) string {
+	if at := transfer.Spec.Destination.ObjectStore; at != nil {
+		return LocalDestinationKey(transfer.Namespace, "objectstores/"+at.Name) // no claim has a slash in its name
+	}
 	return transfer.Spec.Destination.Peer + LocalDestinationKey(
 		DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
 	)

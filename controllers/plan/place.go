@@ -25,8 +25,8 @@ func sendPlacement(
 		tolerations = transfer.Spec.PodTemplate.Tolerations
 	}
 	mode, place := resolved.Mode, resolved.Placement
-	if route == v1alpha1.RoutePod && mode != v1alpha1.CompressionAlways {
-		// Nothing is compressed where there is no network, so an accelerator has no use.
+	if route == v1alpha1.RouteObjectStore || route == v1alpha1.RoutePod && mode != v1alpha1.CompressionAlways {
+		// Nothing is compressed where there is no network, or into an object, so an accelerator has no use.
 		mode, place = v1alpha1.CompressionNever, v1alpha1.PlacementAnyNode
 	}
 	return placement.Request{

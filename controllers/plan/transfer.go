@@ -41,7 +41,9 @@ type TransferFacts struct {
 	// Peer is nil when it does not exist; so is Claim, the source.
 	Peer *v1alpha1.Peer
 	// Local is of a Transfer within this cluster.
-	Local            LocalFacts
+	Local LocalFacts
+	// Stores are the object stores that the Transfer names.
+	Stores           StoreFacts
 	Claim            *corev1.PersistentVolumeClaim
 	PrivilegeAllowed bool
 	// Others are the namespace's Transfers into the same claim; the Transfer itself may be among them.
@@ -298,8 +300,9 @@ func (d *transferDecision) stall(problem agentpod.Problem) {
 		phase = v1alpha1.TransferRetrying
 	}
 	d.out.RequeueAfter = attempt.StallLast
-	if problem.Reason == v1alpha1.ReasonPeerUnreachable {
-		// A peer that does not answer may answer again by itself.
+	if problem.Reason == v1alpha1.ReasonPeerUnreachable || problem.Reason == v1alpha1.ReasonProbing ||
+		problem.Reason == v1alpha1.ReasonStoreUnreachable {
+		// What does not answer may answer again by itself.
 		d.set(phase, conditions.Reconciling(problem.Reason, problem.Message))
 		return
 	}

@@ -24,7 +24,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID(), CertificateLifetime: r.Attempts.CertificateLifetime()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement,
+		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement,
 		r.gatherQuotas, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
@@ -47,6 +47,9 @@ func (r *Reconciler) gatherPeer(ctx context.Context, transfer *v1alpha1.Transfer
 }
 
 func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if transfer.Spec.Source.ObjectStore != nil {
+		return nil
+	}
 	claim := &corev1.PersistentVolumeClaim{}
 	key := client.ObjectKey{Namespace: transfer.Namespace, Name: transfer.Spec.Source.PersistentVolumeClaim.ClaimName}
 	found, err := lookup.Get(ctx, r.Client, key, claim)
@@ -97,8 +100,12 @@ func (r *Reconciler) gatherPlacement(
 	if !attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		return nil
 	}
+	claim := transfer.Spec.Source.PersistentVolumeClaim.ClaimName
+	if transfer.Spec.Source.ObjectStore != nil {
+		claim = transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
+	}
 	var err error
-	facts.Placement, err = r.Topology.Facts(ctx, transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName)
+	facts.Placement, err = r.Topology.Facts(ctx, transfer.Namespace, claim)
 	return err
 }
 

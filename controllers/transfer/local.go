@@ -35,15 +35,18 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		return fmt.Errorf("listing PeerGrants in %s: %w", namespace, err)
 	}
 	facts.Local.Refusal = peergrant.Decide(grants.Items, grantRequest(transfer), facts.Now).Refusal
-	claim := &corev1.PersistentVolumeClaim{}
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
-	if err != nil {
-		return err
+	var err error
+	if transfer.Spec.Destination.ObjectStore == nil {
+		claim, found := &corev1.PersistentVolumeClaim{}, false
+		found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
+		if err != nil {
+			return err
+		}
+		if found {
+			facts.Local.Claim = claim
+		}
 	}
-	if found {
-		facts.Local.Claim = claim
-	}
-	if attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
+	if !plan.UsesStore(transfer) && attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		if facts.Local.Volume, err = r.Topology.Volume(ctx, namespace, claimName); err != nil {
 			return err
 		}

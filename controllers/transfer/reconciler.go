@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -63,6 +64,8 @@ type Options struct {
 	Topology *topology.Topology
 	// Books is asked before the finalizer is removed; nil: nothing is booked.
 	Books *statement.Books
+	// Egress says what agents may dial.
+	Egress *egress.Cluster
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.

@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
@@ -46,7 +47,10 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 		cached = mgr.GetClient()
 		return transfer.Setup(mgr, transfer.Options{
 			Topology: mgr.Topology,
-			Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "transfer", agents),
+			Egress: egress.NewCluster(egress.Options{
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+			}),
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "transfer", agents),
 			Gateways: gateways,
 			Attempts: agentjob.NewCluster(agentjob.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,

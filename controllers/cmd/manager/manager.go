@@ -269,7 +269,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Reports:  agentjob.Reports(pool, "transfer", agents),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
-			Topology: seen, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Egress: permitted, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,

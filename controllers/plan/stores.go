@@ -1,0 +1,145 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// StoreFacts are what was seen of the object stores that a Transfer names.
+type StoreFacts struct {
+	// Source and Destination are nil when they do not exist, or when the Transfer names none.
+	Source, Destination *v1alpha1.ObjectStore
+	// Dial is what the agent may dial, and Services are those that endpoints name, by StoreHost.
+	Dial     *wirev1.DialPolicy
+	Services map[string]*corev1.Service
+	// Problem is why one of them may not be dialled; nil if there is none.
+	Problem *agentpod.Problem
+}
+
+// UsesStore reports whether an end of a Transfer is an object store.
+func UsesStore(transfer *v1alpha1.Transfer) bool {
+	return transfer.Spec.Source.ObjectStore != nil || transfer.Spec.Destination.ObjectStore != nil
+}
+
+// destinationPlace is the path that a Transfer writes into, and of what.
+func destinationPlace(transfer *v1alpha1.Transfer) (path, of string) {
+	if at := transfer.Spec.Destination.ObjectStore; at != nil {
+		return at.Path, "ObjectStore"
+	}
+	return transfer.Spec.Destination.PersistentVolumeClaim.Path, "claim"
+}
+
+// validateStores checks again what the API server checks of object stores, and what it cannot.
+func validateStores(spec v1alpha1.TransferSpec) error {
+	from, to := spec.Source.ObjectStore, spec.Destination.ObjectStore
+	for field, at := range map[string]*v1alpha1.ObjectStorePath{
+		"spec.source.objectStore": from, "spec.destination.objectStore": to,
+	} {
+		if at == nil {
+			continue
+		}
+		if at.Name == "" {
+			return &policy.InvalidError{Field: field + ".name", Fix: "must name an ObjectStore"}
+		}
+		if err := attempt.ValidatePath(field+".path", at.Path); err != nil {
+			return err
+		}
+	}
+	switch {
+	case from != nil && spec.Source.PersistentVolumeClaim.ClaimName != "":
+		return &policy.InvalidError{
+			Field: "spec.source", Fix: "must have exactly one of persistentVolumeClaim and objectStore",
+		}
+	case to != nil && spec.Destination.PersistentVolumeClaim.ClaimName != "":
+		return &policy.InvalidError{
+			Field: "spec.destination", Fix: "must have exactly one of persistentVolumeClaim and objectStore",
+		}
+	case (from != nil || to != nil) && (spec.Destination.Peer != "" || spec.Destination.Namespace != ""):
+		return &policy.InvalidError{
+			Field: "spec.destination", Fix: "must have neither peer nor namespace where an end is an objectStore, which is " +
+				"reached from its own namespace only",
+		}
+	case from != nil && to != nil && from.Name == to.Name && overlap(from.Path, to.Path):
+		return &policy.InvalidError{
+			Field: "spec.destination.objectStore.path", Fix: "must not be that of the source, in it or above it",
+		}
+	}
+	return nil
+}
+
+// checkStore looks for what keeps an agent from using an object store. missing is the reason if there is none.
+func checkStore(missing, name string, store *v1alpha1.ObjectStore, denied *agentpod.Problem) *agentpod.Problem {
+	if store == nil || store.DeletionTimestamp != nil {
+		return &agentpod.Problem{Reason: missing, Message: fmt.Sprintf("there is no ObjectStore %q in this namespace; create it", name)}
+	}
+	if denied != nil {
+		return denied
+	}
+	ready := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.ObservedGeneration != store.Generation:
+		return &agentpod.Problem{Reason: v1alpha1.ReasonProbing, Message: fmt.Sprintf("ObjectStore %q has not been probed yet", name)}
+	case ready.Status != metav1.ConditionTrue:
+		return &agentpod.Problem{Reason: ready.Reason, Message: fmt.Sprintf("ObjectStore %q is not ready: %s", name, ready.Message)}
+	}
+	return nil
+}
+
+// storeAttempt is the attempt that the Transfer's status names, of which at least one end is an object store.
+func storeAttempt(
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, stores StoreFacts, image agentpod.Image,
+) *attempt.Attempt {
+	a := sendSpec(transfer, where, image)
+	a.Mode = attempt.LocalMode
+	a.Labels[agentpod.ComponentLabel] = a.Mode
+	run, destination := transfer.Status.Run, transfer.Spec.Destination
+	config := &wirev1.LocalConfig{
+		Send: sendConfig(transfer, resolved),
+		Receive: &wirev1.ReceiveConfig{
+			RunId: run.ID, Attempt: uint32(run.Attempt), SenderNamespace: transfer.Namespace, SenderName: transfer.Name,
+			AllowDelete: transfer.Spec.Delete,
+		},
+		Transfer: fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID),
+	}
+	// What an object holds is never compressed on the way, and between the halves of the agent there is no network.
+	config.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	end := func(at *v1alpha1.ObjectStorePath, store *v1alpha1.ObjectStore) *wirev1.StoreEnd {
+		host, _ := attempt.StoreHost(store.Spec)
+		directory := strings.Trim(at.Path, "/")
+		return &wirev1.StoreEnd{
+			Store: a.AddStore(store.Spec, directory, stores.Services[host]), DialPolicy: stores.Dial,
+		}
+	}
+	if at := transfer.Spec.Source.ObjectStore; at != nil {
+		config.SourceStore = end(at, stores.Source)
+		config.Send.Volume, config.Send.Path = "", ""
+	}
+	if at := destination.ObjectStore; at != nil {
+		config.DestinationStore = end(at, stores.Destination)
+	} else {
+		a.Mounts = append(a.Mounts, attempt.Mount{
+			Claim: destination.PersistentVolumeClaim.ClaimName, Path: attempt.DestinationPath,
+		})
+		config.Receive.Volume = attempt.DestinationPath
+		config.Receive.Path = attempt.RelativePath(destination.PersistentVolumeClaim.Path)
+		if agentpod.AsksToWrite(transfer.Spec.PodTemplate) {
+			a.Capabilities = agentpod.WriteCapabilities
+		}
+	}
+	a.Config = config
+	return attempt.New(a)
+}

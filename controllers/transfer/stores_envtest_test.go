@@ -1,0 +1,105 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package transfer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+func (f *fixture) store(name string) *v1alpha1.ObjectStore {
+	f.Helper()
+	store := &v1alpha1.ObjectStore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
+		Spec: v1alpha1.ObjectStoreSpec{
+			Endpoint: "https://192.0.2.7:9000", Bucket: "cargo", Prefix: "east",
+			Credentials: &v1alpha1.StoreCredentials{SecretName: name + "-keys"},
+		},
+	}
+	cluster.Create(f, store)
+	return store
+}
+
+// ready says of a store what its controller, which does not run here, would.
+func (f *fixture) ready(store *v1alpha1.ObjectStore, status metav1.ConditionStatus, reason string) {
+	f.Helper()
+	store.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: status, Reason: reason, ObservedGeneration: store.Generation,
+		LastTransitionTime: metav1.Now(),
+	}}
+	if err := cluster.Client.Status().Update(context.Background(), store); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func TestMovesToAnObjectStore(t *testing.T) {
+	f := prepareLocal(t)
+	f.transfer.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault"}}
+	f.create()
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound)
+	store := f.store("vault")
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionReconciling, v1alpha1.ReasonProbing)
+	f.ready(store, metav1.ConditionFalse, v1alpha1.ReasonStoreDenied)
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonStoreDenied)
+	f.ready(store, metav1.ConditionTrue, v1alpha1.ReasonPromisesKept)
+	job := f.job(1)
+	if volumes := job.Spec.Template.Spec.Volumes; len(volumes) != 3 || volumes[1].Secret.SecretName != "vault-keys" {
+		t.Errorf("%+v", volumes)
+	}
+	pod := cluster.RunPod(t, job, f.namespace)
+	agents.Say(f.serverName(), transferring())
+	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
+	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
+	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	if run := f.transfer.Status.Run; run.Route != v1alpha1.RouteObjectStore {
+		t.Errorf("%+v", run)
+	}
+}
+
+func TestStoreEndsAreValidated(t *testing.T) {
+	f := prepareLocal(t)
+	at := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a"}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.TransferSpec)
+		says   string
+	}{
+		"neither": {func(s *v1alpha1.TransferSpec) { s.Source = v1alpha1.TransferSource{} }, "source"},
+		"both":    {func(s *v1alpha1.TransferSpec) { s.Source.ObjectStore = at }, "exactly one"},
+		"a peer": {func(s *v1alpha1.TransferSpec) {
+			s.Destination = v1alpha1.TransferDestination{ObjectStore: at, Peer: "west"}
+		}, "peer"},
+		"from a store to a peer": {func(s *v1alpha1.TransferSpec) {
+			s.Source, s.Destination.Peer = v1alpha1.TransferSource{ObjectStore: at}, "west"
+		}, "namespace"},
+		"dots": {func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a/../b"}}
+		}, "path"},
+		"ours": {func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/.lighterage/x"}}
+		}, "path"},
+		"control characters": {func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a\x01"}}
+		}, "path"},
+		"empty elements": {func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a//b"}}
+		}, "path"},
+	} {
+		transfer := f.make("invalid")
+		transfer.Spec.Destination.Peer = ""
+		test.change(&transfer.Spec)
+		err := cluster.Client.Create(context.Background(), transfer, client.DryRunAll)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
