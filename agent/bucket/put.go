@@ -100,7 +100,7 @@ func versionOf(e *tree.Entry) string { return fmt.Sprintf("%d-%d-%d", e.Size, e.
 
 // whole puts a file with one request.
 func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]string) (etag string, err error) {
-	sum, err := w.read(ctx, e, 0, func(ctx context.Context, body io.ReaderAt) error {
+	sum, err := w.read(ctx, e, 0, w.options.Verify, func(ctx context.Context, body io.ReaderAt) error {
 		var err error
 		etag, err = w.options.Store.Put(ctx, e.Path, body, e.Size, objectstore.PutOptions{Metadata: metadata})
 		return err
@@ -115,10 +115,10 @@ func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]
 	return etag, nil
 }
 
-// read has a request read a range of a file, and returns the MD5 of it if there is something to verify. The error of
-// the origin counts before that of the request.
+// read has a request read a range of a file, and returns the MD5 of it if that is asked for. The error of the origin
+// counts before that of the request.
 func (w *writing) read(
-	ctx context.Context, e *tree.Entry, offset int64, request func(context.Context, io.ReaderAt) error,
+	ctx context.Context, e *tree.Entry, offset int64, digest bool, request func(context.Context, io.ReaderAt) error,
 ) (sum string, err error) {
 	var buffer []byte
 	select {
@@ -133,7 +133,7 @@ func (w *writing) read(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &rangeReader{origin: w.options.Origin, entry: e, begin: offset, buffer: buffer, failed: cancel}
-	if w.options.Verify {
+	if digest {
 		r.sum = md5.New() //nolint:gosec // See above.
 	}
 	err = request(ctx, r)
@@ -216,13 +216,19 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 	for i := range count {
 		offset := int64(i) * size
 		length := min(size, e.Size-offset)
-		if part, ok := have[i+1]; ok && part.Size == length {
-			all[i] = part
-			w.options.Report.Update(func(p *wirev1.Progress) { p.ResumedBytes += uint64(length) })
-			continue
-		}
 		g.Go(func() error {
-			sum, err := w.read(gctx, e, offset, func(ctx context.Context, body io.ReaderAt) error {
+			if part, ok := have[i+1]; ok && part.Size == length {
+				proven, err := w.proven(gctx, e, offset, part)
+				if err != nil {
+					return err
+				}
+				if all[i], exact[i] = part, true; proven {
+					w.options.Report.Update(func(p *wirev1.Progress) { p.ResumedBytes += uint64(length) })
+					return nil
+				}
+				w.options.Report.Update(func(p *wirev1.Progress) { p.ResentBytes += uint64(length) })
+			}
+			sum, err := w.read(gctx, e, offset, w.options.Verify, func(ctx context.Context, body io.ReaderAt) error {
 				var err error
 				all[i], err = w.options.Store.PutPart(ctx, u, i+1, body, length)
 				return err
@@ -261,6 +267,16 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 		err = mismatch(e)
 	}
 	return etag, err
+}
+
+// proven reports whether a part that an earlier attempt has put is of what the file has now. Where ETags are no MD5
+// nothing is. There are servers that list a part with its full length of which a client that died had sent a half.
+func (w *writing) proven(ctx context.Context, e *tree.Entry, offset int64, part objectstore.Part) (bool, error) {
+	sum, err := w.read(ctx, e, offset, true, func(_ context.Context, body io.ReaderAt) error {
+		_, err := io.Copy(io.Discard, io.NewSectionReader(body, 0, part.Size))
+		return err
+	})
+	return sum == part.ETag, err
 }
 
 // forsake aborts an upload with which no attempt can go on: the file is another one, or the server does not take the
@@ -312,7 +328,7 @@ func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string
 	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), note, false)
 }
 
-// compare reads an object back. It is for servers whose ETags are no MD5, and for parts of earlier attempts.
+// compare reads an object back. It is for servers whose ETags are no MD5.
 func (w *writing) compare(ctx context.Context, e *tree.Entry, etag string) error {
 	r, err := w.options.Store.Get(ctx, e.Path, etag, 0, e.Size)
 	if err != nil {

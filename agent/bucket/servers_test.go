@@ -102,6 +102,7 @@ func TestServers(t *testing.T) {
 			t.Cleanup(store.Close)
 			k.kill(t, store)
 			progress := mustWrite(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Attempt = 2 })
+			t.Logf("after a kill: %v", progress)
 			if progress.GetResumedBytes() < 16<<20 || progress.GetUnchangedFiles() < 2 {
 				t.Errorf("after a kill: %v", progress)
 			}
