@@ -215,11 +215,6 @@ var otherSecrets = map[string]func(*corev1.PodTemplateSpec){
 	"Secret with a longer suffix": func(p *corev1.PodTemplateSpec) {
 		p.Spec.Volumes[0].Secret.SecretName = attemptSecret + "0"
 	},
-	"second Secret": func(p *corev1.PodTemplateSpec) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "second", VolumeSource: corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret},
-		}})
-	},
 	"Secret in the directory of tokens": func(p *corev1.PodTemplateSpec) {
 		first(p).VolumeMounts[0].MountPath = "/etc/lighterage-tokens"
 	},

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"net"
+	"path"
+	"strings"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
@@ -36,6 +38,14 @@ func (a *agent) local(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, volume := range []string{from.GetVolume(), to.GetVolume()} {
+		// Credentials are mounted there, which are nobody's data.
+		if clean := path.Clean("/" + volume); clean == "/" || clean == "/etc" || strings.HasPrefix(clean, "/etc/") {
+			if volume != "" {
+				return badConfig("the volume %q is not that of a claim", volume)
+			}
+		}
 	}
 	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
 		return badConfig(

@@ -73,7 +73,14 @@ func TestStoreEndsFail(t *testing.T) {
 		report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_STORE_DENIED {
 		t.Errorf("exit code %d, %v", code, report.GetFailure())
 	}
-	r.config.Transfer = ""
+	before := r.config.Send.Volume
+	for _, volume := range []string{"/etc/lighterage-store", "/", "/etc/../etc"} {
+		r.config.Send.Volume = volume
+		if code, _, _ := r.run(t.Context(), t); code != exitConfig {
+			t.Errorf("credentials as data, %s: exit code %d", volume, code)
+		}
+	}
+	r.config.Send.Volume, r.config.Transfer = before, ""
 	if code, _, _ := r.run(t.Context(), t); code != exitConfig {
 		t.Errorf("without an identity: exit code %d", code)
 	}
