@@ -46,6 +46,27 @@ type StoreEncryption struct {
 	KeyID string `json:"keyID,omitempty"`
 }
 
+// ObjectStorePath is a directory in an ObjectStore.
+type ObjectStorePath struct {
+	// name of the ObjectStore in the Transfer's namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// path from the prefix of the ObjectStore: what keys begin with, between slashes.
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the prefix of the ObjectStore; write for example /data"
+	// +kubebuilder:validation:Pattern=`^/[^\\\x00-\x1f\x7f]*$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('//')",message="path must have no empty elements; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.' || p.startsWith('.lighterage'))",message="path must not contain elements that are . or .. or begin with .lighterage; name the directory itself"
+	Path string `json:"path,omitempty"`
+}
+
 // StoreCredentials are what agents authenticate with.
 type StoreCredentials struct {
 	// secretName of a Secret in this namespace with the keys lighterage-s3-access-key-id and
