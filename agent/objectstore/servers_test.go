@@ -62,7 +62,7 @@ func TestServers(t *testing.T) {
 			t.Run("Errors", func(t *testing.T) {
 				missing := o
 				missing.Bucket = "missing"
-				_, err := open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
+				_, err := open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, always)
 				if !errors.Is(err, objectstore.ErrNoBucket) {
 					t.Error(err)
 				}

@@ -27,6 +27,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
+// How objects are put.
+var always, ifAbsent = objectstore.PutOptions{}, objectstore.PutOptions{IfAbsent: true}
+
 // quick is a Retry that waits for next to nothing.
 var quick = objectstore.Retry{Tries: 4, Base: 1, Longest: 1}
 
@@ -86,7 +89,7 @@ func start(t *testing.T) (*objectstoretest.Server, *objectstore.Store) {
 
 func put(t *testing.T, store *objectstore.Store, name, content string) string {
 	t.Helper()
-	etag, err := store.Put(t.Context(), name, strings.NewReader(content), int64(len(content)), objectstore.PutOptions{})
+	etag, err := store.Put(t.Context(), name, strings.NewReader(content), int64(len(content)), always)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,19 +204,19 @@ func TestWrittenWith(t *testing.T) {
 func TestConditions(t *testing.T) {
 	server, store := start(t)
 	ctx := t.Context()
-	if _, err := store.Put(ctx, "a", strings.NewReader("1"), 1, objectstore.PutOptions{IfAbsent: true}); err != nil {
+	if _, err := store.Put(ctx, "a", strings.NewReader("1"), 1, ifAbsent); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Put(ctx, "a", strings.NewReader("2"), 1, objectstore.PutOptions{IfAbsent: true}); !errors.Is(err, objectstore.ErrExists) {
+	if _, err := store.Put(ctx, "a", strings.NewReader("2"), 1, ifAbsent); !errors.Is(err, objectstore.ErrExists) {
 		t.Errorf("second put: %v", err)
 	}
 	// An answer that was lost is none that said no, and another's object is not one's own.
 	server.Reset(1, http.MethodPut, true)
-	if etag, err := store.Put(ctx, "b", strings.NewReader("3"), 1, objectstore.PutOptions{IfAbsent: true}); err != nil || etag == "" {
+	if etag, err := store.Put(ctx, "b", strings.NewReader("3"), 1, ifAbsent); err != nil || etag == "" {
 		t.Errorf("put whose answer was lost: %q, %v", etag, err)
 	}
 	server.Reset(1, http.MethodPut, false)
-	if _, err := store.Put(ctx, "a", strings.NewReader("4"), 1, objectstore.PutOptions{IfAbsent: true}); !errors.Is(err, objectstore.ErrExists) {
+	if _, err := store.Put(ctx, "a", strings.NewReader("4"), 1, ifAbsent); !errors.Is(err, objectstore.ErrExists) {
 		t.Errorf("put of what is there over a broken connection: %v", err)
 	}
 	if got, err := get(t, store, "a", "", 0, 1); err != nil || got != "1" {
@@ -307,7 +310,7 @@ func TestPartLimits(t *testing.T) {
 		}
 	}
 	for _, size := range []int64{-1, objectstore.MaxPut + 1} {
-		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrInvalid) {
+		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, always); !errors.Is(err, objectstore.ErrInvalid) {
 			t.Errorf("put of %d: %v", size, err)
 		}
 	}

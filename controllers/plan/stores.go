@@ -84,7 +84,10 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 // checkStore looks for what keeps an agent from using an object store. missing is the reason if there is none.
 func checkStore(missing, name string, store *v1alpha1.ObjectStore, denied *agentpod.Problem) *agentpod.Problem {
 	if store == nil || store.DeletionTimestamp != nil {
-		return &agentpod.Problem{Reason: missing, Message: fmt.Sprintf("there is no ObjectStore %q in this namespace; create it", name)}
+		return &agentpod.Problem{
+			Reason:  missing,
+			Message: fmt.Sprintf("there is no ObjectStore %q in this namespace; create it", name),
+		}
 	}
 	if denied != nil {
 		return denied
@@ -92,9 +95,15 @@ func checkStore(missing, name string, store *v1alpha1.ObjectStore, denied *agent
 	ready := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil || ready.ObservedGeneration != store.Generation:
-		return &agentpod.Problem{Reason: v1alpha1.ReasonProbing, Message: fmt.Sprintf("ObjectStore %q has not been probed yet", name)}
+		return &agentpod.Problem{
+			Reason:  v1alpha1.ReasonProbing,
+			Message: fmt.Sprintf("ObjectStore %q has not been probed yet", name),
+		}
 	case ready.Status != metav1.ConditionTrue:
-		return &agentpod.Problem{Reason: ready.Reason, Message: fmt.Sprintf("ObjectStore %q is not ready: %s", name, ready.Message)}
+		return &agentpod.Problem{
+			Reason:  ready.Reason,
+			Message: fmt.Sprintf("ObjectStore %q is not ready: %s", name, ready.Message),
+		}
 	}
 	return nil
 }
