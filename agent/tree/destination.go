@@ -45,6 +45,9 @@ type Destination struct {
 	// fresh are the directories on the way there that Look made, outermost first: nothing needs to be looked for in
 	// them.
 	fresh []string
+	// finished is the root after Finish, until Close; content is for reading below it. -1 before and after.
+	finished dir
+	content  ContentReader
 }
 
 // OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass
@@ -73,7 +76,7 @@ func OpenDestination(volume, path, run string, attempt uint32) (*Destination, er
 		return nil, writeError("open", path, err)
 	}
 	d := &Destination{
-		root: dir(root), stage: -1, parent: -1,
+		root: dir(root), finished: -1, stage: -1, parent: -1,
 		omissions: &Omissions{}, rights: findRights(), claimed: make(map[inode]struct{}), volumeRoot: path == Root,
 	}
 	d.parents = newDirCache(d.root)
@@ -112,11 +115,15 @@ func (d *Destination) Omissions() *Omissions { return d.omissions }
 
 // Finish makes hard links, removes what a mirror does not have, gives every directory its attributes, syncs the file
 // system and removes the staging directory. Everything that was announced must have been committed or discarded. The
-// destination is closed afterwards, whatever Finish returns.
+// destination is closed afterwards, whatever Finish returns; after success ReadContent and ReadLink work until it is
+// closed again.
 func (d *Destination) Finish() error {
 	err := d.checkOwned()
 	if err == nil {
 		err = d.finish()
+	}
+	if err == nil {
+		d.finished, err = d.root.duplicate()
 	}
 	return errors.Join(err, d.Close())
 }

@@ -90,6 +90,12 @@ func fstat(fd int, st *unix.Stat_t) error {
 	return unix.Fstatat(fd, "", st, unix.AT_EMPTY_PATH)
 }
 
+// duplicate returns another descriptor of the directory.
+func (d dir) duplicate() (dir, error) {
+	fd, err := unix.FcntlInt(uintptr(d), unix.F_DUPFD_CLOEXEC, 0)
+	return dir(fd), err
+}
+
 func (d dir) close() error { return unix.Close(int(d)) }
 
 // lstat looks at a name in the directory.

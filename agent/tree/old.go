@@ -21,8 +21,10 @@ type OldFile struct {
 
 // OpenOld opens the file that is at a path, which must have passed CheckPath. It returns nil if there is none that can
 // be read.
-func (d *Destination) OpenOld(path string) (*OldFile, error) {
-	fd, err := d.root.open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+func (d *Destination) OpenOld(path string) (*OldFile, error) { return openFile(d.root, path) }
+
+func openFile(root dir, path string) (*OldFile, error) {
+	fd, err := root.open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES, unix.EPERM, unix.ENXIO:

@@ -84,12 +84,21 @@ func (s *Source) SetFilter(f *filter.Filter) { s.filter = f }
 // stay open, and the names of each are held in memory. It ends with the first error of visit. Entries that cannot be
 // moved are counted in Omissions.
 func (s *Source) Walk(ctx context.Context, visit func(*Entry) error) error {
+	return s.walk(ctx, s.omissions, visit)
+}
+
+// WalkAgain is Walk after another one: what it leaves out was counted then.
+func (s *Source) WalkAgain(ctx context.Context, visit func(*Entry) error) error {
+	return s.walk(ctx, &Omissions{}, visit)
+}
+
+func (s *Source) walk(ctx context.Context, omissions *Omissions, visit func(*Entry) error) error {
 	w := walker{
 		ctx:       ctx,
 		visit:     visit,
 		filter:    s.filter,
 		links:     newLinkTable(),
-		omissions: s.omissions,
+		omissions: omissions,
 	}
 	if s.volumeRoot {
 		w.lostAndFound = lostAndFound

@@ -328,6 +328,10 @@ func (d *Destination) Sync() error {
 // without any the staging directory is removed. Closing again does nothing.
 func (d *Destination) Close() error {
 	if d.root < 0 {
+		if d.finished >= 0 {
+			_ = d.finished.close()
+			d.finished = -1
+		}
 		return nil
 	}
 	var err error

@@ -181,6 +181,7 @@ func sendOptions(
 		WayEngines:         compress.plan.Engines,
 		BandwidthLimit:     c.GetBandwidthLimit(),
 		Verify:             c.GetVerify(),
+		Contents:           c.GetReceipt(),
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
 		Streams:            streamsOf(c),

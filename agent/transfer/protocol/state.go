@@ -35,6 +35,7 @@ type State struct {
 	detail    string
 	progress  wirev1.Progress
 	omissions *tree.Omissions // nil before the session
+	contents  *wirev1.ContentDigest
 }
 
 // Start says what the side does first. It comes before everything else.
@@ -54,6 +55,13 @@ func (s *State) Transferring(omissions *tree.Omissions) {
 	s.state = wirev1.AgentState_AGENT_STATE_TRANSFERRING
 	s.detail = ""
 	s.omissions = omissions
+}
+
+// SetContents says what both sides have computed of the content of the run; nil: nothing.
+func (s *State) SetContents(digest *wirev1.ContentDigest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contents = digest
 }
 
 // Update changes the progress.
@@ -96,6 +104,9 @@ func (s *State) Snapshot() *wirev1.Report {
 	}
 	if !s.end.IsZero() {
 		report.EndTime = timestamppb.New(s.end)
+	}
+	if s.contents != nil {
+		report.Contents = proto.CloneOf(s.contents)
 	}
 	if s.omissions != nil {
 		report.Omissions = s.omissions.ToWire()

@@ -37,6 +37,7 @@ type attempt struct {
 	checkpoints *checkpoints // nil before that
 	matcher     *matcher
 	digester    *digester
+	contents    *contentChecker
 }
 
 func newAttempt(
@@ -173,6 +174,7 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 		destination: o.Destination, terms: a.terms, activity: a.activity, expected: a.expected, session: a.session,
 		questions: make(chan question, protocol.MaxAsks),
 	}
+	a.contents = &contentChecker{destination: o.Destination, activity: a.activity}
 	return nil
 }
 
@@ -197,6 +199,9 @@ func mirror(o *Options, m *wirev1.Mirror) error {
 func (a *attempt) take(m *wirev1.SessionRequest) (*wirev1.SessionResponse, error) {
 	var need *wirev1.Need
 	var err error
+	if a.contents.digest != nil && m.GetContents() == nil {
+		return nil, protocol.Invalid("the sender sent something else amid its content manifest")
+	}
 	switch m := m.GetMessage().(type) {
 	case *wirev1.SessionRequest_Manifest:
 		need, err = a.matcher.announce(a.ctx, m.Manifest)
@@ -208,6 +213,16 @@ func (a *attempt) take(m *wirev1.SessionRequest) (*wirev1.SessionResponse, error
 		need, err = a.matcher.retry(a.ctx, m.Retry)
 	case *wirev1.SessionRequest_FileChanged:
 		return nil, a.matcher.takeBack(m.FileChanged.GetIndex())
+	case *wirev1.SessionRequest_Contents:
+		if !a.terms.contents || a.expected.tally().changed > 0 {
+			return nil, protocol.Invalid("the sender sent a content manifest of a run that has none")
+		}
+		if a.contents.digest == nil {
+			if err := a.settle(m.Contents.GetFiles(), m.Contents.GetBytes()); err != nil {
+				return nil, err
+			}
+		}
+		return nil, a.contents.take(a.ctx, m.Contents)
 	default:
 		return nil, protocol.Invalid("the sender sent a message that does not belong here")
 	}
@@ -265,6 +280,27 @@ func (a *attempt) tell() {
 // finish ends an attempt whose data are all there.
 func (a *attempt) finish(f *wirev1.Finish) error {
 	a.activity.shut()
+	var digest *wirev1.ContentDigest
+	var err error
+	if a.terms.contents && a.expected.tally().changed == 0 {
+		digest, err = a.contents.finish(f, &a.matcher.manifest)
+	} else {
+		err = a.settle(f.GetFiles(), f.GetBytes())
+	}
+	if err != nil {
+		return err
+	}
+	a.options.Report.SetContents(digest)
+	a.session.silent.Store(true)
+	return a.session.lastWord(&wirev1.SessionResponse{Message: &wirev1.SessionResponse_Finished{Finished: &wirev1.Finished{
+		Received:  a.received(),
+		Omissions: a.options.Destination.Omissions().ToWire(), ContentsSha256: digest.GetSha256(),
+	}}})
+}
+
+// settle syncs everything when all is there, makes what is left to make, and removes what a mirror is to remove. The
+// sender counts so many files and bytes.
+func (a *attempt) settle(files, bytes uint64) error {
 	came := a.expected.tally()
 	switch {
 	case !a.matcher.manifest.ended:
@@ -275,9 +311,9 @@ func (a *attempt) finish(f *wirev1.Finish) error {
 		return protocol.Invalid("the sender finished, but a connection ended before its last block")
 	case came.missing > 0:
 		return protocol.Invalid("the sender finished, but %d files are not complete", came.missing)
-	case f.GetFiles() != came.files || f.GetBytes() != came.bytes:
-		return protocol.Invalid("the sender counts %d files of %d bytes, the receiver %d of %d", f.GetFiles(), f.GetBytes(),
-			came.files, came.bytes)
+	case files != came.files || bytes != came.bytes:
+		return protocol.Invalid("the sender counts %d files of %d bytes, the receiver %d of %d", files, bytes, came.files,
+			came.bytes)
 	}
 	if err := a.checkpoints.stop(); err != nil {
 		return err
@@ -289,14 +325,7 @@ func (a *attempt) finish(f *wirev1.Finish) error {
 	}
 	err := destination.Finish()
 	a.options.Report.Update(func(p *wirev1.Progress) { p.Removed = destination.Removed() })
-	if err != nil {
-		return err
-	}
-	a.session.silent.Store(true)
-	return a.session.lastWord(&wirev1.SessionResponse{Message: &wirev1.SessionResponse_Finished{Finished: &wirev1.Finished{
-		Received:  a.received(),
-		Omissions: destination.Omissions().ToWire(),
-	}}})
+	return err
 }
 
 // received says how far the receiver is.

@@ -17,7 +17,10 @@ type manifest struct {
 	next  uint64 // index of the next entry
 	files uint64
 	bytes uint64
-	last  string
+	// symlinks, and further names of files.
+	symlinks, hardLinks uint64
+
+	last string
 	// open are the directories that the last entry is in, and itself if it is one.
 	open  []string
 	ended bool
@@ -34,9 +37,14 @@ func (m *manifest) add(w *wirev1.Entry) (tree.Entry, error) {
 	}
 	m.next++
 	m.last = e.Path
-	if e.Type == tree.File {
+	switch e.Type {
+	case tree.File:
 		m.files++
 		m.bytes += uint64(e.Size)
+	case tree.HardLink:
+		m.hardLinks++
+	case tree.Symlink:
+		m.symlinks++
 	}
 	return e, nil
 }

@@ -38,6 +38,8 @@ type terms struct {
 	codec    codec.ID
 	token    []byte
 	salt     []byte
+	// contents: the sender sends its content manifest.
+	contents bool
 }
 
 // negotiate checks what the sender begins with.
@@ -71,7 +73,7 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 	}
 	t := &terms{
 		chunk: int64(c), interval: int64(interval), verify: begin.GetVerify(), codec: id, token: make([]byte, tokenSize),
-		salt: make([]byte, saltSize),
+		salt: make([]byte, saltSize), contents: begin.GetContents(),
 	}
 	rand.Read(t.token) // Never fails.
 	rand.Read(t.salt)
@@ -84,6 +86,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Codec:        uint32(t.codec),
 		Session:      t.token,
 		Salt:         t.salt,
+		Contents:     t.contents,
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Codecs:       readable(o.Engines, begin.GetCodecs()),

@@ -50,6 +50,8 @@ type Destination interface {
 	LookAgain(*tree.Entry) (needed bool, err error)
 	Forget(path string)
 	OpenOld(path string) (*tree.OldFile, error)
+	ReadContent(path string, w io.Writer) (size int64, err error)
+	ReadLink(path string) (target string, ok bool, err error)
 	Stage(number uint64, e *tree.Entry) (StagedFile, error)
 	Discard(number uint64) error
 	KeepOthers()

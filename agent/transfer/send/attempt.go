@@ -4,6 +4,7 @@
 package send
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -27,7 +28,9 @@ type attempt struct {
 	changed  *changedFiles
 	workload *workload
 
-	verdict error // once the session has ended: nil if the receiver has finished
+	// received is the digest of the content manifest that the receiver computed, once the session has ended.
+	received []byte
+	verdict  error // once the session has ended: nil if the receiver has finished
 }
 
 func newAttempt(o *Options, s *session, t *terms) *attempt {
@@ -96,7 +99,19 @@ func (a *attempt) work(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	finish := &wirev1.Finish{Files: a.window.files.Load(), Bytes: a.window.bytes.Load()}
+	var digest *wirev1.ContentDigest
+	if o.Contents && a.changed.outcome() == nil {
+		teller := &contentTeller{
+			source: o.Source, session: a.session, files: a.window.files.Load(), bytes: a.window.bytes.Load(),
+		}
+		var err error
+		if digest, err = teller.run(ctx); err != nil {
+			return err
+		}
+	}
+	finish := &wirev1.Finish{
+		Files: a.window.files.Load(), Bytes: a.window.bytes.Load(), ContentsSha256: digest.GetSha256(),
+	}
 	if err := a.session.send(
 		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: finish}},
 	); err != nil {
@@ -104,6 +119,10 @@ func (a *attempt) work(ctx context.Context) error {
 	}
 	select {
 	case <-a.session.ended:
+		if a.verdict == nil && !bytes.Equal(a.received, digest.GetSha256()) {
+			return protocol.Invalid("the receiver's digest of the content manifest is another one than the sender's")
+		}
+		o.Report.SetContents(digest)
 		return a.verdict
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -136,6 +155,7 @@ func (a *attempt) listen() error {
 			return refused(m.Failure)
 		case *wirev1.SessionResponse_Finished:
 			report.received(m.Finished.GetReceived(), m.Finished.GetOmissions())
+			a.received = m.Finished.GetContentsSha256()
 			return nil
 		default:
 			return protocol.Invalid("the receiver sent a message that does not belong here")

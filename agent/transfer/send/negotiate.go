@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -34,6 +35,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		Verify:             o.Verify,
 		CheckpointInterval: uint64(o.CheckpointInterval),
 		Mirror:             o.Mirror,
+		Contents:           o.Contents,
 	}
 	for _, id := range offer(o) {
 		begin.Codecs = append(begin.Codecs, uint32(id))
@@ -58,6 +60,11 @@ func negotiate(o *Options, s *session) (*terms, error) {
 	}
 	if !slices.Contains(offer(o), t.codec) {
 		return nil, protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
+	}
+	if o.Contents && !accepted.GetContents() {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED,
+			"the receiving cluster (%s) cannot give receipts, so nothing was sent: upgrade it, or set spec.receipt to false",
+			failure.Shorten(accepted.GetVersion(), 64))
 	}
 	return t, nil
 }

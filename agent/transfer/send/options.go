@@ -41,6 +41,8 @@ type Options struct {
 	// BandwidthLimit is what DialBlocks' connections hold themselves to, in bytes a second, for the choice between
 	// Ways; 0: nothing.
 	BandwidthLimit uint64
+	// Contents: both sides are to compute the digest of the content manifest, for a receipt.
+	Contents bool
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is the receiver's default, 64 MiB.

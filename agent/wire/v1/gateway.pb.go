@@ -614,6 +614,137 @@ func (x *OpenQueueResponse) GetKnownAs() string {
 	return ""
 }
 
+type ReceiptRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	RunId     string                 `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Attempt   uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// envelope is the receipt with the signature of the sending cluster, see package receipt; empty at first. At most 16 KiB.
+	Envelope      []byte `protobuf:"bytes,5,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReceiptRequest) Reset() {
+	*x = ReceiptRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiptRequest) ProtoMessage() {}
+
+func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiptRequest.ProtoReflect.Descriptor instead.
+func (*ReceiptRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReceiptRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ReceiptRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReceiptRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ReceiptRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ReceiptRequest) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
+type ReceiptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// receiver is the receiving cluster's part of the receipt, as JSON; empty until the Delivery is complete.
+	Receiver []byte `protobuf:"bytes,1,opt,name=receiver,proto3" json:"receiver,omitempty"`
+	// envelope has both signatures; empty until the receiving cluster has signed.
+	Envelope      []byte `protobuf:"bytes,2,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReceiptResponse) Reset() {
+	*x = ReceiptResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiptResponse) ProtoMessage() {}
+
+func (x *ReceiptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiptResponse.ProtoReflect.Descriptor instead.
+func (*ReceiptResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReceiptResponse) GetReceiver() []byte {
+	if x != nil {
+		return x.Receiver
+	}
+	return nil
+}
+
+func (x *ReceiptResponse) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
 var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_gateway_proto_rawDesc = "" +
@@ -656,12 +787,22 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x11OpenQueueResponse\x12\x1f\n" +
 	"\vserver_name\x18\x01 \x01(\tR\n" +
 	"serverName\x12\x19\n" +
-	"\bknown_as\x18\x02 \x01(\tR\aknownAs2\xd5\x02\n" +
+	"\bknown_as\x18\x02 \x01(\tR\aknownAs\"\x8f\x01\n" +
+	"\x0eReceiptRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x1a\n" +
+	"\benvelope\x18\x05 \x01(\fR\benvelope\"I\n" +
+	"\x0fReceiptResponse\x12\x1a\n" +
+	"\breceiver\x18\x01 \x01(\fR\breceiver\x12\x1a\n" +
+	"\benvelope\x18\x02 \x01(\fR\benvelope2\xa9\x03\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
 	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponse\x12X\n" +
-	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponse\x12R\n" +
+	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_gateway_proto_rawDescOnce sync.Once
@@ -675,7 +816,7 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*HelloRequest)(nil),      // 0: lighterage.wire.v1.HelloRequest
 	(*HelloResponse)(nil),     // 1: lighterage.wire.v1.HelloResponse
@@ -687,24 +828,28 @@ var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*WithdrawResponse)(nil),  // 7: lighterage.wire.v1.WithdrawResponse
 	(*OpenQueueRequest)(nil),  // 8: lighterage.wire.v1.OpenQueueRequest
 	(*OpenQueueResponse)(nil), // 9: lighterage.wire.v1.OpenQueueResponse
-	(*ClaimPath)(nil),         // 10: lighterage.wire.v1.ClaimPath
-	(*Failure)(nil),           // 11: lighterage.wire.v1.Failure
+	(*ReceiptRequest)(nil),    // 10: lighterage.wire.v1.ReceiptRequest
+	(*ReceiptResponse)(nil),   // 11: lighterage.wire.v1.ReceiptResponse
+	(*ClaimPath)(nil),         // 12: lighterage.wire.v1.ClaimPath
+	(*Failure)(nil),           // 13: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	10, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	12, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 1: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
 	5,  // 2: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	11, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	13, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
 	0,  // 4: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
 	2,  // 5: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
 	6,  // 6: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
 	8,  // 7: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
-	1,  // 8: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 9: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7,  // 10: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	9,  // 11: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
+	10, // 8: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
+	1,  // 9: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 10: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	7,  // 11: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	9,  // 12: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	11, // 13: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	9,  // [9:14] is the sub-list for method output_type
+	4,  // [4:9] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -728,7 +873,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	Gateway_Open_FullMethodName      = "/lighterage.wire.v1.Gateway/Open"
 	Gateway_Withdraw_FullMethodName  = "/lighterage.wire.v1.Gateway/Withdraw"
 	Gateway_OpenQueue_FullMethodName = "/lighterage.wire.v1.Gateway/OpenQueue"
+	Gateway_Receipt_FullMethodName   = "/lighterage.wire.v1.Gateway/Receipt"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -47,6 +48,10 @@ type GatewayClient interface {
 	// OpenQueue tells the Queue that the certificate names how to reach a Queue of this cluster, if it may write to it. Idempotent. A refusal
 	// carries a Failure.
 	OpenQueue(ctx context.Context, in *OpenQueueRequest, opts ...grpc.CallOption) (*OpenQueueResponse, error)
+	// Receipt returns what the receiving cluster states of an attempt that was received, and takes the receipt that the sending cluster has
+	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
+	// its cluster.
+	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptResponse, error)
 }
 
 type gatewayClient struct {
@@ -106,6 +111,16 @@ func (c *gatewayClient) OpenQueue(ctx context.Context, in *OpenQueueRequest, opt
 	return out, nil
 }
 
+func (c *gatewayClient) Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReceiptResponse)
+	err := c.cc.Invoke(ctx, Gateway_Receipt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GatewayServer is the server API for Gateway service.
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
@@ -125,6 +140,10 @@ type GatewayServer interface {
 	// OpenQueue tells the Queue that the certificate names how to reach a Queue of this cluster, if it may write to it. Idempotent. A refusal
 	// carries a Failure.
 	OpenQueue(context.Context, *OpenQueueRequest) (*OpenQueueResponse, error)
+	// Receipt returns what the receiving cluster states of an attempt that was received, and takes the receipt that the sending cluster has
+	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
+	// its cluster.
+	Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error)
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -146,6 +165,9 @@ func (UnimplementedGatewayServer) Withdraw(context.Context, *WithdrawRequest) (*
 }
 func (UnimplementedGatewayServer) OpenQueue(context.Context, *OpenQueueRequest) (*OpenQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method OpenQueue not implemented")
+}
+func (UnimplementedGatewayServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -233,6 +255,24 @@ func _Gateway_OpenQueue_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_Receipt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReceiptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Receipt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Receipt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Receipt(ctx, req.(*ReceiptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Gateway_ServiceDesc is the grpc.ServiceDesc for Gateway service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -251,6 +291,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "OpenQueue",
 			Handler:    _Gateway_OpenQueue_Handler,
+		},
+		{
+			MethodName: "Receipt",
+			Handler:    _Gateway_Receipt_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -95,6 +95,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Failure
 	//	*SessionRequest_AskOld
 	//	*SessionRequest_Retry
+	//	*SessionRequest_Contents
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,6 +210,15 @@ func (x *SessionRequest) GetRetry() *Retry {
 	return nil
 }
 
+func (x *SessionRequest) GetContents() *Contents {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_Contents); ok {
+			return x.Contents
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -246,6 +256,10 @@ type SessionRequest_Retry struct {
 	Retry *Retry `protobuf:"bytes,8,opt,name=retry,proto3,oneof"`
 }
 
+type SessionRequest_Contents struct {
+	Contents *Contents `protobuf:"bytes,9,opt,name=contents,proto3,oneof"`
+}
+
 func (*SessionRequest_Begin) isSessionRequest_Message() {}
 
 func (*SessionRequest_Manifest) isSessionRequest_Message() {}
@@ -261,6 +275,8 @@ func (*SessionRequest_Failure) isSessionRequest_Message() {}
 func (*SessionRequest_AskOld) isSessionRequest_Message() {}
 
 func (*SessionRequest_Retry) isSessionRequest_Message() {}
+
+func (*SessionRequest_Contents) isSessionRequest_Message() {}
 
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -424,7 +440,9 @@ type Begin struct {
 	// to 16 GiB; 0 is 64 MiB.
 	CheckpointInterval uint64 `protobuf:"varint,7,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
 	// mirror asks for a destination that has nothing else; absent: what else is there stays.
-	Mirror        *Mirror `protobuf:"bytes,8,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Mirror *Mirror `protobuf:"bytes,8,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// contents: the sender will send Contents before Finish, because the run is to have a receipt.
+	Contents      bool `protobuf:"varint,9,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +533,13 @@ func (x *Begin) GetMirror() *Mirror {
 	return nil
 }
 
+func (x *Begin) GetContents() bool {
+	if x != nil {
+		return x.Contents
+	}
+	return false
+}
+
 // Mirror asks the receiver to remove, when all that was announced is safe, what was not announced. Nobody tells it what to remove: it
 // compares its own tree with the manifest.
 type Mirror struct {
@@ -596,7 +621,9 @@ type Accepted struct {
 	// cores that the receiver has for the work; 0: not known.
 	Cores uint32 `protobuf:"varint,13,opt,name=cores,proto3" json:"cores,omitempty"`
 	// salt of 32 random bytes goes into the digests of Old.
-	Salt          []byte `protobuf:"bytes,5,opt,name=salt,proto3" json:"salt,omitempty"`
+	Salt []byte `protobuf:"bytes,5,opt,name=salt,proto3" json:"salt,omitempty"`
+	// contents: the receiver reads Contents. Receivers of earlier releases do not.
+	Contents      bool `protobuf:"varint,14,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -685,6 +712,13 @@ func (x *Accepted) GetSalt() []byte {
 		return x.Salt
 	}
 	return nil
+}
+
+func (x *Accepted) GetContents() bool {
+	if x != nil {
+		return x.Contents
+	}
+	return false
 }
 
 // InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
@@ -1524,11 +1558,13 @@ func (x *RetriedFile) GetEntry() *Entry {
 
 // Finish says that every needed file was sent or taken back.
 type Finish struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         uint64                 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
-	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files uint64                 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// contents_sha256 is the digest of the content manifest, see package contents; empty if there is none.
+	ContentsSha256 []byte `protobuf:"bytes,3,opt,name=contents_sha256,json=contentsSha256,proto3" json:"contents_sha256,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
@@ -1575,6 +1611,147 @@ func (x *Finish) GetBytes() uint64 {
 	return 0
 }
 
+func (x *Finish) GetContentsSha256() []byte {
+	if x != nil {
+		return x.ContentsSha256
+	}
+	return nil
+}
+
+// Contents is the next part of the content manifest, at most 4096 entries, in the order of Manifest. The sender computes it from the
+// source when everything that was needed is at the destination, and the receiver compares it with what the destination holds. The first
+// one has files and bytes as Finish has: the receiver syncs and names everything before it reads the destination. One without entries
+// says that the sender is at work.
+type Contents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*Content             `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Files         uint64                 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Contents) Reset() {
+	*x = Contents{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Contents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Contents) ProtoMessage() {}
+
+func (x *Contents) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Contents.ProtoReflect.Descriptor instead.
+func (*Contents) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Contents) GetEntries() []*Content {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Contents) GetFiles() uint64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Contents) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Content is what a regular file or a symbolic link holds. Further names of a file are files here.
+type Content struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// symlink: size and sha256 are of its target.
+	Symlink       bool   `protobuf:"varint,2,opt,name=symlink,proto3" json:"symlink,omitempty"`
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Sha256        []byte `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Content) Reset() {
+	*x = Content{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Content) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Content) ProtoMessage() {}
+
+func (x *Content) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Content.ProtoReflect.Descriptor instead.
+func (*Content) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Content) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *Content) GetSymlink() bool {
+	if x != nil {
+		return x.Symlink
+	}
+	return false
+}
+
+func (x *Content) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Content) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 // Received is sent about once a second.
 type Received struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1599,7 +1776,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1788,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1801,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Received) GetFiles() uint64 {
@@ -1692,16 +1869,18 @@ func (x *Received) GetStreams() uint32 {
 
 // Finished is the receiver's last word after Finish: everything is synced and has its name, mode and time.
 type Finished struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Received      *Received              `protobuf:"bytes,1,opt,name=received,proto3" json:"received,omitempty"`
-	Omissions     []*Omission            `protobuf:"bytes,2,rep,name=omissions,proto3" json:"omissions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Received  *Received              `protobuf:"bytes,1,opt,name=received,proto3" json:"received,omitempty"`
+	Omissions []*Omission            `protobuf:"bytes,2,rep,name=omissions,proto3" json:"omissions,omitempty"`
+	// contents_sha256 is the digest that the receiver computed from the destination; empty if there were no Contents.
+	ContentsSha256 []byte `protobuf:"bytes,3,opt,name=contents_sha256,json=contentsSha256,proto3" json:"contents_sha256,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1892,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1905,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Finished) GetReceived() *Received {
@@ -1739,6 +1918,13 @@ func (x *Finished) GetReceived() *Received {
 func (x *Finished) GetOmissions() []*Omission {
 	if x != nil {
 		return x.Omissions
+	}
+	return nil
+}
+
+func (x *Finished) GetContentsSha256() []byte {
+	if x != nil {
+		return x.ContentsSha256
 	}
 	return nil
 }
@@ -1762,7 +1948,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1960,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1973,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Segment) GetIndex() uint64 {
@@ -1847,7 +2033,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2045,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2058,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{22}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DataRequest) GetSession() []byte {
@@ -1905,7 +2091,7 @@ type DataResponse struct {
 
 func (x *DataResponse) Reset() {
 	*x = DataResponse{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2103,7 @@ func (x *DataResponse) String() string {
 func (*DataResponse) ProtoMessage() {}
 
 func (x *DataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2116,7 @@ func (x *DataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataResponse.ProtoReflect.Descriptor instead.
 func (*DataResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{23}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DataResponse) GetBlocks() uint64 {
@@ -1944,7 +2130,7 @@ var File_agent_wire_v1_transfer_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagent/wire/v1/transfer.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/report.proto\"\xef\x03\n" +
+	"\x1cagent/wire/v1/transfer.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/report.proto\"\xab\x04\n" +
 	"\x0eSessionRequest\x121\n" +
 	"\x05begin\x18\x01 \x01(\v2\x19.lighterage.wire.v1.BeginH\x00R\x05begin\x12:\n" +
 	"\bmanifest\x18\x02 \x01(\v2\x1c.lighterage.wire.v1.ManifestH\x00R\bmanifest\x12D\n" +
@@ -1953,7 +2139,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06finish\x18\x05 \x01(\v2\x1a.lighterage.wire.v1.FinishH\x00R\x06finish\x127\n" +
 	"\afailure\x18\x06 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x125\n" +
 	"\aask_old\x18\a \x01(\v2\x1a.lighterage.wire.v1.AskOldH\x00R\x06askOld\x121\n" +
-	"\x05retry\x18\b \x01(\v2\x19.lighterage.wire.v1.RetryH\x00R\x05retryB\t\n" +
+	"\x05retry\x18\b \x01(\v2\x19.lighterage.wire.v1.RetryH\x00R\x05retry\x12:\n" +
+	"\bcontents\x18\t \x01(\v2\x1c.lighterage.wire.v1.ContentsH\x00R\bcontentsB\t\n" +
 	"\amessage\"\xe6\x02\n" +
 	"\x0fSessionResponse\x12:\n" +
 	"\baccepted\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.AcceptedH\x00R\baccepted\x12.\n" +
@@ -1962,7 +2149,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
 	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x12+\n" +
 	"\x03old\x18\x06 \x01(\v2\x17.lighterage.wire.v1.OldH\x00R\x03oldB\t\n" +
-	"\amessage\"\x97\x02\n" +
+	"\amessage\"\xb3\x02\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1972,11 +2159,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"chunk_size\x18\x05 \x01(\rR\tchunkSize\x12\x16\n" +
 	"\x06verify\x18\x06 \x01(\bR\x06verify\x12/\n" +
 	"\x13checkpoint_interval\x18\a \x01(\x04R\x12checkpointInterval\x122\n" +
-	"\x06mirror\x18\b \x01(\v2\x1a.lighterage.wire.v1.MirrorR\x06mirror\"j\n" +
+	"\x06mirror\x18\b \x01(\v2\x1a.lighterage.wire.v1.MirrorR\x06mirror\x12\x1a\n" +
+	"\bcontents\x18\t \x01(\bR\bcontents\"j\n" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xf5\x01\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x91\x02\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -1985,7 +2173,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06codecs\x18\v \x03(\rR\x06codecs\x129\n" +
 	"\ainflate\x18\f \x03(\v2\x1f.lighterage.wire.v1.InflateRateR\ainflate\x12\x14\n" +
 	"\x05cores\x18\r \x01(\rR\x05cores\x12\x12\n" +
-	"\x04salt\x18\x05 \x01(\fR\x04salt\"M\n" +
+	"\x04salt\x18\x05 \x01(\fR\x04salt\x12\x1a\n" +
+	"\bcontents\x18\x0e \x01(\bR\bcontents\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -2042,10 +2231,20 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04gone\x18\x02 \x03(\x04R\x04gone\"T\n" +
 	"\vRetriedFile\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12/\n" +
-	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"4\n" +
+	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"]\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xc5\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12'\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"m\n" +
+	"\bContents\x125\n" +
+	"\aentries\x18\x01 \x03(\v2\x1b.lighterage.wire.v1.ContentR\aentries\x12\x14\n" +
+	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"c\n" +
+	"\aContent\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x18\n" +
+	"\asymlink\x18\x02 \x01(\bR\asymlink\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\xc5\x02\n" +
 	"\bReceived\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12G\n" +
@@ -2056,10 +2255,11 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\x12\x1d\n" +
 	"\n" +
 	"busy_nanos\x18\v \x01(\x04R\tbusyNanos\x12\x18\n" +
-	"\astreams\x18\f \x01(\rR\astreams\"\x80\x01\n" +
+	"\astreams\x18\f \x01(\rR\astreams\"\xa9\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
-	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"\x95\x01\n" +
+	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12'\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"\x95\x01\n" +
 	"\aSegment\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x16\n" +
@@ -2096,7 +2296,7 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(EntryType)(0),          // 0: lighterage.wire.v1.EntryType
 	(*SessionRequest)(nil),  // 1: lighterage.wire.v1.SessionRequest
@@ -2118,15 +2318,17 @@ var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(*Retry)(nil),           // 17: lighterage.wire.v1.Retry
 	(*RetriedFile)(nil),     // 18: lighterage.wire.v1.RetriedFile
 	(*Finish)(nil),          // 19: lighterage.wire.v1.Finish
-	(*Received)(nil),        // 20: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 21: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 22: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 23: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 24: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 25: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 26: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 27: lighterage.wire.v1.CPU
-	(*Omission)(nil),        // 28: lighterage.wire.v1.Omission
+	(*Contents)(nil),        // 20: lighterage.wire.v1.Contents
+	(*Content)(nil),         // 21: lighterage.wire.v1.Content
+	(*Received)(nil),        // 22: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 23: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 24: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 25: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 26: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 27: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 28: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 29: lighterage.wire.v1.CPU
+	(*Omission)(nil),        // 30: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
@@ -2134,36 +2336,38 @@ var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	10, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
 	16, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
 	19, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	25, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	27, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
 	14, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
 	17, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
-	5,  // 8: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	11, // 9: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	20, // 10: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	21, // 11: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	25, // 12: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
-	15, // 13: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
-	4,  // 14: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
-	6,  // 15: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
-	0,  // 16: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	8,  // 17: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	7,  // 18: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	12, // 19: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	13, // 20: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	18, // 21: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
-	7,  // 22: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
-	26, // 23: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	27, // 24: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	20, // 25: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	28, // 26: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	22, // 27: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 28: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 29: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	29, // [29:30] is the sub-list for method output_type
-	28, // [28:29] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	20, // 8: lighterage.wire.v1.SessionRequest.contents:type_name -> lighterage.wire.v1.Contents
+	5,  // 9: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
+	11, // 10: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	22, // 11: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	23, // 12: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	27, // 13: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	15, // 14: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
+	4,  // 15: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
+	6,  // 16: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
+	0,  // 17: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	8,  // 18: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	7,  // 19: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	12, // 20: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	13, // 21: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	18, // 22: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
+	7,  // 23: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
+	21, // 24: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
+	28, // 25: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	29, // 26: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	22, // 27: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	30, // 28: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	24, // 29: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	1,  // 30: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	2,  // 31: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	31, // [31:32] is the sub-list for method output_type
+	30, // [30:31] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -2181,6 +2385,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 		(*SessionRequest_Failure)(nil),
 		(*SessionRequest_AskOld)(nil),
 		(*SessionRequest_Retry)(nil),
+		(*SessionRequest_Contents)(nil),
 	}
 	file_agent_wire_v1_transfer_proto_msgTypes[1].OneofWrappers = []any{
 		(*SessionResponse_Accepted)(nil),
@@ -2196,7 +2401,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,140 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/tree"
+	"github.com/lighterage/lighterage/agent/wire/contents"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// contentsPause is how long a sender that reads a large file says nothing.
+const contentsPause = 10 * time.Second
+
+// contentTeller computes the content manifest of the source and tells the receiver, when all that was needed is at the
+// destination. It reads everything once more: chunks left in no order and several at once, of unchanged files none, and
+// SHA-256 takes the bytes of a file one after the other.
+type contentTeller struct {
+	source  *tree.Source
+	session *session
+	// files and bytes that were sent, for the first message; they are in it only.
+	files, bytes uint64
+
+	reader tree.ContentReader
+	digest *contents.Digest
+	spent  time.Duration
+	batch  []*wirev1.Content
+	weight int
+	told   time.Time
+}
+
+// run returns the digest of the manifest.
+func (c *contentTeller) run(ctx context.Context) (*wirev1.ContentDigest, error) {
+	var err error
+	if c.digest, err = contents.NewDigest(nil); err != nil {
+		return nil, err
+	}
+	if err := c.send(nil); err != nil {
+		return nil, err
+	}
+	c.files, c.bytes = 0, 0
+	if err := c.source.WalkAgain(ctx, func(e *tree.Entry) error { return c.add(ctx, e) }); err != nil {
+		return nil, err
+	}
+	if err := c.flush(); err != nil {
+		return nil, err
+	}
+	return &wirev1.ContentDigest{
+		Sha256: c.digest.Sum(), Entries: c.digest.Files + c.digest.Links, Bytes: c.digest.Bytes, CpuNanos: uint64(c.spent),
+	}, nil
+}
+
+func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
+	entry := contents.Entry{Path: e.Path}
+	switch e.Type {
+	case tree.File, tree.HardLink:
+		hash := sha256.New()
+		var size int64
+		var err error
+		c.spent += meter.ThreadCPU(func() {
+			size, err = c.reader.Source(c.source, e, &telling{ctx: ctx, hash: hash.Write, tell: c.alive})
+		})
+		if errors.Is(err, tree.ErrChanged) {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+				"%q changed while its receipt was computed, and nothing was signed: stop what writes to the claim, or snapshot "+
+					"it; the next attempt sends what has changed", failure.Shorten(e.Path, failure.MaxMessage/2))
+		}
+		if err != nil {
+			return err
+		}
+		entry.Size = uint64(size)
+		hash.Sum(entry.SHA256[:0])
+	case tree.Symlink:
+		entry = contents.LinkTo(e.Path, e.Target)
+	default:
+		return nil
+	}
+	if err := c.digest.Add(&entry); err != nil {
+		return err
+	}
+	c.batch = append(c.batch, &wirev1.Content{
+		Path: []byte(entry.Path), Symlink: entry.Symlink, Size: entry.Size, Sha256: entry.SHA256[:],
+	})
+	c.weight += len(entry.Path)
+	if len(c.batch) == batchEntries || c.weight >= batchBytes || time.Since(c.told) > maxBatchAge {
+		return c.flush()
+	}
+	return nil
+}
+
+// alive tells the receiver every now and then that the sender is at work.
+func (c *contentTeller) alive() error {
+	if time.Since(c.told) < contentsPause {
+		return nil
+	}
+	return c.send(nil)
+}
+
+func (c *contentTeller) flush() error {
+	if len(c.batch) == 0 {
+		return nil
+	}
+	batch := c.batch
+	c.batch, c.weight = nil, 0
+	return c.send(batch)
+}
+
+func (c *contentTeller) send(batch []*wirev1.Content) error {
+	c.told = time.Now()
+	return c.session.send(
+		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Contents{Contents: &wirev1.Contents{
+			Entries: batch, Files: c.files, Bytes: c.bytes,
+		}}},
+	)
+}
+
+// telling hashes what is written to it.
+type telling struct {
+	ctx  context.Context
+	hash func([]byte) (int, error)
+	tell func() error
+}
+
+// Write implements io.Writer.
+func (t *telling) Write(p []byte) (int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, context.Cause(t.ctx)
+	}
+	if err := t.tell(); err != nil {
+		return 0, err
+	}
+	return t.hash(p)
+}
