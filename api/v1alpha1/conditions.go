@@ -24,6 +24,9 @@ const (
 	// ConditionHardwareCompression (Transfer, HTTPEndpoint, Queue): True when the accelerator compressed, False when
 	// something else did, with the reason. False is no failure.
 	ConditionHardwareCompression = "HardwareCompression"
+	// ConditionReceiptSigned (Transfer, Delivery): True when both clusters have signed the receipt of the last run, False
+	// until then, with the reason. Absent without spec.receipt.
+	ConditionReceiptSigned = "ReceiptSigned"
 	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
 	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
@@ -120,6 +123,18 @@ const (
 	// ReasonNotGranted (Transfer, Delivery, Queue): no PeerGrant in the destination's namespace allows this. Create one
 	// there, or change it; the message says what it lacks.
 	ReasonNotGranted = "NotGranted"
+	// ReasonReceiptPending (Transfer, Delivery): the run is complete, and the other cluster has not signed its receipt yet.
+	// If it lasts, check that the manager and the gateway of the other cluster run.
+	ReasonReceiptPending = "ReceiptPending"
+	// ReasonReceiptUnsupported (Transfer): spec.receipt is true and the other cluster is of a release without receipts.
+	// Upgrade it, or set spec.receipt to false. Nothing was sent.
+	ReasonReceiptUnsupported = "ReceiptUnsupported"
+	// ReasonReceiptRejected (Transfer, Delivery): the other cluster signed, or asks to sign, something else than this one
+	// has observed. Nothing more is signed. The message says what differs.
+	ReasonReceiptRejected = "ReceiptRejected"
+	// ReasonReceiptMissing (Transfer): a run ended and the next one began before the other cluster had signed, so that run
+	// has no receipt.
+	ReasonReceiptMissing = "ReceiptMissing"
 	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
 	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"

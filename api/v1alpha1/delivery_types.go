@@ -90,7 +90,7 @@ type DeliveryStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled.
+	// conditions: Ready, Reconciling, Stalled, ReceiptSigned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -135,6 +135,9 @@ type DeliveryStatus struct {
 	// whose own cost has it.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
+	// receipt of the run, if the Transfer asks for one and this was its last attempt.
+	// +optional
+	Receipt *ReceiptStatus `json:"receipt,omitempty"`
 	// omissions name what could not be kept.
 	// +optional
 	// +listType=map

@@ -69,6 +69,13 @@ const (
 	// last acted upon is echoed in status.statistics.lastResetRequest.
 	ResetStatisticsAnnotation = "lighterage.dev/reset-statistics"
 
+	// ReceiptOfferAnnotation on a Delivery is the receipt that the sending cluster has signed, for the manager to
+	// countersign. The gateway writes it.
+	ReceiptOfferAnnotation = "lighterage.dev/receipt-offer"
+
+	// ReceiptLabel with the value "true" is on ConfigMaps that are receipts.
+	ReceiptLabel = "lighterage.dev/receipt"
+
 	// RunLabel is on everything that the manager makes for one run; the value is the run's identifier.
 	RunLabel = "lighterage.dev/run-id"
 

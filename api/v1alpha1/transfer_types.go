@@ -189,6 +189,12 @@ type TransferSpec struct {
 	// +default="Digest"
 	Verify VerifyMode `json:"verify,omitempty"`
 
+	// receipt has both clusters sign, at the end of each run, what was moved: a digest of all content, bytes, codec, CPU
+	// time, attempts and times. Both agents read all files once more to digest them with SHA-256. status.receipt has the
+	// result. A change takes effect with the next attempt or run.
+	// +optional
+	Receipt bool `json:"receipt,omitempty"`
+
 	// checkpointInterval is how many bytes each stream may have written at the destination that are not safe there yet.
 	// When an attempt breaks, at most that much of each is sent again. A smaller one costs more syncs. A change takes
 	// effect with the next attempt or run.
@@ -495,7 +501,7 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -544,6 +550,9 @@ type TransferStatus struct {
 	// attempts of the run.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
+	// receipt of the present or last run. Absent without spec.receipt, and until the run is Complete.
+	// +optional
+	Receipt *ReceiptStatus `json:"receipt,omitempty"`
 	// omissions name what could not be moved or kept.
 	// +optional
 	// +listType=map

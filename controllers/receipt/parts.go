@@ -1,0 +1,107 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package receipt
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Signer is who writes a part, and when.
+type Signer struct {
+	Cluster string
+	KeyID   string
+	Now     time.Time
+}
+
+// RunOf is the run that a Transfer's status names.
+func RunOf(transfer *v1alpha1.Transfer) Run {
+	run := transfer.Status.Run
+	return Run{Namespace: transfer.Namespace, Transfer: transfer.Name, ID: run.ID, Attempt: int64(run.Attempt)}
+}
+
+// ContentsOf is what a status says of the content.
+func ContentsOf(status *v1alpha1.ReceiptStatus) Contents {
+	return Contents{
+		Format: ContentsFormat, SHA256: status.ContentsSHA256, Entries: status.Entries, Bytes: status.Bytes,
+	}
+}
+
+// SenderOf is the part of the sending cluster, of a Transfer that is complete.
+func SenderOf(transfer *v1alpha1.Transfer, signer Signer) Sender {
+	status, source := &transfer.Status, transfer.Spec.Source.PersistentVolumeClaim
+	part := Sender{Party: party(signer, status.Run, status.Receipt), UID: string(transfer.UID)}
+	part.Peer, part.Run = transfer.Spec.Destination.Peer, RunOf(transfer)
+	part.Namespace, part.Claim, part.Path = transfer.Namespace, source.ClaimName, source.Path
+	part.progress(status.Progress)
+	if cpu := status.CPU; cpu != nil {
+		part.CPUSeconds, part.CodecSeconds = cmp.Or(cpu.SendSeconds, "0"), cmp.Or(cpu.CompressSeconds, "0")
+	}
+	if c := status.Compression; c != nil {
+		part.Codec, part.Engine, part.Level = c.Codec, c.Engine, string(c.Level)
+		part.UncompressedBytes, part.CompressedBytes = c.UncompressedBytes, c.CompressedBytes
+		part.HardwareBytes, part.SoftwareBytes, part.StoredBytes = c.Hardware.Bytes, c.Software.Bytes, c.Stored.Bytes
+	}
+	return part
+}
+
+// ReceiverOf is the part of the receiving cluster, of a Delivery that is complete.
+func ReceiverOf(delivery *v1alpha1.Delivery, signer Signer) Receiver {
+	status, of := &delivery.Status, delivery.Spec.Transfer
+	part := Receiver{Party: party(signer, status.Run, status.Receipt)}
+	part.Peer = delivery.Spec.Peer
+	part.Run = Run{Namespace: of.Namespace, Transfer: of.Name, ID: of.Run, Attempt: int64(of.Attempt)}
+	to := delivery.Spec.Destination.PersistentVolumeClaim
+	part.Namespace, part.Claim, part.Path = delivery.Namespace, to.ClaimName, to.Path
+	part.progress(status.Progress)
+	part.received(status.CPU, status.Decompression)
+	return part
+}
+
+// ReceiverInPod is the part of the receiving side of a run within one pod, which has no Delivery. The one process counts
+// all its CPU time as the sender's.
+func ReceiverInPod(transfer *v1alpha1.Transfer, signer Signer) Receiver {
+	status, to := &transfer.Status, transfer.Spec.Destination.PersistentVolumeClaim
+	part := Receiver{Party: party(signer, status.Run, status.Receipt)}
+	part.Run, part.DigestSeconds = RunOf(transfer), "0"
+	part.Namespace, part.Claim, part.Path = transfer.Namespace, to.ClaimName, to.Path
+	part.progress(status.Progress)
+	part.received(status.CPU, status.Decompression)
+	return part
+}
+
+func party(signer Signer, run *v1alpha1.RunStatus, status *v1alpha1.ReceiptStatus) Party {
+	return Party{
+		Cluster: signer.Cluster, KeyID: signer.KeyID, SignedTime: At(signer.Now),
+		StartTime: timeOf(run.StartTime), CompletionTime: timeOf(run.CompletionTime),
+		Contents: ContentsOf(status), WireBytes: status.WireBytes,
+		CPUSeconds: "0", CodecSeconds: "0", DigestSeconds: cmp.Or(status.DigestSeconds, "0"),
+	}
+}
+
+func (p *Party) progress(progress *v1alpha1.Progress) {
+	if progress != nil {
+		p.Files, p.Bytes, p.UnchangedFiles = progress.Files, progress.Bytes, progress.UnchangedFiles
+	}
+}
+
+func (r *Receiver) received(cpu *v1alpha1.CPUStatus, expanded *v1alpha1.DecompressionStatus) {
+	if cpu != nil {
+		r.CPUSeconds, r.CodecSeconds = cmp.Or(cpu.ReceiveSeconds, "0"), cmp.Or(cpu.DecompressSeconds, "0")
+	}
+	if expanded != nil {
+		r.HardwareBytes, r.SoftwareBytes = expanded.Hardware.Bytes, expanded.Software.Bytes
+	}
+}
+
+func timeOf(t *metav1.Time) Time {
+	if t == nil {
+		return At(time.Unix(0, 0))
+	}
+	return At(t.Time)
+}
