@@ -59,4 +59,15 @@ type PeerGateway interface {
 	Hello(ctx context.Context, gateway Gateway) (*wirev1.HelloResponse, error)
 	// Withdraw ends every attempt of a Transfer at the other side. It succeeds when there is none.
 	Withdraw(ctx context.Context, gateway Gateway, namespace, name string) error
+	// Receipt asks for the receiving cluster's part of a receipt and its signature; ErrIncompatible when it is of a
+	// release without receipts.
+	Receipt(ctx context.Context, gateway Gateway, request ReceiptRequest) (*wirev1.ReceiptResponse, error)
+}
+
+// ReceiptRequest names an attempt of a Transfer of this cluster.
+type ReceiptRequest struct {
+	Namespace, Name, Run string
+	Attempt              int32
+	// Envelope is the receipt with this cluster's signature; nil before it has signed.
+	Envelope []byte
 }

@@ -63,6 +63,20 @@ func (p *peerGateway) Withdraw(ctx context.Context, gateway Gateway, namespace, 
 	})
 }
 
+func (p *peerGateway) Receipt(
+	ctx context.Context, gateway Gateway, request ReceiptRequest,
+) (*wirev1.ReceiptResponse, error) {
+	var response *wirev1.ReceiptResponse
+	err := p.call(ctx, gateway, func(ctx context.Context, client wirev1.GatewayClient) (err error) {
+		response, err = client.Receipt(ctx, &wirev1.ReceiptRequest{
+			Namespace: request.Namespace, Name: request.Name, RunId: request.Run, Attempt: uint32(max(0, request.Attempt)),
+			Envelope: request.Envelope,
+		})
+		return err
+	})
+	return response, err
+}
+
 func (p *peerGateway) call(
 	ctx context.Context, gateway Gateway, question func(context.Context, wirev1.GatewayClient) error,
 ) error {

@@ -18,6 +18,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonDestinationInUse,
 	v1alpha1.ReasonPeerUntrusted,
 	v1alpha1.ReasonPeerIncompatible,
+	v1alpha1.ReasonReceiptUnsupported,
 }
 
 // NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are

@@ -113,6 +113,7 @@ type Gateways struct {
 	mu        sync.Mutex
 	errors    map[string]error
 	withdrawn []string
+	receipt   func(agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, error)
 }
 
 var _ agentclient.PeerGateway = (*Gateways)(nil)
@@ -142,6 +143,28 @@ func (g *Gateways) Hello(_ context.Context, gateway agentclient.Gateway) (*wirev
 		return nil, err
 	}
 	return &wirev1.HelloResponse{ProtocolVersion: wirev1.ProtocolVersion, Version: "test", KnownAs: "known"}, nil
+}
+
+// OnReceipt sets what answers questions for receipts; nil: none is supported.
+func (g *Gateways) OnReceipt(answer func(agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, error)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.receipt = answer
+}
+
+// Receipt implements agentclient.PeerGateway.
+func (g *Gateways) Receipt(
+	_ context.Context, gateway agentclient.Gateway, request agentclient.ReceiptRequest,
+) (*wirev1.ReceiptResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.errors[gateway.Endpoint]; err != nil {
+		return nil, err
+	}
+	if g.receipt == nil {
+		return nil, fmt.Errorf("gateway at %s: %w", gateway.Endpoint, agentclient.ErrIncompatible)
+	}
+	return g.receipt(request)
 }
 
 // Withdraw implements agentclient.PeerGateway.

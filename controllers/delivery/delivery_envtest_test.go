@@ -30,10 +30,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/receiptkey"
 )
 
 // retention is short, so that a test can see it end.
-const retention = 3 * time.Second
+const retention = 10 * time.Second
 
 var (
 	cluster *controllertest.Cluster
@@ -51,6 +52,10 @@ func setup(mgr controllertest.Manager) error {
 	return delivery.Setup(mgr, delivery.Options{
 		Topology: mgr.Topology,
 		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "delivery", agents),
+		Keys: receiptkey.New(receiptkey.Options{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+			Namespace: controllertest.OperatorNamespace, Cluster: "west",
+		}),
 		Attempts: agentjob.NewCluster(agentjob.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),

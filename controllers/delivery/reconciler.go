@@ -34,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota/line"
+	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -53,6 +54,8 @@ type Options struct {
 	Reader client.Reader
 	// Reports of agents.
 	Reports agentpoll.Poller[*wirev1.Report]
+	// Keys signs receipts.
+	Keys *receiptkey.Store
 	// Attempts makes Jobs and Secrets.
 	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
@@ -154,7 +157,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	if decision.Expired {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.sign(ctx, delivery)
 }
 
 func (r *Reconciler) ensureFinalizer(ctx context.Context, delivery *v1alpha1.Delivery) error {

@@ -35,7 +35,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Delivery{}).
 		// Writing a status is no reason to look again.
-		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Delivery{}, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+		)).
 		Owns(&batchv1.Job{}).
 		Watches(
 			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, deliveries, v1alpha1.DeliveryLabel)),

@@ -115,6 +115,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		Exclude:            transfer.Spec.Exclude,
 		Mirror:             transfer.Spec.Delete,
 		AllowEmptySource:   transfer.Spec.AllowEmptySource,
+		Receipt:            transfer.Spec.Receipt,
 	}
 }
 

@@ -369,6 +369,7 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 		status.CPU = spent
 	}
 	d.charge(report)
+	status.Receipt = receiptStatus(report)
 	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
 	}

@@ -225,6 +225,7 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 func (d *transferDecision) newRun() {
 	now := metav1.NewTime(d.facts.Now)
 	status := &d.transfer.Status
+	d.leaveReceipt()
 	status.Run = &v1alpha1.RunStatus{
 		ID: d.facts.NewRunID, Attempt: 1, StartTime: &now, Route: firstRoute(d.transfer, d.facts),
 	}
@@ -236,7 +237,7 @@ func (d *transferDecision) newRun() {
 func (d *transferDecision) forgetAttempt() {
 	status := &d.transfer.Status
 	status.Progress, status.Compression, status.Decompression = nil, nil, nil
-	status.CPU, status.Usage, status.Cost, status.Omissions = nil, nil, nil, nil
+	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
 }
 
@@ -454,6 +455,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	}
 	d.count(report)
 	d.charge(report)
+	status.Receipt = receiptStatus(report)
 	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota/line"
+	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -55,6 +56,8 @@ type Options struct {
 	// Reports of agents. Gateways asks other clusters to end runs.
 	Reports  agentpoll.Poller[*wirev1.Report]
 	Gateways agentclient.PeerGateway
+	// Keys signs receipts.
+	Keys *receiptkey.Store
 	// Attempts makes Jobs and Secrets.
 	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
@@ -152,7 +155,19 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	again, err := r.sign(ctx, transfer, &facts)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: sooner(decision.RequeueAfter, again)}, nil
+}
+
+// sooner is the lesser of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func (r *Reconciler) ensureFinalizer(ctx context.Context, transfer *v1alpha1.Transfer) error {

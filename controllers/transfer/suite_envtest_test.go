@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
@@ -52,6 +53,10 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 			}),
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "transfer", agents),
 			Gateways: gateways,
+			Keys: receiptkey.New(receiptkey.Options{
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+				Namespace: controllertest.OperatorNamespace, Cluster: "east",
+			}),
 			Attempts: agentjob.NewCluster(agentjob.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),

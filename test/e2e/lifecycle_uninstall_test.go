@@ -123,6 +123,7 @@ func TestLifecycleUninstall(t *testing.T) {
 			switch name {
 			case "configmap/kube-root-ca.crt", "serviceaccount/default", // every namespace has them
 				"configmap/lighterage-ca", "secret/lighterage-ca", "secret/lighterage-gateway-tls", "secret/lighterage-node-agent-tls",
+				"configmap/lighterage-receipt-keys", "secret/lighterage-receipt-keys",
 				"lease.coordination.k8s.io/manager.lighterage.dev":
 			default:
 				t.Errorf("%s: %s is left in namespace %s", c.name, name, system)

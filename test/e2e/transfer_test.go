@@ -60,6 +60,7 @@ func TestTransfer(t *testing.T) {
 
 	transfer := newTransfer(namespace, "ledger")
 	transfer.Spec.Compression = &v1alpha1.Compression{PolicyName: policy.Name}
+	transfer.Spec.Receipt = true
 	if err := east.Create(ctx, transfer); err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +69,7 @@ func TestTransfer(t *testing.T) {
 		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
 	}
 	checkStatus(t, transfer)
+	contents := checkReceipt(t, transfer)
 
 	// The other manager learns by itself that its agent has ended, maybe later than ours.
 	eventually(t, 6*time.Minute, "one complete Delivery that counts what it inflated", func() (bool, string) {
@@ -102,6 +104,9 @@ func TestTransfer(t *testing.T) {
 	if status.Compression.UncompressedBytes != 0 || status.Progress.UnchangedFiles != status.Progress.FilesTotal ||
 		status.Progress.FilesTotal != 303 {
 		t.Errorf("the second run moved data: %+v %+v", status.Progress, status.Compression)
+	}
+	if again := checkReceipt(t, transfer); again != contents {
+		t.Errorf("the receipts are of contents %s and %s", contents, again)
 	}
 
 	// Deleting it leaves what arrived and takes all else.

@@ -620,7 +620,7 @@ type ReceiptRequest struct {
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	RunId     string                 `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Attempt   uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// envelope is the receipt with the signature of the sending cluster, see package receipt; empty at first. At most 16 KiB.
+	// envelope is the receipt with the signature of the sending cluster, see package receipt; empty at first. At most 12 KiB.
 	Envelope      []byte `protobuf:"bytes,5,opt,name=envelope,proto3" json:"envelope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

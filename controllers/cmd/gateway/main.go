@@ -35,7 +35,7 @@ const (
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries;queues,verbs=get;list;watch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 

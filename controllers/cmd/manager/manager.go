@@ -49,6 +49,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
+	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -171,6 +172,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			return err
 		},
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
+		func(mgr ctrl.Manager) error { return mgr.Add(wiring.receiptKeys) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.pool) },
 		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
@@ -207,18 +209,19 @@ func setups(s settings) []func(ctrl.Manager) error {
 
 // parts are what the controllers share.
 type parts struct {
-	agents     agentclient.Agents
-	use        *node.Use
-	pool       *agentpoll.Pool
-	gateways   agentclient.PeerGateway
-	renewer    *pki.Renewer
-	transfers  transfer.Options
-	deliveries delivery.Options
-	endpoints  httpendpoint.Options
-	trials     trial.Options
-	queues     queue.Options
-	stores     objectstore.Options
-	books      *statement.Books
+	agents      agentclient.Agents
+	use         *node.Use
+	pool        *agentpoll.Pool
+	gateways    agentclient.PeerGateway
+	renewer     *pki.Renewer
+	transfers   transfer.Options
+	deliveries  delivery.Options
+	endpoints   httpendpoint.Options
+	trials      trial.Options
+	queues      queue.Options
+	stores      objectstore.Options
+	books       *statement.Books
+	receiptKeys *receiptkey.Store
 }
 
 func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
@@ -253,19 +256,23 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
 	})
+	keys := receiptkey.New(receiptkey.Options{
+		Client: mgr.GetClient(), Reader: reader, Clock: real, Namespace: s.namespace, Cluster: s.cluster,
+	})
 	books := statement.New(statement.Options{
 		Client: mgr.GetClient(), Reader: reader, Topology: seen, Metrics: metrics.NewStatements(ctrlmetrics.Registry),
 		Clock: real, Months: s.statementMonths,
 	})
 	return parts{
-		books:    books,
-		agents:   agents,
-		use:      use,
-		pool:     pool,
-		gateways: gateways,
-		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
+		books:       books,
+		receiptKeys: keys,
+		agents:      agents,
+		use:         use,
+		pool:        pool,
+		gateways:    gateways,
+		renewer:     &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
-			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts, Keys: keys,
 			Reports:  agentjob.Reports(pool, "transfer", agents),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
@@ -273,6 +280,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,
+			Keys:     keys,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry),
 			Metrics: metrics.NewDeliveries(ctrlmetrics.Registry), Clock: real,
 			Topology: seen, Books: books, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,

@@ -37,8 +37,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:         "kubectl-lighterage",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lighterage"},
-		Short:       "Explain Transfers, report CompressionTrials and costs, and use Queues",
-		Long: `Explain Transfers, report CompressionTrials and costs, and use Queues.
+		Short:       "Explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts",
+		Long: `Explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts.
 
 All commands use your own rights in the cluster of the kubeconfig, and change no object there.
 
@@ -48,7 +48,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
   kubectl lighterage cost -n bank
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
-	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newCompletion(p))
+	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -83,7 +83,8 @@ func TestTree(t *testing.T) {
 		})
 	})
 	want := []string{
-		"", " completion", " cost", " explain", " queue", " queue get", " queue put", " queue stat", " trial", " trial report",
+		"", " completion", " cost", " explain", " queue", " queue get", " queue put", " queue stat", " receipt",
+		" receipt keys", " receipt manifest", " receipt show", " receipt verify", " trial", " trial report",
 	}
 	for i := range want {
 		want[i] = "kubectl lighterage" + want[i]
