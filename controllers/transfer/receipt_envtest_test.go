@@ -10,9 +10,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -34,7 +36,15 @@ func withContents() *wirev1.Report {
 // receiptOf waits for the receipt and returns it.
 func (f *fixture) receiptOf() *receipt.Statement {
 	f.Helper()
-	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReceiptSigned, v1alpha1.ReasonSucceeded)
+	controllertest.Eventually(f, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(f.transfer.Status.Conditions, v1alpha1.ConditionReceiptSigned) {
+			return fmt.Errorf("no receipt yet: %+v", f.transfer.Status.Conditions)
+		}
+		return nil
+	})
 	kept := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: f.namespace, Name: f.transfer.Status.Receipt.ConfigMapName}
 	if err := cluster.Client.Get(context.Background(), key, kept); err != nil {
