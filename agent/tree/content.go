@@ -18,8 +18,8 @@ type ContentReader struct {
 	buffer []byte
 }
 
-// Source writes a file, or a further name of one, that a walk found a moment ago to w and returns its size in bytes. It
-// returns ErrChanged when the file is not what the walk found, or changed while it was read.
+// Source writes a file, or a further name of one, that a walk found a moment ago to w and returns its size in bytes.
+// It returns ErrChanged when the file is not what the walk found, or changed while it was read.
 func (r *ContentReader) Source(s *Source, e *Entry, w io.Writer) (size int64, err error) {
 	f, err := s.open(e)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *ContentReader) Source(s *Source, e *Entry, w io.Writer) (size int64, er
 	return before.Size, nil
 }
 
-// ReadContent writes the file at a path, which must have passed CheckPath, after Finish to w and returns its size in bytes, or -1 if
-// there is no file that can be read. It is not safe for concurrent use.
+// ReadContent writes the file at a path, which must have passed CheckPath, after Finish to w and returns its size in
+// bytes, or -1 if there is no file that can be read. It is not safe for concurrent use.
 func (d *Destination) ReadContent(path string, w io.Writer) (size int64, err error) {
 	f, err := openFile(d.finished, path)
 	if err != nil {
@@ -81,8 +81,8 @@ func (r *ContentReader) copy(w io.Writer, size int64, read func(p []byte, offset
 	return nil
 }
 
-// ReadLink returns the target of the symbolic link at a path, which must have passed CheckPath, after Finish; ok is false
-// if there is none.
+// ReadLink returns the target of the symbolic link at a path, which must have passed CheckPath, after Finish; ok is
+// false if there is none.
 func (d *Destination) ReadLink(path string) (target string, ok bool, err error) {
 	parent, name := Split(path)
 	in := d.finished

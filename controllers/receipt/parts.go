@@ -63,8 +63,8 @@ func ReceiverOf(delivery *v1alpha1.Delivery, signer Signer) Receiver {
 	return part
 }
 
-// ReceiverInPod is the part of the receiving side of a run within one pod, which has no Delivery. The one process counts
-// all its CPU time as the sender's.
+// ReceiverInPod is the part of the receiving side of a run within one pod, which has no Delivery. The one process
+// counts all its CPU time as the sender's.
 func ReceiverInPod(transfer *v1alpha1.Transfer, signer Signer) Receiver {
 	status, to := &transfer.Status, transfer.Spec.Destination.PersistentVolumeClaim
 	part := Receiver{Party: party(signer, status.Run, status.Receipt)}

@@ -87,8 +87,9 @@ type Anchors struct {
 	Sender, Receiver *KeySet
 }
 
-// Verify returns what a receipt states, if both sides have signed it with keys that the anchors have for their side, at
-// times at which these were valid by the signers' clocks. Who has a key can write any time: see docs/concepts/receipts.md.
+// Verify returns what a receipt states, if both sides have signed it with keys that the anchors have for their side,
+// at times at which these were valid by the signers' clocks. Who has a key can write any time: see
+// docs/concepts/receipts.md.
 func Verify(receipt []byte, anchors Anchors) (*Statement, error) {
 	_, statement, err := parse(receipt, 2)
 	if err != nil {
@@ -107,8 +108,8 @@ func Verify(receipt []byte, anchors Anchors) (*Statement, error) {
 		}
 		key := side.keys.Find(side.party.KeyID)
 		if key == nil {
-			return nil, fmt.Errorf("%w: the %s signed with %s; get the keys of that cluster from its administrators", ErrUnknownKey,
-				side.role, side.party.KeyID)
+			return nil, fmt.Errorf("%w: the %s signed with %s; get the keys of that cluster from its administrators",
+				ErrUnknownKey, side.role, side.party.KeyID)
 		}
 		if !key.Valid(side.party.SignedTime.Time) {
 			return nil, fmt.Errorf("%w: the %s signed at %s with a key that is valid from %s to %s", ErrExpiredKey, side.role,

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package receiptkey keeps the keys with which the manager signs receipts: the private ones in a Secret of the operator's
-// namespace, which no agent mounts, and all public ones that there ever were in a ConfigMap beside it.
+// Package receiptkey keeps the keys with which the manager signs receipts: the private ones in a Secret of the
+// operator's namespace, which no agent mounts, and all public ones that there ever were in a ConfigMap beside it.
 //
 // A key signs for Period and is valid for Overlap longer. The next one is published Overlap before it signs, so that
 // verifiers have it in time.
@@ -60,8 +60,8 @@ type Options struct {
 	Cluster string
 }
 
-// Store makes, rotates and gives out the keys. It holds none in memory. As a controller-runtime Runnable, it needs leader
-// election.
+// Store makes, rotates and gives out the keys. It holds none in memory. As a controller-runtime Runnable, it needs
+// leader election.
 type Store struct {
 	options Options
 }
@@ -149,13 +149,14 @@ func (s *Store) Ensure(ctx context.Context) error {
 // describe returns the public key that begins to sign at a time.
 func (s *Store) describe(id string, begin time.Time) receipt.PublicKey {
 	return receipt.PublicKey{
-		KeyID: id, Cluster: s.options.Cluster, NotBefore: receipt.At(begin), NotAfter: receipt.At(begin.Add(Period + Overlap)),
+		KeyID: id, Cluster: s.options.Cluster, NotBefore: receipt.At(begin),
+		NotAfter: receipt.At(begin.Add(Period + Overlap)),
 	}
 }
 
-// publishHeld publishes private keys that the ConfigMap lacks, as it does when it was lost or is older than the Secret.
-// How old they are is not known then: they are valid from now on, and what they signed before does not verify with this
-// publication.
+// publishHeld publishes private keys that the ConfigMap lacks, as it does when it was lost or is older than the
+// Secret. How old they are is not known then: they are valid from now on, and what they signed before does not
+// verify with this publication.
 func (s *Store) publishHeld(ctx context.Context, held *keys, now time.Time) error {
 	for id := range held.secret.Data {
 		if _, err := held.private(id); err != nil || held.public.Find(id) != nil {
@@ -221,8 +222,9 @@ func (s *Store) read(ctx context.Context) (keys, error) {
 		"app.kubernetes.io/name": "lighterage", "app.kubernetes.io/managed-by": "lighterage-manager",
 	}}
 	k := keys{
-		secret: &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque}, configMap: &corev1.ConfigMap{ObjectMeta: meta},
-		public: &receipt.KeySet{},
+		secret:    &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque},
+		configMap: &corev1.ConfigMap{ObjectMeta: meta},
+		public:    &receipt.KeySet{},
 	}
 	for _, object := range []client.Object{k.secret, k.configMap} {
 		if err := s.options.Reader.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {

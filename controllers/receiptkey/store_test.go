@@ -65,8 +65,8 @@ func (f *fixture) secret() *corev1.Secret {
 	return secret
 }
 
-// For five years: whatever is signed with is valid then and was published a while before, public keys stay, and private
-// ones go when they may sign no more.
+// For five years: whatever is signed with is valid then and was published a while before, public keys stay, and
+// private ones go when they may sign no more.
 func TestRotation(t *testing.T) {
 	f := newFixture(t)
 	used := map[string]bool{}

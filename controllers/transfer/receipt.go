@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 )
 
-// The other side is asked for its signature after receiptPause, and then again when a tenth of the time since the end of
-// the run has passed, at least every receiptPauseMax.
+// The other side is asked for its signature after receiptPause, and then again when a tenth of the time since the
+// end of the run has passed, at least every receiptPauseMax.
 const (
 	receiptPause    = 2 * time.Second
 	receiptPauseMax = 5 * time.Minute
@@ -41,9 +41,9 @@ func receiptDue(transfer *v1alpha1.Transfer) bool {
 		transfer.DeletionTimestamp == nil
 }
 
-// sign does the next steps of the receipt of a run that is complete and returns when to look again; 0 when it is done.
-// Each step is written into status before the next one, so whoever is killed goes on from there: what was signed once is
-// never signed with another content.
+// sign does the next steps of the receipt of a run that is complete and returns when to look again; 0 when it is
+// done. Each step is written into status before the next one, so whoever is killed goes on from there: what was
+// signed once is never signed with another content.
 func (r *Reconciler) sign(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) (again time.Duration, err error) {

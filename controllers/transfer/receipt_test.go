@@ -329,7 +329,8 @@ func TestReceiptWithinACluster(t *testing.T) {
 	}
 }
 
-// Either manager is killed before and after each of its writes; there is one receipt, and it is the same at both sides.
+// Either manager is killed before and after each of its writes; there is one receipt, and it is the same at both
+// sides.
 func TestReceiptOfKilledManagers(t *testing.T) {
 	for _, which := range []string{"sender", "receiver"} {
 		for _, after := range []bool{false, true} {

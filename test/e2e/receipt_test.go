@@ -15,8 +15,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// checkReceipt waits for the receipt of the last run of a Transfer from east to west, verifies it as an auditor does, and
-// returns the digest of its contents.
+// checkReceipt waits for the receipt of the last run of a Transfer from east to west, verifies it as an auditor
+// does, and returns the digest of its contents.
 func checkReceipt(t *testing.T, transfer *v1alpha1.Transfer) string {
 	t.Helper()
 	waitFor(t, transfer, v1alpha1.ConditionReceiptSigned, metav1.ConditionTrue, "")

@@ -17,8 +17,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// contentChecker compares the sender's content manifest with what the destination holds, which it reads: what an earlier
-// attempt or an earlier run wrote, too. Only the goroutine that reads the session uses it.
+// contentChecker compares the sender's content manifest with what the destination holds, which it reads: what an
+// earlier attempt or an earlier run wrote, too. Only the goroutine that reads the session uses it.
 type contentChecker struct {
 	destination Destination
 	activity    *activity

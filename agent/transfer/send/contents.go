@@ -19,9 +19,9 @@ import (
 // contentsPause is how long a sender that reads a large file says nothing.
 const contentsPause = 10 * time.Second
 
-// contentTeller computes the content manifest of the source and tells the receiver, when all that was needed is at the
-// destination. It reads everything once more: chunks left in no order and several at once, of unchanged files none, and
-// SHA-256 takes the bytes of a file one after the other.
+// contentTeller computes the content manifest of the source and tells the receiver, when all that was needed is at
+// the destination. It reads everything once more: chunks left in no order and several at once, of unchanged files
+// none, and SHA-256 takes the bytes of a file one after the other.
 type contentTeller struct {
 	source  *tree.Source
 	session *session

@@ -9,10 +9,10 @@
 //	f NUL path NUL size NUL sha256 LF    a regular file, whatever number of names it has
 //	l NUL path NUL size NUL sha256 LF    a symbolic link; size and sha256 are of its target
 //
-// with the path relative to the root and its elements separated by '/', the size in decimal and the digest in lower-case
-// hexadecimal digits. Paths are bytes and may contain LF, but not NUL. Entries ascend by path, compared element by
-// element as bytes. The digest of a manifest is the SHA-256 of the text. Directories, FIFOs, modes, owners, times and
-// extended attributes are not in it.
+// with the path relative to the root and its elements separated by '/', the size in decimal and the digest in
+// lower-case hexadecimal digits. Paths are bytes and may contain LF, but not NUL. Entries ascend by path, compared
+// element by element as bytes. The digest of a manifest is the SHA-256 of the text. Directories, FIFOs, modes,
+// owners, times and extended attributes are not in it.
 package contents
 
 import (

@@ -30,8 +30,8 @@ func newReceiptManifest(p *plugin) *cobra.Command {
 	return &cobra.Command{
 		Use:   "manifest DIRECTORY",
 		Short: "Write the content manifest of a directory",
-		Long: `Write the content manifest of a directory, of which a receipt has the SHA-256: a line for each file and symbolic link
-with its path, size and digest, separated by NUL bytes. sha256sum of the manifest is the digest that a receipt states.`,
+		Long: `Write the content manifest of a directory, of which a receipt has the SHA-256: a line for each file and symbolic
+link with its path, size and digest, separated by NUL bytes. sha256sum of the manifest is the digest that a receipt states.`,
 		Example: "  kubectl lighterage receipt manifest /mnt/ledger-copy > ledger.manifest",
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) != 1 {
@@ -75,8 +75,8 @@ func verifyContents(digest, manifest, directory string) error {
 			return err
 		}
 		if found != digest {
-			return fmt.Errorf("the files in %s have the content manifest %s, and the receipt is of %s: a file differs, is missing, "+
-				"or was not part of the run", directory, found, digest)
+			return fmt.Errorf("the files in %s have the content manifest %s, and the receipt is of %s: a file differs, is "+
+				"missing, or was not part of the run", directory, found, digest)
 		}
 	}
 	return nil

@@ -37,8 +37,8 @@ func newReceiptShow(p *plugin) *cobra.Command {
 	cmd := output.addTo(&cobra.Command{
 		Use:   "show [transfer/NAME]",
 		Short: "Show what a receipt states, without any trust in it",
-		Long: `Show what a receipt states: that of the last run of a Transfer, for which it takes the verb get on transfers, or that
-of a file. The signatures are compared with the keys that the receipt names, which proves nothing about whose keys they
+		Long: `Show what a receipt states: that of the last run of a Transfer, for which it takes the verb get on transfers, or
+that of a file. The signatures are compared with the keys that the receipt names, which proves nothing about whose keys they
 are: kubectl lighterage receipt verify does that. The output "envelope" is the receipt itself, to be kept.`,
 		Example: `  kubectl lighterage receipt show transfer/ledger -n bank
   kubectl lighterage receipt show --file ledger.json`,
@@ -88,8 +88,8 @@ func (p *plugin) receiptOf(ctx context.Context, transfer, file string) ([]byte, 
 	case status == nil:
 		return nil, fmt.Errorf("Transfer %q has no receipt yet; its run is not complete", transfer)
 	case status.ConfigMapName == "":
-		return nil, fmt.Errorf("the receipt of Transfer %q is not signed by both sides yet; the condition ReceiptSigned says "+
-			"why", transfer)
+		return nil, fmt.Errorf("the receipt of Transfer %q is not signed by both sides yet; the condition ReceiptSigned "+
+			"says why", transfer)
 	}
 	return []byte(status.Envelope), nil
 }
@@ -99,8 +99,8 @@ func newReceiptVerify(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Verify a receipt with keys that you trust, without any cluster",
-		Long: `Verify a receipt: that both clusters have signed it, with keys that were valid by the signers' clocks. The keys that you
-trust are in the files --sender-keys and --receiver-keys, as kubectl lighterage receipt keys writes them; none is taken
+		Long: `Verify a receipt: that both clusters have signed it, with keys that were valid by the signers' clocks. The keys that
+you trust are in the files --sender-keys and --receiver-keys, as kubectl lighterage receipt keys writes them; none is taken
 from the receipt. It needs no cluster. Whoever holds a key of a cluster can sign anything, with any time.`,
 		Example: `  kubectl lighterage receipt verify ledger.json --sender-keys east.json --receiver-keys west.json
   kubectl lighterage receipt verify ledger.json --sender-keys east.json --receiver-keys west.json --run 7f3c1`,
@@ -185,8 +185,8 @@ func newReceiptKeys(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Write the public receipt keys of this cluster, for verifiers to keep",
-		Long: `Write the public keys with which this cluster signs or has signed receipts, those that have expired included. Give the
-file to verifiers over a way that they trust. It takes the verb get on the ConfigMap lighterage-receipt-keys of the
+		Long: `Write the public keys with which this cluster signs or has signed receipts, those that have expired included. Give
+the file to verifiers over a way that they trust. It takes the verb get on the ConfigMap lighterage-receipt-keys of the
 operator's namespace.`,
 		Example: "  kubectl lighterage receipt keys --context east > east.json",
 		Args:    cobra.NoArgs,
