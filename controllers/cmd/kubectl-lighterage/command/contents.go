@@ -30,8 +30,9 @@ func newReceiptManifest(p *plugin) *cobra.Command {
 	return &cobra.Command{
 		Use:   "manifest DIRECTORY",
 		Short: "Write the content manifest of a directory",
-		Long: `Write the content manifest of a directory, of which a receipt has the SHA-256: a line for each file and symbolic
-link with its path, size and digest, separated by NUL bytes. sha256sum of the manifest is the digest that a receipt states.`,
+		Long: `Write the content manifest of a directory, of which a receipt has the SHA-256: a line for each file and
+symbolic link with its path, size and digest, separated by NUL bytes. sha256sum of the manifest is the
+digest that a receipt states.`,
 		Example: "  kubectl lighterage receipt manifest /mnt/ledger-copy > ledger.manifest",
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) != 1 {

@@ -37,9 +37,10 @@ func newReceiptShow(p *plugin) *cobra.Command {
 	cmd := output.addTo(&cobra.Command{
 		Use:   "show [transfer/NAME]",
 		Short: "Show what a receipt states, without any trust in it",
-		Long: `Show what a receipt states: that of the last run of a Transfer, for which it takes the verb get on transfers, or
-that of a file. The signatures are compared with the keys that the receipt names, which proves nothing about whose keys they
-are: kubectl lighterage receipt verify does that. The output "envelope" is the receipt itself, to be kept.`,
+		Long: `Show what a receipt states: that of the last run of a Transfer, for which it takes the verb get on
+transfers, or that of a file. The signatures are compared with the keys that the receipt names, which
+proves nothing about whose keys they are: kubectl lighterage receipt verify does that. The output
+"envelope" is the receipt itself, to be kept.`,
 		Example: `  kubectl lighterage receipt show transfer/ledger -n bank
   kubectl lighterage receipt show --file ledger.json`,
 		Args: func(cmd *cobra.Command, arguments []string) error {
@@ -99,9 +100,10 @@ func newReceiptVerify(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Verify a receipt with keys that you trust, without any cluster",
-		Long: `Verify a receipt: that both clusters have signed it, with keys that were valid by the signers' clocks. The keys that
-you trust are in the files --sender-keys and --receiver-keys, as kubectl lighterage receipt keys writes them; none is taken
-from the receipt. It needs no cluster. Whoever holds a key of a cluster can sign anything, with any time.`,
+		Long: `Verify a receipt: that both clusters have signed it, with keys that were valid by the signers' clocks.
+The keys that you trust are in the files --sender-keys and --receiver-keys, as kubectl lighterage
+receipt keys writes them; none is taken from the receipt. It needs no cluster. Whoever holds a key of a
+cluster can sign anything, with any time.`,
 		Example: `  kubectl lighterage receipt verify ledger.json --sender-keys east.json --receiver-keys west.json
   kubectl lighterage receipt verify ledger.json --sender-keys east.json --receiver-keys west.json --run 7f3c1`,
 		Args: func(_ *cobra.Command, arguments []string) error {
@@ -185,9 +187,9 @@ func newReceiptKeys(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Write the public receipt keys of this cluster, for verifiers to keep",
-		Long: `Write the public keys with which this cluster signs or has signed receipts, those that have expired included. Give
-the file to verifiers over a way that they trust. It takes the verb get on the ConfigMap lighterage-receipt-keys of the
-operator's namespace.`,
+		Long: `Write the public keys with which this cluster signs or has signed receipts, those that have expired
+included. Give the file to verifiers over a way that they trust. It takes the verb get on the ConfigMap
+lighterage-receipt-keys of the operator's namespace.`,
 		Example: "  kubectl lighterage receipt keys --context east > east.json",
 		Args:    cobra.NoArgs,
 		RunE: action(func(ctx context.Context) error {
