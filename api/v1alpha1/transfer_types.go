@@ -136,6 +136,7 @@ type TransferSchedule struct {
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
+// +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="a receipt is of what claims hold; remove receipt, or use a persistentVolumeClaim at both ends"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
@@ -276,61 +277,6 @@ const (
 
 // ThisCluster stands in status for the Peer when the other side is in this cluster. It is no name that a Peer can have.
 const ThisCluster = "(this cluster)"
-
-// RunStatus names the present or last run and attempt.
-type RunStatus struct {
-	// id of the run: short, unique for the Transfer.
-	// +optional
-	ID string `json:"id,omitempty"`
-	// attempt counts from 1.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
-	// route of the attempt. A run within a namespace begins as Pod, and goes on as Direct when no node can mount both
-	// claims. Unset for a Delivery.
-	// +optional
-	Route Route `json:"route,omitempty"`
-	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that
-	// only somebody can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt
-	// that was interrupted after it had made bytes safe at the destination begins the count again.
-	// +optional
-	Failures int32 `json:"failures,omitempty"`
-	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination.
-	// Unset for a Delivery.
-	// +optional
-	DeliveredBytes int64 `json:"deliveredBytes,omitempty"`
-	// startTime of the run.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime of the run, set when it is Complete or Failed.
-	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// nextAttemptTime is set while the next attempt waits for its back-off.
-	// +optional
-	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
-	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or
-	// what DataQuotas of the namespace leave the run of it, which it keeps through all of its attempts. Absent: no
-	// limit. Unset for a Delivery.
-	// +optional
-	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
-	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before,
-	// while the agent runs.
-	// +optional
-	CertificateExpirationTime *metav1.Time `json:"certificateExpirationTime,omitempty"`
-	// node that the agent of the present or last attempt runs on.
-	// +optional
-	Node string `json:"node,omitempty"`
-	// architecture that the agent was built for.
-	// +optional
-	Architecture string `json:"architecture,omitempty"`
-	// usage of all attempts of the run, by the last report of each. Of an attempt whose agent was killed it lacks what
-	// was used since that report, which the manager asks for every few seconds. Unset for a Delivery, which is of one
-	// attempt.
-	// +optional
-	Usage *UsageStatus `json:"usage,omitempty"`
-	// cost of all attempts of the run, by usage; absent while there are no prices. Unset for a Delivery.
-	// +optional
-	Cost *CostStatus `json:"cost,omitempty"`
-}
 
 // Progress of the present or last run.
 type Progress struct {

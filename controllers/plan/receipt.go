@@ -13,6 +13,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
@@ -23,8 +24,8 @@ func receiptStatus(report *wirev1.Report) *v1alpha1.ReceiptStatus {
 		return nil
 	}
 	return &v1alpha1.ReceiptStatus{
-		ContentsSHA256: hex.EncodeToString(c.GetSha256()), Entries: clamp(c.GetEntries()), Bytes: clamp(c.GetBytes()),
-		WireBytes: clamp(report.GetWireBytes()), DigestSeconds: seconds(float64(c.GetCpuNanos())),
+		ContentsSHA256: hex.EncodeToString(c.GetSha256()), Entries: agentreport.Clamp(c.GetEntries()), Bytes: agentreport.Clamp(c.GetBytes()),
+		WireBytes: agentreport.Clamp(report.GetWireBytes()), DigestSeconds: agentreport.Seconds(float64(c.GetCpuNanos())),
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
-	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
@@ -186,13 +186,13 @@ func (l *link) restart() (sends, receives reconcile.Reconciler) {
 	gateways.OnReceipt(l.gateway)
 	sends = transfer.NewReconciler(transfer.Options{
 		Client: l.east, Reader: l.east, Keys: l.east.keys, Gateways: gateways,
-		Attempts: attempt.NewCluster(attempt.Options{Client: l.east, Reader: l.east}), Topology: topology.New(l.east),
+		Attempts: agentjob.NewCluster(agentjob.Options{Client: l.east, Reader: l.east}), Topology: topology.New(l.east),
 		Reports: controllertest.Asking[*wirev1.Report](nil), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
 		Recorder: events.NewFakeRecorder(100), Clock: l.east.clock, Cluster: "east",
 	})
 	receives = delivery.NewReconciler(delivery.Options{
 		Client: l.west, Reader: l.west, Keys: l.west.keys,
-		Attempts: attempt.NewCluster(attempt.Options{Client: l.west, Reader: l.west}), Topology: topology.New(l.west),
+		Attempts: agentjob.NewCluster(agentjob.Options{Client: l.west, Reader: l.west}), Topology: topology.New(l.west),
 		Reports:  controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(100), Clock: l.west.clock, Cluster: "west",
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -101,8 +102,13 @@ func (a *attempt) work(ctx context.Context) error {
 	}
 	var digest *wirev1.ContentDigest
 	if o.Contents && a.changed.outcome() == nil {
+		source, ok := o.Source.(*tree.Source)
+		if !ok {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED,
+				"there are no receipts of what an object store holds")
+		}
 		teller := &contentTeller{
-			source: o.Source, session: a.session, files: a.window.files.Load(), bytes: a.window.bytes.Load(),
+			source: source, session: a.session, files: a.window.files.Load(), bytes: a.window.bytes.Load(),
 		}
 		var err error
 		if digest, err = teller.run(ctx); err != nil {

@@ -537,8 +537,10 @@ type SendConfig struct {
 	// receiver_endpoint is the host and port of a receiving agent of this cluster, receiver_server_name its TLS server name.
 	ReceiverEndpoint   string `protobuf:"bytes,22,opt,name=receiver_endpoint,json=receiverEndpoint,proto3" json:"receiver_endpoint,omitempty"`
 	ReceiverServerName string `protobuf:"bytes,23,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// receipt: the run is to have a receipt, so both sides digest all content.
+	Receipt       bool `protobuf:"varint,26,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
@@ -704,6 +706,13 @@ func (x *SendConfig) GetReceiverServerName() string {
 	return ""
 }
 
+func (x *SendConfig) GetReceipt() bool {
+	if x != nil {
+		return x.Receipt
+	}
+	return false
+}
+
 // ReceiveConfig is what the agent in mode receive needs to know.
 type ReceiveConfig struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -825,60 +834,6 @@ func (x *ReceiveConfig) GetRevokedBefore() int64 {
 	return 0
 }
 
-// LocalConfig is what the agent in mode local needs to know, which is sender and receiver at once. What is about connections between
-// them is not used.
-type LocalConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Send          *SendConfig            `protobuf:"bytes,1,opt,name=send,proto3" json:"send,omitempty"`
-	Receive       *ReceiveConfig         `protobuf:"bytes,2,opt,name=receive,proto3" json:"receive,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LocalConfig) Reset() {
-	*x = LocalConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LocalConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LocalConfig) ProtoMessage() {}
-
-func (x *LocalConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LocalConfig.ProtoReflect.Descriptor instead.
-func (*LocalConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *LocalConfig) GetSend() *SendConfig {
-	if x != nil {
-		return x.Send
-	}
-	return nil
-}
-
-func (x *LocalConfig) GetReceive() *ReceiveConfig {
-	if x != nil {
-		return x.Receive
-	}
-	return nil
-}
-
 // NodeConfig is what the agent in mode node needs to know.
 type NodeConfig struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -891,7 +846,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +858,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +871,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -984,7 +939,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xce\x05\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xee\x05\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1008,7 +963,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06mirror\x18\r \x01(\bR\x06mirror\x12,\n" +
 	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\x12+\n" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
-	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\xce\x02\n" +
+	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\x12\x1e\n" +
+	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\"\xce\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1021,10 +977,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\fdata_address\x18\b \x01(\tR\vdataAddress\x12!\n" +
 	"\fallow_delete\x18\t \x01(\bR\vallowDelete\x12%\n" +
 	"\x0erevoked_before\x18\n" +
-	" \x01(\x03R\rrevokedBefore\"~\n" +
-	"\vLocalConfig\x122\n" +
-	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
-	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"h\n" +
+	" \x01(\x03R\rrevokedBefore\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +
@@ -1060,7 +1013,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
@@ -1071,9 +1024,8 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*ClaimPath)(nil),                 // 6: lighterage.wire.v1.ClaimPath
 	(*SendConfig)(nil),                // 7: lighterage.wire.v1.SendConfig
 	(*ReceiveConfig)(nil),             // 8: lighterage.wire.v1.ReceiveConfig
-	(*LocalConfig)(nil),               // 9: lighterage.wire.v1.LocalConfig
-	(*NodeConfig)(nil),                // 10: lighterage.wire.v1.NodeConfig
-	(*descriptorpb.FieldOptions)(nil), // 11: google.protobuf.FieldOptions
+	(*NodeConfig)(nil),                // 9: lighterage.wire.v1.NodeConfig
+	(*descriptorpb.FieldOptions)(nil), // 10: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1082,14 +1034,12 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	3,  // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
 	6,  // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	7,  // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	8,  // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	11, // 8: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	8,  // [8:9] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 6: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	6,  // [6:7] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1103,7 +1053,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   8,
+			NumMessages:   7,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

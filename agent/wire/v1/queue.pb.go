@@ -2198,6 +2198,76 @@ func (x *QueueRestoreStatus) GetLastErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// QueueChange is what members of a queue ask the one that leads. It is no part of MessageService.
+type QueueChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// verb: 0 acknowledge, 1 release, 2 extend, 3 reject, 4 take back what nobody heard of.
+	Verb          uint32               `protobuf:"varint,1,opt,name=verb,proto3" json:"verb,omitempty"`
+	Receipts      []string             `protobuf:"bytes,2,rep,name=receipts,proto3" json:"receipts,omitempty"`
+	After         *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	Detail        string               `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueChange) Reset() {
+	*x = QueueChange{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueChange) ProtoMessage() {}
+
+func (x *QueueChange) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueChange.ProtoReflect.Descriptor instead.
+func (*QueueChange) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *QueueChange) GetVerb() uint32 {
+	if x != nil {
+		return x.Verb
+	}
+	return 0
+}
+
+func (x *QueueChange) GetReceipts() []string {
+	if x != nil {
+		return x.Receipts
+	}
+	return nil
+}
+
+func (x *QueueChange) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *QueueChange) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
@@ -2411,7 +2481,12 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\n" +
 	" \x01(\v2\x1b.lighterage.wire.v1.FailureR\tlastError\x12B\n" +
-	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime*n\n" +
+	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\"\x86\x01\n" +
+	"\vQueueChange\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x1a\n" +
+	"\breceipts\x18\x02 \x03(\tR\breceipts\x12/\n" +
+	"\x05after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail*n\n" +
 	"\rQueueOverflow\x12\x1e\n" +
 	"\x1aQUEUE_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19QUEUE_OVERFLOW_REJECT_NEW\x10\x01\x12\x1e\n" +
@@ -2439,7 +2514,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2462,80 +2537,82 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueReport)(nil),            // 18: lighterage.wire.v1.QueueReport
 	(*QueueArchiveStatus)(nil),     // 19: lighterage.wire.v1.QueueArchiveStatus
 	(*QueueRestoreStatus)(nil),     // 20: lighterage.wire.v1.QueueRestoreStatus
-	(*CompressionSettings)(nil),    // 21: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 23: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 24: lighterage.wire.v1.ChannelAcceptance
-	(*DialPolicy)(nil),             // 25: lighterage.wire.v1.DialPolicy
-	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 27: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 28: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 29: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 30: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 31: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 32: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 33: lighterage.wire.v1.Failure
+	(*QueueChange)(nil),            // 21: lighterage.wire.v1.QueueChange
+	(*CompressionSettings)(nil),    // 22: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 24: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 25: lighterage.wire.v1.ChannelAcceptance
+	(*DialPolicy)(nil),             // 26: lighterage.wire.v1.DialPolicy
+	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 28: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 29: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 30: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 31: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 32: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 33: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 34: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
 	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	21, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	22, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	11, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	22, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	22, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	23, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	23, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	23, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	24, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	24, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	25, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	25, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	26, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	4,  // 12: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 13: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	22, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	22, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	22, // 16: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	22, // 17: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	22, // 18: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	23, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	23, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	23, // 16: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	23, // 17: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	23, // 18: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
 	0,  // 19: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
 	10, // 20: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
 	10, // 21: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
 	18, // 22: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	26, // 23: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	26, // 24: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	27, // 23: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	27, // 24: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
 	15, // 25: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
 	15, // 26: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
 	15, // 27: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
 	15, // 28: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	26, // 29: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	27, // 29: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
 	17, // 30: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
 	1,  // 31: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	26, // 32: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	27, // 33: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	27, // 32: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	28, // 33: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
 	14, // 34: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
 	16, // 35: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	28, // 36: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	29, // 37: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	30, // 38: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	31, // 39: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	32, // 40: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	33, // 41: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	29, // 36: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	30, // 37: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	31, // 38: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	32, // 39: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	33, // 40: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	34, // 41: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
 	19, // 42: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
 	20, // 43: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	33, // 44: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	26, // 45: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	33, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	26, // 47: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	28, // 48: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	22, // 49: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	33, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	26, // 51: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	12, // 52: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 53: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	53, // [53:54] is the sub-list for method output_type
-	52, // [52:53] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	34, // 44: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	27, // 45: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	34, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	27, // 47: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	29, // 48: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	23, // 49: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	34, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	27, // 51: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 52: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	12, // 53: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 54: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	54, // [54:55] is the sub-list for method output_type
+	53, // [53:54] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2554,7 +2631,7 @@ func file_agent_wire_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

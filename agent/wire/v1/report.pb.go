@@ -80,6 +80,8 @@ const (
 	FailureReason_FAILURE_REASON_STORE_UNFIT       FailureReason = 74
 	FailureReason_FAILURE_REASON_STORE_CLOCK_SKEW  FailureReason = 75
 	FailureReason_FAILURE_REASON_STORE_FULL        FailureReason = 76
+	// FAILURE_REASON_RECEIPT_UNSUPPORTED: the run is to have a receipt, and the other side is of a release without receipts.
+	FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED FailureReason = 90
 )
 
 // Enum value maps for FailureReason.
@@ -125,6 +127,7 @@ var (
 		74: "FAILURE_REASON_STORE_UNFIT",
 		75: "FAILURE_REASON_STORE_CLOCK_SKEW",
 		76: "FAILURE_REASON_STORE_FULL",
+		90: "FAILURE_REASON_RECEIPT_UNSUPPORTED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -167,6 +170,7 @@ var (
 		"FAILURE_REASON_STORE_UNFIT":              74,
 		"FAILURE_REASON_STORE_CLOCK_SKEW":         75,
 		"FAILURE_REASON_STORE_FULL":               76,
+		"FAILURE_REASON_RECEIPT_UNSUPPORTED":      90,
 	}
 )
 
@@ -698,10 +702,12 @@ type CPU struct {
 	// idle_nanos of send_nanos were spent while nothing passed. Of members of queues and replicas of HTTP endpoints only.
 	IdleNanos uint64 `protobuf:"varint,10,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
 	// read_nanos were spent reading files, write_nanos writing them, without syncs.
-	ReadNanos     uint64 `protobuf:"varint,20,opt,name=read_nanos,json=readNanos,proto3" json:"read_nanos,omitempty"`
-	WriteNanos    uint64 `protobuf:"varint,21,opt,name=write_nanos,json=writeNanos,proto3" json:"write_nanos,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ReadNanos  uint64 `protobuf:"varint,20,opt,name=read_nanos,json=readNanos,proto3" json:"read_nanos,omitempty"`
+	WriteNanos uint64 `protobuf:"varint,21,opt,name=write_nanos,json=writeNanos,proto3" json:"write_nanos,omitempty"`
+	// accelerator_nanos is how long the threads of the process that reports were in calls of the accelerator, together and since it started.
+	AcceleratorNanos uint64 `protobuf:"varint,22,opt,name=accelerator_nanos,json=acceleratorNanos,proto3" json:"accelerator_nanos,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CPU) Reset() {
@@ -779,6 +785,13 @@ func (x *CPU) GetReadNanos() uint64 {
 func (x *CPU) GetWriteNanos() uint64 {
 	if x != nil {
 		return x.WriteNanos
+	}
+	return 0
+}
+
+func (x *CPU) GetAcceleratorNanos() uint64 {
+	if x != nil {
+		return x.AcceleratorNanos
 	}
 	return 0
 }
@@ -1022,7 +1035,9 @@ type Report struct {
 	// trial is the TrialResult of an agent in mode trial that has succeeded, in binary: as JSON it would not fit into a termination message.
 	Trial []byte `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
 	// promises are what the agent in mode probe found out of an object store. A report without a failure has all of them.
-	Promises      []*StorePromise `protobuf:"bytes,15,rep,name=promises,proto3" json:"promises,omitempty"`
+	Promises []*StorePromise `protobuf:"bytes,15,rep,name=promises,proto3" json:"promises,omitempty"`
+	// contents are of a run that is to have a receipt, when both sides have computed the same.
+	Contents      *ContentDigest `protobuf:"bytes,20,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,6 +1177,84 @@ func (x *Report) GetPromises() []*StorePromise {
 	return nil
 }
 
+func (x *Report) GetContents() *ContentDigest {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+// ContentDigest is of the content manifest of a run, see package contents.
+type ContentDigest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Sha256 []byte                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// entries are files and symbolic links, bytes those of the files.
+	Entries uint64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	Bytes   uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// cpu_nanos is the CPU time that this side took to read and digest them; part of CPU.
+	CpuNanos      uint64 `protobuf:"varint,4,opt,name=cpu_nanos,json=cpuNanos,proto3" json:"cpu_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentDigest) Reset() {
+	*x = ContentDigest{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentDigest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentDigest) ProtoMessage() {}
+
+func (x *ContentDigest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentDigest.ProtoReflect.Descriptor instead.
+func (*ContentDigest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ContentDigest) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *ContentDigest) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *ContentDigest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ContentDigest) GetCpuNanos() uint64 {
+	if x != nil {
+		return x.CpuNanos
+	}
+	return 0
+}
+
 // StorePromise is something that an object store is asked to do, and whether it does.
 type StorePromise struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1176,7 +1269,7 @@ type StorePromise struct {
 
 func (x *StorePromise) Reset() {
 	*x = StorePromise{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1281,7 @@ func (x *StorePromise) String() string {
 func (*StorePromise) ProtoMessage() {}
 
 func (x *StorePromise) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1294,7 @@ func (x *StorePromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
 func (*StorePromise) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StorePromise) GetType() string {
@@ -1274,7 +1367,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bsoftware\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bsoftware\x12:\n" +
 	"\bfallback\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bfallback\x12\x16\n" +
 	"\x06reason\x18\n" +
-	" \x01(\tR\x06reason\"\xfa\x01\n" +
+	" \x01(\tR\x06reason\"\xa7\x02\n" +
 	"\x03CPU\x12\x1d\n" +
 	"\n" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
@@ -1287,7 +1380,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"read_nanos\x18\x14 \x01(\x04R\treadNanos\x12\x1f\n" +
 	"\vwrite_nanos\x18\x15 \x01(\x04R\n" +
-	"writeNanos\"\xad\x03\n" +
+	"writeNanos\x12+\n" +
+	"\x11accelerator_nanos\x18\x16 \x01(\x04R\x10acceleratorNanos\"\xad\x03\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +
@@ -1309,7 +1403,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xdd\x05\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9c\x06\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1328,11 +1422,17 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
 	"\x05trial\x18\x0e \x01(\fR\x05trial\x12<\n" +
-	"\bpromises\x18\x0f \x03(\v2 .lighterage.wire.v1.StorePromiseR\bpromises\"P\n" +
+	"\bpromises\x18\x0f \x03(\v2 .lighterage.wire.v1.StorePromiseR\bpromises\x12=\n" +
+	"\bcontents\x18\x14 \x01(\v2!.lighterage.wire.v1.ContentDigestR\bcontents\"t\n" +
+	"\rContentDigest\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x04R\aentries\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x1b\n" +
+	"\tcpu_nanos\x18\x04 \x01(\x04R\bcpuNanos\"P\n" +
 	"\fStorePromise\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\x99\v\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\xc1\v\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1374,7 +1474,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1eFAILURE_REASON_STORE_NOT_FOUND\x10I\x12\x1e\n" +
 	"\x1aFAILURE_REASON_STORE_UNFIT\x10J\x12#\n" +
 	"\x1fFAILURE_REASON_STORE_CLOCK_SKEW\x10K\x12\x1d\n" +
-	"\x19FAILURE_REASON_STORE_FULL\x10L*\xc7\x01\n" +
+	"\x19FAILURE_REASON_STORE_FULL\x10L\x12&\n" +
+	"\"FAILURE_REASON_RECEIPT_UNSUPPORTED\x10Z*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1398,7 +1499,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1411,37 +1512,39 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Progress)(nil),              // 8: lighterage.wire.v1.Progress
 	(*Omission)(nil),              // 9: lighterage.wire.v1.Omission
 	(*Report)(nil),                // 10: lighterage.wire.v1.Report
-	(*StorePromise)(nil),          // 11: lighterage.wire.v1.StorePromise
-	nil,                           // 12: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 13: lighterage.wire.v1.Compression.ReasonsEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*ContentDigest)(nil),         // 11: lighterage.wire.v1.ContentDigest
+	(*StorePromise)(nil),          // 12: lighterage.wire.v1.StorePromise
+	nil,                           // 13: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 14: lighterage.wire.v1.Compression.ReasonsEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	12, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	13, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	13, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	14, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
 	3,  // 7: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 8: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 9: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 10: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 11: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	14, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	14, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	15, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	15, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 14: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 15: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	6,  // 16: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
 	7,  // 17: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
 	9,  // 18: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	11, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	12, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	11, // 20: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1455,7 +1558,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,64 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RunStatus names the present or last run and attempt.
+type RunStatus struct {
+	// id of the run: short, unique for the Transfer.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// attempt counts from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// route of the attempt. A run within a namespace begins as Pod, and goes on as Direct when no node can mount both
+	// claims. Unset for a Delivery.
+	// +optional
+	Route Route `json:"route,omitempty"`
+	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that
+	// only somebody can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt
+	// that was interrupted after it had made bytes safe at the destination begins the count again.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination.
+	// Unset for a Delivery.
+	// +optional
+	DeliveredBytes int64 `json:"deliveredBytes,omitempty"`
+	// startTime of the run.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the run, set when it is Complete or Failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// nextAttemptTime is set while the next attempt waits for its back-off.
+	// +optional
+	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or
+	// what DataQuotas of the namespace leave the run of it, which it keeps through all of its attempts. Absent: no
+	// limit. Unset for a Delivery.
+	// +optional
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before,
+	// while the agent runs.
+	// +optional
+	CertificateExpirationTime *metav1.Time `json:"certificateExpirationTime,omitempty"`
+	// node that the agent of the present or last attempt runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// architecture that the agent was built for.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+	// usage of all attempts of the run, by the last report of each. Of an attempt whose agent was killed it lacks what
+	// was used since that report, which the manager asks for every few seconds. Unset for a Delivery, which is of one
+	// attempt.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of all attempts of the run, by usage; absent while there are no prices. Unset for a Delivery.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
+}
