@@ -27,7 +27,7 @@ func filtered(t testing.TB, mirror bool, include, exclude []string) sendOption {
 		t.Fatal(err)
 	}
 	return func(o *send.Options) {
-		o.Source.SetFilter(f)
+		o.Source.(*tree.Source).SetFilter(f)
 		if mirror {
 			o.Mirror = &wirev1.Mirror{Include: include, Exclude: exclude}
 		}

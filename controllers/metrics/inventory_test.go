@@ -87,7 +87,7 @@ func TestPeersAndNodes(t *testing.T) {
 	node.Name, node.UID = "z1", "2"
 	node.Status = v1alpha1.NodeProfileStatus{
 		Architecture: "s390x", NetworkCPUSecondsPerGiB: "0.5",
-		Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		Accelerator: &v1alpha1.NodeAccelerator{AcceleratorProfile: v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"}},
 		Engines: []v1alpha1.EngineProfile{{
 			Name: "dfltcc", Codec: "deflate", Verified: true, Inflates: true, DecompressBytesPerSecond: 9,
 			Levels: []v1alpha1.LevelProfile{
