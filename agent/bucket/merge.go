@@ -45,7 +45,7 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 			w.options.Origin.Omissions().Add(tree.OmittedStaging, e.Path)
 		}
 		return nil
-	case e.Type == tree.File && w.options.Store.Check(e.Path) != nil:
+	case e.Type == tree.File && !w.storable(e.Path):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
 		return nil
 	}
@@ -201,3 +201,6 @@ func cut(path string) (first, rest string, more bool) {
 	}
 	return path, "", false
 }
+
+// storable reports whether an object can have the name of this file.
+func (w *writing) storable(path string) bool { return w.options.Store.Check(path) == nil }

@@ -162,7 +162,7 @@ type rangeReader struct {
 	failed func(error)
 }
 
-// ReadAt implements io.ReaderAt, for one goroutine.
+// ReadAt implements io.ReaderAt, for one goroutine after another: see the bodies of objectstore.
 func (r *rangeReader) ReadAt(p []byte, offset int64) (int, error) {
 	if offset == 0 && r.sum != nil {
 		r.sum.Reset()

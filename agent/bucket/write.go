@@ -25,8 +25,10 @@ import (
 )
 
 const (
-	// MinPart and MaxPart bound what is put at once, in bytes. Parts are longer where an upload would have too many.
+	// MinPart is the least that is put at once, in bytes, but for the end of a file. Parts are longer where an upload
+	// would have too many.
 	MinPart = 8 << 20
+	// MaxPart is the most that is put at once, in bytes.
 	MaxPart = 64 << 20
 
 	// entriesAtStake bounds the entries whose upload has not ended, in bytes.

@@ -32,9 +32,7 @@ func (s *Store) Directory(ctx context.Context, path string) ([]Child, error) {
 	d := listing{store: s, prefix: prefix, children: make(map[string]*Child)}
 	for {
 		before := d.after
-		_, err := s.do(ctx, call{}, operation{"list", path}, func(ctx context.Context, c *call) error {
-			return d.list(ctx, c)
-		})
+		_, err := s.do(ctx, call{}, operation{"list", path}, d.list)
 		if err == nil {
 			return d.sorted(), nil
 		}

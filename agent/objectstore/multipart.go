@@ -74,9 +74,10 @@ func (s *Store) PutPart(ctx context.Context, u Upload, number int, body io.Reade
 	var part minio.ObjectPart
 	what := operation{fmt.Sprintf("put part %d of", number), u.Name}
 	_, err = s.do(ctx, call{}, what, func(ctx context.Context, _ *call) error {
+		sent := newBody(body, size)
+		defer sent.end()
 		var err error
-		part, err = s.core.PutObjectPart(ctx, s.options.Bucket, key, u.ID, number, io.NewSectionReader(body, 0, size), size,
-			minio.PutObjectPartOptions{})
+		part, err = s.core.PutObjectPart(ctx, s.options.Bucket, key, u.ID, number, sent, size, minio.PutObjectPartOptions{})
 		if err == nil && part.ETag == "" {
 			err = ErrNotS3
 		}

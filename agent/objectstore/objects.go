@@ -69,7 +69,9 @@ func (s *Store) Put(
 	}
 	var etag string
 	tries, err := s.do(ctx, call{}, operation{"put", name}, func(ctx context.Context, _ *call) error {
-		info, err := s.core.PutObject(ctx, s.options.Bucket, key, io.NewSectionReader(body, 0, size), size, "", "", options)
+		sent := newBody(body, size)
+		defer sent.end()
+		info, err := s.core.PutObject(ctx, s.options.Bucket, key, sent, size, "", "", options)
 		if err == nil && info.ETag == "" {
 			err = ErrNotS3
 		}

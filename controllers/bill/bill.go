@@ -92,7 +92,7 @@ func (a *Account) Add(s *v1alpha1.Statement) error {
 	name := s.Namespace + "/" + s.Spec.Month
 	month, err := parseMonth(s.Spec.Month)
 	if err != nil {
-		return fmt.Errorf("Statement %s: spec.month: %w", name, err)
+		return fmt.Errorf("reading Statement %s: spec.month: %w", name, err)
 	}
 	if s.Status.State == "" || !a.period.overlaps(month, month.AddDate(0, 1, 0)) {
 		return nil
@@ -104,12 +104,12 @@ func (a *Account) Add(s *v1alpha1.Statement) error {
 	}
 	prices, err := parsePrices(s.Status.Prices)
 	if err != nil {
-		return fmt.Errorf("Statement %s: %w", name, err)
+		return fmt.Errorf("reading Statement %s: %w", name, err)
 	}
 	for i := range s.Status.Rows {
 		row, err := newLine(s.Namespace, month, &s.Status.Rows[i], prices)
 		if err != nil {
-			return fmt.Errorf("Statement %s: status.rows[%d]: %w", name, i, err)
+			return fmt.Errorf("reading Statement %s: status.rows[%d]: %w", name, i, err)
 		}
 		switch {
 		case a.period.includes(row.begin, row.end):

@@ -54,9 +54,7 @@ func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Ta
 	grace := time.NewTimer(g.options.LookupGrace)
 	defer grace.Stop()
 	for {
-		target, ok := g.find(
-			serverName,
-		) //nolint:contextcheck // a lookup in the cache; it is asked once more when ctx has ended
+		target, ok := g.find(serverName) //nolint:contextcheck // in the cache; it is asked once more when ctx has ended
 		if ok {
 			return target, true
 		}

@@ -43,7 +43,7 @@ func SenderOf(transfer *v1alpha1.Transfer, signer Signer) Sender {
 		part.CPUSeconds, part.CodecSeconds = cmp.Or(cpu.SendSeconds, "0"), cmp.Or(cpu.CompressSeconds, "0")
 	}
 	if c := status.Compression; c != nil {
-		part.Codec, part.Engine, part.Level = c.Codec, c.Engine, string(c.Level)
+		part.Codec, part.Engine, part.Level = c.Codec, c.Engine, c.Level
 		part.UncompressedBytes, part.CompressedBytes = c.UncompressedBytes, c.CompressedBytes
 		part.HardwareBytes, part.SoftwareBytes, part.StoredBytes = c.Hardware.Bytes, c.Software.Bytes, c.Stored.Bytes
 	}

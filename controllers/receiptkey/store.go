@@ -36,8 +36,9 @@ const (
 	Name = "lighterage-receipt-keys"
 	// PublicKey is the key in the ConfigMap; its value is a receipt.KeySet.
 	PublicKey = "keys.json"
-	// Period is how long a key signs, Overlap how long it is published before and valid after that.
-	Period  = 365 * 24 * time.Hour
+	// Period is how long a key signs.
+	Period = 365 * 24 * time.Hour
+	// Overlap is how long a key is published before, and valid after, its Period.
 	Overlap = 30 * 24 * time.Hour
 
 	pemType = "PRIVATE KEY"

@@ -37,8 +37,8 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 	facts.Local.Refusal = peergrant.Decide(grants.Items, grantRequest(transfer), facts.Now).Refusal
 	var err error
 	if transfer.Spec.Destination.ObjectStore == nil {
-		claim, found := &corev1.PersistentVolumeClaim{}, false
-		found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
+		claim := &corev1.PersistentVolumeClaim{}
+		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ package objectstoretest
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -87,7 +88,11 @@ func serve(t testing.TB, ca []byte, command func(host, port string) *exec.Cmd) (
 	roots.AppendCertsFromPEM(ca)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		answer, err := client.Get("https://" + address + "/")
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
 		if err == nil {
 			answer.Body.Close()
 			return address
@@ -151,7 +156,8 @@ func versitygw(t testing.TB) Program {
 		t.Fatal(err)
 	}
 	return newProgram(t, serve(t, ca, func(host, port string) *exec.Cmd {
-		c := exec.Command(path, "--port", net.JoinHostPort(host, port), "--cert", cert, "--key", key, "--quiet", "posix", dir)
+		c := exec.CommandContext(context.Background(), path,
+			"--port", net.JoinHostPort(host, port), "--cert", cert, "--key", key, "--quiet", "posix", dir)
 		c.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
 		return c
 	}), ca)
@@ -162,7 +168,7 @@ func moto(t testing.TB) Program {
 	path := program(t, motoEnv)
 	cert, key, ca := certificate(t)
 	address := serve(t, ca, func(host, port string) *exec.Cmd {
-		return exec.Command(path, "-H", host, "-p", port, "-c", cert, "-k", key)
+		return exec.CommandContext(context.Background(), path, "-H", host, "-p", port, "-c", cert, "-k", key)
 	})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)

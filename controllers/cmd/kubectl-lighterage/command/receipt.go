@@ -85,9 +85,9 @@ func (p *plugin) receiptOf(ctx context.Context, transfer, file string) ([]byte, 
 	status := object.Status.Receipt
 	switch {
 	case status == nil && !object.Spec.Receipt:
-		return nil, fmt.Errorf("Transfer %q has no receipt; set spec.receipt to true for its next run", transfer)
+		return nil, fmt.Errorf("the Transfer %q has no receipt; set spec.receipt to true for its next run", transfer)
 	case status == nil:
-		return nil, fmt.Errorf("Transfer %q has no receipt yet; its run is not complete", transfer)
+		return nil, fmt.Errorf("the Transfer %q has no receipt yet; its run is not complete", transfer)
 	case status.ConfigMapName == "":
 		return nil, fmt.Errorf("the receipt of Transfer %q is not signed by both sides yet; the condition ReceiptSigned "+
 			"says why", transfer)
