@@ -187,7 +187,7 @@ type StatementRow struct {
 
 // StatementTotal is the sum of all rows of one currency, or of all rows that have none.
 type StatementTotal struct {
-	// currency; absent for rows that were not charged.
+	// currency of the costs; absent for rows that were not charged.
 	// +optional
 	Currency string `json:"currency,omitempty"`
 	// plainBytes of these rows.

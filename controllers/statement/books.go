@@ -21,10 +21,12 @@ import (
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
+// Interval is the least time between two bookings of a namespace. Tests shorten it.
+var Interval = time.Minute
+
 const (
-	// interval between two bookings of a namespace. perNamespace of them that are booked is added up, so that all of them
-	// together are at most 4 writes a second.
-	interval, perNamespace = time.Minute, 250 * time.Millisecond
+	// perNamespace of those that are booked is added up, so that all bookings together are at most 4 writes a second.
+	perNamespace = 250 * time.Millisecond
 	// urgentInterval is that of a namespace in which an object waits to be deleted.
 	urgentInterval = time.Second
 	// storedInterval is after how long a namespace is looked at for bytes at rest alone.
@@ -130,7 +132,7 @@ func (b *Books) due(name string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.of(name)
-	spacing := max(interval, time.Duration(len(b.namespaces))*perNamespace)
+	spacing := max(Interval, time.Duration(len(b.namespaces))*perNamespace)
 	if n.urgent {
 		spacing = urgentInterval
 	}

@@ -23,6 +23,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 )
 
@@ -38,8 +39,11 @@ func TestAgainstAnAPIServer(t *testing.T) {
 		Scheme: cluster.Scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, err := range []error{
-		err, tariffstatus.Setup(mgr, tariffstatus.Options{}), compressionpolicy.Setup(mgr, compressionpolicy.Options{}),
+		index.Setup(t.Context(), mgr.GetFieldIndexer()), tariffstatus.Setup(mgr, tariffstatus.Options{}), compressionpolicy.Setup(mgr, compressionpolicy.Options{}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -20,12 +20,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/usage"
 )
 
-const (
-	// Interval is how often figures are looked at, and written if they changed.
-	Interval = time.Minute
-	// maxCosts are as many currencies as the API allows; those that come first by name are shown.
-	maxCosts = 8
-)
+// Interval is how often figures are looked at, and written if they changed. Tests shorten it.
+var Interval = time.Minute
+
+// maxCosts are as many currencies as the API allows; those that come first by name are shown.
+const maxCosts = 8
 
 // Use is by one object.
 type Use struct {

@@ -45,6 +45,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/statement"
+	"github.com/lighterage/lighterage/controllers/usedby"
 )
 
 // quiet is how long nothing is written before all is settled: longer than an agent may leave questions unanswered
@@ -351,6 +353,7 @@ func startCounted(t *testing.T, given *rest.Config) *counted {
 			return next.RoundTrip(request)
 		})
 	})
+	usedby.Interval, statement.Interval = time.Second, time.Second // They would make the first manager unsteady for a minute.
 	settings, err := parse([]string{
 		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--metrics-bind-address", "0",
 		"--health-probe-bind-address", "0",
