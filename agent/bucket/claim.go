@@ -25,22 +25,66 @@ const (
 	releasePatience = 5 * time.Second
 )
 
+// holdCheck is how often a long removal makes sure that the prefix is still ours.
+const holdCheck = time.Minute
+
+// hold is a prefix that an attempt has claimed.
+type hold struct {
+	store *objectstore.Store
+	ours  *wirev1.StoreWriter
+	// checked is when the note was last seen to be ours.
+	checked time.Time
+}
+
 // claim takes the prefix for one Transfer, by an object that one writer alone can make. An attempt takes it over from an
-// earlier one of its Transfer, which writes no more. The function that it returns gives the prefix up.
-func claim(ctx context.Context, o *WriteOptions) (release func() error, err error) {
-	content := &wirev1.StoreWriter{Transfer: o.Transfer, RunId: o.RunID, Attempt: o.Attempt}
-	if err := putNote(ctx, o.Store, writerName, content, true); errors.Is(err, objectstore.ErrExists) {
-		if err := takeOver(ctx, o, content); err != nil {
+// earlier one of its Transfer, which finds that out with check.
+func claim(ctx context.Context, o *WriteOptions) (*hold, error) {
+	ours := &wirev1.StoreWriter{Transfer: o.Transfer, RunId: o.RunID, Attempt: o.Attempt}
+	if err := putNote(ctx, o.Store, writerName, ours, true); errors.Is(err, objectstore.ErrExists) {
+		if err := takeOver(ctx, o, ours); err != nil {
 			return nil, err
 		}
 	} else if err != nil {
 		return nil, err
 	}
-	return func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
-		defer cancel()
-		return o.Store.Delete(ctx, writerName)
-	}, nil
+	return &hold{store: o.Store, ours: ours, checked: time.Now()}, nil
+}
+
+// check fails if another attempt or Transfer has the prefix. It comes before all that would replace or remove what that
+// one wrote. Stores have no delete with a condition: one request may still cross the takeover.
+func (h *hold) check(ctx context.Context) error {
+	var present wirev1.StoreWriter
+	err := getNote(ctx, h.store, writerName, &present)
+	switch {
+	case err == nil && present.GetTransfer() == h.ours.GetTransfer() && present.GetRunId() == h.ours.GetRunId() &&
+		present.GetAttempt() == h.ours.GetAttempt():
+		h.checked = time.Now()
+		return nil
+	case err != nil && !errors.Is(err, errNote) && !errors.Is(err, objectstore.ErrNotFound) &&
+		!errors.Is(err, objectstore.ErrChanged):
+		return err
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE,
+		"another attempt or Transfer has taken over this prefix, or %s was removed: this attempt removes nothing there any "+
+			"more; if no other one writes there, run again", writerName)
+}
+
+// checkOften checks if the last check is a while ago.
+func (h *hold) checkOften(ctx context.Context) error {
+	if time.Since(h.checked) < holdCheck {
+		return nil
+	}
+	return h.check(ctx)
+}
+
+// release gives the prefix up, if it is still ours.
+func (h *hold) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+	defer cancel()
+	if err := h.check(ctx); err != nil {
+		return err
+	}
+	return h.store.Delete(ctx, writerName)
 }
 
 func takeOver(ctx context.Context, o *WriteOptions, content *wirev1.StoreWriter) error {

@@ -164,6 +164,9 @@ func (w *writing) remove(ctx context.Context, name string) error {
 
 // sweep removes the objects that are not in the index, which was just written, and that the filter does not exclude.
 func (w *writing) sweep(ctx context.Context) error {
+	if err := w.hold.check(ctx); err != nil {
+		return err
+	}
 	index, err := openIndex(ctx, w.options.Store)
 	if err != nil {
 		return err
@@ -177,6 +180,9 @@ func (w *writing) sweep(ctx context.Context) error {
 	g.SetLimit(w.options.Streams)
 	for f := there.peek(); f != nil && gctx.Err() == nil; f = there.peek() {
 		if err := there.advance(); err != nil {
+			return errorsOf(g, err)
+		}
+		if err := w.hold.checkOften(ctx); err != nil {
 			return errorsOf(g, err)
 		}
 		if f.object() != nil && f.record == nil && w.options.Filter.Match(f.path, false) {

@@ -79,13 +79,13 @@ func Write(ctx context.Context, o WriteOptions) error {
 		o.ChangedPauses = []time.Duration{time.Second, 5 * time.Second}
 	}
 	o.Report.Transferring(o.Origin.Omissions())
-	release, err := claim(ctx, &o)
+	held, err := claim(ctx, &o)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = release() }() // What is left the next attempt of this Transfer takes over.
+	defer func() { _ = held.release(ctx) }() // What is left the next attempt of this Transfer takes over.
 	w := &writing{
-		options: &o, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
+		options: &o, hold: held, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
 		buffers: make(chan []byte, o.Streams), stake: semaphore.NewWeighted(entriesAtStake),
 		jobs: make(chan *job), slots: make(chan *slot, 1<<16),
 	}
@@ -100,6 +100,9 @@ func Write(ctx context.Context, o WriteOptions) error {
 	}
 	if w.changed.total == 0 {
 		// Whatever is noted still is of files that are gone or complete.
+		if err := held.check(ctx); err != nil {
+			return err
+		}
 		if err := w.notes.abandon(ctx); err != nil {
 			return err
 		}
@@ -113,6 +116,7 @@ func Write(ctx context.Context, o WriteOptions) error {
 // writing is a Write under way.
 type writing struct {
 	options *WriteOptions
+	hold    *hold
 	part    int64
 	notes   *notes
 	// buffers are as many as there may be requests with data.
@@ -187,6 +191,9 @@ func (w *writing) run(parent context.Context) error {
 		if parent.Err() != nil {
 			return context.Cause(parent)
 		}
+		return err
+	}
+	if err := w.hold.check(parent); err != nil {
 		return err
 	}
 	return index.complete()
