@@ -85,14 +85,13 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 	}
 }
 
-// clear makes space for an entry: an object in the place of what is no file goes, and a directory in the place of what
-// is none, if Delete permits.
+// clear notes what is in the place of an entry and is to be removed when the index is complete: an object in the place
+// of what is no file, and a directory in the place of what is none, if Delete permits. It removes nothing: what takes
+// the place only waits to be put.
 func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error {
 	w := m.writing
 	if e.Type != tree.File && before.object() != nil {
-		if err := w.remove(ctx, e.Path); err != nil {
-			return err
-		}
+		w.displaced = true
 	}
 	if e.Type == tree.Directory || !before.below() {
 		return nil
@@ -113,16 +112,6 @@ func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error 
 		}
 	}
 	m.replaced = e.Path
-	for object, err := range w.options.Store.List(ctx, e.Path+"/") {
-		if err != nil {
-			return err
-		}
-		if w.options.Store.Check(object.Name) == nil {
-			if err := w.remove(ctx, object.Name); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
@@ -143,8 +132,9 @@ func (m *merger) others(ctx context.Context, before string) error {
 			}
 			continue
 		}
-		if f.record != nil && (f.known() || f.below() && f.record.entry.Type == tree.Directory) {
-			// What it says of an object that stays is still true.
+		// What it says of an object that stays is still true. A directory with an object in its place is not known: sweep
+		// would take the object for one that the source displaced.
+		if f.known() {
 			if err := m.writing.add(ctx, &slot{record: *f.record}); err != nil {
 				return err
 			}
@@ -162,7 +152,8 @@ func (w *writing) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// sweep removes the objects that are not in the index, which was just written, and that the filter does not exclude.
+// sweep removes the objects in the place of what is no file by the index, which was just written, and with Delete those
+// that are not in it and that the filter does not exclude.
 func (w *writing) sweep(ctx context.Context) error {
 	if err := w.hold.check(ctx); err != nil {
 		return err
@@ -185,7 +176,8 @@ func (w *writing) sweep(ctx context.Context) error {
 		if err := w.hold.checkOften(ctx); err != nil {
 			return errorsOf(g, err)
 		}
-		if f.object() != nil && f.record == nil && w.options.Filter.Match(f.path, false) {
+		superfluous := f.record == nil && w.options.Delete && w.options.Filter.Match(f.path, false)
+		if f.object() != nil && (superfluous || f.record != nil && f.record.entry.Type != tree.File) {
 			g.Go(func() error { return w.remove(gctx, f.path) })
 		}
 	}

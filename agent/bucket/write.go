@@ -56,7 +56,8 @@ type WriteOptions struct {
 	RunID    string
 	Attempt  uint32
 	// Delete removes objects that the origin does not have and the filter does not exclude. Unless AllowEmpty, Write
-	// fails instead when the origin has nothing but directories.
+	// fails instead when the origin has nothing but directories. Objects in the place of what is no file are removed in
+	// any case. Nothing is removed before everything is there.
 	Delete, AllowEmpty bool
 	Filter             *filter.Filter
 	// Verify compares what the store says that it has with what was read.
@@ -106,7 +107,7 @@ func Write(ctx context.Context, o WriteOptions) error {
 		if err := w.notes.abandon(ctx); err != nil {
 			return err
 		}
-		if o.Delete {
+		if o.Delete || w.displaced {
 			return w.sweep(ctx)
 		}
 	}
@@ -127,6 +128,8 @@ type writing struct {
 	slots chan *slot
 
 	changed changedFiles
+	// displaced: something that is no file has an object in its place. It is set by walk.
+	displaced bool
 }
 
 // slot is an entry's place in the index.

@@ -1,0 +1,85 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
+	"github.com/lighterage/lighterage/agent/tree"
+)
+
+// TestDisplaced changes files to directories and the other way round: what was there goes when what takes its place is
+// there, and not before.
+func TestDisplaced(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"dir/one": "1", "file": "2", "keep": "3", "name": "4"})
+	server := objectstoretest.New(t, "")
+	store := open(t, server, prefix)
+	mustWrite(t, source(t, root, nil), store, nil)
+	server.Add(prefix+"/foreign", []byte("theirs"), time.Now())
+	for _, path := range []string{"file", "name"} {
+		if err := os.Remove(filepath.Join(root, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, root, map[string]string{"file/inside": "5"})
+	if err := os.Symlink("keep", filepath.Join(root, "name")); err != nil {
+		t.Fatal(err)
+	}
+	fail := func(name string) {
+		server.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, name) {
+				return false
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		})
+	}
+	fail("/file/inside")
+	before := keys(server)
+	if _, err := write(t, source(t, root, nil), store, nil); err == nil {
+		t.Fatal("a store that takes no object is no error")
+	}
+	if got := keys(server); !slices.Equal(got, before) {
+		t.Errorf("the bucket has %q before anything was put, want %q", got, before)
+	}
+	server.Intercept(nil)
+	progress := mustWrite(t, source(t, root, nil), store, nil)
+	if got, want := keys(server), []string{"dir/one", "file/inside", "foreign", "keep"}; !slices.Equal(got, want) {
+		t.Errorf("without delete, the bucket has %q, want %q", got, want)
+	}
+	if progress.GetRemoved() != 2 {
+		t.Errorf("removed %d", progress.GetRemoved())
+	}
+
+	if err := os.RemoveAll(filepath.Join(root, "dir")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, map[string]string{"dir": "6"})
+	fail("/dir")
+	mirror := func(o *bucket.WriteOptions) { o.Delete = true }
+	if _, err := write(t, source(t, root, nil), store, mirror); err == nil {
+		t.Fatal("a store that takes no object is no error")
+	}
+	if got := keys(server); !slices.Contains(got, "dir/one") {
+		t.Errorf("the bucket has %q before anything was put", got)
+	}
+	server.Intercept(nil)
+	mustWrite(t, source(t, root, nil), store, mirror)
+	if got, want := keys(server), []string{"dir", "file/inside", "keep"}; !slices.Equal(got, want) {
+		t.Errorf("with delete, the bucket has %q, want %q", got, want)
+	}
+	_, all, contents := entries(t, bucket.NewSource(t.Context(), store, nil))
+	if contents["dir"] != "6" || all["name"].Type != tree.Symlink {
+		t.Errorf("entries %+v", all)
+	}
+}
