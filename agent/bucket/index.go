@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// Reserved is the directory at the root of a prefix in which there is what is no file's.
+	// Reserved is the directory at the root of a prefix in which there is what is no file's. No entry at any depth may be
+	// called so.
 	Reserved    = ".lighterage"
 	indexName   = Reserved + "/index"
 	writerName  = Reserved + "/writer"
@@ -49,6 +50,8 @@ type indexReader struct {
 	object *objectstore.Reader
 	plain  *bufio.Reader
 	last   string
+	// unfit is passed paths that are no entry's. It is set by newBoth.
+	unfit func(path string)
 }
 
 // openIndex opens the index of a store; without one it is empty.
@@ -107,6 +110,18 @@ func damaged(err error) error {
 
 // next returns the next record, or io.EOF. Other errors are errIndex, or those of the store.
 func (r *indexReader) next() (*record, error) {
+	for {
+		record, err := r.entry()
+		if err != nil || !reservedPath(record.entry.Path) {
+			return record, err
+		}
+		if reservedRoot(record.entry.Path) {
+			r.unfit(record.entry.Path)
+		}
+	}
+}
+
+func (r *indexReader) entry() (*record, error) {
 	if r.plain == nil {
 		return nil, io.EOF
 	}

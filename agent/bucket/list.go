@@ -58,7 +58,7 @@ func (l *lister) directory(ctx context.Context, path string, yield func(listed, 
 		if path == tree.Root && reserved(child.Name) {
 			continue
 		}
-		if tree.CheckPath(at) != nil || l.store.Check(at) != nil {
+		if child.Name == Reserved || tree.CheckPath(at) != nil || l.store.Check(at) != nil {
 			l.unfit(at)
 			continue
 		}
@@ -81,6 +81,19 @@ func joined(parent, name string) string {
 
 // reserved reports whether a name at the root is not a file's: ours, or that of probes.
 func reserved(name string) bool { return name == Reserved || strings.HasPrefix(name, Reserved+"-") }
+
+// reservedPath reports whether a path is not a file's. An index in a subdirectory would be taken for ours by who reads
+// that subdirectory.
+func reservedPath(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return reserved(first) || strings.Contains("/"+path+"/", "/"+Reserved+"/")
+}
+
+// reservedRoot reports whether a path is the topmost that is reserved, which counts for all that is in it.
+func reservedRoot(path string) bool {
+	parent, _ := tree.Split(path)
+	return reservedPath(path) && !reservedPath(parent)
+}
 
 // found is what a bucket has under one path: what the list and what the index says. At least one of them is set.
 type found struct {
@@ -130,6 +143,7 @@ type both struct {
 }
 
 func newBoth(ctx context.Context, l *lister, index *indexReader, lenient bool) (*both, error) {
+	index.unfit = l.unfit
 	b := &both{index: index, lenient: lenient}
 	b.next, b.stop = iter.Pull2(l.all(ctx))
 	if err := b.advanceList(); err != nil {

@@ -38,10 +38,9 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 		}
 	}
 	w := m.writing
-	first, _, _ := cut(e.Path)
 	switch {
-	case e.Path != tree.Root && reserved(first):
-		if e.Path == first {
+	case reservedPath(e.Path):
+		if reservedRoot(e.Path) {
 			w.options.Origin.Omissions().Add(tree.OmittedStaging, e.Path)
 		}
 		return nil
@@ -105,10 +104,10 @@ func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error 
 		if err != nil {
 			return err
 		}
-		if !w.options.Filter.Match(object.Name, false) {
+		if reservedPath(object.Name) || !w.options.Filter.Match(object.Name, false) {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-				"objects that the filters exclude are in the place of %q: remove them, or change spec.exclude",
-				failure.Shorten(e.Path, 256))
+				"objects that the filters exclude, or those of a Transfer that writes there, are in the place of %q: remove "+
+					"them, or change spec.exclude", failure.Shorten(e.Path, 256))
 		}
 	}
 	m.replaced = e.Path
@@ -188,16 +187,6 @@ func (w *writing) sweep(ctx context.Context) error {
 func errorsOf(g *errgroup.Group, err error) error {
 	_ = g.Wait() // The attempt fails anyway.
 	return err
-}
-
-// cut returns the first element of a path.
-func cut(path string) (first, rest string, more bool) {
-	for i := range len(path) {
-		if path[i] == '/' {
-			return path[:i], path[i+1:], true
-		}
-	}
-	return path, "", false
 }
 
 // storable reports whether an object can have the name of this file.

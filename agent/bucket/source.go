@@ -207,7 +207,7 @@ func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
 
 // hardLink is nil for a further name of a file that does not move.
 func (s *Source) hardLink(ctx context.Context, e *tree.Entry) (*tree.Entry, error) {
-	if s.filter.Match(e.Target, false) {
+	if s.filter.Match(e.Target, false) && !reservedPath(e.Target) {
 		_, err := s.store.Head(ctx, e.Target)
 		if err == nil {
 			return e, nil

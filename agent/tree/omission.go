@@ -28,7 +28,8 @@ const (
 	OmittedXattr = "ExtendedAttribute"
 	// OmittedUnreadable: lost+found of a volume, which is the file system's own.
 	OmittedUnreadable = "Unreadable"
-	// OmittedStaging: a directory at the root that has the name of the receiver's staging directory.
+	// OmittedStaging: a directory at the root that has the name of the receiver's staging directory, or an entry that has
+	// the name of what is reserved in an object store.
 	OmittedStaging = "Staging"
 	// OmittedPath: a path of more than MaxPath bytes, which is not moved. A directory counts once, for all that is in
 	// it.
