@@ -83,3 +83,27 @@ func TestDisplaced(t *testing.T) {
 		t.Errorf("entries %+v", all)
 	}
 }
+
+// TestLinksOfNothing has hard links to files that cannot be stored: a record of them would be of nothing.
+func TestLinksOfNothing(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"a\\b": "no key", ".lighterage/file": "reserved", "x": "1"})
+	for _, err := range []error{
+		os.Link(filepath.Join(root, "a\\b"), filepath.Join(root, "link")),
+		os.Link(filepath.Join(root, ".lighterage/file"), filepath.Join(root, "second")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := open(t, objectstoretest.New(t, ""), prefix)
+	origin := source(t, root, nil)
+	mustWrite(t, origin, store, nil)
+	if got := count(origin, tree.OmittedObject); got != 3 {
+		t.Errorf("omissions %v, want 3", origin.Omissions().ToWire())
+	}
+	s := bucket.NewSource(t.Context(), store, nil)
+	if paths, _, _ := entries(t, s); !slices.Equal(paths, []string{".", "x"}) || len(s.Omissions().ToWire()) > 0 {
+		t.Errorf("read: %q, omissions %v", paths, s.Omissions().ToWire())
+	}
+}

@@ -47,6 +47,9 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 	case e.Type == tree.File && !w.storable(e.Path):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
 		return nil
+	case e.Type == tree.HardLink && (reservedPath(e.Target) || !w.storable(e.Target)):
+		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path) // Its content is the target's, which is not stored.
+		return nil
 	}
 	m.content = m.content || e.Type != tree.Directory
 	if err := m.clear(ctx, e, before); err != nil {

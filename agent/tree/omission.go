@@ -35,7 +35,7 @@ const (
 	// it.
 	OmittedPath = "PathTooLong"
 	// OmittedObject: an object whose name is no path, or that has others below it, or a file whose path can be no
-	// object's name.
+	// object's name, or a further name of a file that is not stored.
 	OmittedObject = "ObjectName"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"
