@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // TestDisplaced changes files to directories and the other way round: what was there goes when what takes its place is
@@ -106,4 +109,35 @@ func TestLinksOfNothing(t *testing.T) {
 	if paths, _, _ := entries(t, s); !slices.Equal(paths, []string{".", "x"}) || len(s.Omissions().ToWire()) > 0 {
 		t.Errorf("read: %q, omissions %v", paths, s.Omissions().ToWire())
 	}
+}
+
+// TestMissing has somebody remove an object that the index names.
+func TestMissing(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"a": "1", "b": "2", "skip/c": "3"})
+	store := open(t, objectstoretest.New(t, ""), prefix)
+	mustWrite(t, source(t, root, nil), store, nil)
+	server := objectstoretest.New(t, "")
+	other := open(t, server, prefix)
+	mustWrite(t, bucket.NewSource(t.Context(), store, nil), other, nil)
+	f, err := filter.New(nil, []string{"/skip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "skip/c"} {
+		if err := store.Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := bucket.NewSource(t.Context(), store, f)
+	if paths, _, _ := entries(t, s); !slices.Equal(paths, []string{".", "a"}) || count(s, tree.OmittedMissing) != 1 {
+		t.Errorf("read: %q, omissions %v", paths, s.Omissions().ToWire())
+	}
+	_, err = write(t, bucket.NewSource(t.Context(), store, f), other, func(o *bucket.WriteOptions) {
+		o.Delete, o.Filter = true, f
+	})
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) || !slices.Contains(keys(server), "b") {
+		t.Errorf("a mirror: %v, and %q are left", err, keys(server))
+	}
+	mustWrite(t, bucket.NewSource(t.Context(), store, f), other, nil)
 }

@@ -194,9 +194,13 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 
 // unlisted asks for a file that the index has and the list has not: lists may lag.
 func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
+	if !s.filter.Match(f.path, false) {
+		return nil, nil
+	}
 	object, err := s.store.Head(ctx, f.path)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrName):
+		s.omissions.Add(tree.OmittedMissing, f.path)
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -223,6 +223,11 @@ func (w *writing) walk(ctx context.Context) error {
 	if err := m.others(ctx, ""); err != nil {
 		return err
 	}
+	if gone := w.options.Origin.Omissions().Count(tree.OmittedMissing); gone > 0 && w.options.Delete {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+			"the source has no more %d objects that its index names, and spec.delete would remove the copies: nothing was "+
+				"removed; restore the objects, or run the Transfer that writes there", gone)
+	}
 	if m.superfluous != "" && !m.content && !w.options.AllowEmpty {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
 			"the source has no files that spec.include and spec.exclude let through, and spec.delete would remove all that the "+

@@ -37,6 +37,8 @@ const (
 	// OmittedObject: an object whose name is no path, or that has others below it, or a file whose path can be no
 	// object's name, or a further name of a file that is not stored.
 	OmittedObject = "ObjectName"
+	// OmittedMissing: an object that the index of an object store names, and that is not there.
+	OmittedMissing = "ObjectMissing"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"
 )
@@ -69,6 +71,13 @@ func (o *Omissions) Add(what, path string) {
 	if len(k.Examples) < maxExamples {
 		k.Examples = append(k.Examples, printable(path))
 	}
+}
+
+// Count returns how many entries were counted of a kind.
+func (o *Omissions) Count(what string) uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.kind[what].GetCount()
 }
 
 // ToWire returns what was counted, sorted by kind.

@@ -341,7 +341,8 @@ type Omission struct {
 	// Unreadable: lost+found of the volume; Attributes: mode or time of something that was there before and belongs to
 	// someone else; Staging: a directory at the root that bears the name of the receiver's own; PathTooLong: a path of
 	// more than 4095 bytes was not moved, a directory counts once with all that is in it; ObjectName: an object whose
-	// name can be no file's, or a file whose path can be no object's name, was not moved.
+	// name can be no file's, or a file whose path can be no object's name, was not moved;
+	// ObjectMissing: the index of an object store names it, and there is no such object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
