@@ -406,10 +406,15 @@ func TestOverwritten(t *testing.T) {
 	put(t, root, map[string]string{"a": "same length", "b": "b"})
 	server := objectstoretest.New(t, "")
 	store := open(t, server, prefix)
+	if err := os.Chmod(filepath.Join(root, "a"), 0o750|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Setxattr(filepath.Join(root, "a"), "user.colour", []byte("blue"), 0) // where there are such
 	mustWrite(t, source(t, root, nil), store, nil)
 	server.Add(prefix+"/a", []byte("other bytes"), time.Unix(5, 0))
 	_, all, contents := entries(t, bucket.NewSource(t.Context(), store, nil))
-	if contents["a"] != "other bytes" || all["a"].Mode != 0o644 || all["b"].Mode != 0o640 {
+	if contents["a"] != "other bytes" || all["a"].Mode != 0o750 || all["a"].Xattrs != "" ||
+		all["a"].Modified != time.Unix(5, 0).UnixNano() || all["b"].Mode != 0o640 {
 		t.Errorf("%+v", all)
 	}
 	mustWrite(t, source(t, root, nil), store, nil)
@@ -425,7 +430,7 @@ func TestOverwritten(t *testing.T) {
 				return fmt.Errorf("read of another version: %w", err)
 			}
 			now, err := s.Again(e)
-			if err != nil || s.ReadAt(now, b, 0) != nil || string(b) != "another one" {
+			if err != nil || s.ReadAt(now, b, 0) != nil || string(b) != "another one" || now.Mode != 0o750 {
 				return fmt.Errorf("again: %q, %w", b, err)
 			}
 		}

@@ -28,6 +28,12 @@ const (
 	defaultDirectoryMode = 0o755
 )
 
+const (
+	permissions      = 0o777
+	groupPermissions = 0o070
+	accessACL        = "system.posix_acl_access"
+)
+
 // Source is a bucket that is read. It is safe for concurrent use, but for Walk.
 type Source struct {
 	ctx       context.Context //nolint:containedctx // It is that of the attempt, for which a Source is made.
@@ -178,8 +184,10 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 		e := f.record.entry
 		e.Changed, e.Sparse = version(object.ETag), false
 		return &e, nil
+	case object != nil && f.record != nil && f.record.entry.Type == tree.File:
+		return rewritten(&f.record.entry, object), nil
 	case object != nil:
-		return s.file(f.path, object.Size, object.Modified, object.ETag), nil
+		return s.file(f.path, object), nil
 	}
 	e := f.record.entry
 	switch e.Type {
@@ -235,10 +243,23 @@ func (s *Source) directory(path string) *tree.Entry {
 }
 
 // file is one that no index knows.
-func (s *Source) file(path string, size int64, modified time.Time, etag string) *tree.Entry {
+func (s *Source) file(path string, object *objectstore.Object) *tree.Entry {
 	return &tree.Entry{
-		Path: path, Type: tree.File, Mode: defaultFileMode, Size: size, Modified: modified.UnixNano(),
-		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Changed: version(etag),
+		Path: path, Type: tree.File, Mode: defaultFileMode, Size: object.Size, Modified: object.Modified.UnixNano(),
+		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Changed: version(object.ETag),
+	}
+}
+
+// rewritten is a file whose object is another one than the index knows: of a run that broke off, or of somebody else. It
+// keeps owner and mode, but nothing that would lend privilege to a content that nobody vouches for.
+func rewritten(before *tree.Entry, object *objectstore.Object) *tree.Entry {
+	mode := before.Mode & permissions
+	if _, ok := before.Xattrs.Get(accessACL); ok {
+		mode &^= groupPermissions // With an ACL they are its mask, which may be more than the group has.
+	}
+	return &tree.Entry{
+		Path: before.Path, Type: tree.File, Mode: mode, Size: object.Size, Modified: object.Modified.UnixNano(),
+		UID: before.UID, GID: before.GID, Changed: version(object.ETag),
 	}
 }
 
@@ -260,7 +281,7 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 	if version(object.ETag) == e.Changed {
 		return e, nil
 	}
-	return s.file(e.Path, object.Size, object.Modified, object.ETag), nil
+	return rewritten(e, &object), nil
 }
 
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object is
