@@ -578,3 +578,22 @@ func TestChangedFiles(t *testing.T) {
 		t.Errorf("the version before is lost: %+v", all["b"])
 	}
 }
+
+// TestUploadsOfOthers leaves an upload alone that another tool has begun of an object that is put. Where the answer to
+// the request that began ours was lost, nobody could tell the two apart.
+func TestUploadsOfOthers(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"large": random(8, 9<<20)})
+	for lost, want := range []int{1, 0} {
+		server := objectstoretest.New(t, "")
+		store := open(t, server, prefix)
+		if _, err := store.Create(t.Context(), "large", nil); err != nil {
+			t.Fatal(err)
+		}
+		server.Reset(lost, http.MethodPost, true)
+		mustWrite(t, source(t, root, nil), store, nil)
+		if got := server.Uploads(); got != want {
+			t.Errorf("with %d answers lost %d uploads are left, want %d", lost, got, want)
+		}
+	}
+}

@@ -14,8 +14,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// maxNotes bounds the uploads that are taken over. There are no more than streams under way.
-const maxNotes = 1024
+const (
+	// maxNotes bounds the uploads that are taken over. There are no more than streams under way.
+	maxNotes = 1024
+	// maxAborted bounds the uploads of one object that are aborted at once: others may have begun any number.
+	maxAborted = 1000
+)
 
 // notes are what is known of multipart uploads that earlier attempts began. A note is made before the upload, so that
 // none is without one.
@@ -30,7 +34,7 @@ type notes struct {
 func readNotes(ctx context.Context, store *objectstore.Store) (*notes, error) {
 	n := &notes{store: store, notes: make(map[string]*wirev1.StoreUpload)}
 	// An index is always written from its beginning.
-	if err := n.abortAll(ctx, indexName); err != nil {
+	if err := n.abortAll(ctx, indexName, ""); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -56,7 +60,7 @@ func readNotes(ctx context.Context, store *objectstore.Store) (*notes, error) {
 			continue
 		case noteName(note.GetName()) == name && store.Check(note.GetName()) == nil:
 			// Whether the upload began is not known.
-			if err := n.abortAll(ctx, note.GetName()); err != nil {
+			if err := n.abortAll(ctx, note.GetName(), ""); err != nil {
 				return nil, err
 			}
 		}
@@ -73,15 +77,19 @@ func noteName(name string) string {
 	return uploadsName + hex.EncodeToString(sum[:16])
 }
 
-// abortAll aborts all uploads of one object.
-func (n *notes) abortAll(ctx context.Context, name string) error {
+// abortAll aborts the uploads of one object, but for one. It is for when the id of ours is not known, and takes those of
+// other tools for the same object with it.
+func (n *notes) abortAll(ctx context.Context, name, but string) error {
 	var uploads []objectstore.Upload
 	for u, err := range n.store.Uploads(ctx, name) {
 		if err != nil {
 			return err
 		}
-		if u.Name == name {
-			uploads = append(uploads, u)
+		if u.Name != name || u.ID == but {
+			continue
+		}
+		if uploads = append(uploads, u); len(uploads) == maxAborted {
+			break
 		}
 	}
 	for _, u := range uploads {

@@ -247,10 +247,6 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 	if err != nil {
 		return "", errors.Join(err, w.forsake(ctx, u, err))
 	}
-	// The answer to a request that began an upload may have been lost.
-	if err := w.notes.abortAll(ctx, e.Path); err != nil {
-		return "", err
-	}
 	if err := w.options.Store.Delete(ctx, noteName(u.Name)); err != nil {
 		return "", err
 	}
@@ -323,6 +319,11 @@ func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string
 	}
 	if u, err = w.options.Store.Create(ctx, e.Path, metadata); err != nil {
 		return u, 0, nil, err
+	}
+	if u.Retried { // The answer to a request that began one may have been lost.
+		if err := w.notes.abortAll(ctx, e.Path, u.ID); err != nil {
+			return u, 0, nil, err
+		}
 	}
 	note.Id, note.Token = u.ID, u.Token
 	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), note, false)

@@ -28,6 +28,8 @@ type Upload struct {
 	Name, ID string
 	// Token is in the object's metadata and tells it from others' objects of that name. One from a list has none.
 	Token string
+	// Retried: Create was tried more than once, and an upload may be left whose answer was lost.
+	Retried bool
 	// Started is zero but for one from a list.
 	Started time.Time
 }
@@ -42,14 +44,14 @@ type Part struct {
 }
 
 // Create starts an upload of an object with metadata as those of PutOptions. When its answer is lost an upload is left
-// that only Uploads finds.
+// that only Uploads finds: see Upload.Retried.
 func (s *Store) Create(ctx context.Context, name string, metadata map[string]string) (Upload, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return Upload{}, err
 	}
 	u := Upload{Name: name, Token: rand.Text()}
-	_, err = s.do(ctx, call{}, operation{"create upload of", name}, func(ctx context.Context, _ *call) error {
+	tries, err := s.do(ctx, call{}, operation{"create upload of", name}, func(ctx context.Context, _ *call) error {
 		var err error
 		u.ID, err = s.core.NewMultipartUpload(ctx, s.options.Bucket, key, s.putOptions(u.Token, metadata))
 		if err == nil && u.ID == "" {
@@ -57,6 +59,7 @@ func (s *Store) Create(ctx context.Context, name string, metadata map[string]str
 		}
 		return err
 	})
+	u.Retried = tries > 1
 	return u, err
 }
 
