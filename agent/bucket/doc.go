@@ -27,6 +27,6 @@
 //
 // # Memory
 //
-// Lists hold the names in the directories on the way. Entries whose upload has not ended are held up to 32 MiB. Each
-// stream has a buffer of 4 MiB, whatever the size of an object.
+// Lists hold the names in the directories on the way, at most objectstore.DefaultMaxNames of each. Entries whose upload
+// has not ended are held up to 32 MiB. Each stream has a buffer of 4 MiB, whatever the size of an object.
 package bucket

@@ -9,7 +9,12 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+
+	"github.com/lighterage/lighterage/agent/failure"
 )
+
+// DefaultMaxNames is how many names a directory may have.
+const DefaultMaxNames = 500_000
 
 // Child is what there is under one name of a directory: an object, names below it, or both.
 type Child struct {
@@ -23,7 +28,7 @@ type Child struct {
 }
 
 // Directory returns what is in a directory, sorted by name; an empty path is the root. Everything in one directory is
-// held in memory. Object stores have no directories: nothing is what one has that does not exist.
+// held in memory, and more than Options.MaxNames is a failure. Object stores have no directories: nothing is what one has that does not exist.
 func (s *Store) Directory(ctx context.Context, path string) ([]Child, error) {
 	prefix := s.root()
 	if path != "" {
@@ -71,7 +76,12 @@ func (d *listing) list(ctx context.Context, c *call) error {
 		if !ours || info.Size < 0 {
 			return ErrNotS3
 		}
-		if d.add(name, info) {
+		added := d.add(name, info)
+		if limit := d.store.options.MaxNames; len(d.children) > limit {
+			return &Error{failure: failure.New(unfit, "the bucket %s has more than %d names in %q: split this directory, or "+
+				"use a path beside it", d.store.options.Bucket, limit, shorten(d.prefix))}
+		}
+		if added {
 			c.requests, requests = 0, 0
 		}
 		d.newest = max(d.newest, info.Key)

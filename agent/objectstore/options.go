@@ -51,6 +51,8 @@ type Options struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Retry bounds how often a request is tried; the zero value: DefaultRetry.
 	Retry Retry
+	// MaxNames bounds the names in one directory, which Directory holds in memory; 0: DefaultMaxNames.
+	MaxNames int
 	// Now is the clock by which a server's is judged; nil: time.Now.
 	Now func() time.Time
 }
@@ -123,6 +125,9 @@ func New(o Options) (*Store, error) {
 	}
 	if o.Retry == (Retry{}) {
 		o.Retry = DefaultRetry
+	}
+	if o.MaxNames == 0 {
+		o.MaxNames = DefaultMaxNames
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -22,6 +22,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -172,6 +173,26 @@ func TestListStopsEarly(t *testing.T) {
 	}
 	if n := len(server.Requests()) - before; n != 1 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+func TestLargeDirectory(t *testing.T) {
+	server := objectstoretest.New(t, "")
+	for i := range 7 {
+		server.Add(fmt.Sprintf("large/%d", i), nil, time.Now())
+	}
+	o := options(t, server)
+	o.Prefix, o.MaxNames = "", 7
+	if children, err := open(t, o).Directory(t.Context(), "large"); len(children) != 7 || err != nil {
+		t.Errorf("got %d names, %v", len(children), err)
+	}
+	o.MaxNames = 6
+	_, err := open(t, o).Directory(t.Context(), "large")
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT) {
+		t.Errorf("a directory of too many names: %v", err)
+	}
+	if lists := len(server.Requests()); lists > 6 {
+		t.Errorf("%d requests", lists)
 	}
 }
 
