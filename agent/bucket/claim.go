@@ -32,7 +32,7 @@ const holdCheck = time.Minute
 type hold struct {
 	store *objectstore.Store
 	ours  *wirev1.StoreWriter
-	// checked is when the note was last seen to be ours.
+	// checked is when checkOften last looked. That is for one goroutine.
 	checked time.Time
 }
 
@@ -58,7 +58,6 @@ func (h *hold) check(ctx context.Context) error {
 	switch {
 	case err == nil && present.GetTransfer() == h.ours.GetTransfer() && present.GetRunId() == h.ours.GetRunId() &&
 		present.GetAttempt() == h.ours.GetAttempt():
-		h.checked = time.Now()
 		return nil
 	case err != nil && !errors.Is(err, errNote) && !errors.Is(err, objectstore.ErrNotFound) &&
 		!errors.Is(err, objectstore.ErrChanged):
@@ -74,6 +73,7 @@ func (h *hold) checkOften(ctx context.Context) error {
 	if time.Since(h.checked) < holdCheck {
 		return nil
 	}
+	h.checked = time.Now()
 	return h.check(ctx)
 }
 

@@ -141,3 +141,32 @@ func TestMissing(t *testing.T) {
 	}
 	mustWrite(t, bucket.NewSource(t.Context(), store, f), other, nil)
 }
+
+// TestObjectsAsFiles has a server that cannot keep an object below another.
+func TestObjectsAsFiles(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"dir/one": "1", "dir/sub/two": "2", "file": "3", "large": "4"})
+	server := objectstoretest.New(t, "")
+	server.Set(objectstoretest.Faults{Files: true}, "")
+	store := open(t, server, prefix)
+	mustWrite(t, source(t, root, nil), store, nil)
+	for _, path := range []string{"dir", "file", "large"} {
+		if err := os.RemoveAll(filepath.Join(root, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, root, map[string]string{"file/deep/inside": "5", "large/parts": random(9, 9<<20)})
+	mustWrite(t, source(t, root, nil), store, nil)
+	want := []string{"dir/one", "dir/sub/two", "file/deep/inside", "large/parts"}
+	if got := keys(server); !slices.Equal(got, want) {
+		t.Errorf("the bucket has %q, want %q", got, want)
+	}
+	put(t, root, map[string]string{"dir": "6"})
+	mustWrite(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Delete = true })
+	if got, want := keys(server), []string{"dir", "file/deep/inside", "large/parts"}; !slices.Equal(got, want) {
+		t.Errorf("the bucket has %q, want %q", got, want)
+	}
+	if server.Uploads() > 0 {
+		t.Errorf("%d uploads are left", server.Uploads())
+	}
+}

@@ -5,10 +5,12 @@ package bucket
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -194,3 +196,38 @@ func errorsOf(g *errgroup.Group, err error) error {
 
 // storable reports whether an object can have the name of this file.
 func (w *writing) storable(path string) bool { return w.options.Store.Check(path) == nil }
+
+// giveWay removes what a server that keeps objects as files has in the place of a file, which is put next: sweep would
+// come too late. The origin has directories above the file, and clear has permitted what is below it. why is returned if
+// it is not. There may be nothing: another stream may have done it.
+func (w *writing) giveWay(ctx context.Context, path string, why error) error {
+	if err := w.hold.check(ctx); err != nil {
+		return err
+	}
+	var names []string
+	for above, _ := tree.Split(path); above != tree.Root; above, _ = tree.Split(above) {
+		switch _, err := w.options.Store.Head(ctx, above); {
+		case err == nil:
+			names = append(names, above)
+		case !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, objectstore.ErrName):
+			return err
+		}
+	}
+	for object, err := range w.options.Store.List(ctx, path+"/") {
+		switch {
+		case err != nil:
+			return err
+		case !w.options.Delete || reservedPath(object.Name) || !w.options.Filter.Match(object.Name, false):
+			return why
+		case len(names) == objectstore.DefaultMaxNames:
+			return why
+		}
+		names = append(names, object.Name)
+	}
+	for _, name := range names {
+		if err := w.remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

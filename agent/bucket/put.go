@@ -80,12 +80,16 @@ func (w *writing) once(ctx context.Context, j *job) error {
 			return nil
 		}
 	}
-	var etag string
-	var err error
-	if e.Size <= w.part {
-		etag, err = w.whole(ctx, e, metadata)
-	} else {
-		etag, err = w.parts(ctx, e, metadata)
+	put := w.whole
+	if e.Size > w.part {
+		put = w.parts
+	}
+	etag, err := put(ctx, e, metadata)
+	if errors.Is(err, objectstore.ErrOccupied) {
+		if err := w.giveWay(ctx, e.Path, err); err != nil {
+			return err
+		}
+		etag, err = put(ctx, e, metadata)
 	}
 	if err != nil {
 		return err

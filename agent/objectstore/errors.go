@@ -34,6 +34,10 @@ var (
 	// ErrInvalid: the server rejects the request itself, for example a part with another ETag.
 	ErrInvalid = errors.New("the server rejects the request")
 
+	// ErrOccupied: the server keeps objects as files, and one is in the place of a directory or the other way round. It is
+	// an ErrInvalid.
+	ErrOccupied = fmt.Errorf("%w: an object above or below it is in its place", ErrInvalid)
+
 	ErrNoBucket     = errors.New("the bucket does not exist")
 	ErrAccessDenied = errors.New("the server denies access")
 	ErrRegion       = errors.New("the bucket is in another region or at another endpoint")
@@ -204,6 +208,8 @@ func (s *Store) judgeAnswer(c *call, e *Error) cause {
 		return cause{ErrNotFound, 0, ""}
 	case "NoSuchUpload":
 		return cause{ErrNoUpload, 0, ""}
+	case "ObjectParentIsFile", "ExistingObjectIsDirectory", "XMinioParentIsObject", "XMinioObjectExistsAsDirectory":
+		return cause{ErrOccupied, 0, ""}
 	case "ConditionalRequestConflict", "OperationAborted":
 		return cause{ErrUnavailable, unreachable, "somebody else writes the same object"}
 	case "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull", "InsufficientCapacity":

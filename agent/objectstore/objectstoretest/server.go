@@ -36,6 +36,8 @@ type Faults struct {
 	ExactUploads bool
 	// EndlessLists: every page of a list says that there is more, and has what the one before had.
 	EndlessLists bool
+	// Files: objects are kept as files, so that none can be below another.
+	Files bool
 	// Denied methods are answered with AccessDenied, for example DELETE.
 	Denied []string
 	// ClockOffset is by how much the server's clock is ahead.
@@ -234,6 +236,10 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, key string)
 			fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 			return
 		}
+		if code := s.occupied(key); code != "" {
+			fail(w, http.StatusConflict, code)
+			return
+		}
 		s.write(key, content, digest(content), meta(r))
 		w.Header().Set("Etag", `"`+s.objects[key].etag+`"`)
 	case http.MethodDelete:
@@ -244,6 +250,20 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, key string)
 	default:
 		s.get(w, r, key)
 	}
+}
+
+// occupied is the error of a put where objects are files; empty: none.
+func (s *Server) occupied(key string) string {
+	for other := range s.objects {
+		switch {
+		case !s.faults.Files:
+		case strings.HasPrefix(other, key+"/"):
+			return "ExistingObjectIsDirectory"
+		case strings.HasPrefix(key, other+"/"):
+			return "ObjectParentIsFile"
+		}
+	}
+	return ""
 }
 
 func (s *Server) write(key string, content []byte, etag string, header http.Header) {

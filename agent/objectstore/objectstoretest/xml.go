@@ -225,6 +225,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, id string) {
 		fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return
 	}
+	if code := s.occupied(u.key); code != "" {
+		fail(w, http.StatusConflict, code)
+		return
+	}
 	var content []byte
 	for _, part := range wanted.Part {
 		present := u.parts[part.PartNumber]
