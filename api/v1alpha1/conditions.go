@@ -429,8 +429,8 @@ const (
 	// ReasonRebuilt (Statement): the Statement was deleted by hand and is rebuilt from objects that still exist; figures
 	// of others are missing.
 	ReasonRebuilt = "Rebuilt"
-	// ReasonMarksLost (Statement): Statements were deleted by hand, so that it is not known what was booked; figures from
-	// before this Statement was opened are missing.
+	// ReasonMarksLost (Statement): Statements were deleted by hand, or the status of an object was changed by hand, so that
+	// it is not known what was booked; figures are missing, as the message says.
 	ReasonMarksLost = "MarksLost"
 	// ReasonNamespaceReplaced (Statement): the namespace was deleted and created again, and its Statements were restored;
 	// what the former namespace used after its last booking is missing.

@@ -131,15 +131,18 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 		lastResetRequest = status.Statistics.LastResetRequest
 	}
 	status.Statistics = all.statisticsStatus(lastResetRequest)
+	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
 	if status.CPU != nil {
 		// Request bodies are passed as they are, so that nothing is received and inflated.
 		status.CPU.ReceiveSeconds, status.CPU.DecompressSeconds = "", ""
 	}
-	status.Usage, status.ReplicaUsage = usage.Count(
-		status.Usage, status.ReplicaUsage, replicas.Usage(facts.Replicas, counters),
-	)
+	if used := replicas.Usage(facts.Replicas, counters); uncounted {
+		status.Usage, status.ReplicaUsage = usage.Begin(used)
+	} else {
+		status.Usage, status.ReplicaUsage = usage.Count(status.Usage, status.ReplicaUsage, used)
+	}
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}

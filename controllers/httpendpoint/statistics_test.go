@@ -16,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // busy are facts of two replicas that have served, one by hardware.
@@ -176,6 +177,21 @@ func TestUsageOfReplicasThatComeAndGo(t *testing.T) {
 	two.Report.Statistics.Since, two.Report.Statistics.Reset_ = timestamppb.New(now), "b"
 	two.Report.Cpu, two.Report.WireBytes = &wirev1.CPU{SendNanos: 1e9}, 0
 	step("statistics are reset", "6", "0.0100", 1, two)
+}
+
+// TestUsageAfterUpgrade: what replicas used under an earlier version, which did not count, is not counted at once.
+func TestUsageAfterUpgrade(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	endpoint.Status.CPU = &v1alpha1.CPUStatus{SendSeconds: "4"}
+	wanted := want(t, endpoint)
+	facts := busy(wanted)
+	for _, process := range []string{"0", "1"} {
+		endpoint.Status = httpendpoint.Observe(endpoint, &wanted, facts)
+		if used := usage.FromStatus(endpoint.Status.Usage).Send[usage.Process]; usage.Seconds(used) != process {
+			t.Errorf("%+v, want %s", endpoint.Status.Usage, process)
+		}
+		facts.Replicas[0].Report.Cpu.SendNanos += 1e9
+	}
 }
 
 // TestEveryReasonHasAMessage: a reason that replicas report leads to a condition.

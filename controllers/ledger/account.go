@@ -87,8 +87,10 @@ type Account struct {
 	ResourceVersion string
 	// Deleting: the object waits for its figures to be booked.
 	Deleting bool
-	// Lives in the order in which they began. What came before the first of them is not known any more.
+	// Lives in the order in which they began.
 	Lives []Life
+	// Trimmed: there may have been others before the first of them.
+	Trimmed bool
 	// StoredBytes are at rest now, of the dimensions and prices of Stored.
 	StoredBytes int64
 	Stored      Life

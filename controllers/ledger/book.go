@@ -56,7 +56,9 @@ func Book(s *v1alpha1.Statement, in Booking) *v1alpha1.Statement {
 	if replaced {
 		after.Status.NamespaceUID = in.NamespaceUID
 	}
-	judge(after, in.Now, flaws{edited: edited, replaced: replaced, unbooked: after.Status.UnbookedObjects})
+	judge(after, in.Now, flaws{
+		edited: edited, replaced: replaced, figuresLost: b.figuresLost, unbooked: after.Status.UnbookedObjects,
+	})
 	seal(&after.Status)
 	return after
 }
@@ -79,6 +81,8 @@ type booking struct {
 	expired  []types.UID
 	changed  bool
 	unbooked int32
+	// figuresLost: an object does not show any more what was booked last.
+	figuresLost bool
 }
 
 func newBooking(s *v1alpha1.Statement, in Booking) *booking {
@@ -126,14 +130,24 @@ func (b *booking) account(a Account) {
 
 // lives books the life that the mark is of and those that began after it. It returns false when there was no space.
 func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next *v1alpha1.StatementMark) bool {
-	marked := -1
+	marked, first := -1, 0
 	if known {
 		marked = slices.IndexFunc(a.Lives, func(l Life) bool { return l.ID == mark.Life })
+	}
+	if known && marked < 0 && mark.Life != "" && len(a.Lives) > 0 {
+		first = b.afterLost(a, mark.Life)
+		if first > 0 {
+			skipped := a.Lives[first-1]
+			next.Life, next.Final, next.Figures = skipped.ID, skipped.Ended, nil
+			if !skipped.Ended {
+				next.Figures = pack(skipped.Figures)
+			}
+		}
 	}
 	for i, life := range a.Lives {
 		var base Figures
 		switch {
-		case i < marked, i == marked && mark.Final:
+		case i < first, i < marked, i == marked && mark.Final:
 			continue
 		case i == marked:
 			base = unpack(mark.Figures)
@@ -154,6 +168,35 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 		}
 	}
 	return true
+}
+
+// afterLost is the index of the first life that began after one that an object does not show any more. If others were
+// trimmed all did but those with a smaller number of the same run. If not, somebody changed the object's status: what
+// may have been booked is left out, and the Statement says so.
+func (b *booking) afterLost(a Account, lost string) int {
+	run, number := attemptOf(lost)
+	first, later := 0, -1
+	for i, life := range a.Lives {
+		switch r, n := attemptOf(life.ID); {
+		case r != run:
+		case n <= number:
+			first = i + 1
+		case later < 0:
+			later = i
+		}
+	}
+	if a.Trimmed {
+		return first
+	}
+	b.figuresLost = true
+	last := len(a.Lives) - 1
+	switch {
+	case first > 0 || later >= 0:
+		return max(first, later)
+	case a.Lives[last].Ended:
+		return last + 1
+	}
+	return last
 }
 
 // before reports whether a life ended before the first month of the namespace.

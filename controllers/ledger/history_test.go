@@ -134,7 +134,7 @@ func (w *world) work() {
 				a.Lives[len(a.Lives)-1].Ended = false
 				return
 			}
-			a.Lives = a.Lives[len(a.Lives)-maxLives+1:]
+			a.Lives, a.Trimmed = a.Lives[len(a.Lives)-maxLives+1:], true
 		}
 	case 1:
 		if !w.pending(*a) {

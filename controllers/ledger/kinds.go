@@ -80,10 +80,13 @@ func NodeClass(profile v1alpha1.NodeProfileStatus) string {
 	return profile.Architecture
 }
 
+// maxHistory is how many attempts the history of a Transfer holds.
+const maxHistory = 10
+
 // transferAccount has a life for each attempt. What the receiving agent used is in it if that is of this cluster: of
 // another one it would be what that claims.
 func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
-	var a Account
+	a := Account{Trimmed: len(t.Status.History) >= maxHistory}
 	peer := t.Spec.Destination.Peer
 	add := func(id, engine, node string, usage *v1alpha1.UsageStatus) *Life {
 		if usage == nil {
@@ -91,7 +94,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 		}
 		life := Life{ID: id, Figures: figures(usage, peer == "")}
 		life.Dimensions = Dimensions{
-			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine),
+			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine, usage),
 			NodeClass: facts.Node(node).Class,
 		}
 		life.Prices = facts.prices(t.Status.Policy, facts.Node(node).Labels, peer, v1alpha1.DirectionSend)
@@ -114,10 +117,18 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	if packed == nil {
 		packed = &v1alpha1.CompressionStatus{}
 	}
-	if id := attemptID(run.ID, run.Attempt); id != last && add(id, packed.Engine, run.Node, t.Status.Usage) == nil {
-		return a
+	present := &Figures{}
+	if id := attemptID(run.ID, run.Attempt); run.CompletionTime == nil && run.NextAttemptTime == nil && id != last {
+		life := add(id, packed.Engine, run.Node, t.Status.Usage)
+		if life == nil {
+			return a
+		}
+		present = &life.Figures
+	} else if newest := t.Status.History; len(newest) > 0 && last == attemptID(newest[0].RunID, newest[0].Attempt) {
+		// An attempt that has ended is in the history, and status shows its figures until the next one begins. The number
+		// of run.attempt may be that of a later one, where the receiving cluster knew of that.
+		present = &a.Lives[len(a.Lives)-1].Figures
 	}
-	present := &a.Lives[len(a.Lives)-1].Figures
 	present[operations] = saturated(
 		saturated(natural(packed.Hardware.Operations), natural(packed.Software.Operations)),
 		natural(packed.Stored.Operations),
@@ -127,6 +138,16 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 }
 
 func attemptID(run string, attempt int32) string { return run + "/" + strconv.Itoa(int(attempt)) }
+
+// attemptOf reads what attemptID wrote.
+func attemptOf(id string) (run string, attempt int) {
+	run, number, _ := strings.Cut(id, "/")
+	attempt, err := strconv.Atoi(number)
+	if err != nil {
+		attempt = 0
+	}
+	return run, attempt
+}
 
 // deliveryAccount is empty for a Transfer of this cluster, whose account has both sides.
 func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
@@ -157,15 +178,22 @@ func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
 }
 
 func queueAccount(q *v1alpha1.Queue, facts Facts) Account {
-	peer, direction := "", v1alpha1.Direction("")
+	peer, direction := "", v1alpha1.DirectionReceive
 	if q.Spec.Channel != nil {
 		peer, direction = q.Spec.Channel.Peer, v1alpha1.DirectionSend
 	}
-	life := facts.serving("Queue", peer, direction, q.Status.Policy, q.Status.Compression, q.Status.ReplicaUsage)
+	life := facts.serving(
+		"Queue", peer, direction, q.Status.Policy, q.Status.Compression, q.Status.Usage, q.Status.ReplicaUsage,
+	)
+	if q.Spec.Channel == nil {
+		life.Direction = "" // the prices are those that status.cost is of; a row is not of a direction
+	}
 	a := Account{Stored: life}
 	a.Stored.Figures, a.Stored.EngineClass, a.Stored.Direction, a.Stored.Peer = Figures{}, "", "", ""
 	if q.Status.Usage != nil {
 		life.Figures = figures(q.Status.Usage, true)
+		// As in status.cost, bytes with clients are not charged.
+		life.Figures[wireBytes] = natural(q.Status.Usage.ChannelBytes)
 		a.Lives = []Life{life}
 	}
 	// Claims are paid for as they are, whatever is in them.
@@ -187,7 +215,8 @@ func endpointAccount(e *v1alpha1.HTTPEndpoint, facts Facts) Account {
 		return Account{}
 	}
 	life := facts.serving(
-		"HTTPEndpoint", "", v1alpha1.DirectionSend, e.Status.Policy, e.Status.Compression, e.Status.ReplicaUsage,
+		"HTTPEndpoint", "", v1alpha1.DirectionSend, e.Status.Policy, e.Status.Compression, e.Status.Usage,
+		e.Status.ReplicaUsage,
 	)
 	life.Figures = figures(e.Status.Usage, true)
 	return Account{Lives: []Life{life}}
@@ -197,11 +226,11 @@ func endpointAccount(e *v1alpha1.HTTPEndpoint, facts Facts) Account {
 // price of a CPU hour is the mean of those of their nodes; the class of nodes is known if they have the same.
 func (f Facts) serving(
 	kind, peer string, direction v1alpha1.Direction, policy *v1alpha1.PolicyStatus, packed *v1alpha1.CompressionStatus,
-	agents []v1alpha1.ReplicaUsage,
+	usage *v1alpha1.UsageStatus, agents []v1alpha1.ReplicaUsage,
 ) Life {
 	life := Life{Dimensions: Dimensions{Kind: kind, Peer: peer, Direction: direction}}
 	if packed != nil {
-		life.EngineClass = engineClass(packed.Engine)
+		life.EngineClass = engineClass(packed.Engine, usage)
 	}
 	var all []*v1alpha1.PricesStatus
 	for i, agent := range agents {
@@ -291,11 +320,14 @@ func figures(u *v1alpha1.UsageStatus, receive bool) Figures {
 	return f
 }
 
-// engineClass of an engine by its name.
-func engineClass(engine string) v1alpha1.EngineClass {
+// engineClass of an engine by its name. Without one, data that were sent went uncompressed.
+func engineClass(engine string, used *v1alpha1.UsageStatus) v1alpha1.EngineClass {
 	switch strings.ToLower(engine) {
 	case "":
-		return ""
+		if used == nil || used.UncompressedBytes <= 0 {
+			return ""
+		}
+		return v1alpha1.EngineClassNone
 	case "none":
 		return v1alpha1.EngineClassNone
 	case "dfltcc":

@@ -145,8 +145,8 @@ func folded(s *v1alpha1.Statement, now time.Time) *v1alpha1.Statement {
 
 // flaws are why figures may be missing or wrong.
 type flaws struct {
-	edited, rebuilt, marksLost, replaced bool
-	unbooked                             int32
+	edited, rebuilt, marksLost, replaced, figuresLost bool
+	unbooked                                          int32
 }
 
 // judge writes the conditions. What was found once about figures stays, except for objects that had no space.
@@ -177,6 +177,9 @@ func complete(before []metav1.Condition, found flaws) metav1.Condition {
 	case found.replaced:
 		return bad(v1alpha1.ReasonNamespaceReplaced, "the namespace was deleted and created again; what the former one "+
 			"used after its last booking is missing")
+	case found.figuresLost:
+		return bad(v1alpha1.ReasonMarksLost, "the status of an object was changed by hand, and the attempt that was booked "+
+			"last is not in its history; figures of attempts may be missing")
 	case known != nil && known.Status == metav1.ConditionFalse && known.Reason != v1alpha1.ReasonNoSpace:
 		return bad(known.Reason, known.Message)
 	case found.unbooked > 0:

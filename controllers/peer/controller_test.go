@@ -296,6 +296,7 @@ func TestUsage(t *testing.T) {
 	sends.Spec.Destination.Peer = "west"
 	channel := &v1alpha1.Queue{ObjectMeta: named("q")}
 	channel.Spec.Channel = &v1alpha1.QueueChannel{Peer: "west"}
+	channel.Status.Usage = &v1alpha1.UsageStatus{WireBytes: 9, ChannelBytes: 4} // the rest is with clients
 	receives := &v1alpha1.Delivery{
 		ObjectMeta: named("d"), Spec: v1alpha1.DeliverySpec{Peer: "west"}, Status: v1alpha1.DeliveryStatus{Usage: used},
 	}
@@ -304,7 +305,7 @@ func TestUsage(t *testing.T) {
 	b := newBench(t, west, sends, channel, receives, local)
 	first, _ := b.reconcile("west")
 	sent, received := first.Status.Sent, first.Status.Received
-	if sent == nil || len(sent.Objects) != 2 || sent.WireBytes != 5 || sent.CPUSeconds != "" {
+	if sent == nil || len(sent.Objects) != 2 || sent.WireBytes != 9 || sent.CPUSeconds != "" {
 		t.Errorf("sent: %+v", sent)
 	}
 	if received == nil || len(received.Objects) != 1 || received.WireBytes != 5 || received.CPUSeconds != "2" {

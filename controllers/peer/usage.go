@@ -23,7 +23,9 @@ func (r *Reconciler) uses(ctx context.Context, peer string) (sent, received []us
 		sent = append(sent, usedby.OfTransfer(&transfers.Items[i]))
 	}
 	for i := range queues.Items {
-		sent = append(sent, usedby.OfQueue(&queues.Items[i]))
+		use := usedby.OfQueue(&queues.Items[i])
+		use.Usage.Wire = use.Usage.Channel // the others are with clients
+		sent = append(sent, use)
 	}
 	for i := range deliveries.Items {
 		received = append(received, usedby.OfDelivery(&deliveries.Items[i]))

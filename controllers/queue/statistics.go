@@ -270,6 +270,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	if content == nil {
 		keepContent(status.Statistics, before, now)
 	}
+	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
@@ -277,9 +278,11 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 		// One process does both, and sendSeconds has all of it.
 		status.CPU.ReceiveSeconds = ""
 	}
-	status.Usage, status.ReplicaUsage = usage.Count(
-		status.Usage, status.ReplicaUsage, replicas.Usage(members, counters),
-	)
+	if used := replicas.Usage(members, counters); uncounted {
+		status.Usage, status.ReplicaUsage = usage.Begin(used)
+	} else {
+		status.Usage, status.ReplicaUsage = usage.Count(status.Usage, status.ReplicaUsage, used)
+	}
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}

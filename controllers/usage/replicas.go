@@ -58,8 +58,13 @@ func Count(
 		}
 		since := metav1.NewTime(replica.Since.Truncate(time.Second))
 		had := FromStatus(&mark.Usage)
-		if !marked || mark.StartTime == nil || !mark.StartTime.Equal(&since) || replica.Usage.Restarted(had) {
+		switch {
+		case marked && mark.StartTime == nil: // from Begin
+			had = replica.Usage
+		case !marked || !mark.StartTime.Equal(&since):
 			had = Usage{}
+		default:
+			had = replica.Usage.base(had)
 		}
 		has := replica.Usage.Reached(had)
 		all = all.Plus(has.Since(had))
@@ -68,4 +73,15 @@ func Count(
 		})
 	}
 	return all.Status(), next
+}
+
+// Begin is Count for an object that an earlier version of the manager wrote, which did not count: what its replicas have
+// used until now is not of the time that is counted. Those that are silent get marks without a start, and nothing is
+// counted of what they report first.
+func Begin(replicas []Replica) (*v1alpha1.UsageStatus, []v1alpha1.ReplicaUsage) {
+	var marks []v1alpha1.ReplicaUsage
+	for _, replica := range replicas[:min(len(replicas), maxReplicas)] {
+		marks = append(marks, v1alpha1.ReplicaUsage{UID: replica.UID, Node: replica.Node})
+	}
+	return Count(nil, marks, replicas)
 }

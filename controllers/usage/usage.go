@@ -95,11 +95,26 @@ func (u Usage) Reached(o Usage) Usage {
 	return u.with(o, func(a, b int64) int64 { return max(a, b) })
 }
 
-// Restarted reports whether a counter of the agent is smaller than it was, so that all begin again. The estimate for
-// the network stack is no counter: it follows the node's coefficient.
-func (u Usage) Restarted(before Usage) bool {
-	u.Send[Network], u.Receive[Network] = before.Send[Network], before.Receive[Network]
-	return before.Since(u) != Usage{}
+// base is the mark to count from: that of the last report, but 0 for each counter that is smaller now, because it began
+// again. Of the bytes on the wire those with other clusters are a counter of their own, which also begins again with the
+// channel of a Queue. The estimate for the network stack is no counter: it follows the node's coefficient, and begins
+// again with the bytes that it is for.
+func (u Usage) base(mark Usage) Usage {
+	counter := func(was, is int64) int64 {
+		if is < was {
+			return 0
+		}
+		return was
+	}
+	base := mark.with(u, counter)
+	base.Wire = sum(base.Channel, counter(max(0, mark.Wire-mark.Channel), max(0, u.Wire-u.Channel)))
+	part := 1.0
+	if base.Wire < mark.Wire {
+		part = float64(base.Wire) / float64(mark.Wire)
+	}
+	base.Send[Network] = int64(float64(mark.Send[Network]) * part)
+	base.Receive[Network] = int64(float64(mark.Receive[Network]) * part)
+	return base
 }
 
 func (u Usage) with(o Usage, f func(a, b int64) int64) Usage {

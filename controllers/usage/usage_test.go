@@ -128,6 +128,40 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// TestCountOfChannel: a counter that begins again alone, as that of a Queue's channel does, has no other counted again.
+func TestCountOfChannel(t *testing.T) {
+	one := func(rest, channel, nanos int64) []usage.Replica {
+		r := replica("a", 0, nanos)
+		r.Usage.Wire, r.Usage.Channel = rest+channel, channel
+		r.Usage.Send[usage.Network] = r.Usage.Wire
+		return []usage.Replica{r}
+	}
+	status, marks := usage.Count(nil, nil, one(1000, 500, 10))
+	status, marks = usage.Count(status, marks, one(1001, 20, 12))
+	status, _ = usage.Count(status, marks, one(1001, 30, 12))
+	got := usage.FromStatus(status)
+	if got.Wire != 1531 || got.Channel != 530 || got.Send[usage.Process] != 12 ||
+		got.Send[usage.Network] < 1529 || got.Send[usage.Network] > 1533 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestBegin: what replicas used before anything was counted is not counted, whenever they report it.
+func TestBegin(t *testing.T) {
+	status, marks := usage.Begin([]usage.Replica{replica("a", 0, 1000), silent("b")})
+	if status == nil || usage.FromStatus(status) != (usage.Usage{}) {
+		t.Errorf("%+v", status)
+	}
+	status, marks = usage.Count(status, marks, []usage.Replica{replica("a", 0, 1002), silent("b")})
+	status, marks = usage.Count(status, marks, []usage.Replica{replica("a", 0, 1002), replica("b", 0, 2000)})
+	status, _ = usage.Count(
+		status, marks, []usage.Replica{replica("a", 0, 1002), replica("b", 0, 2003), replica("c", 7, 4)},
+	)
+	if got := usage.FromStatus(status); got.Send[usage.Process] != 9 || got.Wire != 18 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestCountIsBounded: replicas beyond what status holds are counted when others are gone, and then once.
 func TestCountIsBounded(t *testing.T) {
 	var many []usage.Replica

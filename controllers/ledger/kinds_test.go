@@ -1,0 +1,161 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/ledger"
+)
+
+// accountOf an object as the manager makes it.
+func (w *world) accountOf(kind string, object client.Object, tariffs ...v1alpha1.Tariff) ledger.Account {
+	object.SetUID("uid")
+	object.SetResourceVersion(w.nextVersion())
+	i := slices.IndexFunc(ledger.Kinds, func(k ledger.Kind) bool { return k.Name == kind })
+	return ledger.Kinds[i].Account(object, ledger.Facts{
+		Now: w.now, Tariffs: tariffs, Node: func(string) ledger.Node { return ledger.Node{} },
+	})
+}
+
+// bytesOf what has been booked, after booking a Transfer.
+func (w *world) bytesOf(t *v1alpha1.Transfer) int64 {
+	w.t.Helper()
+	return sumOf(w.step(w.accountOf("Transfer", t)))[2]
+}
+
+// end the attempt of a Transfer as the Transfer controller does, which may move its number on.
+func end(t *v1alpha1.Transfer, next int32) {
+	run := t.Status.Run
+	t.Status.History = slices.Insert(t.Status.History, 0, v1alpha1.AttemptRecord{
+		RunID: run.ID, Attempt: run.Attempt, Usage: t.Status.Usage.DeepCopy(),
+	})
+	t.Status.History = t.Status.History[:min(len(t.Status.History), 10)]
+	run.Attempt, run.NextAttemptTime = next, &metav1.Time{Time: time.Unix(1, 0)}
+}
+
+// begin the next attempt, which has used so much.
+func begin(t *v1alpha1.Transfer, bytes int64) {
+	run := t.Status.Run
+	run.Attempt, run.NextAttemptTime = run.Attempt+1, nil
+	t.Status.Usage = &v1alpha1.UsageStatus{WireBytes: bytes}
+}
+
+// TestSuperseded: the receiving cluster knows of a newer attempt, and the run goes on after that.
+func TestSuperseded(t *testing.T) {
+	w := newWorld(t, 1)
+	transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{Run: &v1alpha1.RunStatus{ID: "run"}}}
+	begin(transfer, 100)
+	for i, step := range []struct {
+		change func()
+		want   int64
+	}{
+		{func() {}, 100},
+		{func() { end(transfer, 7) }, 100},
+		{func() { begin(transfer, 30) }, 130},
+		{func() { end(transfer, 8) }, 130},
+		{func() { transfer.Status.Run.CompletionTime = transfer.Status.Run.NextAttemptTime }, 130},
+		{func() {
+			transfer.Status.Run = &v1alpha1.RunStatus{ID: "next"}
+			begin(transfer, 5)
+		}, 135},
+	} {
+		step.change()
+		if got := w.bytesOf(transfer); got != step.want {
+			t.Errorf("step %d: %d bytes, want %d", i, got, step.want)
+		}
+	}
+	if c := condition(*w.open(), v1alpha1.ConditionComplete); c.Reason != v1alpha1.ReasonBooked {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestLostAttempt: when an object does not show any more the attempt that was booked last, nothing is booked twice.
+func TestLostAttempt(t *testing.T) {
+	begun := func() (*world, *v1alpha1.Transfer) {
+		w := newWorld(t, 1)
+		transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{Run: &v1alpha1.RunStatus{ID: "run"}}}
+		for range 3 {
+			begin(transfer, 100)
+			w.bytesOf(transfer)
+			end(transfer, transfer.Status.Run.Attempt)
+		}
+		return w, transfer
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Transfer)
+		want   int64
+		reason string
+	}{
+		"nothing": {func(*v1alpha1.Transfer) {}, 307, v1alpha1.ReasonBooked},
+		"the last record is removed": {func(t *v1alpha1.Transfer) {
+			t.Status.History = t.Status.History[1:]
+		}, 307, v1alpha1.ReasonMarksLost},
+		"another run": {func(t *v1alpha1.Transfer) {
+			t.Status.Run.ID = "other"
+			for i := range t.Status.History {
+				t.Status.History[i].RunID = "other"
+			}
+		}, 307, v1alpha1.ReasonMarksLost},
+		"many attempts since": {func(t *v1alpha1.Transfer) {
+			for range 10 {
+				begin(t, 1)
+				end(t, t.Status.Run.Attempt)
+			}
+		}, 317, v1alpha1.ReasonBooked},
+	} {
+		w, transfer := begun()
+		c.change(transfer)
+		begin(transfer, 7)
+		for range 2 {
+			if got := w.bytesOf(transfer); got != c.want {
+				t.Errorf("%s: %d bytes, want %d", name, got, c.want)
+			}
+		}
+		if got := condition(*w.open(), v1alpha1.ConditionComplete); got.Reason != c.reason {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestQueueCharges: a Queue is charged for bytes with other clusters, at the prices that its status.cost is of.
+func TestQueueCharges(t *testing.T) {
+	const gib = 1 << 30
+	w := newWorld(t, 1)
+	tariff := v1alpha1.Tariff{Spec: v1alpha1.TariffSpec{Currency: "EUR"}}
+	tariff.Name = "default"
+	tariff.Spec.CPUHour.Price, tariff.Spec.NetworkGiB.Price = "0", "7"
+	tariff.Spec.NetworkGiB.Rules = []v1alpha1.NetworkGiBRule{{Price: "0.5", Direction: v1alpha1.DirectionReceive}}
+	queue := &v1alpha1.Queue{Status: v1alpha1.QueueStatus{
+		Policy:      &v1alpha1.PolicyStatus{TariffName: "default"},
+		Usage:       &v1alpha1.UsageStatus{UncompressedBytes: 9 * gib, WireBytes: 5 * gib, ChannelBytes: 2 * gib},
+		Compression: &v1alpha1.CompressionStatus{},
+	}}
+	s := w.step(w.accountOf("Queue", queue, tariff))
+	if len(s.Status.Rows) != 1 {
+		t.Fatalf("%+v", s.Status.Rows)
+	}
+	if r := s.Status.Rows[0]; r.WireBytes != 2*gib || r.Cost.Network != "1" || r.Direction != "" ||
+		r.EngineClass != v1alpha1.EngineClassNone {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestEngineClassOfNothing: before anything was sent nobody knows what will work on it.
+func TestEngineClassOfNothing(t *testing.T) {
+	for bytes, want := range map[int64]v1alpha1.EngineClass{0: "", 1: v1alpha1.EngineClassNone} {
+		transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
+			Run: &v1alpha1.RunStatus{ID: "run", Attempt: 1}, Usage: &v1alpha1.UsageStatus{UncompressedBytes: bytes},
+		}}
+		if got := newWorld(t, 1).accountOf("Transfer", transfer).Lives[0].EngineClass; got != want {
+			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
+		}
+	}
+}
