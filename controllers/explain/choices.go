@@ -17,6 +17,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/table"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 const (
@@ -122,7 +123,7 @@ func (e *Explanation) notesOfMeasured(w *weighing) {
 	if w.status.CPU == nil {
 		e.note("CPU time is not known: the agent has not reported any")
 	} else {
-		if e.Measured.ReceiveCPU == nil && w.status.Run.Route != v1alpha1.RoutePod {
+		if e.Measured.ReceiveCPU == nil && !usage.OneProcess(w.status.Run.Route) {
 			e.note("CPU time of the receiver is not known yet; the receiver reports it at the latest at the end")
 		}
 		if e.Measured.NetworkCPU == nil && w.status.Run.Route != v1alpha1.RoutePod {
@@ -224,7 +225,7 @@ func (w *weighing) calibrate() {
 
 // inflater is the profile of the node that inflated.
 func (w *weighing) inflater() *v1alpha1.NodeProfile {
-	if w.status.Run.Route == v1alpha1.RoutePod {
+	if usage.OneProcess(w.status.Run.Route) {
 		return w.sender
 	}
 	return w.receiver
@@ -322,7 +323,7 @@ func (w *weighing) inflating(codec string) (seconds float64, known bool) {
 // with what they would take.
 func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflate float64) {
 	m := w.measured
-	if m.SendCPU == nil || (m.ReceiveCPU == nil && w.status.Run.Route != v1alpha1.RoutePod) {
+	if m.SendCPU == nil || (m.ReceiveCPU == nil && !usage.OneProcess(w.status.Run.Route)) {
 		return
 	}
 	total := *m.SendCPU + valueOr(m.ReceiveCPU, 0) - compressed - inflated + compress + inflate

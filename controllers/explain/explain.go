@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // ErrNotRun is wrapped by the error of a Transfer that has not run yet.
@@ -161,7 +162,7 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 			valueOr(decimal(status.CPU.ReceiveSeconds), 0),
 		)
 		m.CompressCPU, m.NetworkCPU = decimal(status.CPU.CompressSeconds), decimal(status.CPU.NetworkSeconds)
-		if m.ReceiveCPU != nil || status.Run.Route == v1alpha1.RoutePod {
+		if m.ReceiveCPU != nil || usage.OneProcess(status.Run.Route) {
 			m.DecompressCPU = decimal(status.CPU.DecompressSeconds)
 		}
 		m.TotalCPU = sum(m.SendCPU, m.ReceiveCPU, m.NetworkCPU)

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,30 @@ var cases = map[string]func(*explain.Input){
 			Message: "the node agent does not answer",
 		}}
 	},
+}
+
+// TestObjectStore: with an object store one agent compresses and inflates, over a network that is paid for.
+func TestObjectStore(t *testing.T) {
+	in := base()
+	s := &in.Transfer.Status
+	in.Transfer.Spec.Destination.Peer, s.Peer, s.Run.Route = "", v1alpha1.ThisCluster, v1alpha1.RouteObjectStore
+	in.Receiver = nil
+	s.CPU.ReceiveSeconds = ""
+	e, err := explain.Explain(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := e.Measured; m.DecompressCPU == nil || m.WireBytesPerSecond == nil || m.NetworkCPU == nil {
+		t.Errorf("%+v", m)
+	}
+	for _, choice := range e.Choices {
+		if choice.CPU == nil || choice.Money == nil {
+			t.Errorf("nothing is estimated: %+v", choice)
+		}
+	}
+	if len(e.Choices) == 0 || slices.ContainsFunc(e.Notes, func(n string) bool { return strings.Contains(n, "receiver") }) {
+		t.Errorf("%q", e.Notes)
+	}
 }
 
 func stalled(reason, message string) []metav1.Condition {

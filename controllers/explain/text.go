@@ -13,6 +13,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/table"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // unknown stands in tables for what is not known.
@@ -155,12 +156,14 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 	}
 	if m.SendCPU != nil {
 		text := "sender " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ")"
-		if e.Run.Route == string(v1alpha1.RoutePod) {
+		if usage.OneProcess(v1alpha1.Route(e.Run.Route)) {
 			text = "one agent on both sides " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ", inflating " +
 				seconds(m.DecompressCPU) + ")"
 		} else {
-			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " +
-				seconds(m.NetworkCPU)
+			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + ")"
+		}
+		if e.Run.Route != string(v1alpha1.RoutePod) {
+			text += ", network stack " + seconds(m.NetworkCPU)
 			if m.NetworkCPU != nil {
 				text += " (an estimate)"
 			}

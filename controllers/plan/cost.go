@@ -17,7 +17,7 @@ import (
 func (d *transferDecision) count(report *wirev1.Report) {
 	status := &d.transfer.Status
 	before := usage.FromStatus(status.Usage)
-	now := before.Reached(usage.Of(report, status.Run.Route == v1alpha1.RoutePod, d.facts.NetworkSecondsPerGiB))
+	now := before.Reached(usage.Of(report, usage.OneProcess(status.Run.Route), d.facts.NetworkSecondsPerGiB))
 	if now == (usage.Usage{}) {
 		return
 	}

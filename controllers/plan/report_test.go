@@ -22,6 +22,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 const gib = 1 << 30
@@ -423,6 +424,28 @@ func TestForeignReceiverIsNotCharged(t *testing.T) {
 	absurd := charged(nil, "", math.MaxUint64, math.MaxUint64)
 	if diff := cmp.Diff(absurd, charged(absurd, "", math.MaxUint64, math.MaxUint64)); diff != "" {
 		t.Errorf("charged twice: %s", diff)
+	}
+}
+
+// TestUsageWithAStore: the agent between a claim and an object store does the work of both sides.
+func TestUsageWithAStore(t *testing.T) {
+	for route, mine := range map[v1alpha1.Route]bool{
+		v1alpha1.RouteObjectStore: true, v1alpha1.RoutePod: true, v1alpha1.RouteDirect: false,
+	} {
+		transfer, facts := running(1)
+		transfer.Status.Run.Route = route
+		facts.Pod, facts.Report = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), &wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			Cpu:   &wirev1.CPU{SendNanos: 5e9, DecompressNanos: 2e9},
+		}
+		u := usage.FromStatus(plan.DecideTransfer(transfer, facts, image).Status.Usage)
+		side := u.Receive
+		if mine {
+			side = u.Send
+		}
+		if u.Send[usage.Process] != 5e9 || side[usage.Decompress] != 2e9 {
+			t.Errorf("%s: %+v", route, u)
+		}
 	}
 }
 

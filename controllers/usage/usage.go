@@ -7,6 +7,7 @@ import (
 	"math"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // most bounds each figure that is reported, so that sums of some of them do not overflow: 73 years of CPU time, or
@@ -75,6 +76,11 @@ func Of(report *wirev1.Report, oneProcess bool, networkPerGiB *float64) Usage {
 		side[Network] = bounded(uint64(math.Round(max(0, min(nanos, most)))))
 	}
 	return u
+}
+
+// OneProcess reports whether one agent does the work of both sides on a route.
+func OneProcess(route v1alpha1.Route) bool {
+	return route == v1alpha1.RoutePod || route == v1alpha1.RouteObjectStore
 }
 
 func bounded(n uint64) int64 { return int64(min(n, most)) }
