@@ -126,7 +126,9 @@ func newLine(namespace string, month time.Time, row *v1alpha1.StatementRow, know
 		if value < 0 {
 			return l, fmt.Errorf("%s: %d is negative", names[f], value)
 		}
-		l.sums[f] = big.NewRat(value, 1)
+		if value > 0 {
+			l.sums[f] = big.NewRat(value, 1)
+		}
 	}
 	var errs []error
 	for f, text := range map[figure][]string{
@@ -141,14 +143,22 @@ func newLine(namespace string, month time.Time, row *v1alpha1.StatementRow, know
 		storageCost:       {row.Cost.Storage},
 		avoided:           {row.Avoided.Network},
 	} {
-		l.sums[f] = new(big.Rat)
 		for _, decimal := range text {
+			if decimal == "" {
+				continue
+			}
 			value, err := parseDecimal(decimal)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", names[f], err))
 				continue
 			}
-			l.sums[f].Add(l.sums[f], value)
+			switch {
+			case value.Sign() == 0: // most are, and a Statement has many rows
+			case l.sums[f] == nil:
+				l.sums[f] = value
+			default:
+				l.sums[f].Add(l.sums[f], value)
+			}
 		}
 	}
 	return l, errors.Join(errs...)

@@ -85,7 +85,8 @@ type Charge struct {
 	UnitPrice *big.Rat
 	// PriceSource names the object that states the price; empty where several do.
 	PriceSource string
-	// Avoided is what compression avoided, less what it cost; nil where the meter has no such figure.
+	// Avoided is the price of the bytes that compression kept off the wire. What compression cost is not deducted: it is
+	// in charges. nil where the meter has no such figure.
 	Avoided *big.Rat
 	// Estimated says that the quantity was not measured.
 	Estimated bool

@@ -85,6 +85,9 @@ func (e *export) write(account *bill.Account, namespace string, say io.Writer) e
 		fmt.Fprintf(say, "%d rows of Statements are left out: no prices were in force, so nothing was charged\n", uncharged)
 	}
 	format, files := e.files(charges, namespace)
+	if err := e.twice(files); err != nil {
+		return err
+	}
 	tables := map[string]focus.Table{}
 	for path, charges := range files {
 		tables[path] = focus.NewTable(e.source, charges)
@@ -124,6 +127,37 @@ func (e *export) files(charges []focus.Charge, namespace string) (format string,
 		files[path] = append(files[path], c)
 	}
 	return format, files
+}
+
+// twice fails when a file of a whole month would stand beside files of its days from an earlier export, so that a reader
+// of the directory would count them twice.
+func (e *export) twice(files map[string][]focus.Charge) error {
+	for path, charges := range files {
+		period := charges[0].PeriodName()
+		stem, found := strings.CutSuffix(path, period+filepath.Ext(path))
+		if len(period) != len("2006-01") || !found || path == e.path {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Dir(path))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("looking for files of days of %s: %w", period, err)
+		}
+		var days []string
+		for _, entry := range entries {
+			name := filepath.Join(filepath.Dir(path), entry.Name())
+			day, ofMonth := strings.CutPrefix(name, stem+period+"-")
+			if _, replaced := files[name]; ofMonth && !replaced && len(day) == len("01")+len(filepath.Ext(path)) &&
+				filepath.Ext(day) == filepath.Ext(path) {
+				days = append(days, name)
+			}
+		}
+		if len(days) > 0 {
+			return fmt.Errorf(
+				"nothing is written: %s would have the whole month, of which days are in %s already; move these files away, or "+
+					"leave the month out", path, strings.Join(days, ", "))
+		}
+	}
+	return nil
 }
 
 // unfit is an error that names the first rules that are broken.
