@@ -6,6 +6,8 @@ package ledger
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,6 +72,16 @@ func kindOf[T any, P interface {
 			return a
 		},
 	}
+}
+
+// Empty reports whether an object has nothing that could be booked, now or later, without another report.
+func Empty(object client.Object) bool {
+	i := slices.IndexFunc(Kinds, func(k Kind) bool { return reflect.TypeOf(k.Object()) == reflect.TypeOf(object) })
+	if i < 0 {
+		return true
+	}
+	a := Kinds[i].Account(object, Facts{Node: func(string) Node { return Node{} }})
+	return len(a.Lives) == 0 && a.StoredBytes == 0
 }
 
 // NodeClass is that of a node whose profile is given.

@@ -36,6 +36,8 @@ const (
 	SettlePause, settlePatience = time.Second, 2 * time.Minute
 	// maxWaiting are deletions that are announced at once; others are found when they ask again.
 	maxWaiting = 1024
+	// maxDeleted are objects of a namespace that went without waiting and are kept in memory until they are booked.
+	maxDeleted = 1024
 )
 
 // Options of the controller.
@@ -92,9 +94,9 @@ func New(o Options) *Books {
 
 // Settled reports whether all figures of an object that is being deleted are booked, so that its finalizer may be
 // removed. If they are not they soon will be: ask again after SettlePause. It is true where nothing is booked (b is
-// nil), and for objects that have waited for too long.
+// nil), for objects without figures, and for objects that have waited for too long.
 func (b *Books) Settled(object client.Object) bool {
-	if b == nil {
+	if b == nil || ledger.Empty(object) {
 		return true
 	}
 	name, uid := object.GetNamespace(), object.GetUID()
@@ -150,8 +152,10 @@ func (b *Books) forget(name string) {
 	delete(b.namespaces, name)
 }
 
-// gone keeps an object that was deleted until its figures are booked.
+// gone keeps an object that was deleted until its figures are booked. Of more than maxDeleted that went before they
+// could be, the last ones are counted as refused.
 func (b *Books) gone(kind ledger.Kind, object client.Object) {
+	empty := ledger.Empty(object)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.of(object.GetNamespace())
@@ -159,5 +163,11 @@ func (b *Books) gone(kind ledger.Kind, object client.Object) {
 		delete(n.settled, object.GetUID())
 		return
 	}
-	n.deleted[object.GetUID()] = deleted{kind, object}
+	switch {
+	case empty:
+	case len(n.deleted) >= maxDeleted:
+		b.Metrics.Refused(metrics.StatementNoSpace)
+	default:
+		n.deleted[object.GetUID()] = deleted{kind, object}
+	}
 }

@@ -6,6 +6,7 @@ package statement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -235,23 +236,34 @@ func (b *Books) remember(name, month string, first bool) {
 
 // done notes what is booked. Without a Statement there is nothing to wait for.
 func (b *Books) done(name string, open *v1alpha1.Statement, all []ledger.Account) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.of(name)
 	now := b.Clock.Now()
+	var waiting []ledger.Account
+	b.mu.Lock()
+	n := b.of(name)
 	n.booked, n.urgent = now, false
 	for _, a := range all {
-		if !a.Deleting {
-			continue
+		if settled, known := n.settled[a.UID]; a.Deleting && !(known && settled == a.ResourceVersion) {
+			waiting = append(waiting, a)
 		}
-		if open != nil && ledger.Pending(open, a, now.UTC().Truncate(time.Second)) {
-			b.Metrics.Refused(metrics.StatementNoSpace)
-			continue
+	}
+	b.mu.Unlock()
+	// This takes long when many wait, and finalizers ask meanwhile.
+	waiting = slices.DeleteFunc(waiting, func(a ledger.Account) bool {
+		if open == nil || !ledger.Pending(open, a, now.UTC().Truncate(time.Second)) {
+			return false
 		}
-		if _, gone := n.deleted[a.UID]; gone {
+		b.Metrics.Refused(metrics.StatementNoSpace)
+		return true
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = b.of(name)
+	for _, a := range waiting {
+		switch was, gone := n.deleted[a.UID]; {
+		case !gone:
+			n.settled[a.UID] = a.ResourceVersion
+		case was.object.GetResourceVersion() == a.ResourceVersion:
 			delete(n.deleted, a.UID)
-			continue
 		}
-		n.settled[a.UID] = a.ResourceVersion
 	}
 }
