@@ -301,6 +301,37 @@ func TestOfferRejects(t *testing.T) {
 	}
 }
 
+// A receiver that names the sender's key would need no key of its own: the sender's signature would do as both.
+func TestOneKeyOfTwoClusters(t *testing.T) {
+	r := receiver()
+	r.KeyID = east.ID()
+	if _, err := receipt.Offer(sender(), r, east); !errors.Is(err, receipt.ErrContradiction) {
+		t.Errorf("the sender signs: %v", err)
+	}
+	twice := change(t, complete(t), func(e *receipt.Envelope) {
+		e.Payload = bytes.ReplaceAll(e.Payload, []byte(west.ID()), []byte(east.ID()))
+	})
+	var envelope receipt.Envelope
+	if err := json.Unmarshal(twice, &envelope); err != nil {
+		t.Fatal(err)
+	}
+	twice, err := receipt.Sign(envelope.Payload, east, east)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := dayBehind()
+	a.Receiver = &receipt.KeySet{Keys: append(keySet(east).Keys, a.Receiver.Keys...)}
+	a.Receiver.Keys[0].NotBefore = receipt.At(signed.Add(-48 * time.Hour))
+	if _, err := receipt.Verify(twice, a); !errors.Is(err, receipt.ErrContradiction) {
+		t.Errorf("one signature twice: %v", err)
+	}
+	s := sender()
+	s.Peer, r.Peer = "", ""
+	if _, err := receipt.Offer(s, r, east); err != nil {
+		t.Errorf("within a cluster: %v", err)
+	}
+}
+
 func TestAdopt(t *testing.T) {
 	s := sender()
 	owns := func(id string) bool { return id == east.ID() }

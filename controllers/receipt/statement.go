@@ -220,6 +220,9 @@ func (s *Statement) check() error {
 	case sender.Contents != receiver.Contents:
 		return fmt.Errorf("%w: the sender sent %+v, the receiver holds %+v", ErrContradiction, sender.Contents,
 			receiver.Contents)
+	case sender.Peer != "" && sender.KeyID == receiver.KeyID:
+		// Or the receiver could name the sender's key and use its signature as both.
+		return fmt.Errorf("%w: both parts name one key", ErrContradiction)
 	case s.Subject[0].Digest.SHA256 != sender.Contents.SHA256:
 		return fmt.Errorf("%w: the subject is not what the parts say", ErrContradiction)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,13 @@ func (r *Reconciler) offer(ctx context.Context, transfer *v1alpha1.Transfer, par
 	theirs, err := receipt.ParseReceiver(part)
 	if err != nil {
 		return nil, fmt.Errorf("reading the receiving cluster's part of the receipt: %w", err)
+	}
+	to := &transfer.Spec.Destination.PersistentVolumeClaim
+	if namespace := plan.DestinationNamespace(transfer); theirs.Namespace != namespace ||
+		theirs.Claim != to.ClaimName || path.Join("/", theirs.Path) != path.Join("/", to.Path) {
+		return nil, fmt.Errorf("%w: the receiving cluster names the destination %.100q, %.100q, %.100q, and spec.destination "+
+			"is %s, %s, %s", receipt.ErrContradiction, theirs.Namespace, theirs.Claim, theirs.Path, namespace, to.ClaimName,
+			to.Path)
 	}
 	key, err := r.Keys.Signing(ctx)
 	if err != nil {

@@ -415,6 +415,39 @@ func TestReceiptThatIsNotSigned(t *testing.T) {
 			t.Error("there is a receipt")
 		}
 	})
+	for name, do := range map[string]func(*receipt.Receiver){
+		"OtherNamespace": func(r *receipt.Receiver) { r.Namespace = "other" },
+		"OtherClaim":     func(r *receipt.Receiver) { r.Claim = "other" },
+		"OtherPath":      func(r *receipt.Receiver) { r.Path = "/other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLink(t, "west", v1alpha1.RouteGateway)
+			if err := l.round(); err != nil {
+				t.Fatal(err)
+			}
+			d := l.delivered()
+			before := d.DeepCopy()
+			part, err := receipt.ParseReceiver([]byte(d.Status.Receipt.Part))
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(part)
+			text, err := part.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Status.Receipt.Part = string(text)
+			if err := l.west.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.round(); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.sent().Status; reasonOf(got.Conditions) != v1alpha1.ReasonReceiptRejected || got.Receipt.Envelope != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
 	t.Run("ForgedOffer", func(t *testing.T) {
 		l := newLink(t, "west", v1alpha1.RouteGateway)
 		if err := l.round(); err != nil {
