@@ -32,16 +32,16 @@ func (s *service) Receipt(ctx context.Context, in *wirev1.ReceiptRequest) (_ *wi
 	if n := len(in.GetEnvelope()); n > receipt.MaxBytes {
 		return nil, invalid("the receipt has %d bytes; the limit is %d", n, receipt.MaxBytes)
 	}
-	deliveries, err := s.current(ctx, from.peer, in.GetNamespace(), in.GetName())
+	// What the cache lacks yet is found when the manager asks again.
+	deliveries, err := s.cached(ctx, from.peer, in.GetNamespace(), in.GetName())
 	if err != nil {
 		s.log.Error(err, "Deliveries cannot be listed")
 		return nil, unavailable("the gateway cannot reach its API server now")
 	}
 	for i := range deliveries {
-		delivery := &deliveries[i]
-		of := delivery.Spec.Transfer
+		of := deliveries[i].Spec.Transfer
 		if of.Run == in.GetRunId() && uint32(max(0, of.Attempt)) == in.GetAttempt() { //nolint:gosec // not negative
-			return s.receipt(ctx, delivery, in.GetEnvelope())
+			return s.receipt(ctx, deliveries[i].DeepCopy(), in.GetEnvelope()) // not the cache's own is changed
 		}
 	}
 	return &wirev1.ReceiptResponse{}, nil

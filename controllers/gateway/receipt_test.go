@@ -8,11 +8,15 @@ import (
 	"context"
 	"crypto/ed25519"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/receipt"
 )
@@ -33,7 +37,9 @@ func receiptParts(t *testing.T) (receipt.Sender, receipt.Receiver, receipt.Priva
 // Only the manager of the peer whose run it was is told, and may offer.
 func TestReceiptOfOthers(t *testing.T) {
 	east, north := newCA(t, "east"), newCA(t, "north")
-	w := newWest(t, nil, peerOf("east", east), peerOf("north", north), grantOf("vault", "east", "bank", "ledger-copy"))
+	reader := &countingReader{}
+	w := newWest(t, func(o *gateway.Options) { reader.Reader, o.Reader = o.Reader, reader },
+		peerOf("east", east), peerOf("north", north), grantOf("vault", "east", "bank", "ledger-copy"))
 	now := time.Now()
 	open(t, w.dial(issue(t, east, sender("east"), now)), ledger("7f3ca", 1)).pending()
 	key := ledgerKey("7f3ca", 1)
@@ -60,6 +66,7 @@ func TestReceiptOfOthers(t *testing.T) {
 	}
 
 	// The run has not ended.
+	opened := reader.lists.Load()
 	answer, err := ask(east, manager("east"), "7f3ca", offer)
 	if err != nil || len(answer.GetReceiver()) > 0 || offered() != "" {
 		t.Errorf("%v, %v, %q", answer, err, offered())
@@ -110,4 +117,18 @@ func TestReceiptOfOthers(t *testing.T) {
 	if err != nil || !bytes.Equal(answer.GetEnvelope(), complete) || offered() != string(offer) {
 		t.Errorf("after both have signed: %v, %v", answer, err)
 	}
+	if n := reader.lists.Load(); n != opened {
+		t.Errorf("the API server was asked for %d lists: a peer can ask at any rate", n-opened)
+	}
+}
+
+// countingReader counts lists that are not of the cache.
+type countingReader struct {
+	client.Reader
+	lists atomic.Int32
+}
+
+func (r *countingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	r.lists.Add(1)
+	return r.Reader.List(ctx, list, options...)
 }
