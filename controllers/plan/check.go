@@ -55,10 +55,11 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 	if IsLocal(transfer) {
 		return checkLocal(transfer, facts.Local)
 	}
-	return checkPeer(transfer.Spec.Destination.Peer, facts.Peer)
+	return CheckPeer(transfer.Spec.Destination.Peer, facts.Peer)
 }
 
-func checkPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
+// CheckPeer says why nothing can be sent to a Peer, nil if it does not exist; nil as far as is known that it can.
+func CheckPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
 	if peer == nil {
 		return &agentpod.Problem{Reason: v1alpha1.ReasonPeerNotFound,
 			Message: fmt.Sprintf(

@@ -49,15 +49,26 @@ func (r *Reconciler) sign(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) (again time.Duration, err error) {
 	if !receiptDue(transfer) {
+		r.exchanges.forget(transfer.UID)
 		return 0, nil
 	}
-	status := transfer.Status.DeepCopy()
+	pause := min(max(receiptPause, r.Clock.Now().Sub(transfer.Status.Run.CompletionTime.Time)/10), receiptPauseMax)
 	var complete []byte
 	other, err := r.receiverOf(transfer, facts)
+	if err != nil {
+		r.exchanges.forget(transfer.UID) // its Peer wakes it
+	}
+	if peer, ok := other.(peerReceiver); ok {
+		end, wait := r.exchanges.begin(transfer.UID, peer.peer.Name, pause)
+		if wait > 0 {
+			return wait, nil
+		}
+		defer func() { end(again) }()
+	}
+	status := transfer.Status.DeepCopy()
 	if err == nil {
 		complete, err = r.signed(ctx, transfer, other)
 	}
-	pause := min(max(receiptPause, r.Clock.Now().Sub(transfer.Status.Run.CompletionTime.Time)/10), receiptPauseMax)
 	var state metav1.Condition
 	switch {
 	case err == nil && complete != nil:
@@ -181,6 +192,17 @@ func (r *Reconciler) receiverOf(transfer *v1alpha1.Transfer, facts *plan.Transfe
 	case facts.Peer == nil || facts.Peer.Spec.Endpoint == "":
 		return nil, fmt.Errorf("%w: Peer %q does not exist or has no endpoint; create it again to get the receipt",
 			agentclient.ErrUnreachable, transfer.Spec.Destination.Peer)
+	}
+	if problem := plan.CheckPeer(facts.Peer.Name, facts.Peer); problem != nil {
+		// Nobody is asked who is known not to answer: the Peer wakes its Transfers when it is Ready.
+		cause := agentclient.ErrUnreachable
+		switch problem.Reason {
+		case v1alpha1.ReasonPeerUntrusted:
+			cause = agentclient.ErrUntrusted
+		case v1alpha1.ReasonPeerIncompatible:
+			cause = agentclient.ErrIncompatible
+		}
+		return nil, fmt.Errorf("%w: %s", cause, problem.Message)
 	}
 	return peerReceiver{r, transfer, facts.Peer}, nil
 }

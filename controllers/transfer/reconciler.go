@@ -84,13 +84,14 @@ type Reconciler struct {
 	refusals  *refusal.Shower
 	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Transfer]
+	exchanges *exchanges
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
 	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
-	}}
+	}, exchanges: newExchanges(o.Clock, o.Concurrency)}
 	r.line = r.newLine()
 	return r
 }
@@ -112,6 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if transfer.DeletionTimestamp != nil {
 		r.Reports.Forget(request.NamespacedName)
+		r.exchanges.forget(transfer.UID)
 		return r.reconcileDelete(ctx, transfer)
 	}
 	r.Metrics.Show(transfer.Namespace)
