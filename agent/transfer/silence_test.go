@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
+	"github.com/lighterage/lighterage/agent/wire/contents"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -92,6 +93,63 @@ func TestSilentSender(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowSync is a destination on a disk that takes long to sync.
+type slowSync struct {
+	receive.Destination
+	takes time.Duration
+}
+
+func (d slowSync) Finish() error {
+	time.Sleep(d.takes)
+	return d.Destination.Finish()
+}
+
+// With a receipt everything is synced amid the session. However long that takes, the sender is not silent.
+func TestContentsAfterALongSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := tree.OpenDestination(t.TempDir(), ".", "run", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const idle = time.Minute
+		r := receive.New(receive.Options{
+			RunID: "run", Attempt: 1, Destination: slowSync{receive.Tree{Destination: d}, 3 * idle},
+			Engines: engines.Default(), Report: receive.NewReport(), Idle: idle,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &quietStream{
+			ctx: ctx, says: make(chan *wirev1.SessionRequest), hears: make(chan *wirev1.SessionResponse, 1000),
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- r.Session(s) }()
+		empty, err := contents.NewDigest(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := goodBegin()
+		begin.Contents = true
+		for _, m := range []*wirev1.SessionRequest{
+			{Message: &wirev1.SessionRequest_Begin{Begin: begin}},
+			{Message: &wirev1.SessionRequest_Manifest{Manifest: &wirev1.Manifest{Entries: []*wirev1.Entry{root()}}}},
+			{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 1}}},
+			{Message: &wirev1.SessionRequest_Contents{Contents: &wirev1.Contents{}}},
+			{Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{ContentsSha256: empty.Sum()}}},
+		} {
+			select {
+			case s.says <- m:
+			case err := <-ended:
+				t.Fatalf("it ended with %v before the sender had said everything", err)
+			}
+		}
+		if err := r.Wait(ctx); err != nil {
+			t.Errorf("the receiver ended with %v", err)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // quietStream is the session of a sender that hears everything and says what a test does. Sending to says waits for the

@@ -14,6 +14,8 @@ type activity struct {
 	// began and last, which is in nanoseconds since, are not of the clock that can be set.
 	began time.Time
 	last  atomic.Int64
+	// settling counts what is being done that does not wait for the sender, however long it takes.
+	settling atomic.Int32
 
 	mu     sync.Mutex
 	closed bool           // nothing is begun any more
@@ -50,5 +52,18 @@ func (a *activity) shut() {
 // touch notes that the sender is not silent.
 func (a *activity) touch() { a.last.Store(int64(time.Since(a.began))) }
 
+// busyWhile does something that the sender waits for, and whose time is not the sender's silence.
+func (a *activity) busyWhile(work func()) {
+	a.settling.Add(1)
+	work()
+	a.touch()
+	a.settling.Add(-1)
+}
+
 // silence is how long the sender has been silent.
-func (a *activity) silence() time.Duration { return time.Since(a.began) - time.Duration(a.last.Load()) }
+func (a *activity) silence() time.Duration {
+	if a.settling.Load() > 0 {
+		return 0
+	}
+	return time.Since(a.began) - time.Duration(a.last.Load())
+}

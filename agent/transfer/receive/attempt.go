@@ -218,7 +218,8 @@ func (a *attempt) take(m *wirev1.SessionRequest) (*wirev1.SessionResponse, error
 			return nil, protocol.Invalid("the sender sent a content manifest of a run that has none")
 		}
 		if a.contents.digest == nil {
-			if err := a.settle(m.Contents.GetFiles(), m.Contents.GetBytes()); err != nil {
+			a.activity.busyWhile(func() { err = a.settle(m.Contents.GetFiles(), m.Contents.GetBytes()) })
+			if err != nil {
 				return nil, err
 			}
 		}
