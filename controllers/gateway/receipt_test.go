@@ -29,6 +29,7 @@ func receiptParts(t *testing.T) (receipt.Sender, receipt.Receiver, receipt.Priva
 	p := receipt.Party{
 		KeyID: key.ID(), StartTime: now, CompletionTime: now, SignedTime: now,
 		Run:      receipt.Run{Namespace: "bank", Transfer: "ledger", ID: "7f3ca", Attempt: 1},
+		Scope:    receipt.ScopeAttempt,
 		Contents: receipt.Contents{Format: receipt.ContentsFormat, SHA256: strings.Repeat("ab", 32)},
 	}
 	return receipt.Sender{Party: p}, receipt.Receiver{Party: p}, key

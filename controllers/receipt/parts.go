@@ -47,7 +47,18 @@ func SenderOf(transfer *v1alpha1.Transfer, signer Signer) Sender {
 		part.UncompressedBytes, part.CompressedBytes = c.UncompressedBytes, c.CompressedBytes
 		part.HardwareBytes, part.SoftwareBytes, part.StoredBytes = c.Hardware.Bytes, c.Software.Bytes, c.Stored.Bytes
 	}
+	part.used(status.Run.Usage)
 	return part
+}
+
+// used takes what all attempts used, if that was counted.
+func (s *Sender) used(run *v1alpha1.UsageStatus) {
+	if run == nil || run.Send == nil {
+		return
+	}
+	s.Scope, s.WireBytes = ScopeRun, run.WireBytes
+	s.UncompressedBytes, s.CompressedBytes = run.UncompressedBytes, run.CompressedBytes
+	s.CPUSeconds, s.CodecSeconds = cmp.Or(run.Send.ProcessSeconds, "0"), cmp.Or(run.Send.CompressSeconds, "0")
 }
 
 // ReceiverOf is the part of the receiving cluster, of a Delivery that is complete.
@@ -79,7 +90,7 @@ func party(signer Signer, run *v1alpha1.RunStatus, status *v1alpha1.ReceiptStatu
 	return Party{
 		Cluster: signer.Cluster, KeyID: signer.KeyID, SignedTime: At(signer.Now),
 		StartTime: timeOf(run.StartTime), CompletionTime: timeOf(run.CompletionTime),
-		Contents: ContentsOf(status), WireBytes: status.WireBytes,
+		Contents: ContentsOf(status), Scope: ScopeAttempt, WireBytes: status.WireBytes,
 		CPUSeconds: "0", CodecSeconds: "0", DigestSeconds: cmp.Or(status.DigestSeconds, "0"),
 	}
 }

@@ -46,7 +46,7 @@ func party(k receipt.PrivateKey, cluster string) receipt.Party {
 		Contents: receipt.Contents{
 			Format: receipt.ContentsFormat, SHA256: strings.Repeat("ab", 32), Entries: 4000, Bytes: 30 << 30,
 		},
-		WireBytes: 5 << 30, Files: 3990, Bytes: 30 << 30, CPUSeconds: "6.6", CodecSeconds: "1.9", DigestSeconds: "17.1",
+		Scope: receipt.ScopeAttempt, WireBytes: 5 << 30, Files: 3990, Bytes: 30 << 30, CPUSeconds: "6.6", CodecSeconds: "1.9", DigestSeconds: "17.1",
 	}
 }
 
@@ -210,6 +210,8 @@ func TestPayloads(t *testing.T) {
 		"upper case":     strings.ReplaceAll(good, strings.Repeat("ab", 32), strings.Repeat("AB", 32)),
 		"another run":    strings.Replace(good, `"id":"7f3c1"`, `"id":"7f3c2"`, 1),
 		"long text":      strings.Replace(good, `"uid":"`, `"uid":"`+strings.Repeat("x", 5000), 1),
+		"another scope":  strings.Replace(good, `"scope":"attempt"`, `"scope":"year"`, 1),
+		"no scope":       strings.Replace(good, `"scope":"attempt",`, ``, 1),
 		"no JSON":        "receipt",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,17 @@ const (
 	ContentsFormat = "lighterage-contents-v1"
 )
 
+// Scope is what figures are of.
+type Scope string
+
+// Scopes.
+const (
+	// ScopeRun: all attempts of the run, also those that failed or were killed, by their last reports.
+	ScopeRun Scope = "run"
+	// ScopeAttempt: the last attempt alone.
+	ScopeAttempt Scope = "attempt"
+)
+
 // maxText is the longest string of a receipt in bytes: a path.
 const maxText = 4096
 
@@ -95,14 +106,17 @@ type Party struct {
 	CompletionTime Time     `json:"completionTime"`
 	SignedTime     Time     `json:"signedTime"`
 	Contents       Contents `json:"contents"`
-	// WireBytes were written to and read from the network by the attempt, TLS included.
+	// Scope is what wireBytes, cpuSeconds and codecSeconds are of, and the sender's uncompressedBytes and
+	// compressedBytes. All other figures are of the last attempt.
+	Scope Scope `json:"scope"`
+	// WireBytes were written to and read from the network, TLS included.
 	WireBytes int64 `json:"wireBytes"`
 	// Files and Bytes that are at the destination; those that had been there before are in UnchangedFiles, too.
 	Files          int64 `json:"files"`
 	Bytes          int64 `json:"bytes"`
 	UnchangedFiles int64 `json:"unchangedFiles"`
 	// CPUSeconds of this side's agent, CodecSeconds and DigestSeconds of them to compress or expand, and to digest for
-	// the receipt. Decimals; of the attempt.
+	// the receipt. Decimals.
 	CPUSeconds    string `json:"cpuSeconds"`
 	CodecSeconds  string `json:"codecSeconds"`
 	DigestSeconds string `json:"digestSeconds"`
@@ -117,7 +131,7 @@ type Sender struct {
 	Codec  string `json:"codec"`
 	Engine string `json:"engine"`
 	Level  string `json:"level,omitempty"`
-	// UncompressedBytes and CompressedBytes that the attempt sent.
+	// UncompressedBytes and CompressedBytes that were sent.
 	UncompressedBytes int64 `json:"uncompressedBytes"`
 	CompressedBytes   int64 `json:"compressedBytes"`
 	// HardwareBytes, SoftwareBytes and StoredBytes are the plain bytes by the class of engine.
@@ -252,6 +266,9 @@ func (p *Party) check() error {
 	}
 	if p.Run.ID == "" || p.Run.Namespace == "" || p.Run.Transfer == "" || p.Run.Attempt < 1 {
 		return fmt.Errorf("%w: it names no run", ErrMalformed)
+	}
+	if p.Scope != ScopeRun && p.Scope != ScopeAttempt {
+		return fmt.Errorf("%w: its figures are of %.100q", ErrMalformed, p.Scope)
 	}
 	return errors.Join(
 		texts(p.Cluster, p.Peer, p.Run.ID, p.Run.Namespace, p.Run.Transfer, p.Namespace, p.Claim, p.Path, p.CPUSeconds,

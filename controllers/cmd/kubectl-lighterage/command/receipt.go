@@ -249,6 +249,7 @@ func writeReceipt(to io.Writer, statement *receipt.Statement) error {
 	row("contents SHA-256", s.Contents.SHA256, "")
 	row("entries", s.Contents.Entries, r.Contents.Entries)
 	row("bytes", s.Contents.Bytes, r.Contents.Bytes)
+	row("figures of", s.Scope, r.Scope)
 	row("wire bytes", s.WireBytes, r.WireBytes)
 	row("codec, engine", quoted(s.Codec)+", "+quoted(s.Engine), "")
 	row("compressed bytes", s.CompressedBytes, "")

@@ -49,6 +49,7 @@ func writeReceiptFiles(t *testing.T) written {
 			Cluster: cluster, KeyID: key.ID(), StartTime: now, CompletionTime: now, SignedTime: now,
 			Run:       receipt.Run{Namespace: "bank", Transfer: "ledger", ID: "7f3c1", Attempt: 2},
 			Namespace: "bank", Claim: "led\x1bger", Path: "/",
+			Scope:    receipt.ScopeAttempt,
 			Contents: receipt.Contents{Format: receipt.ContentsFormat, SHA256: digest, Entries: 3, Bytes: 5},
 		}
 	}
