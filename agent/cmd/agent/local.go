@@ -125,5 +125,14 @@ func (a *agent) moveLocally(
 	if ended := <-received; err == nil {
 		err = ended
 	}
+	report.SetContents(digestOfBoth(report.Snapshot().GetContents(), receiving.Snapshot().GetContents()))
 	return err
+}
+
+// digestOfBoth is the digest for the one report of both ends, which have each read everything; nil if there is none.
+func digestOfBoth(sent, received *wirev1.ContentDigest) *wirev1.ContentDigest {
+	if sent != nil {
+		sent.CpuNanos += received.GetCpuNanos()
+	}
+	return sent
 }

@@ -71,6 +71,23 @@ func (r *localRun) arrived(t *testing.T) {
 	}
 }
 
+// Each end reads and hashes all content, and the one report is of both.
+func TestDigestsLocally(t *testing.T) {
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+	r.config.Send.Receipt = true
+	code, report, log := r.run(t.Context(), t)
+	if code != exitOK {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	if c := report.GetContents(); c.GetBytes() != uint64(len(r.content)) || len(c.GetSha256()) != 32 {
+		t.Errorf("%v", c)
+	}
+	sent, received := &wirev1.ContentDigest{CpuNanos: 3}, &wirev1.ContentDigest{CpuNanos: 4}
+	if got := digestOfBoth(sent, received); got.GetCpuNanos() != 7 || digestOfBoth(nil, received) != nil {
+		t.Errorf("the CPU time of both is %d ns", got.GetCpuNanos())
+	}
+}
+
 func TestMovesLocally(t *testing.T) {
 	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
 	code, report, log := r.run(t.Context(), t)
