@@ -6,6 +6,7 @@ package receipt
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,7 @@ const (
 // ConfigMap is the object that keeps a receipt with both signatures. It has no owner, so it outlives Transfer and
 // Delivery, and its name follows from the receipt, so making it again changes nothing.
 func ConfigMap(namespace string, run Run, envelope []byte) *corev1.ConfigMap {
-	name := run.Transfer[:min(len(run.Transfer), maxName)]
+	name := strings.TrimRight(run.Transfer[:min(len(run.Transfer), maxName)], ".-") // no name has ".-" in it
 	hash := sha256.Sum256(envelope)
 	immutable := true
 	return &corev1.ConfigMap{

@@ -4,10 +4,12 @@
 package receipt_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/receipt"
@@ -39,5 +41,18 @@ func TestFiguresOfTheRun(t *testing.T) {
 	}
 	if got := receipt.ReceiverInPod(transfer, by); got.Scope != receipt.ScopeAttempt || got.WireBytes != 5 {
 		t.Errorf("receiver: %+v", got)
+	}
+}
+
+// The name of a Transfer may be cut anywhere.
+func TestNamesOfLongTransfers(t *testing.T) {
+	for _, name := range []string{
+		"ledger", strings.Repeat("a", 253), strings.Repeat("a", 149) + ".b", strings.Repeat("a", 149) + "-b",
+		strings.Repeat("a", 148) + "--b",
+	} {
+		got := receipt.ConfigMap("bank", receipt.Run{Transfer: name, ID: "7f3c1"}, []byte("{}")).Name
+		if problems := validation.IsDNS1123Subdomain(got); len(problems) > 0 {
+			t.Errorf("%s: %v", got, problems)
+		}
 	}
 }
