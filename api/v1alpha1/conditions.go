@@ -132,8 +132,9 @@ const (
 	// ReasonReceiptRejected (Transfer, Delivery): the other cluster signed, or asks to sign, something else than this one
 	// has observed. Nothing more is signed. The message says what differs.
 	ReasonReceiptRejected = "ReceiptRejected"
-	// ReasonReceiptMissing (Transfer): a run ended and the next one began before the other cluster had signed, so that run
-	// has no receipt.
+	// ReasonReceiptMissing (Transfer): a run has no receipt and will not get one, because the next one began before the
+	// other cluster had signed, its Delivery was deleted or failed, or spec.receipt was set after its last attempt had
+	// begun. The message says which.
 	ReasonReceiptMissing = "ReceiptMissing"
 	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
 	// does not exist. Create it or correct spec.compression.policyName.

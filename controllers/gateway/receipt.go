@@ -32,7 +32,7 @@ func (s *service) Receipt(ctx context.Context, in *wirev1.ReceiptRequest) (_ *wi
 	if n := len(in.GetEnvelope()); n > receipt.MaxBytes {
 		return nil, invalid("the receipt has %d bytes; the limit is %d", n, receipt.MaxBytes)
 	}
-	// What the cache lacks yet is found when the manager asks again.
+	// From the cache, as a peer asks at any rate: what it lacks yet, the manager asks for again for a minute.
 	deliveries, err := s.cached(ctx, from.peer, in.GetNamespace(), in.GetName())
 	if err != nil {
 		s.log.Error(err, "Deliveries cannot be listed")
@@ -44,13 +44,16 @@ func (s *service) Receipt(ctx context.Context, in *wirev1.ReceiptRequest) (_ *wi
 			return s.receipt(ctx, deliveries[i].DeepCopy(), in.GetEnvelope()) // not the cache's own is changed
 		}
 	}
-	return &wirev1.ReceiptResponse{}, nil
+	return &wirev1.ReceiptResponse{Gone: true}, nil
 }
 
 // receipt answers from a Delivery, and leaves with it what the sending cluster offers.
 func (s *service) receipt(
 	ctx context.Context, delivery *v1alpha1.Delivery, offer []byte,
 ) (*wirev1.ReceiptResponse, error) {
+	if delivery.Status.Phase == v1alpha1.DeliveryFailed {
+		return &wirev1.ReceiptResponse{Gone: true}, nil
+	}
 	status := delivery.Status.Receipt
 	if status == nil || delivery.Status.Phase != v1alpha1.DeliveryComplete || status.Part == "" {
 		return &wirev1.ReceiptResponse{}, nil

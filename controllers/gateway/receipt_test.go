@@ -69,7 +69,7 @@ func TestReceiptOfOthers(t *testing.T) {
 	// The run has not ended.
 	opened := reader.lists.Load()
 	answer, err := ask(east, manager("east"), "7f3ca", offer)
-	if err != nil || len(answer.GetReceiver()) > 0 || offered() != "" {
+	if err != nil || len(answer.GetReceiver()) > 0 || answer.GetGone() || offered() != "" {
 		t.Errorf("%v, %v, %q", answer, err, offered())
 	}
 	w.setStatus(key, func(d *v1alpha1.Delivery) {
@@ -88,7 +88,7 @@ func TestReceiptOfOthers(t *testing.T) {
 		run     string
 	}{{north, "north", "7f3ca"}, {north, "east", "7f3ca"}, {east, "east", "7f3cb"}} {
 		answer, err = ask(other.ca, manager(other.cluster), other.run, offer)
-		if err != nil || len(answer.GetReceiver())+len(answer.GetEnvelope()) > 0 {
+		if err != nil || len(answer.GetReceiver())+len(answer.GetEnvelope()) > 0 || !answer.GetGone() {
 			t.Errorf("%+v: %v, %v", other, answer, err)
 		}
 	}
@@ -117,6 +117,12 @@ func TestReceiptOfOthers(t *testing.T) {
 	answer, err = ask(east, manager("east"), "7f3ca", another)
 	if err != nil || !bytes.Equal(answer.GetEnvelope(), complete) || offered() != string(offer) {
 		t.Errorf("after both have signed: %v, %v", answer, err)
+	}
+	w.setStatus(key, func(d *v1alpha1.Delivery) {
+		d.Status.Phase, d.Status.Receipt = v1alpha1.DeliveryFailed, nil
+	})
+	if answer, err = ask(east, manager("east"), "7f3ca", nil); err != nil || !answer.GetGone() {
+		t.Errorf("after it failed: %v, %v", answer, err)
 	}
 	if n := reader.lists.Load(); n != opened {
 		t.Errorf("the API server was asked for %d lists: a peer can ask at any rate", n-opened)

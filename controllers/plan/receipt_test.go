@@ -69,3 +69,35 @@ func TestReceiptOfTheRunBefore(t *testing.T) {
 		})
 	}
 }
+
+// What a run that is complete says of its receipt, whatever the run before left.
+func TestReceiptToCome(t *testing.T) {
+	before := metav1.Condition{
+		Type: v1alpha1.ConditionReceiptSigned, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReceiptMissing,
+	}
+	for name, test := range map[string]struct {
+		wanted  bool
+		receipt *v1alpha1.ReceiptStatus
+		want    string
+	}{
+		"to be signed":           {true, &v1alpha1.ReceiptStatus{}, v1alpha1.ReasonReceiptPending},
+		"not wanted any more":    {false, &v1alpha1.ReceiptStatus{}, v1alpha1.ReasonReceiptPending},
+		"wanted after the start": {true, nil, v1alpha1.ReasonReceiptMissing},
+		"not wanted":             {false, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			present := []metav1.Condition{before}
+			if test.want != v1alpha1.ReasonReceiptPending {
+				present = nil
+			}
+			got := plan.ExpectReceipt(test.wanted, test.receipt, present...)
+			reason := ""
+			if c := meta.FindStatusCondition(got, v1alpha1.ConditionReceiptSigned); c != nil {
+				reason = c.Reason
+			}
+			if reason != test.want {
+				t.Errorf("the condition has the reason %q", reason)
+			}
+		})
+	}
+}

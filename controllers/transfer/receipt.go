@@ -10,6 +10,7 @@ import (
 	"path"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +27,12 @@ import (
 const (
 	receiptPause    = 2 * time.Second
 	receiptPauseMax = 5 * time.Minute
+	// receiptGrace is how long after the run the other side may not know of it: its gateway answers from a cache.
+	receiptGrace = time.Minute
 )
+
+// errGone is returned when the other side has no record of the run, or one of a failure.
+var errGone = errors.New("there will be no receipt")
 
 // receiver is the other side of a receipt.
 type receiver interface {
@@ -39,7 +45,13 @@ type receiver interface {
 func receiptDue(transfer *v1alpha1.Transfer) bool {
 	status := &transfer.Status
 	return status.Phase == v1alpha1.TransferComplete && status.Receipt != nil && status.Receipt.ConfigMapName == "" &&
-		transfer.DeletionTimestamp == nil
+		transfer.DeletionTimestamp == nil && !receiptMissing(transfer)
+}
+
+// receiptMissing: there will be no receipt of the run. When a run completes the condition says otherwise.
+func receiptMissing(transfer *v1alpha1.Transfer) bool {
+	signed := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReceiptSigned)
+	return signed != nil && signed.Reason == v1alpha1.ReasonReceiptMissing
 }
 
 // sign does the next steps of the receipt of a run that is complete and returns when to look again; 0 when it is
@@ -69,6 +81,13 @@ func (r *Reconciler) sign(
 	if err == nil {
 		complete, err = r.signed(ctx, transfer, other)
 	}
+	if errors.Is(err, errGone) {
+		if r.Clock.Now().Sub(transfer.Status.Run.CompletionTime.Time) < receiptGrace {
+			complete, err = nil, nil
+		} else {
+			pause = 0
+		}
+	}
 	var state metav1.Condition
 	switch {
 	case err == nil && complete != nil:
@@ -81,8 +100,7 @@ func (r *Reconciler) sign(
 			fmt.Sprintf("both sides have signed the receipt of run %s: ConfigMap %s", transfer.Status.Run.ID, kept.Name))
 	case err == nil:
 		status.Receipt = transfer.Status.Receipt // with what was signed
-		state = conditions.New(v1alpha1.ConditionReceiptSigned, false, v1alpha1.ReasonReceiptPending,
-			fmt.Sprintf("run %s is complete; the receiving cluster has not signed its receipt yet", transfer.Status.Run.ID))
+		state = plan.ReceiptPending(transfer.Status.Run)
 	case receiptProblem(err) == "":
 		return 0, err
 	default:
@@ -98,6 +116,8 @@ func (r *Reconciler) sign(
 // receiptProblem is the condition reason of an error that trying again later may fix; empty for one of this cluster.
 func receiptProblem(err error) string {
 	switch {
+	case errors.Is(err, errGone):
+		return v1alpha1.ReasonReceiptMissing
 	case errors.Is(err, agentclient.ErrUnreachable):
 		return v1alpha1.ReasonPeerUnreachable
 	case errors.Is(err, agentclient.ErrUntrusted):
@@ -220,6 +240,10 @@ func (p peerReceiver) exchange(ctx context.Context, offer []byte) (part, complet
 	answer, err := p.r.Gateways.Receipt(ctx, gateway, agentclient.ReceiptRequest{
 		Namespace: p.transfer.Namespace, Name: p.transfer.Name, Run: run.ID, Attempt: run.Attempt, Envelope: offer,
 	})
+	if answer.GetGone() {
+		return nil, nil, fmt.Errorf("%w of run %s: the receiving cluster has no Delivery of it, or one that failed; run the "+
+			"Transfer again to get one", errGone, run.ID)
+	}
 	return answer.GetReceiver(), answer.GetEnvelope(), err
 }
 
@@ -232,8 +256,11 @@ type localReceiver struct {
 func (l localReceiver) exchange(ctx context.Context, offer []byte) (part, complete []byte, err error) {
 	delivery := plan.LocalDelivery(l.transfer)
 	key := client.ObjectKeyFromObject(delivery)
-	if err := l.r.Reader.Get(ctx, key, delivery); err != nil {
+	if err := l.r.Reader.Get(ctx, key, delivery); client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("reading Delivery %s for the receipt: %w", key, err)
+	} else if err != nil || delivery.Status.Phase == v1alpha1.DeliveryFailed {
+		return nil, nil, fmt.Errorf("%w of run %s: its Delivery was deleted or failed; run the Transfer again to get one",
+			errGone, l.transfer.Status.Run.ID)
 	}
 	status := delivery.Status.Receipt
 	if status == nil {

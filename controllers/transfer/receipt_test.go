@@ -109,6 +109,8 @@ type link struct {
 	delivery   *v1alpha1.Delivery
 	// away: the gateway of the receiving cluster does not answer.
 	away bool
+	// gone: its cluster has no record of the run.
+	gone bool
 	// asked counts its answers; hang is called before them.
 	asked int
 	hang  func()
@@ -168,6 +170,9 @@ func (l *link) gateway(in agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, 
 	}
 	if l.away {
 		return nil, fmt.Errorf("gateway: %w", agentclient.ErrUnreachable)
+	}
+	if l.gone {
+		return &wirev1.ReceiptResponse{Gone: true}, nil
 	}
 	d := l.delivered()
 	if d.Status.Receipt.Part == "" || in.Run != "a2b3c" {
@@ -564,4 +569,53 @@ func TestReceiptOfPeerThatHangs(t *testing.T) {
 	}
 	close(release)
 	<-ended
+}
+
+// Nobody asks for ever for a receipt that cannot come.
+func TestReceiptThatCannotCome(t *testing.T) {
+	for name, test := range map[string]struct {
+		peer  string
+		spoil func(*link)
+	}{
+		"PeerHasNone": {"west", func(l *link) { l.gone = true }},
+		"LocalGone": {"", func(l *link) {
+			d := l.delivered()
+			d.Finalizers = nil
+			if err := l.east.Update(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.east.Delete(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"LocalFailed": {"", func(l *link) {
+			d := l.delivered()
+			before := d.DeepCopy()
+			d.Status.Phase = v1alpha1.DeliveryFailed
+			if err := l.east.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLink(t, test.peer, v1alpha1.RouteDirect)
+			test.spoil(l)
+			sends, _ := l.restart()
+			l.east.clock.Step(10 * time.Second)
+			again := l.reconcile(sends, l.transfer).RequeueAfter
+			if reasonOf(l.sent().Status.Conditions) != v1alpha1.ReasonReceiptPending || again == 0 {
+				t.Errorf("at first: %+v, again after %v", l.sent().Status, again)
+			}
+			l.east.clock.Step(time.Minute)
+			again = l.reconcile(sends, l.transfer).RequeueAfter
+			if reasonOf(l.sent().Status.Conditions) != v1alpha1.ReasonReceiptMissing || again != 0 {
+				t.Errorf("after a minute: %+v, again after %v", l.sent().Status, again)
+			}
+			asked, version := l.asked, l.sent().ResourceVersion
+			l.east.clock.Step(time.Hour)
+			if l.reconcile(sends, l.transfer); l.asked != asked || l.sent().ResourceVersion != version {
+				t.Errorf("it is asked for again: %+v", l.sent().Status)
+			}
+		})
+	}
 }

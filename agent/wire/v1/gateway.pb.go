@@ -696,7 +696,9 @@ type ReceiptResponse struct {
 	// receiver is the receiving cluster's part of the receipt, as JSON; empty until the Delivery is complete.
 	Receiver []byte `protobuf:"bytes,1,opt,name=receiver,proto3" json:"receiver,omitempty"`
 	// envelope has both signatures; empty until the receiving cluster has signed.
-	Envelope      []byte `protobuf:"bytes,2,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	Envelope []byte `protobuf:"bytes,2,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	// gone: no Delivery of the attempt is there, or it failed, so there never will be a receipt of it.
+	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +745,13 @@ func (x *ReceiptResponse) GetEnvelope() []byte {
 		return x.Envelope
 	}
 	return nil
+}
+
+func (x *ReceiptResponse) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
@@ -793,10 +802,11 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x1a\n" +
-	"\benvelope\x18\x05 \x01(\fR\benvelope\"I\n" +
+	"\benvelope\x18\x05 \x01(\fR\benvelope\"]\n" +
 	"\x0fReceiptResponse\x12\x1a\n" +
 	"\breceiver\x18\x01 \x01(\fR\breceiver\x12\x1a\n" +
-	"\benvelope\x18\x02 \x01(\fR\benvelope2\xa9\x03\n" +
+	"\benvelope\x18\x02 \x01(\fR\benvelope\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone2\xa9\x03\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
