@@ -114,7 +114,7 @@ cluster can sign anything, with any time.`,
 			return nil
 		},
 		RunE: action(func(context.Context) error {
-			statement, err := verifyFile(file, senderKeys, receiverKeys)
+			statement, anchors, err := verifyFile(file, senderKeys, receiverKeys)
 			if err != nil {
 				return err
 			}
@@ -131,8 +131,7 @@ cluster can sign anything, with any time.`,
 			if err := writeReceipt(p.Out, statement); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(p.Out, "\nVerified: both sides have signed this with keys that you trust.")
-			return err //nolint:wrapcheck // it names the stream
+			return writeVerified(p.Out, statement, anchors)
 		}),
 	}
 	flags := cmd.Flags()
@@ -150,24 +149,48 @@ cluster can sign anything, with any time.`,
 	return cmd
 }
 
-// verifyFile verifies a receipt with the keys of two files.
-func verifyFile(file, senderKeys, receiverKeys string) (*receipt.Statement, error) {
+// verifyFile verifies a receipt with the keys of two files, which it returns.
+func verifyFile(file, senderKeys, receiverKeys string) (*receipt.Statement, receipt.Anchors, error) {
+	var anchors receipt.Anchors
 	envelope, err := readReceipt(file)
 	if err != nil {
-		return nil, err
+		return nil, anchors, err
 	}
-	var anchors receipt.Anchors
 	if anchors.Sender, err = keysOf(senderKeys); err != nil {
-		return nil, err
+		return nil, anchors, err
 	}
 	if anchors.Receiver, err = keysOf(receiverKeys); err != nil {
-		return nil, err
+		return nil, anchors, err
 	}
 	statement, err := receipt.Verify(envelope, anchors)
 	if err != nil {
-		return nil, fmt.Errorf("the receipt is not valid: %w", err)
+		return nil, anchors, fmt.Errorf("the receipt is not valid: %w", err)
 	}
-	return statement, nil
+	return statement, anchors, nil
+}
+
+// writeVerified says with which of the verifier's keys each side has signed. Whose a key is the verifier's file says;
+// the name in the receipt is what that side calls itself.
+func writeVerified(to io.Writer, statement *receipt.Statement, anchors receipt.Anchors) error {
+	text := "\nVerified: both sides have signed this with keys that you trust.\n"
+	for _, side := range []struct {
+		role  string
+		party *receipt.Party
+		keys  *receipt.KeySet
+	}{
+		{"sender", &statement.Predicate.Sender.Party, anchors.Sender},
+		{"receiver", &statement.Predicate.Receiver.Party, anchors.Receiver},
+	} {
+		key := side.keys.Find(side.party.KeyID)
+		text += fmt.Sprintf("%s: key %s of cluster %q, valid from %s to %s\n", side.role, key.KeyID, key.Cluster,
+			key.NotBefore.Format(time.RFC3339), key.NotAfter.Format(time.RFC3339))
+		if key.Cluster != side.party.Cluster {
+			text += fmt.Sprintf("WARNING: the receipt names the %s's cluster %q, and your file says that the key is of %q.\n",
+				side.role, side.party.Cluster, key.Cluster)
+		}
+	}
+	_, err := io.WriteString(to, text)
+	return err //nolint:wrapcheck // it names the stream
 }
 
 func keysOf(file string) (*receipt.KeySet, error) {

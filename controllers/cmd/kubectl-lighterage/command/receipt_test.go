@@ -66,7 +66,7 @@ func writeReceiptFiles(t *testing.T) written {
 	write(w.receipt, envelope)
 	for file, key := range map[string]receipt.PrivateKey{w.sender: east, w.receiver: west} {
 		set := receipt.KeySet{Keys: []receipt.PublicKey{{
-			KeyID: key.ID(), Cluster: "any", NotBefore: receipt.At(now.Add(-time.Hour)), NotAfter: receipt.At(now.Add(time.Hour)),
+			KeyID: key.ID(), Cluster: "east", NotBefore: receipt.At(now.Add(-time.Hour)), NotAfter: receipt.At(now.Add(time.Hour)),
 		}}}
 		text, err := set.Encode()
 		if err != nil {
@@ -88,6 +88,11 @@ func TestReceiptVerify(t *testing.T) {
 	out, err := verify("--transfer", "bank/ledger", "--run", "7f3c1", "--directory", w.files)
 	if err != nil || strings.ContainsRune(out, '\x1b') {
 		t.Errorf("%q, %v", out, err)
+	}
+	// Both files of keys are of the cluster east, and the receiver calls itself west.
+	if !strings.Contains(out, "2026-11-23T22:00:00Z") || strings.Count(out, "WARNING") != 1 ||
+		!strings.Contains(out, `WARNING: the receipt names the receiver's cluster "west"`) {
+		t.Errorf("%q", out)
 	}
 	manifest, _, err := try(t, "", "receipt", "manifest", w.files)
 	if err != nil {
