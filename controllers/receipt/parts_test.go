@@ -19,8 +19,8 @@ import (
 func TestFiguresOfTheRun(t *testing.T) {
 	now := metav1.NewTime(signed)
 	transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
-		Run: &v1alpha1.RunStatus{ID: "7f3c1", Attempt: 2, StartTime: &now, CompletionTime: &now},
-		CPU: &v1alpha1.CPUStatus{SendSeconds: "1", CompressSeconds: "0.5"},
+		Run:         &v1alpha1.RunStatus{ID: "7f3c1", Attempt: 2, StartTime: &now, CompletionTime: &now},
+		CPU:         &v1alpha1.CPUStatus{SendSeconds: "1", CompressSeconds: "0.5"},
 		Compression: &v1alpha1.CompressionStatus{UncompressedBytes: 10, CompressedBytes: 4},
 		Receipt:     &v1alpha1.ReceiptStatus{WireBytes: 5, DigestSeconds: "0.1"},
 	}}
