@@ -70,7 +70,7 @@ type Spec struct {
 	Image        agentpod.Image
 	// Config of the agent.
 	Config proto.Message
-	// SenderNamespace is that of a sender of this cluster, of a receiving agent.
+	// SenderNamespace is that of the sender of a receiving agent, if it is of this cluster.
 	SenderNamespace string
 }
 

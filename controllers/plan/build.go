@@ -145,6 +145,10 @@ func ReceiveAttempt(
 	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {
 		capabilities = agentpod.WriteCapabilities
 	}
+	sender := "" // of another cluster, which comes through the gateway
+	if spec.Peer == "" {
+		sender = spec.Transfer.Namespace
+	}
 	return attempt.New(attempt.Spec{
 		Name: delivery.Name, SecretName: attempt.SecretName(delivery.Name, delivery),
 		Namespace:    delivery.Namespace,
@@ -155,6 +159,8 @@ func ReceiveAttempt(
 		Where:        where,
 		Image:        image,
 		Capabilities: capabilities,
+
+		SenderNamespace: sender,
 		Config: &wirev1.ReceiveConfig{
 			RunId:           spec.Transfer.Run,
 			Attempt:         uint32(spec.Transfer.Attempt),

@@ -105,3 +105,15 @@ func TestReceiveAttempt(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// TestReceiveAttemptAdmitsItsSender: a sender of this cluster connects from its namespace, another through the gateway.
+func TestReceiveAttemptAdmitsItsSender(t *testing.T) {
+	for peer, want := range map[string]string{"": "bank", "east": ""} {
+		delivery := newDelivery("ledger-abcde-1-01234567", 1)
+		delivery.Spec.Peer = peer
+		traffic := plan.ReceiveAttempt(delivery, false, placement.Plan{}, image).Traffic()
+		if !traffic.Receives || traffic.SenderNamespace != want {
+			t.Errorf("of peer %q: %+v, want senders of %q", peer, traffic, want)
+		}
+	}
+}
