@@ -86,7 +86,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    i.Observe,
-			UpdateFunc: func(_, object any) { i.Observe(object) },
+			UpdateFunc: i.Update,
 			DeleteFunc: i.Forget,
 		}); err != nil {
 			return fmt.Errorf("following %T for metrics: %w", kind, err)
@@ -119,6 +119,17 @@ func (i *Inventory) Observe(object any) {
 	case *v1alpha1.Tariff:
 		i.tariffs[o.UID] = o
 	}
+}
+
+// Update shows an object as it is now, and no more the one that it replaced: an object that was deleted and made again
+// under its name between two watches arrives as one that changed its UID.
+func (i *Inventory) Update(before, object any) {
+	was, ok := before.(client.Object)
+	is, same := object.(client.Object)
+	if ok && same && was.GetUID() != is.GetUID() {
+		i.Forget(was)
+	}
+	i.Observe(object)
 }
 
 // Forget shows an object no more.

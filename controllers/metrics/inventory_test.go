@@ -76,6 +76,23 @@ func TestObjectsAreCountedOnce(t *testing.T) {
 	})
 }
 
+// TestReplacedObjects: one that was deleted and made again between two watches is counted once.
+func TestReplacedObjects(t *testing.T) {
+	i, registry := inventory()
+	before := transfer("one", 400)
+	i.Observe(before)
+	after := transfer("one", 300)
+	after.UID = "another"
+	i.Update(before, after)
+	i.Update(after, after)
+	check(t, registry, map[string]float64{
+		"lighterage_objects{Transfer,bank,Transferring,Reconciling}": 1,
+		"lighterage_runs_moving{Transfer,bank}":                      1,
+		"lighterage_runs_without_progress{Transfer,bank}":            0,
+		"lighterage_runs_bytes_per_second{Transfer,bank}":            300,
+	})
+}
+
 func TestPeersAndNodes(t *testing.T) {
 	i, registry := inventory()
 	peer := &v1alpha1.Peer{}

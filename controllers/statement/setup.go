@@ -45,7 +45,13 @@ func (b *Books) handler(kind ledger.Kind) handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectNew) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			// So arrives an object that was deleted and made again under its name between two watches.
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				b.gone(kind, e.ObjectOld)
+			}
+			add(q, e.ObjectNew)
+		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			b.gone(kind, e.Object)
 			add(q, e.Object)
