@@ -22,9 +22,9 @@ const forgetAfter = 15 * time.Minute
 // for concurrent use.
 type Use struct {
 	clock clock.PassiveClock
-	since time.Time
 
 	mu     sync.Mutex
+	since  time.Time         // when the first answer was heard: a manager asks while it leads
 	agents map[string]*calls // by IP address; without those that never used an accelerator
 }
 
@@ -38,7 +38,7 @@ type calls struct {
 
 // NewUse returns one that has heard of no agent.
 func NewUse(c clock.PassiveClock) *Use {
-	return &Use{clock: c, since: c.Now(), agents: map[string]*calls{}}
+	return &Use{clock: c, agents: map[string]*calls{}}
 }
 
 // Listen returns agents whose answers are heard.
@@ -85,7 +85,7 @@ func (l listening) Profile(ctx context.Context, target agentclient.Target) (*wir
 	return measured, err
 }
 
-// hear takes in what an agent says. What a process did before this manager started was counted by the one before, or by
+// hear takes in what an agent says. What a process did before this manager led was counted by the one before, or by
 // none: it does not count.
 func (u *Use) hear(target agentclient.Target, start time.Time, nanos uint64) {
 	address, _, err := net.SplitHostPort(target.Address)
@@ -95,6 +95,9 @@ func (u *Use) hear(target agentclient.Target, start time.Time, nanos uint64) {
 	now := u.clock.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.since.IsZero() {
+		u.since = now
+	}
 	agent := u.agents[address]
 	switch {
 	case agent == nil && nanos == 0:

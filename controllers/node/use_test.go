@@ -151,6 +151,20 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// TestStandby: what an agent did while another manager led does not count.
+func TestStandby(t *testing.T) {
+	b, fake, heard, _ := useBench(t)
+	b.clock.SetTime(start.Add(time.Hour))
+	fake.started, fake.nanos = start.Add(time.Minute), uint64(time.Minute)
+	b.pass(0)
+	if _, err := heard.Report(t.Context(), agentclient.Target{Address: "10.0.0.2:9443"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.pass(5 * time.Minute); got.BusyFraction != "0" {
+		t.Errorf("shown as %q", got.BusyFraction)
+	}
+}
+
 // TestContention: the facility's counters become fractions; when they cannot be read, a reason says why.
 func TestContention(t *testing.T) {
 	b, _, _, registry := useBench(t)
