@@ -14,7 +14,7 @@ var cost = dashboard{
 		"traffic at the " +
 		"list prices of the default Tariff.",
 	rows: []row{
-		health("Lighterage(NoPrices|Quota).*", panel{
+		health("Lighterage(NoPrices|Quota|Statement).*", panel{
 			title: "Cost", kind: stat, unit: currencyUnit, width: 4,
 			description: "Cost over the dashboard's time." + estimate,
 			queries: one(`sum by (currency) (avg_over_time(lighterage:cost:per_second[$__range])) * $__range_s`,

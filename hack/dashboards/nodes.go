@@ -64,6 +64,24 @@ var nodes = dashboard{
 				queries:     one(`count by (cluster, engine, codec, verified, inflates) (lighterage_node_engine_info)`, ""),
 			},
 		}},
+		{title: "Use of accelerators", panels: []panel{
+			{
+				title: "Time in calls of accelerators", kind: timeseries, unit: short, width: 8,
+				description: "Threads of agents in calls of the node's accelerator, waiting for it included.",
+				queries: one(`sum by (cluster, node) (rate(lighterage_node_accelerator_call_seconds_total[$__rate_interval]))`,
+					"{{cluster}} {{node}}"),
+			}, {
+				title: "Busy accelerators", kind: timeseries, unit: fraction, width: 8,
+				description: "Share of the accelerators' cycles that each node's partition used, by the CPU measurement facility.",
+				queries: one(`max by (cluster, node) (lighterage_node_accelerator_busy_ratio)`,
+					"{{cluster}} {{node}}"),
+			}, {
+				title: "Contention for accelerators", kind: timeseries, unit: fraction, width: 8,
+				description: "Share of the time of calls that they waited for the accelerator, by the CPU measurement facility.",
+				queries: one(`max by (cluster, node) (lighterage_node_accelerator_contention_ratio)`,
+					"{{cluster}} {{node}}"),
+			},
+		}},
 		{title: "Hardware and software in use", panels: []panel{
 			{
 				title: "Messages of Queues by path", kind: timeseries, unit: perSecond, width: 8, stacked: true,
