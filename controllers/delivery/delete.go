@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/statement"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 const (
@@ -80,7 +81,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, delivery *v1alpha1.Del
 		client.FieldOwner(conditions.FieldOwner))
 	if err == nil && !plan.DeliveryEnded(delivery) {
 		r.auditDeleted(ctx, delivery)
-		r.Metrics.Observe(delivery.Namespace, audit.ResultWithdrawn, nil)
+		r.Metrics.Observe(delivery.Namespace, audit.ResultWithdrawn, usage.FromStatus(delivery.Status.Usage).Report())
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)

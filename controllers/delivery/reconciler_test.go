@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/index/indextest"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -194,5 +196,46 @@ func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 				t.Errorf("manager ahead by %s, after %s: gone %v, want %v (%v)", ahead, step.after, gone, step.gone, err)
 			}
 		}
+	}
+}
+
+// TestWithdrawnReceiverIsCounted: metrics get what an agent reported before its Delivery was deleted.
+func TestWithdrawnReceiverIsCounted(t *testing.T) {
+	object := &v1alpha1.Delivery{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer},
+			DeletionTimestamp: &metav1.Time{Time: time.Now()},
+		},
+		Status: v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryReceiving, Usage: &v1alpha1.UsageStatus{
+			Receive: &v1alpha1.CPUUsage{ProcessSeconds: "3", DecompressSeconds: "1"}, WireBytes: 120,
+		}},
+	}
+	s, registry := newStubborn(object), prometheus.NewRegistry()
+	r := delivery.NewReconciler(delivery.Options{
+		Client: s, Reader: s, Attempts: agentjob.NewCluster(agentjob.Options{Client: s, Reader: s}),
+		Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil),
+		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "west",
+		Metrics: metrics.NewDeliveries(registry),
+	})
+	for range 3 { // more often than is necessary
+		if _, err := r.Reconcile(
+			t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)},
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			sums[family.GetName()] += metric.GetCounter().GetValue()
+		}
+	}
+	if sums["lighterage_deliveries_total"] != 1 || sums["lighterage_delivery_wire_bytes_total"] != 120 ||
+		sums["lighterage_delivery_cpu_seconds_total"] != 3 {
+		t.Errorf("counted are %v", sums)
 	}
 }

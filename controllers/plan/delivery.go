@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // DeliveryFacts are what was seen.
@@ -78,7 +79,8 @@ type DeliveryDecision struct {
 	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after
 	// which nobody would look for it.
 	Ended bool
-	// Final is what the agent that has ended reported last, for metrics; nil if it reported nothing, or none has ended.
+	// Final is what the agent that has ended reported last, for metrics: of one that was killed what status has. It is
+	// nil if none has ended.
 	Final *wirev1.Report
 	// Clear is true when the Delivery is complete and its Job still there, which is to be removed, after Status is
 	// written.
@@ -384,6 +386,9 @@ func (d *deliveryDecision) finish(report *wirev1.Report) {
 	}
 	status.Run.CompletionTime = &now
 	d.out.Ended, d.out.Final = true, report
+	if report.GetCpu() == nil { // it was killed
+		d.out.Final = usage.FromStatus(status.Usage).Report()
+	}
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
 		d.set(v1alpha1.DeliveryComplete, conditions.Ready(v1alpha1.ReasonSucceeded, "everything was received and synced"))
 		d.retain()

@@ -183,3 +183,19 @@ func TestReceiverLearnsWhatIsRevoked(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledReceiverIsCounted: metrics get what an agent reported before it was killed.
+func TestKilledReceiverIsCounted(t *testing.T) {
+	delivery, facts := receiving()
+	facts.Report = &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, WireBytes: 120,
+		Cpu: &wirev1.CPU{ReceiveNanos: 3e9, DecompressNanos: 1e9},
+	}
+	delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
+	facts.Report, facts.Job, facts.Pod = nil, nil, nil
+	decision := plan.DecideDelivery(delivery, facts, image)
+	if final := decision.Final; !decision.Ended || final.GetWireBytes() != 120 ||
+		final.GetCpu().GetReceiveNanos() != 3e9 || final.GetCpu().GetDecompressNanos() != 1e9 {
+		t.Errorf("ended %v with %v", decision.Ended, final)
+	}
+}
