@@ -55,6 +55,8 @@ const (
 	Owner = "lighterage.owner"
 	// Node is the name of that which a pod is on, or that its DaemonSet has made it for.
 	Node = "lighterage.node"
+	// IP is the address of a pod.
+	IP = "lighterage.ip"
 	// HoldsSlot is Yes for an agent's pod that has a slot of an accelerator or waits for one.
 	HoldsSlot = "lighterage.holdsSlot"
 	// BoundClaim is the namespace/name of the claim that a PersistentVolume is bound to.
@@ -161,6 +163,7 @@ func fields() []field {
 		of(Owner, func(p *corev1.Pod) []string { return owners(p.Labels) }),
 		of(Owner, func(j *batchv1.Job) []string { return owners(j.Labels) }),
 		of(Node, func(p *corev1.Pod) []string { return when(NodeOf(p) != "", NodeOf(p)) }),
+		of(IP, func(p *corev1.Pod) []string { return when(p.Status.PodIP != "", p.Status.PodIP) }),
 		of(HoldsSlot, func(p *corev1.Pod) []string { return when(agentpod.SlotsOf(p) > 0, Yes) }),
 		of(BoundClaim, func(v *corev1.PersistentVolume) []string {
 			if v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef == nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	useWindow = 5 * time.Minute
 	// useStep is the least change that is written: with it a node costs a write in a window at most.
 	useStep = 0.05
+	// countersPatience is how long a window stays open for counters that were not read since it began.
+	countersPatience = 3 * useWindow
 
 	countersCounting   = "Counting"
 	countersNotEnabled = "NotEnabled"
@@ -49,11 +52,36 @@ func (r *Reconciler) look(ctx context.Context, node string) (time.Duration, erro
 	}
 	var addresses []string
 	for i := range pods.Items {
-		if pods.Items[i].Status.PodIP != "" {
-			addresses = append(addresses, pods.Items[i].Status.PodIP)
+		pod := &pods.Items[i]
+		if pod.Status.PodIP == "" {
+			continue
 		}
+		if over(pod) {
+			taken, err := r.inherited(ctx, pod.Status.PodIP)
+			if err != nil {
+				return 0, err
+			}
+			if taken {
+				continue
+			}
+		}
+		addresses = append(addresses, pod.Status.PodIP)
 	}
 	return r.options.Use.take(addresses), nil
+}
+
+// over reports whether a pod has ended, after which another may have its address.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// inherited reports whether an agent that has not ended, on any node, has an address.
+func (r *Reconciler) inherited(ctx context.Context, address string) (bool, error) {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.MatchingFields{index.IP: address}); err != nil {
+		return false, fmt.Errorf("listing the agents at %s: %w", address, err)
+	}
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !over(&pod) }), nil
 }
 
 // use brings the figures of the accelerator's use up to date. It returns when to look again; 0: there is no
@@ -88,7 +116,8 @@ func (r *Reconciler) use(
 	r.options.Metrics.Called(profile.Name, spent)
 	w.calls += spent
 	w.looked = now
-	if now.Sub(w.began) < useWindow {
+	passed := now.Sub(w.began)
+	if passed < useWindow || passed < countersPatience && w.unread(said.GetCounters()) {
 		return useLook, nil
 	}
 	f := w.figures(said.GetCounters(), now)
@@ -121,6 +150,11 @@ func setCounters(accelerator *v1alpha1.NodeAccelerator, said *wirev1.Accelerator
 			Reason: reason, Message: cut(said.GetCountersMessage(), maxMessage),
 		}
 	}
+}
+
+// unread reports whether these counters are those with which the window began: the node agent has not read them since.
+func (w *window) unread(end *wirev1.AcceleratorCounters) bool {
+	return w.counters != nil && end != nil && end.GetElapsedNanos() == w.counters.GetElapsedNanos()
 }
 
 // figures of a window that ends with these counters.

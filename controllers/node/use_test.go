@@ -202,6 +202,77 @@ func TestContention(t *testing.T) {
 	}
 }
 
+// TestCountersAreWaitedFor: a node agent that measures seldom does not make its figures disappear, until it is late.
+func TestCountersAreWaitedFor(t *testing.T) {
+	b, _, _, registry := useBench(t)
+	said := func(access, busy, elapsed uint64) {
+		b.agents.measured.AcceleratorUse = &wirev1.AcceleratorUse{
+			CountersReason: "Counting", Counters: &wirev1.AcceleratorCounters{
+				AccessCycles: access, BusyCycles: busy, ElapsedNanos: elapsed * 1e9, CyclesPerSecond: 1000,
+			},
+		}
+	}
+	shown := func(after time.Duration, want string, metricCount int) {
+		t.Helper()
+		got := b.pass(after)
+		if got.Counters.Contention != want || got.Counters.BusyFraction != want {
+			t.Errorf("shown are %+v, want %q", got.Counters, want)
+		}
+		if got := series(t, registry); len(got) != metricCount {
+			t.Errorf("the metrics say %v, want %d", got, metricCount)
+		}
+	}
+	said(0, 0, 100)
+	b.pass(0)
+	said(25_000, 75_000, 400)
+	shown(5*time.Minute, "0.25", 3)
+	shown(5*time.Minute, "0.25", 3) // not read since
+	shown(5*time.Minute, "0.25", 3)
+	said(25_000+150_000, 75_000+150_000, 1000)
+	if got := b.pass(time.Minute); got.Counters.Contention != "0.5" {
+		t.Errorf("over eleven minutes: %+v", got.Counters)
+	}
+	b.pass(14 * time.Minute)
+	if got := b.pass(time.Minute); got.Counters.Contention != "" || len(series(t, registry)) != 1 {
+		t.Errorf("15 minutes after they were read: %+v", got.Counters)
+	}
+}
+
+// TestAddressOfAnotherPod: what an agent reports counts where it is, not where one was that had its address before it.
+func TestAddressOfAnotherPod(t *testing.T) {
+	for name, reused := range map[string]bool{"reused": true, "not reused": false} {
+		t.Run(name, func(t *testing.T) {
+			b, fake, heard, _ := useBench(t)
+			pod := &corev1.Pod{}
+			if err := b.api.Get(t.Context(), client.ObjectKey{Namespace: "bank", Name: "send"}, pod); err != nil {
+				t.Fatal(err)
+			}
+			pod.Status.Phase = corev1.PodSucceeded
+			if err := b.api.Status().Update(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			want := "0.5"
+			if reused {
+				want = "0"
+				if err := b.api.Create(t.Context(), &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "next"}, Spec: corev1.PodSpec{NodeName: "other"},
+					Status: corev1.PodStatus{PodIP: "10.0.0.2", Phase: corev1.PodRunning},
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.pass(0)
+			fake.nanos = uint64(150 * time.Second)
+			if _, err := heard.Report(t.Context(), agentclient.Target{Address: "10.0.0.2:9443"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.pass(5 * time.Minute); got.BusyFraction != want {
+				t.Errorf("shown as %q, want %q", got.BusyFraction, want)
+			}
+		})
+	}
+}
+
 // TestUseIsWrittenSeldom: within five minutes nothing is written, whatever agents report.
 func TestUseIsWrittenSeldom(t *testing.T) {
 	b, fake, heard, _ := useBench(t)
