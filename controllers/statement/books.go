@@ -22,9 +22,10 @@ import (
 )
 
 // Interval is the least time between two bookings of a namespace. Tests shorten it.
-var Interval = time.Minute
+var Interval = interval
 
 const (
+	interval = time.Minute
 	// perNamespace of those that are booked is added up, so that all bookings together are at most 4 writes a second.
 	perNamespace = 250 * time.Millisecond
 	// urgentInterval is that of a namespace in which an object waits to be deleted.
