@@ -26,6 +26,9 @@ func TestReplacedObject(t *testing.T) {
 	made := func(uid types.UID) *v1alpha1.Transfer {
 		transfer := &v1alpha1.Transfer{}
 		transfer.Namespace, transfer.Name, transfer.UID = "bank", "ledger", uid
+		transfer.Status.History = []v1alpha1.AttemptRecord{
+			{RunID: "a", Attempt: 1, Usage: &v1alpha1.UsageStatus{WireBytes: 1}},
+		}
 		return transfer
 	}
 	handler, before := b.handler(ledger.Kinds[i]), made("1")
