@@ -104,6 +104,7 @@ func TestReceiptOfAPeer(t *testing.T) {
 		}
 		at := receipt.At(start)
 		own := receipt.Receiver{Party: receipt.Party{
+			Scope:   receipt.ScopeAttempt,
 			Cluster: "west", KeyID: private.ID(), StartTime: at, CompletionTime: at, SignedTime: at,
 			Run: receipt.Run{Namespace: in.Namespace, Transfer: in.Name, ID: in.Run, Attempt: int64(in.Attempt)},
 			Contents: receipt.Contents{
