@@ -104,7 +104,9 @@ func TestReceiptOfAPeer(t *testing.T) {
 		}
 		at := receipt.At(start)
 		own := receipt.Receiver{Party: receipt.Party{
-			Scope:   receipt.ScopeAttempt,
+			Scope: receipt.ScopeAttempt, Namespace: in.Namespace,
+			Claim:   f.transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
+			Path:    f.transfer.Spec.Destination.PersistentVolumeClaim.Path,
 			Cluster: "west", KeyID: private.ID(), StartTime: at, CompletionTime: at, SignedTime: at,
 			Run: receipt.Run{Namespace: in.Namespace, Transfer: in.Name, ID: in.Run, Attempt: int64(in.Attempt)},
 			Contents: receipt.Contents{
