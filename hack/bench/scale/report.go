@@ -137,6 +137,8 @@ var rows = []row{
 	{"oldest progress, s", haveSteady, "%.0f", func(r result) float64 { return r.oldest.Seconds() }},
 	{"writes of statistics/s", haveSteady, "%.1f",
 		func(r result) float64 { return r.steady.PerSecond(float64(r.steady.StatisticsWrites())) }},
+	{"bookings of Statements/s", haveSteady, "%.1f",
+		func(r result) float64 { return r.steady.PerSecond(float64(r.steady.Bookings())) }},
 	{"other writes/s", haveSteady, "%.1f",
 		func(r result) float64 { return r.steady.PerSecond(float64(r.steady.Writes())) }},
 	{"etcd, MB put in a minute", haveSteady, "%.1f",
@@ -152,10 +154,12 @@ var rows = []row{
 	{"manager, CPU s", haveRestart, "%.1f", func(r result) float64 { return r.restart.To.Manager.CPU.Seconds() }},
 	{"manager, MiB at most", haveRestart, "%.0f",
 		func(r result) float64 { return float64(r.restart.To.Manager.Peak) / mebibyte }},
-	{"writes", haveRestart, "%.0f", func(r result) float64 { return float64(r.restart.Writes()) }},
+	{"other writes", haveRestart, "%.0f", func(r result) float64 { return float64(r.restart.Writes()) }},
 	{"writes of progress", haveRestart, "%.0f", func(r result) float64 { return float64(r.restart.ProgressWrites()) }},
 	{"writes of statistics", haveRestart, "%.0f",
 		func(r result) float64 { return float64(r.restart.StatisticsWrites()) }},
+	{"bookings of Statements", haveRestart, "%.0f",
+		func(r result) float64 { return float64(r.restart.Bookings()) }},
 	{"**a fifth silent**: answers of the others/s", haveSilent, "%.1f", func(r result) float64 {
 		return r.silent.PerSecond(float64(r.silent.To.Asked.Runs - r.silent.From.Asked.Runs))
 	}},

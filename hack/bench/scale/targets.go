@@ -65,7 +65,7 @@ var aims = []aim{
 	{
 		"restart", "s from the start of a process until it has observed everything", haveRestart, result.observedAfter, 60, 1,
 	},
-	{"restart-writes", "writes until then, but for progress and statistics of what runs", haveRestart,
+	{"restart-writes", "writes until then, but for progress and statistics of what runs, and bookings", haveRestart,
 		func(r result) float64 { return float64(r.restart.Writes()) }, 0, 0},
 	{"steady-cpu", "cores that the manager kept busy in the steady state", haveSteady, func(r result) float64 {
 		return r.steady.Cores(bed.Manager)
@@ -120,7 +120,7 @@ func (r result) growth() float64 { return r.put() * growthWindow / megabyte }
 // writeBytes is the mean of all writes in the steady state, most of which are of progress.
 func (r result) writeBytes() float64 {
 	s := r.steady
-	return r.put() / s.PerSecond(float64(s.ProgressWrites()+s.StatisticsWrites()+s.Writes()))
+	return r.put() / s.PerSecond(float64(s.ProgressWrites()+s.StatisticsWrites()+s.Bookings()+s.Writes()))
 }
 
 // slowdown in percent. It is 0 where the others answer more often.

@@ -50,10 +50,18 @@ func (s Span) Requests(of func(controlplane.Kind) bool) int64 {
 	return n
 }
 
-// Writes of the manager that are neither progress nor statistics of what runs.
+// Writes of the manager that are neither progress nor statistics of what runs, nor bookings.
 func (s Span) Writes() int64 {
 	all := s.Requests(func(k controlplane.Kind) bool { return k.Program == controlplane.Manager && k.Writes() })
-	return all - s.ProgressWrites() - s.StatisticsWrites()
+	return all - s.ProgressWrites() - s.StatisticsWrites() - s.Bookings()
+}
+
+// Bookings are writes of Statements, with their creation.
+func (s Span) Bookings() (n int64) {
+	for namespace, count := range s.To.Record.Bookings {
+		n += count - s.From.Record.Bookings[namespace]
+	}
+	return n
 }
 
 // ProgressWrites are those that are about the progress of Transfers and Deliveries alone.

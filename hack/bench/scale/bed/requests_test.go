@@ -152,6 +152,7 @@ func checkFirst(t *testing.T, world fleet.World, s bed.Span) {
 		}
 	}
 	checkProgress(t, world, s)
+	checkBookings(t, s)
 	lists := s.Requests(func(k controlplane.Kind) bool { return k.Program == controlplane.Manager && k.Verb == "list" })
 	if lists > maxLists {
 		t.Errorf("the manager listed %d times past its cache, want at most %d, for its informers", lists, maxLists)
@@ -230,8 +231,9 @@ func checkProgress(t *testing.T, world fleet.World, s bed.Span) {
 // each object.
 func checkSteady(t *testing.T, world fleet.World, s bed.Span) {
 	checkProgress(t, world, s)
+	checkBookings(t, s)
 	if n := s.Writes(); n > 0 {
-		t.Errorf("%d writes that are neither progress nor statistics: %s", n, listed(s, controlplane.Kind.Writes))
+		t.Errorf("%d writes that are neither progress nor statistics nor bookings: %s", n, listed(s, controlplane.Kind.Writes))
 	}
 	reads := func(k controlplane.Kind) bool {
 		return k.Program == controlplane.Manager && (k.Verb == "get" || k.Verb == "list")
@@ -241,8 +243,21 @@ func checkSteady(t *testing.T, world fleet.World, s bed.Span) {
 	}
 }
 
-// checkRestart: a manager that takes over writes nothing but progress and statistics.
+// checkBookings: a namespace is booked once a minute, and at once when a manager has been started. A Statement takes two
+// writes until it is open.
+func checkBookings(t *testing.T, s bed.Span) {
+	t.Helper()
+	limit := 3 + int64(s.Length().Minutes())
+	for namespace, n := range s.To.Record.Bookings {
+		if n -= s.From.Record.Bookings[namespace]; n > limit {
+			t.Errorf("%d writes of the Statement of %s in %s, want at most %d", n, namespace, s.Length(), limit)
+		}
+	}
+}
+
+// checkRestart: a manager that takes over writes nothing but progress, statistics and bookings.
 func checkRestart(t *testing.T, s bed.Span) {
+	checkBookings(t, s)
 	if n := s.Writes(); n > 0 {
 		t.Errorf("%d writes: %s", n, listed(s, controlplane.Kind.Writes))
 	}

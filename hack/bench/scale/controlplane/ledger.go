@@ -72,7 +72,8 @@ type Record struct {
 	Requests map[Kind]int64
 	// Failed are those of the requests that the API server refused.
 	Failed map[Kind]int64
-	// Written says how often the manager wrote an object or its subresources, progress and statistics left out.
+	// Written says how often the manager wrote an object or its subresources, progress, statistics and bookings left
+	// out.
 	Written map[Object]int64
 	// State and Progress are patches of the status of Transfers and Deliveries, with the bytes of their bodies. What
 	// changes the phase or a condition is state.
@@ -82,6 +83,8 @@ type Record struct {
 	LongestProgress int64
 	// Statistics are patches of the status of Queues and HTTPEndpoints that change no condition.
 	Statistics int64
+	// Bookings are writes of Statements, by the namespace whose figures they book, with the creation of its Statement.
+	Bookings map[string]int64
 	// Runs have their progress, by Transfer or Delivery.
 	Runs map[Object]Progress
 }
@@ -108,6 +111,7 @@ func openLedger(path string) (*Ledger, error) {
 	}
 	l := &Ledger{file: file, stop: make(chan struct{}), done: make(chan struct{}), record: Record{
 		Requests: map[Kind]int64{}, Failed: map[Kind]int64{}, Written: map[Object]int64{}, Runs: map[Object]Progress{},
+		Bookings: map[string]int64{},
 	}}
 	go l.follow()
 	return l, nil
@@ -161,7 +165,7 @@ func (l *Ledger) Read() (Record, error) {
 	l.read()
 	r := l.record
 	r.Requests, r.Failed = maps.Clone(r.Requests), maps.Clone(r.Failed)
-	r.Written, r.Runs = maps.Clone(r.Written), maps.Clone(r.Runs)
+	r.Written, r.Runs, r.Bookings = maps.Clone(r.Written), maps.Clone(r.Runs), maps.Clone(r.Bookings)
 	return r, l.err
 }
 
@@ -207,6 +211,10 @@ func (r *Record) add(line []byte) error {
 		return nil
 	}
 	object := Object{e.Object.Resource, e.Object.Namespace, e.Object.Name}
+	if object.Resource == "statements" && (kind.Verb == "create" || kind.Verb == "patch") {
+		r.Bookings[object.Namespace]++
+		return nil
+	}
 	counts := false
 	if len(e.Body) > 0 {
 		var err error

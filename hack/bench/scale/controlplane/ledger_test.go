@@ -43,7 +43,12 @@ func TestLedger(t *testing.T) {
 		patched("2026-01-01T00:00:12.000000Z", `{"status":{"progress":{"bytes":30}}}`) +
 		`{"stage":"ResponseComplete","verb":"patch",` + managerUser +
 		`,"objectRef":{"resource":"queues","namespace":"bank","name":"orders","subresource":"status"},"responseStatus":{"code":200},` +
-		`"requestObject":{"status":{"statistics":{"depth":1}}}}` + "\n"
+		`"requestObject":{"status":{"statistics":{"depth":1}}}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"create",` + managerUser +
+		`,"objectRef":{"resource":"statements","namespace":"bank","name":"2026-01"},"responseStatus":{"code":201}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"patch",` + managerUser +
+		`,"objectRef":{"resource":"statements","namespace":"bank","name":"2026-01","subresource":"status"},` +
+		`"responseStatus":{"code":200},"requestObject":{"status":{"state":"Open"}}}` + "\n"
 	if err := os.WriteFile(path, []byte(first+second[:40]), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +95,9 @@ func TestLedger(t *testing.T) {
 	if len(r.Written) != 2 || r.Written[Object{"transfers", "bank", "ledger"}] != 1 || r.Written[Object{"jobs", "bank",
 		"ledger-1"}] != 1 {
 		t.Errorf("written: %v", r.Written)
+	}
+	if r.Bookings["bank"] != 2 {
+		t.Errorf("bookings: %v", r.Bookings)
 	}
 	long := int64(len(`{"status":{"progress":{"bytes":30}}}`))
 	if r.State != 1 || r.Progress != 2 || r.Statistics != 1 || r.LongestProgress != long || r.ProgressBytes != 2*long-1 {
