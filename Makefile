@@ -27,6 +27,9 @@ FUZZTIME ?= 30s
 CLUSTER_ENV := .cluster/env
 export EAST_KUBECONFIG WEST_KUBECONFIG
 
+# So that trees of one machine, such as clones and the copy that verify-generated makes, share what was compiled.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 HOSTARCH := $(shell go env GOHOSTARCH 2>/dev/null)
 ENSURE := hack/ensure-tools.sh
 # The environment in which the engines in C are found. What cannot be had is left out of LIGHTERAGE_TAGS.
@@ -97,12 +100,11 @@ generate-chart: generate-api generate-dashboards
 
 .PHONY: generate-dashboards
 generate-dashboards: tools-go
-	CGO_ENABLED=0 go run -trimpath ./hack/dashboards config/prometheus/dashboards
+	CGO_ENABLED=0 go run ./hack/dashboards config/prometheus/dashboards
 
-# -trimpath lets the copy of the tree that verify-generated makes use what was compiled for this one.
 .PHONY: generate-docs
 generate-docs: tools-go
-	CGO_ENABLED=0 go run -trimpath ./hack/docs/reference
+	CGO_ENABLED=0 go run ./hack/docs/reference
 
 .PHONY: verify-generated
 verify-generated: ## Check that what is generated is up to date

@@ -102,7 +102,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "tool", "-modfile=hack/tools/h2spec/go.mod", "-n", "h2spec")
 	command.Dir = "../.."
-	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -trimpath")
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {

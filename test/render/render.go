@@ -14,12 +14,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/lighterage/lighterage/test/source"
 )
 
 // ChartDir is the chart's directory, in Root.
@@ -29,10 +30,7 @@ const ChartDir = "charts/lighterage"
 const Namespace = "lighterage-system"
 
 // Root of the tree.
-var Root = func() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
-}()
+var Root = source.Root()
 
 // Helm and Kustomize return the paths of the programs, which Go builds once and keeps in its cache.
 var (
@@ -68,7 +66,7 @@ func Run(name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Dir = Root
 	// Tests may run with a compiler and platform of their own.
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -trimpath")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -8,7 +8,7 @@
 //
 // A new format gets a directory here, which the directive below names, and a test
 // that calls Hold for what is deterministic and Read for what engines may write
-// in more than one way. `go test PACKAGE -update-vectors` writes the files anew, which is
+// in more than one way. `go test PACKAGE -update-vectors` writes the files again, which is
 // right when a format gets a new version and wrong at any other time.
 package vectors
 
@@ -18,14 +18,15 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
+
+	"github.com/lighterage/lighterage/test/source"
 )
 
 //go:embed block message
 var files embed.FS
 
-var update = flag.Bool("update-vectors", false, "write the files of test/vectors anew")
+var update = flag.Bool("update-vectors", false, "write the files of test/vectors again")
 
 // Updating reports whether the files are to be written.
 func Updating() bool { return *update }
@@ -56,11 +57,7 @@ func Hold(t testing.TB, name string, got []byte) {
 // Write writes a file.
 func Write(t testing.TB, name string, b []byte) {
 	t.Helper()
-	_, source, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the program does not know where its source is")
-	}
-	path := filepath.Join(filepath.Dir(source), name)
+	path := filepath.Join(source.Root(), "test", "vectors", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func build(ctx context.Context, work string) error {
 	}
 	compile := exec.CommandContext(ctx, "go", "build", "-o", work, "./controllers/cmd/manager",
 		"./controllers/cmd/gateway")
-	compile.Dir, compile.Env = render.Root, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	compile.Dir, compile.Env = render.Root, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath")
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build manager and gateway: %w: %s", err, out)
 	}
