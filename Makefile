@@ -405,7 +405,7 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
 .PHONY: bench-scale
-bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with a CPU profile of the manager)
+bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with profiles of the manager)
 	$(BENCHMARK) scale $(EXTENT) $(if $(SIZE),-size $(SIZE)) $(if $(PROFILE),-profile $(PROFILE))
 
 # What targets need from the machine.

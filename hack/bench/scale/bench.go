@@ -35,8 +35,8 @@ type extent struct {
 	patience, restart time.Duration
 	// arrivals is how many runs of other clusters are opened at the gateway.
 	arrivals int
-	// profile is a file for a CPU profile of the manager in the steady state; empty: none, since it takes CPU time
-	// itself.
+	// profile is a file for a CPU profile of the manager in the steady state, beside which one of its heap is written;
+	// empty: none, since they take CPU time themselves.
 	profile string
 }
 
@@ -63,7 +63,8 @@ func Benchmark() harness.Benchmark {
 		Flags: func(f *flag.FlagSet) {
 			f.IntVar(&size, "size", 0, "measure so many Transfers alone")
 			f.StringVar(&profile, "profile", "",
-				"write a CPU profile of the manager in the steady state to this file; what is measured is no result then")
+				"write a CPU profile of the manager in the steady state to this file and one of its heap to this file.heap; "+
+					"what is measured is no result then")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
 			e := full

@@ -57,9 +57,17 @@ func (c *Cluster) StartManager() (*Program, error) {
 		"--health-probe-bind-address="+managerHealth, "--pprof-bind-address="+managerPprof)
 }
 
-// Profile writes for what a manager takes CPU time meanwhile into a file.
+// Profile writes into a file for what a manager takes CPU time meanwhile, and into one beside it, file.heap, what it
+// then has in memory.
 func Profile(ctx context.Context, file string, meanwhile time.Duration) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", managerPprof, meanwhile.Seconds())
+	if err := profile(ctx, fmt.Sprintf("profile?seconds=%.0f", meanwhile.Seconds()), file); err != nil {
+		return err
+	}
+	return profile(ctx, "heap?gc=1", file+".heap")
+}
+
+func profile(ctx context.Context, what, file string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/%s", managerPprof, what)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask for a profile: %w", err)
