@@ -139,6 +139,8 @@ type Operations struct {
 
 // EstimateStatus says how well samples of blocks predicted what compressing them would give. Blocks that were neither
 // compressed nor probed are in skipped.
+//
+// +structType=atomic
 type EstimateStatus struct {
 	// blocks were predicted to shrink and then compressed.
 	// +optional
@@ -163,6 +165,8 @@ type EstimateStatus struct {
 }
 
 // CompressionStatus says what compression did. It has the same shape in every kind that compresses.
+//
+// +structType=atomic
 type CompressionStatus struct {
 	// codec is the format on the wire of most of what was compressed: deflate or zstd; none when nothing was. In mode
 	// Auto blocks may differ.
@@ -211,6 +215,8 @@ type CompressionStatus struct {
 }
 
 // DecompressionStatus says what decompression did.
+//
+// +structType=atomic
 type DecompressionStatus struct {
 	// hardware counts what the accelerator inflated.
 	// +optional
@@ -230,6 +236,8 @@ type DecompressionStatus struct {
 }
 
 // CPUStatus is what the work cost in CPU time. Amounts are seconds as decimals.
+//
+// +structType=atomic
 type CPUStatus struct {
 	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is
 	// Pod. Unset for a Delivery.
@@ -259,6 +267,8 @@ type CPUStatus struct {
 }
 
 // CostStatus is what the work cost, and saved, in money at the prices that were in force when it was reported.
+//
+// +structType=atomic
 type CostStatus struct {
 	// currency is the unit, from the Tariff or the policy in force.
 	// +optional
@@ -286,6 +296,8 @@ type CostStatus struct {
 }
 
 // PolicyStatus is a policy as it was resolved for one run.
+//
+// +structType=atomic
 type PolicyStatus struct {
 	// name of the CompressionPolicy that was used; empty when what is built in applies.
 	// +optional

@@ -206,6 +206,8 @@ const (
 )
 
 // TrialSampleStatus is what was measured with.
+//
+// +structType=atomic
 type TrialSampleStatus struct {
 	// unit is what was compressed in one piece. What carries the form of a compressed body or message is counted with
 	// it.
@@ -331,6 +333,8 @@ type TrialChoice struct {
 }
 
 // TrialRecommendation is the policy that a trial recommends.
+//
+// +structType=atomic
 type TrialRecommendation struct {
 	// policy is a CompressionPolicy as YAML, ready for kubectl apply.
 	// +optional

@@ -367,6 +367,8 @@ type HTTPCodingCount struct {
 }
 
 // HTTPStatistics are sums over the replicas that run now, each since its start or the last reset.
+//
+// +structType=atomic
 type HTTPStatistics struct {
 	// active connections of clients.
 	// +optional

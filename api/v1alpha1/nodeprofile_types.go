@@ -19,6 +19,8 @@ const (
 )
 
 // AcceleratorProfile is the outcome of the search for an accelerator and of the proof that it is used.
+//
+// +structType=atomic
 type AcceleratorProfile struct {
 	// state of the accelerator.
 	// +optional
@@ -131,6 +133,8 @@ type EngineProfile struct {
 
 // NetworkSpread is how far the runs of the network's measurement lay apart. Amounts are CPU seconds per GiB as
 // decimals.
+//
+// +structType=atomic
 type NetworkSpread struct {
 	// leastSecondsPerGiB of the runs.
 	// +optional
@@ -144,6 +148,8 @@ type NetworkSpread struct {
 }
 
 // ProfileChange is why the figures were last measured on what is not the same machine, or program, any more.
+//
+// +structType=atomic
 type ProfileChange struct {
 	// reason: KernelChanged, ImageChanged, CPUModelChanged, or several of them, joined by commas.
 	// +optional

@@ -184,6 +184,8 @@ type StorePromise struct {
 }
 
 // StoreProbe is the present or last probe of a store.
+//
+// +structType=atomic
 type StoreProbe struct {
 	// id of the probe.
 	// +required

@@ -53,6 +53,8 @@ type PlacementAlternative struct {
 }
 
 // PlacementStatus says where an agent runs and why there.
+//
+// +structType=atomic
 type PlacementStatus struct {
 	// node that the agent runs on; empty until the scheduler has chosen one.
 	// +optional

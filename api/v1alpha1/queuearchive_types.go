@@ -96,6 +96,8 @@ type QueueArchiveError struct {
 }
 
 // QueueArchiveStatus is how far the archive has come, and what is in it.
+//
+// +structType=atomic
 type QueueArchiveStatus struct {
 	// path of the archive in the claim. A Queue that was created again has another.
 	// +optional
@@ -145,6 +147,8 @@ type QueueArchiveStatus struct {
 }
 
 // QueueRestoreStatus is how far a restore has come, or what it has done.
+//
+// +structType=atomic
 type QueueRestoreStatus struct {
 	// state in a word: Restoring, Failed (it is tried again) or Restored.
 	// +optional

@@ -116,6 +116,8 @@ type ChannelError struct {
 
 // QueueChannelStatus is what was seen of the channel to another Queue. Counts are those of the members that run now,
 // each since its start, the last change of the channel or the last reset.
+//
+// +structType=atomic
 type QueueChannelStatus struct {
 	// state in a word: Blocked (the spec cannot be followed; the condition Stalled says why), Connecting, Running,
 	// Retrying, or Unknown while the member that sends does not say.

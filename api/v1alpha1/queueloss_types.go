@@ -10,6 +10,8 @@ import (
 // QueueLoss says that a Queue lost what kept its messages, for example because its only claim was deleted, and has an
 // empty stream since. Clients are served. With type Memory that is no loss: such messages last as long as the members
 // do.
+//
+// +structType=atomic
 type QueueLoss struct {
 	// streamCreationTime is when the stream was made that is in place of the one that was lost. The annotation
 	// lighterage.dev/accept-loss of the Queue with this value takes the loss from the status.

@@ -29,6 +29,8 @@ type QueueRate struct {
 }
 
 // QueueStatistics are what the queue holds, and what its members did since their start or the last reset.
+//
+// +structType=atomic
 type QueueStatistics struct {
 	// depth is how many messages the queue holds, those included that a consumer has and did not acknowledge yet.
 	// +optional

@@ -4,6 +4,8 @@
 package v1alpha1
 
 // ReceiptStatus is what a side knows of the receipt of a run, see spec.receipt of Transfer.
+//
+// +structType=atomic
 type ReceiptStatus struct {
 	// contentsSHA256 is the digest of the content manifest that both agents computed, in hexadecimal digits.
 	// +optional

@@ -9,6 +9,8 @@ import (
 )
 
 // RunStatus names the present or last run and attempt.
+//
+// +structType=atomic
 type RunStatus struct {
 	// id of the run: short, unique for the Transfer.
 	// +optional

@@ -233,6 +233,8 @@ const (
 )
 
 // PricesStatus are prices in force, and where they come from.
+//
+// +structType=atomic
 type PricesStatus struct {
 	// currency is a code such as USD.
 	// +optional

@@ -279,6 +279,8 @@ const (
 const ThisCluster = "(this cluster)"
 
 // Progress of the present or last run.
+//
+// +structType=atomic
 type Progress struct {
 	// files that are at the destination, those that were there before included.
 	// +optional
@@ -413,6 +415,8 @@ type AttemptRecord struct {
 }
 
 // ScheduleStatus is what the schedule did and will do.
+//
+// +structType=atomic
 type ScheduleStatus struct {
 	// cron in force.
 	// +optional
@@ -434,6 +438,8 @@ type ScheduleStatus struct {
 }
 
 // QueuedStatus is of a run, or of its next attempt, that waits until quotas of its namespace allow it.
+//
+// +structType=atomic
 type QueuedStatus struct {
 	// time since when it waits. Of those that wait in a namespace, the first that began to is the first to go on.
 	// +optional

@@ -35,6 +35,8 @@ type CPUUsage struct {
 
 // UsageStatus counts what work used. No figure decreases while what it counts for exists: what an agent that was killed
 // used since its last report is missing, and nothing else.
+//
+// +structType=atomic
 type UsageStatus struct {
 	// send is the CPU time of the sending side, or, of Queues, HTTPEndpoints and Transfers with run.route Pod, of the
 	// processes that do both.
@@ -108,6 +110,8 @@ type CurrencyCost struct {
 
 // UsedByStatus sums up the objects that use something: of Transfers the present or last run counts, of all others what
 // they did since their creation. Objects that do not exist any more do not count.
+//
+// +structType=atomic
 type UsedByStatus struct {
 	// objects by kind.
 	// +optional
@@ -137,7 +141,7 @@ type UsedByStatus struct {
 	// +listMapKey=currency
 	// +kubebuilder:validation:MaxItems=8
 	Costs []CurrencyCost `json:"costs,omitempty"`
-	// time of the figures, which are written once a minute at most, and only if they changed.
+	// time of the figures, which are written every five minutes at most, and only if they changed.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 }
