@@ -26,8 +26,9 @@ var Interval = interval
 
 const (
 	interval = time.Minute
-	// perNamespace of those that are booked is added up, so that all bookings together are at most 4 writes a second.
-	perNamespace = 250 * time.Millisecond
+	// perNamespace of those that are booked is added up, so that all bookings together are at most a write per second:
+	// each writes the whole Statement.
+	perNamespace = time.Second
 	// urgentInterval is that of a namespace in which an object waits to be deleted.
 	urgentInterval = time.Second
 	// storedInterval is after how long a namespace is looked at for bytes at rest alone.
@@ -69,7 +70,7 @@ type Books struct {
 type namespace struct {
 	// booked is when the last booking was.
 	booked time.Time
-	// urgent: an object waits to be deleted.
+	// urgent: an object waits to be deleted, or went with figures that are only in memory.
 	urgent bool
 	// settled are the resource versions of objects that are being deleted and all of whose figures are booked.
 	settled map[types.UID]string
@@ -169,6 +170,6 @@ func (b *Books) gone(kind ledger.Kind, object client.Object) {
 	case len(n.deleted) >= maxDeleted:
 		b.Metrics.Refused(metrics.StatementNoSpace)
 	default:
-		n.deleted[object.GetUID()] = deleted{kind, object}
+		n.deleted[object.GetUID()], n.urgent = deleted{kind, object}, true
 	}
 }

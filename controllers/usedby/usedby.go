@@ -21,7 +21,7 @@ import (
 )
 
 // Interval is how often figures are looked at, and written if they changed. Tests shorten it.
-var Interval = time.Minute
+var Interval = 5 * time.Minute
 
 // maxCosts are as many currencies as the API allows; those that come first by name are shown.
 const maxCosts = 8

@@ -59,9 +59,9 @@ func TestSum(t *testing.T) {
 	if got := usedby.Sum(first, nil, now.Add(59*time.Second)); got != first {
 		t.Errorf("written twice within a minute: %+v", got)
 	}
-	later := usedby.Sum(first, nil, now.Add(time.Minute))
+	later := usedby.Sum(first, nil, now.Add(usedby.Interval))
 	if diff := cmp.Diff(&v1alpha1.UsedByStatus{
-		LastUseTime: &metav1.Time{Time: now.Add(-time.Hour)}, Time: &metav1.Time{Time: now.Add(time.Minute)},
+		LastUseTime: &metav1.Time{Time: now.Add(-time.Hour)}, Time: &metav1.Time{Time: now.Add(usedby.Interval)},
 	}, later); diff != "" {
 		t.Errorf("after all objects were deleted: %s", diff)
 	}

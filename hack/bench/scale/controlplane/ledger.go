@@ -81,7 +81,8 @@ type Record struct {
 	StateBytes, ProgressBytes int64
 	// LongestProgress is the longest body of those.
 	LongestProgress int64
-	// Statistics are patches of the status of Queues and HTTPEndpoints that change no condition.
+	// Statistics are patches that change no condition: of the status of Queues and HTTPEndpoints, and of what Peers,
+	// PeerGrants and CompressionPolicies show of those that use them.
 	Statistics int64
 	// Bookings are writes of Statements, by the namespace whose figures they book, with the creation of its Statement.
 	Bookings map[string]int64
@@ -241,6 +242,11 @@ func (r *Record) addStatus(object Object, e event) (counts bool, err error) {
 	switch object.Resource {
 	case "queues", "httpendpoints":
 		counts = has("statistics") && !state
+		if counts {
+			r.Statistics++
+		}
+	case "peers", "peergrants", "compressionpolicies":
+		counts = (has("usedBy") || has("sent") || has("received")) && !state
 		if counts {
 			r.Statistics++
 		}

@@ -22,6 +22,12 @@ func patched(at, body string) string {
 		`,"responseStatus":{"code":200},"stageTimestamp":"` + at + `","requestObject":` + body + `}` + "\n"
 }
 
+func peerPatched(body string) string {
+	return `{"stage":"ResponseComplete","verb":"patch",` + managerUser +
+		`,"objectRef":{"resource":"peers","name":"bremen","subresource":"status"},"responseStatus":{"code":200},` +
+		`"requestObject":` + body + `}` + "\n"
+}
+
 // TestLedger follows a log of which a line is cut in two when it is read first.
 func TestLedger(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -44,6 +50,8 @@ func TestLedger(t *testing.T) {
 		`{"stage":"ResponseComplete","verb":"patch",` + managerUser +
 		`,"objectRef":{"resource":"queues","namespace":"bank","name":"orders","subresource":"status"},"responseStatus":{"code":200},` +
 		`"requestObject":{"status":{"statistics":{"depth":1}}}}` + "\n" +
+		peerPatched(`{"status":{"sent":{"wireBytes":1}}}`) +
+		peerPatched(`{"status":{"sent":{"wireBytes":1},"conditions":[]}}`) +
 		`{"stage":"ResponseComplete","verb":"create",` + managerUser +
 		`,"objectRef":{"resource":"statements","namespace":"bank","name":"2026-01"},"responseStatus":{"code":201}}` + "\n" +
 		`{"stage":"ResponseComplete","verb":"patch",` + managerUser +
@@ -92,7 +100,8 @@ func TestLedger(t *testing.T) {
 	if refused := r.Failed[Kind{Manager, "create", "jobs"}]; refused != 1 {
 		t.Errorf("%d Jobs were refused", refused)
 	}
-	if len(r.Written) != 2 || r.Written[Object{"transfers", "bank", "ledger"}] != 1 || r.Written[Object{"jobs", "bank",
+	peer := Object{"peers", "", "bremen"}
+	if len(r.Written) != 3 || r.Written[peer] != 1 || r.Written[Object{"transfers", "bank", "ledger"}] != 1 || r.Written[Object{"jobs", "bank",
 		"ledger-1"}] != 1 {
 		t.Errorf("written: %v", r.Written)
 	}
@@ -100,7 +109,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("bookings: %v", r.Bookings)
 	}
 	long := int64(len(`{"status":{"progress":{"bytes":30}}}`))
-	if r.State != 1 || r.Progress != 2 || r.Statistics != 1 || r.LongestProgress != long || r.ProgressBytes != 2*long-1 {
+	if r.State != 1 || r.Progress != 2 || r.Statistics != 2 || r.LongestProgress != long || r.ProgressBytes != 2*long-1 {
 		t.Errorf("%+v", r)
 	}
 	run := r.Runs[Object{"transfers", "bank", "ledger"}]
