@@ -73,9 +73,7 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 		return nil, nil, nil
 	}
 	pods := &corev1.PodList{}
-	if err := c.options.Client.List(
-		ctx, pods, client.InNamespace(namespace), client.MatchingFields{index.Job: name},
-	); err != nil {
+	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), ownedBy(owner)); err != nil {
 		return nil, nil, fmt.Errorf("listing the pods of Job %s/%s: %w", namespace, name, err)
 	}
 	var newest *corev1.Pod

@@ -40,8 +40,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		)).
 		Owns(&batchv1.Job{}).
 		Watches(
-			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, deliveries, v1alpha1.DeliveryLabel)),
-			later,
+			&corev1.Pod{},
+			handler.EnqueueRequestsFromMapFunc(wake.OfAttempt(r.Client, "Delivery", deliveries, v1alpha1.DeliveryLabel)), later,
 		).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.DeliveryLabel))).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).

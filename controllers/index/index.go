@@ -22,7 +22,7 @@ import (
 
 // Fields for client.MatchingFields. Those of Transfers come first.
 const (
-	// UID of a Transfer, Delivery, CompressionTrial, ObjectStore, Queue or HTTPEndpoint, which is in a label of its pods.
+	// UID of a CompressionTrial, ObjectStore, Queue or HTTPEndpoint, which is in a label of its pods.
 	UID = "metadata.uid"
 	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that
 	// have an agent without a node.
@@ -48,8 +48,6 @@ const (
 	ArchiveClaim = "lighterage.archiveClaim"
 	// Backend is the Service that an HTTPEndpoint names.
 	Backend = "spec.backend.service.name"
-	// Job is the name of that which a pod is of.
-	Job = "lighterage.job"
 	// Owner is the UID of the Transfer, Delivery, CompressionTrial, ObjectStore, Queue or HTTPEndpoint whose agent a pod
 	// or a Job is, by their labels.
 	Owner = "lighterage.owner"
@@ -106,8 +104,7 @@ func when(condition bool, value string) []string {
 // fields are all that there are.
 func fields() []field {
 	return []field{
-		uid[v1alpha1.Transfer](), uid[v1alpha1.Delivery](), uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](),
-		uid[v1alpha1.HTTPEndpoint](), uid[v1alpha1.ObjectStore](),
+		uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](), uid[v1alpha1.HTTPEndpoint](), uid[v1alpha1.ObjectStore](),
 
 		of(Waits, func(t *v1alpha1.Transfer) []string { return when(plan.TransferWaitsForNode(t), Yes) }),
 		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(trialplan.Waits(t), Yes) }),
@@ -157,9 +154,6 @@ func fields() []field {
 			return []string{e.Spec.Backend.Service.Name}
 		}),
 
-		of(Job, func(p *corev1.Pod) []string {
-			return when(p.Labels[batchv1.JobNameLabel] != "", p.Labels[batchv1.JobNameLabel])
-		}),
 		of(Owner, func(p *corev1.Pod) []string { return owners(p.Labels) }),
 		of(Owner, func(j *batchv1.Job) []string { return owners(j.Labels) }),
 		of(Node, func(p *corev1.Pod) []string { return when(NodeOf(p) != "", NodeOf(p)) }),

@@ -50,7 +50,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.Transfer{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
 		Watches(
-			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, transfers, v1alpha1.TransferLabel)), later,
+			&corev1.Pod{},
+			handler.EnqueueRequestsFromMapFunc(wake.OfAttempt(r.Client, "Transfer", transfers, v1alpha1.TransferLabel)), later,
 		).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.TransferLabel))).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).

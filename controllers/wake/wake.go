@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -61,6 +63,29 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 		return Requests[client.Object](
 			ctx, reader, list(), nil, client.InNamespace(object.GetNamespace()), client.MatchingFields{index.UID: uid},
 		)
+	}
+}
+
+// OfAttempt finds the Transfer or Delivery, of a kind of which list makes an empty list, that a pod of an attempt is of,
+// with its UID in that label. Its Job says who owns it; without one, as when somebody deleted it, the namespace is
+// searched: an index of UIDs would take more memory than anything else that is known of a Transfer.
+func OfAttempt(reader client.Reader, kind string, list func() client.ObjectList, label string) handler.MapFunc {
+	return func(ctx context.Context, pod client.Object) []reconcile.Request {
+		uid := pod.GetLabels()[label]
+		if uid == "" {
+			return nil
+		}
+		if ref := metav1.GetControllerOf(pod); ref != nil && ref.Kind == "Job" {
+			job := &batchv1.Job{}
+			err := reader.Get(ctx, client.ObjectKey{Namespace: pod.GetNamespace(), Name: ref.Name}, job)
+			if owner := metav1.GetControllerOf(job); err == nil && owner != nil && owner.Kind == kind &&
+				string(owner.UID) == uid {
+				key := client.ObjectKey{Namespace: pod.GetNamespace(), Name: owner.Name}
+				return []reconcile.Request{{NamespacedName: key}}
+			}
+		}
+		return Requests(ctx, reader, list(), func(o client.Object) bool { return string(o.GetUID()) == uid },
+			client.InNamespace(pod.GetNamespace()))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -46,21 +47,71 @@ func transfer(namespace, name string) *v1alpha1.Transfer {
 	}
 }
 
+func queue(namespace, name string) *v1alpha1.Queue {
+	return &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)},
+	}
+}
+
 // TestLabelled: the label is tenants' input, so it finds nothing in another namespace.
 func TestLabelled(t *testing.T) {
-	c := newCluster(t, transfer("bank", "ledger"), transfer("bank", "other"), transfer("shop", "ledger"))
-	of := wake.Labelled(c, func() client.ObjectList { return &v1alpha1.TransferList{} }, v1alpha1.TransferLabel)
+	c := newCluster(t, queue("bank", "ledger"), queue("bank", "other"), queue("shop", "ledger"))
+	of := wake.Labelled(c, func() client.ObjectList { return &v1alpha1.QueueList{} }, v1alpha1.QueueLabel)
 	for uid, want := range map[string][]reconcile.Request{
 		"bank-ledger": {{NamespacedName: client.ObjectKey{Namespace: "bank", Name: "ledger"}}},
 		"shop-ledger": nil,
 		"":            nil,
 	} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.TransferLabel: uid}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.QueueLabel: uid}},
 		}
 		if got := of(context.Background(), pod); !slices.Equal(got, want) {
 			t.Errorf("%q: %v", uid, got)
 		}
+	}
+}
+
+// TestOfAttempt: the Job names the owner, and without it the label does. Both are tenants' input, so they find nothing in
+// another namespace.
+func TestOfAttempt(t *testing.T) {
+	ledger := transfer("bank", "ledger")
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "bank", Name: "ledger-1", UID: "job", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(ledger, v1alpha1.GroupVersion.WithKind("Transfer")),
+		},
+	}}
+	c := newCluster(t, ledger, transfer("bank", "other"), transfer("shop", "ledger"), job)
+	of := wake.OfAttempt(
+		c, "Transfer", func() client.ObjectList { return &v1alpha1.TransferList{} }, v1alpha1.TransferLabel,
+	)
+	found := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(ledger)}}
+	other := []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "bank", Name: "other"}}}
+	for name, test := range map[string]struct {
+		uid, job string
+		want     []reconcile.Request
+	}{
+		"of its Job":                {"bank-ledger", "ledger-1", found},
+		"of a Job that is gone":     {"bank-ledger", "ledger-0", found},
+		"of no Job":                 {"bank-ledger", "", found},
+		"label and Job differ":      {"bank-other", "ledger-1", other},
+		"of another namespace's":    {"shop-ledger", "", nil},
+		"without a label":           {"", "ledger-1", nil},
+		"of a Transfer that is not": {"bank-none", "ledger-0", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.TransferLabel: test.uid}},
+			}
+			if test.job != "" {
+				owner := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: test.job, UID: "job"}}
+				pod.OwnerReferences = []metav1.OwnerReference{
+					*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("Job")),
+				}
+			}
+			if got := of(context.Background(), pod); !slices.Equal(got, test.want) {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }
 

@@ -41,6 +41,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
+	"github.com/lighterage/lighterage/controllers/intern"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/node"
@@ -116,7 +117,8 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		return ctrl.Options{}, fmt.Errorf("selecting the operator's pods: %w", err)
 	}
 	agents := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
-	trimmed := cache.ByObject{Transform: topology.Trim(s.acceleratorSlots > 0)}
+	shared := intern.New()
+	trimmed := cache.ByObject{Transform: shared.After(topology.Trim(s.acceleratorSlots > 0))}
 	trimmedAgents := cache.ByObject{Label: agents.Label, Transform: trimmed.Transform}
 	return ctrl.Options{
 		Scheme:                 scheme,
@@ -125,7 +127,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		NewClient:              s.watched.NewClient,
 		Cache: cache.Options{
 			DefaultNamespaces: s.watched.Cache(),
-			DefaultTransform:  cache.TransformStripManagedFields(),
+			DefaultTransform:  shared.After(cache.TransformStripManagedFields()),
 			ByObject: map[client.Object]cache.ByObject{
 				&batchv1.Job{}: trimmedAgents, &corev1.Pod{}: trimmedAgents,
 				&appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
