@@ -99,7 +99,8 @@ func endedAgent(owner client.Object, name string) []client.Object {
 	}}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: name + "-x", Labels: map[string]string{batchv1.JobNameLabel: name, v1alpha1.DeliveryLabel: string(owner.GetUID())},
+			Namespace: "bank", Name: name + "-x",
+			Labels:          map[string]string{batchv1.JobNameLabel: name, v1alpha1.DeliveryLabel: string(owner.GetUID())},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{

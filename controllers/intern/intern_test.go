@@ -34,9 +34,9 @@ func transfer(policy, message string) *v1alpha1.Transfer {
 }
 
 func claim(size string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
-	}}}
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	return claim
 }
 
 // through sends an object through the pool and fails if that changes what it says.

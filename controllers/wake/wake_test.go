@@ -71,8 +71,8 @@ func TestLabelled(t *testing.T) {
 	}
 }
 
-// TestOfAttempt: the Job names the owner, and without it the label does. Both are tenants' input, so they find nothing in
-// another namespace.
+// TestOfAttempt: the Job names the owner, and without it the label does. Both are tenants' input, so they find nothing
+// in another namespace.
 func TestOfAttempt(t *testing.T) {
 	ledger := transfer("bank", "ledger")
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{

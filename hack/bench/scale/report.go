@@ -150,6 +150,8 @@ var rows = []row{
 	{"**without a manager**: etcd, MB put in a minute", haveRestart, "%.1f", func(r result) float64 {
 		return 60 * r.quiet.PerSecond(r.quiet.To.Put-r.quiet.From.Put) / megabyte
 	}},
+	{"bytes that a write of the manager adds to etcd, which stores the whole object, mean", haveRestart, "%.0f",
+		result.writeBytes},
 	{"**restart**: s until all was observed", haveRestart, "%.1f", result.observedAfter},
 	{"manager, CPU s", haveRestart, "%.1f", func(r result) float64 { return r.restart.To.Manager.CPU.Seconds() }},
 	{"manager, MiB at most", haveRestart, "%.0f",

@@ -57,7 +57,6 @@ var aims = []aim{
 	{"progress-bytes", "bytes of the longest patch of progress", haveSteady, func(r result) float64 {
 		return float64(r.steady.To.Record.LongestProgress)
 	}, 3 << 10, 0},
-	{"write-bytes", "bytes that a write of the manager adds to etcd", haveRestart, result.writeBytes, 3 << 10, 0},
 	{"oldest-progress", "s that the progress of a run was old at most", haveSteady, func(r result) float64 {
 		return r.oldest.Seconds()
 	}, 300, 0},

@@ -101,8 +101,8 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%d Jobs were refused", refused)
 	}
 	peer := Object{"peers", "", "bremen"}
-	if len(r.Written) != 3 || r.Written[peer] != 1 || r.Written[Object{"transfers", "bank", "ledger"}] != 1 || r.Written[Object{"jobs", "bank",
-		"ledger-1"}] != 1 {
+	if len(r.Written) != 3 || r.Written[peer] != 1 || r.Written[Object{"transfers", "bank", "ledger"}] != 1 ||
+		r.Written[Object{"jobs", "bank", "ledger-1"}] != 1 {
 		t.Errorf("written: %v", r.Written)
 	}
 	if r.Bookings["bank"] != 2 {
