@@ -77,6 +77,50 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// TestShareFigures: what an object and its run say alike is one, and what differs stays apart.
+func TestShareFigures(t *testing.T) {
+	one := func(before string) *v1alpha1.Transfer {
+		o := transfer("default", "attempt 1")
+		o.Namespace, o.Labels = "bank", map[string]string{"app.kubernetes.io/name": "ledger", "of": "ledger"}
+		o.Finalizers = []string{"lighterage.dev/cleanup"}
+		o.Status.Cost = &v1alpha1.CostStatus{CPU: "1"}
+		o.Status.Usage = &v1alpha1.UsageStatus{WireBytes: 1}
+		o.Status.Run = &v1alpha1.RunStatus{
+			Cost: &v1alpha1.CostStatus{CPU: before}, Usage: &v1alpha1.UsageStatus{WireBytes: 1},
+		}
+		return o
+	}
+	p := intern.New()
+	first, later := through(t, p, one("1"), one("1")), through(t, p, one("2"), one("2"))
+	if first.Status.Cost != first.Status.Run.Cost || first.Status.Usage != first.Status.Run.Usage {
+		t.Error("what a first run used is held twice")
+	}
+	if later.Status.Cost == later.Status.Run.Cost {
+		t.Error("costs that differ are shared")
+	}
+}
+
+// TestShareNodes: volumes of a node share it.
+func TestShareNodes(t *testing.T) {
+	volume := func(node string, more ...string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{
+			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: append([]string{node}, more...),
+				}},
+			}}},
+		}}}
+	}
+	p := intern.New()
+	first, second := through(t, p, volume("a"), volume("a")), through(t, p, volume("a"), volume("a"))
+	if first.Spec.NodeAffinity != second.Spec.NodeAffinity {
+		t.Error("volumes of a node do not share it")
+	}
+	through(t, p, volume("b"), volume("b"))
+	through(t, p, volume("a", "b"), volume("a", "b"))
+	through(t, p, &corev1.PersistentVolume{}, &corev1.PersistentVolume{})
+}
+
 // TestBounded: whatever passes, objects say what they said, and a refusal of the transform before is passed on.
 func TestBounded(t *testing.T) {
 	p := intern.New()
