@@ -124,7 +124,7 @@ func entries(t *testing.T, s send.Source) (paths []string, all map[string]tree.E
 			b := make([]byte, e.Size)
 			if e.Size > 0 {
 				if err := s.ReadAt(e, b, 0); err != nil {
-					return err
+					return fmt.Errorf("%q: %w", e.Path, err)
 				}
 			}
 			contents[e.Path] = string(b)

@@ -12,6 +12,8 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,6 +93,9 @@ func (w *writing) once(ctx context.Context, j *job) error {
 		}
 		etag, err = put(ctx, e, metadata)
 	}
+	if errors.Is(err, objectstore.ErrNoUpload) {
+		etag, err = put(ctx, e, metadata) // The server has lost it.
+	}
 	if err != nil {
 		return err
 	}
@@ -101,6 +106,14 @@ func (w *writing) once(ctx context.Context, j *job) error {
 
 // versionOf is what tells a version of a file from others.
 func versionOf(e *tree.Entry) string { return fmt.Sprintf("%d-%d-%d", e.Size, e.Modified, e.Changed) }
+
+// cut reports whether an object is a part of the file that was sent, by its metadata: versitygw 1.8.0 keeps what it has
+// got when a client dies in mid-put.
+func cut(metadata map[string]string, size int64) bool {
+	text, _, ok := strings.Cut(metadata[versionKey], "-")
+	whole, err := strconv.ParseInt(text, 10, 64)
+	return ok && err == nil && whole != size
+}
 
 // whole puts a file with one request.
 func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]string) (etag string, err error) {

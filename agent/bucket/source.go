@@ -13,7 +13,9 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
@@ -184,9 +186,13 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 		e := f.record.entry
 		e.Changed, e.Sparse = version(object.ETag), false
 		return &e, nil
-	case object != nil && f.record != nil && f.record.entry.Type == tree.File:
-		return rewritten(&f.record.entry, object), nil
 	case object != nil:
+		if there, err := s.whole(ctx, f.path, object); !there || err != nil {
+			return nil, err
+		}
+		if f.record != nil && f.record.entry.Type == tree.File {
+			return rewritten(&f.record.entry, object), nil
+		}
 		return s.file(f.path, object), nil
 	}
 	e := f.record.entry
@@ -198,6 +204,24 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 	default:
 		return &e, nil
 	}
+}
+
+// whole reports whether there is an object that the index does not know, as far as it is worth a request. Some servers
+// list a replacement character in place of what XML cannot hold. One without content may be the beginning of a file,
+// which ReadAt finds out of others. What is left out is counted.
+func (s *Source) whole(ctx context.Context, path string, object *objectstore.Object) (bool, error) {
+	if object.Size > 0 && !strings.ContainsRune(path, unicode.ReplacementChar) || !s.filter.Match(path, false) {
+		return true, nil
+	}
+	present, err := s.store.Head(ctx, path)
+	if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+		return false, err
+	}
+	if err != nil || cut(present.Metadata, present.Size) {
+		s.omissions.Add(tree.OmittedObject, path)
+		return false, nil
+	}
+	return true, nil
 }
 
 // unlisted asks for a file that the index has and the list has not: lists may lag.
@@ -285,7 +309,7 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 }
 
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object is
-// not the one that Walk found.
+// not the one that Walk found, or a part of a file that somebody began to put.
 func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
@@ -295,7 +319,7 @@ func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // It was only read.
-	if version(r.ETag()) != e.Changed {
+	if version(r.ETag()) != e.Changed || cut(r.Metadata(), e.Size) {
 		return tree.ErrChanged
 	}
 	if _, err := io.ReadFull(r, p); err != nil {

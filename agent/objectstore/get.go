@@ -37,6 +37,7 @@ type Reader struct {
 	ctx             context.Context //nolint:containedctx // It is that of Get, which returns the reader.
 	name, key, etag string
 	offset, left    int64
+	metadata        map[string]string
 	// body is nil after its connection was lost. broken counts how often that was, since the last byte.
 	body   io.ReadCloser
 	broken int
@@ -66,7 +67,7 @@ func (r *Reader) open() error {
 			_ = body.Close() // the error says what is wrong with it
 			return err
 		}
-		r.body, r.etag = body, info.ETag
+		r.body, r.etag, r.metadata = body, info.ETag, metadata(info)
 		return nil
 	})
 	return err
@@ -135,6 +136,9 @@ func (r *Reader) lost(err error) error {
 
 // ETag of what is read, without quotes.
 func (r *Reader) ETag() string { return r.etag }
+
+// Metadata of what is read, as that of Head.
+func (r *Reader) Metadata() map[string]string { return r.metadata }
 
 // Close gives up the rest.
 func (r *Reader) Close() error {

@@ -155,7 +155,8 @@ func (s *Store) Complete(ctx context.Context, u Upload, parts []Part, ifAbsent b
 		options.SetMatchETagExcept("*")
 	}
 	var etag string
-	_, err = s.do(ctx, call{}, operation{"complete upload of", u.Name}, func(ctx context.Context, _ *call) error {
+	what := operation{"complete upload of", u.Name}
+	tries, err := s.do(ctx, call{}, what, func(ctx context.Context, _ *call) error {
 		info, err := s.core.CompleteMultipartUpload(ctx, s.options.Bucket, key, u.ID, complete, options)
 		if err == nil && info.ETag == "" {
 			err = ErrNotS3
@@ -163,6 +164,10 @@ func (s *Store) Complete(ctx context.Context, u Upload, parts []Part, ifAbsent b
 		etag = info.ETag
 		return err
 	})
+	if err == nil && tries > 1 {
+		// versitygw 1.8.0 that a crash ended in mid-completion acknowledges the next try, and makes no object.
+		err = fmt.Errorf("%v: %w", what, ErrNoUpload)
+	}
 	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrExists) {
 		return s.own(ctx, u.Name, u.Token, err)
 	}

@@ -123,12 +123,18 @@ func (s *Store) head(ctx context.Context, name, token string) (Object, bool, err
 		return Object{}, false, err
 	}
 	object := Object{
-		Name: name, Size: info.Size, ETag: info.ETag, Modified: info.LastModified, Metadata: make(map[string]string),
-	}
-	for key, value := range info.UserMetadata {
-		object.Metadata[strings.ToLower(key)] = value
+		Name: name, Size: info.Size, ETag: info.ETag, Modified: info.LastModified, Metadata: metadata(info),
 	}
 	return object, ownToken(info.Metadata, token), nil
+}
+
+// metadata is that of an answer, the keys in lower case.
+func metadata(info minio.ObjectInfo) map[string]string {
+	m := make(map[string]string, len(info.UserMetadata))
+	for key, value := range info.UserMetadata {
+		m[strings.ToLower(key)] = value
+	}
+	return m
 }
 
 // Delete removes an object. It is no error if there is none.
