@@ -63,6 +63,11 @@ func (h *hold) check(ctx context.Context) error {
 		!errors.Is(err, objectstore.ErrChanged):
 		return err
 	}
+	return h.superseded()
+}
+
+// superseded is the error of an attempt that has the prefix no more.
+func (h *hold) superseded() error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE,
 		"another attempt or Transfer has taken over this prefix, or %s was removed: this attempt removes nothing there any "+
 			"more; if no other one writes there, run again", writerName)

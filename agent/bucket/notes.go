@@ -19,6 +19,8 @@ const (
 	maxNotes = 1024
 	// maxAborted bounds the uploads of one object that are aborted at once: others may have begun any number.
 	maxAborted = 1000
+	// maxBegins is how often a note may be there that was not there a moment ago.
+	maxBegins = 2
 )
 
 // notes are what is known of multipart uploads that earlier attempts began. A note is made before the upload, so that
@@ -47,28 +49,51 @@ func readNotes(ctx context.Context, store *objectstore.Store) (*notes, error) {
 		}
 	}
 	for _, name := range names {
-		note := &wirev1.StoreUpload{}
-		err := getNote(ctx, store, name, note)
-		switch {
-		case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrName):
-			continue // The list lags, or it is not ours.
-		case errors.Is(err, errNote):
-		case err != nil:
+		note, err := n.read(ctx, name)
+		if err != nil {
 			return nil, err
-		case noteName(note.GetName()) == name && store.Check(note.GetName()) == nil && note.GetId() != "":
-			n.notes[note.GetName()] = note
-			continue
-		case noteName(note.GetName()) == name && store.Check(note.GetName()) == nil:
-			// Whether the upload began is not known.
-			if err := n.abortAll(ctx, note.GetName(), ""); err != nil {
-				return nil, err
-			}
 		}
-		if err := store.Delete(ctx, name); err != nil {
-			return nil, err
+		if note != nil {
+			n.notes[note.GetName()] = note
 		}
 	}
 	return n, nil
+}
+
+// read returns a note with whose upload somebody can go on. It removes any other one, and the uploads of which it is;
+// nil is returned then, or when there is none.
+func (n *notes) read(ctx context.Context, name string) (*wirev1.StoreUpload, error) {
+	note := &wirev1.StoreUpload{}
+	err := getNote(ctx, n.store, name, note)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrName):
+		return nil, nil // The list lags, or it is not ours.
+	case errors.Is(err, errNote):
+	case err != nil:
+		return nil, err
+	case noteName(note.GetName()) == name && n.store.Check(note.GetName()) == nil && note.GetId() != "":
+		return note, nil
+	case noteName(note.GetName()) == name && n.store.Check(note.GetName()) == nil:
+		// Whether the upload began is not known.
+		if err := n.abortAll(ctx, note.GetName(), ""); err != nil {
+			return nil, err
+		}
+	}
+	return nil, n.store.Delete(ctx, name)
+}
+
+// begin makes a note, and returns the one that an earlier attempt made and no list had; nil if there is none.
+func (n *notes) begin(ctx context.Context, note *wirev1.StoreUpload) (*wirev1.StoreUpload, error) {
+	name := noteName(note.GetName())
+	err := putNote(ctx, n.store, name, note, true)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return nil, err
+	}
+	before, err := n.read(ctx, name)
+	if err != nil || before != nil {
+		return before, err
+	}
+	return nil, putNote(ctx, n.store, name, note, false)
 }
 
 // noteName is the name of the note on an upload.

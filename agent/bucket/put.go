@@ -306,33 +306,23 @@ func (w *writing) forsake(ctx context.Context, u objectstore.Upload, why error) 
 func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string]string) (
 	u objectstore.Upload, size int64, have map[int]objectstore.Part, err error,
 ) {
-	if note := w.notes.take(e.Path); note != nil {
-		u, size = uploadOf(note), int64(note.GetPartSize())
-		if note.GetVersion() == versionOf(e) && size >= objectstore.MinPart && size <= objectstore.MaxPut &&
-			(e.Size+size-1)/size <= objectstore.MaxParts {
-			parts, err := w.options.Store.Parts(ctx, u)
-			if err == nil {
-				have = make(map[int]objectstore.Part, len(parts))
-				for _, part := range parts {
-					have[part.Number] = part
-				}
-				return u, size, have, nil
-			}
-			if !errors.Is(err, objectstore.ErrNoUpload) && !errors.Is(err, objectstore.ErrNotFound) {
-				return u, 0, nil, err
-			}
-		}
-		if err := w.notes.drop(ctx, note); err != nil {
-			return u, 0, nil, err
-		}
-	}
 	size = w.part
 	if least := (e.Size + objectstore.MaxParts - 1) / objectstore.MaxParts; least > size {
 		size = (least + 1<<20 - 1) &^ (1<<20 - 1)
 	}
-	note := &wirev1.StoreUpload{Name: e.Path, Version: versionOf(e), PartSize: uint64(size)}
-	if err := putNote(ctx, w.options.Store, noteName(e.Path), note, false); err != nil {
-		return u, 0, nil, err
+	fresh := &wirev1.StoreUpload{Name: e.Path, Version: versionOf(e), PartSize: uint64(size)}
+	for before, tries := w.notes.take(e.Path), 0; before != nil || tries == 0; tries++ {
+		if before != nil {
+			if u, have, err = w.resume(ctx, e, before); err != nil || have != nil {
+				return u, int64(before.GetPartSize()), have, err
+			}
+		}
+		if tries == maxBegins {
+			return u, 0, nil, w.hold.superseded()
+		}
+		if before, err = w.notes.begin(ctx, fresh); err != nil {
+			return u, 0, nil, err
+		}
 	}
 	if u, err = w.options.Store.Create(ctx, e.Path, metadata); err != nil {
 		return u, 0, nil, err
@@ -342,8 +332,32 @@ func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string
 			return u, 0, nil, err
 		}
 	}
-	note.Id, note.Token = u.ID, u.Token
-	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), note, false)
+	fresh.Id, fresh.Token = u.ID, u.Token
+	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), fresh, false)
+}
+
+// resume returns the upload that a note is of, and the parts that it has. They are nil if nobody can go on with it: then
+// it is aborted, and the note is removed.
+func (w *writing) resume(ctx context.Context, e *tree.Entry, note *wirev1.StoreUpload) (
+	u objectstore.Upload, have map[int]objectstore.Part, err error,
+) {
+	u = uploadOf(note)
+	size := int64(note.GetPartSize())
+	if note.GetVersion() == versionOf(e) && size >= objectstore.MinPart && size <= objectstore.MaxPut &&
+		(e.Size+size-1)/size <= objectstore.MaxParts {
+		parts, err := w.options.Store.Parts(ctx, u)
+		if err == nil {
+			have = make(map[int]objectstore.Part, len(parts))
+			for _, part := range parts {
+				have[part.Number] = part
+			}
+			return u, have, nil
+		}
+		if !errors.Is(err, objectstore.ErrNoUpload) && !errors.Is(err, objectstore.ErrNotFound) {
+			return u, nil, err
+		}
+	}
+	return u, nil, w.notes.drop(ctx, note)
 }
 
 // compare reads an object back. It is for servers whose ETags are no MD5.
