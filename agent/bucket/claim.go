@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -48,6 +49,19 @@ func claim(ctx context.Context, o *WriteOptions) (*hold, error) {
 		return nil, err
 	}
 	return &hold{store: o.Store, ours: ours, checked: time.Now()}, nil
+}
+
+// folds reports whether the server takes A and a for one, as file systems of some do that keep objects as files.
+func (h *hold) folds(ctx context.Context) (bool, error) {
+	var present wirev1.StoreWriter
+	switch err := getNote(ctx, h.store, strings.ToUpper(writerName), &present); {
+	case err == nil:
+		return proto.Equal(&present, h.ours), nil
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrChanged), errors.Is(err, errNote):
+		return false, nil // There is none, or it is somebody's file.
+	default:
+		return false, err
+	}
 }
 
 // check fails if another attempt or Transfer has the prefix. It comes before all that would replace or remove what that

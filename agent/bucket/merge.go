@@ -25,6 +25,8 @@ type merger struct {
 	superfluous string
 	// replaced is a directory that gives way to what the origin has in its place; empty: none does.
 	replaced string
+	// folding is nil where the server tells A from a.
+	folding *folding
 }
 
 // visit decides what to do for an entry.
@@ -51,6 +53,15 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 		return nil
 	case e.Type == tree.HardLink && (reservedPath(e.Target) || !w.storable(e.Target)):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path) // Its content is the target's, which is not stored.
+		return nil
+	}
+	switch omitted, counted, err := m.folding.omit(e); {
+	case err != nil:
+		return err
+	case counted:
+		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
+		return nil
+	case omitted:
 		return nil
 	}
 	m.content = m.content || e.Type != tree.Directory

@@ -96,6 +96,14 @@ func Write(ctx context.Context, o WriteOptions) error {
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
 	}
+	switch w.folds, err = held.folds(ctx); {
+	case err != nil:
+		return err
+	case w.folds && o.Delete:
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT,
+			"the store takes upper and lower case for one, so that spec.delete could remove what the source has under a name "+
+				"in another case: set spec.delete: false, or use a store that tells them apart")
+	}
 	if err := w.run(ctx); err != nil {
 		return err
 	}
@@ -120,6 +128,8 @@ type writing struct {
 	hold    *hold
 	part    int64
 	notes   *notes
+	// folds: the server takes A and a for one.
+	folds bool
 	// buffers are as many as there may be requests with data.
 	buffers chan []byte
 	// stake bounds slots that are not in the index yet.
@@ -217,6 +227,9 @@ func (w *writing) walk(ctx context.Context) error {
 	}
 	defer func() { _ = there.close() }() // It was only read.
 	m := &merger{writing: w, there: there}
+	if w.folds {
+		m.folding = &folding{left: make(map[string]bool)}
+	}
 	if err := w.options.Origin.Walk(ctx, func(e *tree.Entry) error { return m.visit(ctx, e) }); err != nil {
 		return err
 	}
