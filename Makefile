@@ -149,7 +149,7 @@ engines: tools-go ## Build the compression libraries in C for amd64, arm64 and s
 
 .PHONY: test
 test: ## Everything that must hold: lint, generated files, all tests, end to end on fresh clusters that it takes down
-	hack/stages.sh lint verify-generated test-unit test-queue-checker test-asan test-s390x-formats test-dfltcc test-envtest test-e2e-fresh
+	hack/stages.sh lint verify-generated test-unit test-queue-checker test-asan test-s390x-formats test-dfltcc test-envtest test-objectstore test-e2e-fresh
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh:
@@ -214,9 +214,16 @@ test-dashboards: tools-go ## Run every panel's query and every rule on a Prometh
 		go test -count=1 -timeout 10m -tags prometheus ./test/dashboards; \
 		go test -C hack/bench -v -count=1 -timeout 20m -tags prometheus ./scale/dashboards
 
+.PHONY: test-objectstore
+test-objectstore: tools-go ## One round trip of a claim through versitygw over TLS, which is built once
+	env=$$(hack/objectstores.sh versitygw); eval "$$env"; \
+		go test -v -count=1 -timeout 5m -tags objectstores -run '^TestServers$$/^versitygw$$/^RoundTrip$$' ./agent/cmd/agent
+
 .PHONY: test-objectstores
-test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, which are installed once
-	env=$$(hack/objectstores.sh); eval "$$env"; go test -v -count=1 -tags objectstores -run '^TestServers$$' ./agent/objectstore ./agent/bucket
+test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, with every fault and kill; both are installed once
+	env=$$(hack/objectstores.sh versitygw moto); eval "$$env"; \
+		go test -v -count=1 -timeout 15m -tags objectstores -run '^Test(Servers|ServersEndWithTest|ServerFaults|Killed|Full|FoldedServer)$$' \
+		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent
 
 .PHONY: test-ledger-faults
 test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact

@@ -48,6 +48,9 @@ for need in "$@"; do
 		want pkg-config pkg-config
 		want cargo cargo
 		;;
+	python) # with which programs in Python are installed into an environment of their own
+		python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
+		;;
 	s390x) want s390x-linux-gnu-gcc gcc-s390x-linux-gnu libc6-dev-s390x-cross ;;
 	arm64) [ "$(uname -m)" = aarch64 ] || want aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
 	amd64) [ "$(uname -m)" = x86_64 ] || want x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;;

@@ -2,25 +2,45 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: env=$(objectstores.sh) && eval "$env"
+# Usage: env=$(objectstores.sh PROGRAM...) && eval "$env"
 #
-# Prepares the S3 servers that tests run against, once, in ${XDG_CACHE_HOME:-~/.cache}/lighterage/objectstores, and
-# prints where they are: versitygw, a Go module, and moto, a Python package.
+# Prepares programs that speak S3, once, in ${XDG_CACHE_HOME:-~/.cache}/lighterage/objectstores, and prints where they
+# are. PROGRAM is versitygw, a server, or rclone or restic, clients, which are Go modules; or moto, a server in Python.
 set -euo pipefail
 
 versitygw=v1.8.0
 moto=5.2.5
+rclone=v1.76.0
+restic=v0.18.1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lighterage/objectstores
 
-if [ ! -x "$cache/versitygw-$versitygw/versitygw" ]; then
-	echo "Building versitygw $versitygw, which takes some minutes" >&2
-	CGO_ENABLED=0 GOBIN=$cache/versitygw-$versitygw go install -trimpath "github.com/versity/versitygw/cmd/versitygw@$versitygw" >&2
-fi
-if [ ! -x "$cache/moto-$moto/bin/moto_server" ]; then
-	command -v python3 >/dev/null || { echo "objectstores: Python 3 is missing; install it: apt-get install python3 python3-venv" >&2; exit 1; }
-	echo "Installing moto $moto" >&2
-	rm -rf "$cache/moto-$moto"
-	python3 -m venv "$cache/moto-$moto" >&2 || { echo "objectstores: Python cannot make an environment; install it: apt-get install python3-venv" >&2; exit 1; }
-	"$cache/moto-$moto/bin/pip" install --quiet --disable-pip-version-check "moto[server]==$moto" >&2
-fi
-echo "export LIGHTERAGE_VERSITYGW='$cache/versitygw-$versitygw/versitygw' LIGHTERAGE_MOTO='$cache/moto-$moto/bin/moto_server'"
+# module NAME VERSION PACKAGE
+module() {
+	if [ ! -x "$cache/$1-$2/$1" ]; then
+		echo "Building $1 $2, which takes some minutes" >&2
+		CGO_ENABLED=0 GOBIN=$cache/$1-$2 go install -trimpath "$3@$2" >&2
+	fi
+	echo "export LIGHTERAGE_${1^^}='$cache/$1-$2/$1'"
+}
+
+for program in "$@"; do
+	case $program in
+	versitygw) module versitygw "$versitygw" github.com/versity/versitygw/cmd/versitygw ;;
+	rclone) module rclone "$rclone" github.com/rclone/rclone ;;
+	restic) module restic "$restic" github.com/restic/restic/cmd/restic ;;
+	moto)
+		if [ ! -x "$cache/moto-$moto/bin/moto_server" ]; then
+			"$(dirname "${BASH_SOURCE[0]}")/ensure-tools.sh" python
+			echo "Installing moto $moto" >&2
+			rm -rf "$cache/moto-$moto"
+			python3 -m venv "$cache/moto-$moto" >&2
+			"$cache/moto-$moto/bin/pip" install --quiet --disable-pip-version-check "moto[server]==$moto" >&2
+		fi
+		echo "export LIGHTERAGE_MOTO='$cache/moto-$moto/bin/moto_server'"
+		;;
+	*)
+		echo "objectstores: unknown program $program" >&2
+		exit 1
+		;;
+	esac
+done

@@ -6,9 +6,13 @@
 package bucket_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,10 +21,12 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // killedEnv holds what an agent that is to be killed does.
@@ -29,12 +35,16 @@ const killedEnv = "LIGHTERAGE_BUCKET_KILLED"
 type killed struct {
 	Server objectstoretest.Program
 	Root   string
+	// Prefix below that of the other tests.
+	Prefix string
+	// Slow: it never ends.
+	Slow bool
 }
 
 func (k killed) store() (*objectstore.Store, error) {
 	return objectstore.New(objectstore.Options{
 		Endpoint: k.Server.Endpoint, CABundle: k.Server.CA, CredentialsDirectory: k.Server.Credentials,
-		Bucket: objectstoretest.Bucket, Prefix: prefix,
+		Bucket: objectstoretest.Bucket, Prefix: prefix + k.Prefix,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		},
@@ -54,8 +64,9 @@ func init() {
 	}
 	if err != nil {
 		_, _ = os.Stderr.WriteString(err.Error())
+		os.Exit(1)
 	}
-	os.Exit(1)
+	os.Exit(0)
 }
 
 func (k killed) write() error {
@@ -67,10 +78,14 @@ func (k killed) write() error {
 	if err != nil {
 		return err
 	}
-	return bucket.Write(context.Background(), bucket.WriteOptions{
-		Origin: slow{origin}, Store: store, Transfer: "bank/nightly (1)", RunID: "r", Attempt: 1, Streams: 1,
+	o := bucket.WriteOptions{
+		Origin: origin, Store: store, Transfer: "bank/nightly (1)", RunID: "r", Attempt: 1, Streams: 1,
 		Report: send.NewReport(),
-	})
+	}
+	if k.Slow {
+		o.Origin = slow{origin}
+	}
+	return bucket.Write(context.Background(), o)
 }
 
 // slow is a source that never gives the end of the large file.
@@ -94,7 +109,7 @@ func TestServers(t *testing.T) {
 			if err := os.Symlink("a/b", filepath.Join(root, "link")); err != nil {
 				t.Fatal(err)
 			}
-			k := killed{Server: start(t), Root: root}
+			k := killed{Server: start(t), Root: root, Slow: true}
 			store, err := k.store()
 			if err != nil {
 				t.Fatal(err)
@@ -121,8 +136,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// kill has another process write, and kills it when two parts are there.
-func (k killed) kill(t *testing.T, store *objectstore.Store) {
+// start has another process write.
+func (k killed) start(t *testing.T) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -131,9 +146,156 @@ func (k killed) kill(t *testing.T, store *objectstore.Store) {
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), killedEnv+"="+string(text))
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
+	if err := objectstoretest.StartWithTest(c); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestKilled kills writers of real servers at every step of a run, and then the server.
+func TestKilled(t *testing.T) {
+	for name, start := range objectstoretest.Programs {
+		t.Run(name, func(t *testing.T) {
+			proxy := objectstoretest.NewProxy(t, start(t))
+			root := cargo(t)
+			for step, kind := range map[string]objectstoretest.Kind{
+				"claim": objectstoretest.Put("/.lighterage/writer"), "whole": objectstoretest.Put("/a"),
+				"note": objectstoretest.Notes, "create": objectstoretest.Creates, "part": objectstoretest.Parts,
+				"complete": objectstoretest.Completes, "index": objectstoretest.Put("/.lighterage/index"),
+				"deletes": objectstoretest.Deletes,
+			} {
+				t.Run(step, func(t *testing.T) { killedAt(t, proxy, root, step, kind) })
+			}
+			if proxy.Directory == "" {
+				return // What it has is in memory.
+			}
+			t.Run("server", func(t *testing.T) { killedServer(t, proxy, root) })
+		})
+	}
+}
+
+// killedAt kills a writer in the middle of each request of a kind, until it makes no more of them.
+func killedAt(t *testing.T, proxy *objectstoretest.Proxy, root, step string, kind objectstoretest.Kind) {
+	k := killed{Server: proxy.Program, Root: root, Prefix: "-" + step}
+	store := on(t, proxy.Program, prefix+k.Prefix)
+	defer proxy.Inject(nil)
+	for n := range int64(8) {
+		reached := make(chan struct{})
+		proxy.Inject(kind.After(n, objectstoretest.Stall(reached)))
+		c := k.start(t)
+		ended := make(chan struct{})
+		go func() {
+			_ = c.Wait()
+			close(ended)
+		}()
+		select {
+		case <-reached:
+		case <-time.After(time.Minute):
+			t.Fatal("the writer neither ends nor makes such a request")
+		case <-ended:
+			if n == 0 {
+				t.Fatal("the writer ended before it was killed")
+			}
+			if !c.ProcessState.Success() {
+				t.Fatal("the writer failed")
+			}
+			same(t, root, store)
+			clean(t, store)
+			return
+		}
+		_ = c.Process.Kill()
+		<-ended
+		// Nobody is served a part of a file.
+		proxy.Inject(nil)
+		whole(t, root, store)
+	}
+	mustWrite(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Attempt = 2 })
+	same(t, root, store)
+	clean(t, store)
+}
+
+// whole reports files of a bucket that are served and differ from those of a tree, of which some may be missing.
+func whole(t *testing.T, root string, store *objectstore.Store) {
+	t.Helper()
+	s := bucket.NewSource(t.Context(), store, nil)
+	err := s.Walk(t.Context(), func(e *tree.Entry) error {
+		if e.Type != tree.File {
+			return nil
+		}
+		want, err := os.ReadFile(filepath.Join(root, e.Path))
+		if err != nil {
+			return err
+		}
+		got := make([]byte, e.Size)
+		if e.Size > 0 {
+			if err := s.ReadAt(e, got, 0); errors.Is(err, tree.ErrChanged) {
+				t.Logf("%s is cut off, and is not served", e.Path)
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is served with %d bytes of another content than the file of %d", e.Path, len(got), len(want))
+		}
+		return nil
+	})
+	if err != nil && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) { // It has nothing yet.
+		t.Error(err)
+	}
+}
+
+// killedServer kills the server in the middle of requests. It is back before the attempt gives up, or after that.
+func killedServer(t *testing.T, proxy *objectstoretest.Proxy, root string) {
+	for step, kind := range map[string]objectstoretest.Kind{
+		"whole": objectstoretest.Put("/a"), "part": objectstoretest.Parts, "complete": objectstoretest.Completes,
+		"index": objectstoretest.Put("/.lighterage/index"),
+	} {
+		for _, soon := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, soon %v", step, soon), func(t *testing.T) {
+				store := on(t, proxy.Program, fmt.Sprintf("server-%s-%v", step, soon))
+				defer proxy.Inject(nil)
+				proxy.Inject(kind.Times(1, func(w http.ResponseWriter, r *http.Request, pass http.Handler) bool {
+					timer := time.AfterFunc(5*time.Millisecond, proxy.Kill)
+					func() {
+						defer func() { _ = recover() }() // The connection breaks, or the answer comes first and is lost.
+						objectstoretest.Lose(w, r, pass)
+					}()
+					timer.Stop()
+					proxy.Kill() // It waits for one that is under way.
+					if soon {
+						if err := proxy.Restart(); err != nil {
+							t.Error(err)
+						}
+					}
+					panic(http.ErrAbortHandler)
+				}))
+				_, err := write(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Streams = 1 })
+				t.Logf("the first attempt: %v", err)
+				if soon && err != nil {
+					t.Errorf("the server was back: %v", err)
+				}
+				if !soon {
+					if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE) {
+						t.Errorf("without a server: %v", err)
+					}
+					if err := proxy.Restart(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				whole(t, root, store)
+				mustWrite(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Attempt = 2 })
+				same(t, root, store)
+				clean(t, store)
+			})
+		}
+	}
+}
+
+// kill has another process write, and kills it when two parts are there.
+func (k killed) kill(t *testing.T, store *objectstore.Store) {
+	t.Helper()
+	c := k.start(t)
 	for parts := 0; parts < 2; time.Sleep(50 * time.Millisecond) {
 		if t.Context().Err() != nil {
 			t.Fatal("the other process puts no parts")
@@ -151,8 +313,17 @@ func (k killed) kill(t *testing.T, store *objectstore.Store) {
 	_ = c.Wait()
 }
 
-// same reports differences between a tree and what a bucket has.
+// same reports differences between a tree and what a bucket has, and uploads that are left.
 func same(t *testing.T, root string, store *objectstore.Store) {
+	t.Helper()
+	sameTree(t, root, store)
+	for u, err := range store.Uploads(t.Context(), "") {
+		t.Errorf("an upload is left: %+v, %v", u, err)
+	}
+}
+
+// sameTree reports differences between a tree and what a bucket has.
+func sameTree(t *testing.T, root string, store *objectstore.Store) {
 	t.Helper()
 	wantPaths, want, wantContents := entries(t, source(t, root, nil))
 	gotPaths, got, gotContents := entries(t, bucket.NewSource(t.Context(), store, nil))
@@ -164,8 +335,5 @@ func same(t *testing.T, root string, store *objectstore.Store) {
 			gotContents[path] != wantContents[path] {
 			t.Errorf("%s: %+v, want %+v", path, g, w)
 		}
-	}
-	for u, err := range store.Uploads(t.Context(), "") {
-		t.Errorf("an upload is left: %+v, %v", u, err)
 	}
 }

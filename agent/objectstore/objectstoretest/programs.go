@@ -14,12 +14,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,49 +63,106 @@ func certificate(t testing.TB) (certFile, keyFile string, ca []byte) {
 	return certFile, keyFile, ca
 }
 
+// process is a program that listens on an address of its own.
+type process struct {
+	address string
+	ca      []byte
+	command func() *exec.Cmd
+	output  bytes.Buffer
+
+	mu sync.Mutex
+	// running is nil after kill.
+	running *exec.Cmd
+}
+
 // serve starts a program that listens on the address that it is given, waits for an answer, and ends it with the test.
-func serve(t testing.TB, ca []byte, command func(host, port string) *exec.Cmd) (address string) {
+func serve(t testing.TB, ca []byte, command func(host, port string) *exec.Cmd) *process {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = free.Addr().String()
+	p := &process{address: free.Addr().String(), ca: ca}
 	free.Close()
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(p.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var output bytes.Buffer
-	c := command(host, port)
-	c.Stdout, c.Stderr = &output, &output
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p.command = func() *exec.Cmd { return command(host, port) }
 	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
+		p.kill()
 		if t.Failed() {
-			t.Logf("the server: %s", output.String())
+			t.Logf("the server: %s", p.output.String())
 		}
 	})
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := client.Do(request)
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// start has the program run, and waits until it answers.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.command()
+	c.Stdout, c.Stderr = &p.output, &p.output
+	if err := StartWithTest(c); err != nil {
+		return err
+	}
+	p.running = c
+	client := clientOf(p.ca)
+	defer client.CloseIdleConnections()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := client.Get("https://" + p.address + "/")
 		if err == nil {
-			answer.Body.Close()
-			return address
+			return answer.Body.Close()
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the server does not answer: %v", err)
+			return fmt.Errorf("the server does not answer: %w", err)
 		}
 	}
+}
+
+// StartWithTest starts a process that the kernel kills when that of the test ends in any way. The kernel does so when
+// the thread ends that started it, so that one which never does starts all.
+func StartWithTest(c *exec.Cmd) error {
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	result := make(chan error)
+	starter() <- func() { result <- c.Start() }
+	return <-result
+}
+
+var starter = sync.OnceValue(func() chan<- func() {
+	starts := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
+	return starts
+})
+
+// kill ends the program as a crash does.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == nil {
+		return
+	}
+	_ = p.running.Process.Kill()
+	_ = p.running.Wait()
+	p.running = nil
+}
+
+// clientOf is a client that trusts a CA.
+func clientOf(ca []byte) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 16,
+	}}
 }
 
 func program(t testing.TB, env string) string {
@@ -124,18 +186,28 @@ type Program struct {
 	CA       []byte
 	// Credentials are a directory as the kubelet mounts it.
 	Credentials string
+	// Directory is where a server that keeps objects as files has the bucket; empty: it has none, or cannot be seen.
+	Directory string
+
+	process *process
 }
+
+// Kill ends the server as a crash does. A Proxy in front of it stays.
+func (p Program) Kill() { p.process.kill() }
+
+// Restart starts a server that was killed, at its address, and waits until it answers.
+func (p Program) Restart() error { return p.process.start() }
 
 // Programs are how to start the servers of hack/objectstores.sh.
 var Programs = map[string]func(testing.TB) Program{"versitygw": versitygw, "moto": moto}
 
-func newProgram(t testing.TB, address string, ca []byte) Program {
+func newProgram(t testing.TB, p *process) Program {
 	t.Helper()
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		wirev1.ObjectStoreAccessKeyIDKey: AccessKey, wirev1.ObjectStoreSecretAccessKeyKey: SecretKey,
 	})
-	return Program{Endpoint: "https://" + address, CA: ca, Credentials: dir}
+	return Program{Endpoint: "https://" + p.address, CA: p.ca, Credentials: dir, process: p}
 }
 
 func writeFiles(t testing.TB, dir string, files map[string]string) {
@@ -149,39 +221,60 @@ func writeFiles(t testing.TB, dir string, files map[string]string) {
 
 func versitygw(t testing.TB) Program {
 	t.Helper()
-	path := program(t, versitygwEnv)
-	cert, key, ca := certificate(t)
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, Bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	p := versitygwIn(t, dir)
+	p.Directory = filepath.Join(dir, Bucket)
+	return p
+}
+
+// SmallVersitygw is one whose file system has a size in MiB. It needs root, or a kernel that lets users make
+// namespaces.
+func SmallVersitygw(t testing.TB, size int) Program {
+	t.Helper()
+	unshare := []string{"unshare", "--mount"}
+	if os.Getuid() != 0 {
+		unshare = append(unshare, "--user", "--map-root-user")
+	}
+	// The kernel forgets whom to kill with the test when a process enters a user namespace.
+	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm tmpfs "$0" && mkdir "$0/%s" && exec setpriv --pdeathsig KILL "$@"`,
+		size, Bucket)
+	dir := t.TempDir()
+	return versitygwIn(t, dir, append(unshare, "sh", "-c", mount, dir)...)
+}
+
+// versitygwIn is a versitygw that serves a directory, and is started by a command if there is one.
+func versitygwIn(t testing.TB, dir string, by ...string) Program {
+	t.Helper()
+	path := program(t, versitygwEnv)
+	cert, key, ca := certificate(t)
 	return newProgram(t, serve(t, ca, func(host, port string) *exec.Cmd {
-		c := exec.CommandContext(context.Background(), path,
+		all := append(slices.Clone(by), path,
 			"--port", net.JoinHostPort(host, port), "--cert", cert, "--key", key, "--quiet", "posix", dir)
+		c := exec.CommandContext(context.Background(), all[0], all[1:]...)
 		c.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
 		return c
-	}), ca)
+	}))
 }
 
 func moto(t testing.TB) Program {
 	t.Helper()
 	path := program(t, motoEnv)
 	cert, key, ca := certificate(t)
-	address := serve(t, ca, func(host, port string) *exec.Cmd {
+	p := serve(t, ca, func(host, port string) *exec.Cmd {
 		return exec.CommandContext(context.Background(), path, "-H", host, "-p", port, "-c", cert, "-k", key)
 	})
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+address+"/"+Bucket, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+p.address+"/"+Bucket, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/us-east-1/s3/aws4_request")
-	answer, err := client.Do(request)
+	answer, err := clientOf(ca).Do(request)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatal(answer, err)
 	}
 	answer.Body.Close()
-	return newProgram(t, address, ca)
+	return newProgram(t, p)
 }
