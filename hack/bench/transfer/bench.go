@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/trees"
 )
 
 type options struct {
@@ -127,7 +128,7 @@ func (o *options) move(ctx context.Context, r *harness.Run, f field) (tableOf, e
 		return tableOf{}, fmt.Errorf("make it: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(source) }()
-	tree, err := measureTree(source)
+	tree, err := trees.Measure(source)
 	if err != nil {
 		return tableOf{}, err
 	}
@@ -152,7 +153,7 @@ func (o *options) move(ctx context.Context, r *harness.Run, f field) (tableOf, e
 
 // measure runs a contender once, into an empty directory, and holds what arrived against the source.
 func measure(
-	ctx context.Context, c contender, cpu cpuCounter, source, destination string, want treeSize,
+	ctx context.Context, c contender, cpu cpuCounter, source, destination string, want trees.Size,
 ) (s sample, err error) {
 	if err := os.Mkdir(destination, 0o755); err != nil { // read by the daemon's user
 		return s, fmt.Errorf("make the destination: %w", err)
@@ -183,7 +184,7 @@ func measure(
 		return s, err
 	}
 	s.cpu = after - busy
-	got, err := measureTree(destination)
+	got, err := trees.Measure(destination)
 	if err == nil && got != want {
 		err = fmt.Errorf("the destination has %+v, the source %+v", got, want)
 	}

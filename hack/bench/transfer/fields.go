@@ -5,11 +5,9 @@ package transfer
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/trees"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -88,42 +86,18 @@ func fields(agent string) []field {
 }
 
 func makeDemo(ctx context.Context, o options, root string) error {
-	return shell(ctx, fmt.Sprintf("mkdir %[1]s; hack/demo/data.sh %[2]d | tar -x -o -f - -C %[1]s", root, o.size)).Run()
+	return trees.Demo(ctx, root, o.size)
 }
 
 func makeMixed(_ context.Context, _ options, root string) error {
 	const size, each = 13_000_000, 5
 	for _, name := range []string{"xml", "json", "records", "csv", "source", "gzip", "random"} {
 		kind, _ := corpus.ByName(name)
-		if err := cut(kind.Generate(size*each), size, root, name+"-%d"); err != nil {
+		if err := trees.Cut(kind.Generate(size*each), size, root, name+"-%d"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func makeSmall(_ context.Context, _ options, root string) error {
-	const size, directories, each = 4096, 200, 1000
-	kind, _ := corpus.ByName("json")
-	data := kind.Generate(size * each)
-	for i := range directories {
-		if err := cut(data, size, filepath.Join(root, fmt.Sprintf("%03d", i)), "%04d"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cut writes data to files of a size in a directory.
-func cut(data []byte, size int, directory, format string) error {
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
-	for i := range len(data) / size {
-		path := filepath.Join(directory, fmt.Sprintf(format, i))
-		if err := os.WriteFile(path, data[i*size:(i+1)*size], 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func makeSmall(_ context.Context, _ options, root string) error { return trees.Small(root, 200) }

@@ -17,6 +17,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/trees"
 )
 
 const (
@@ -55,7 +56,7 @@ func (o *options) memory(ctx context.Context, r *harness.Run) error {
 		if err != nil {
 			return fmt.Errorf("move the tree %s: %w", f.name, err)
 		}
-		rows = append(rows, []string{f.about, fmt.Sprint(tree.bytes), fmt.Sprintf("%.1f", got.wall.Seconds()),
+		rows = append(rows, []string{f.about, fmt.Sprint(tree.Bytes), fmt.Sprintf("%.1f", got.wall.Seconds()),
 			mib(got.sendPeak), mib(got.receivePeak), mib(memoryBound)})
 		most = max(most, got.sendPeak, got.receivePeak)
 	}
@@ -69,13 +70,13 @@ func (o *options) memory(ctx context.Context, r *harness.Run) error {
 		Data: map[string]string{"Goal": mib(memoryGoal), "Table": table}})
 }
 
-func (o *options) moveOnce(ctx context.Context, f memoryField) (got sample, tree treeSize, err error) {
+func (o *options) moveOnce(ctx context.Context, f memoryField) (got sample, tree trees.Size, err error) {
 	source := filepath.Join(o.work, f.name)
 	defer os.RemoveAll(source)
 	if err := f.make(source); err != nil {
 		return got, tree, err
 	}
-	if tree, err = measureTree(source); err != nil {
+	if tree, err = trees.Measure(source); err != nil {
 		return got, tree, err
 	}
 	chosen := settings(wirev1.CompressionMode_COMPRESSION_MODE_AUTO, wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/trees"
 )
 
 //go:embed report.md.tmpl
@@ -19,7 +20,7 @@ var reportTemplate string
 // tableOf is how the contenders of a field did.
 type tableOf struct {
 	field
-	tree    treeSize
+	tree    trees.Size
 	results []result
 }
 
@@ -66,7 +67,7 @@ func (t tableOf) Copies() string {
 
 func (t tableOf) String() string {
 	var rows [][]string
-	bytes := float64(t.tree.bytes)
+	bytes := float64(t.tree.Bytes)
 	for _, r := range t.results {
 		least := slices.MinFunc(r.samples, func(a, b sample) int { return int(a.wall - b.wall) })
 		most := slices.MaxFunc(r.samples, func(a, b sample) int { return int(a.wall - b.wall) })
@@ -77,8 +78,8 @@ func (t tableOf) String() string {
 			known("%.2f", r.median(receive)),
 		})
 	}
-	return fmt.Sprintf("%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.files,
-		t.tree.links, t.tree.directories, bytes/1e6) + harness.Table([]string{
+	return fmt.Sprintf("%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.Files,
+		t.tree.Links, t.tree.Directories, bytes/1e6) + harness.Table([]string{
 		"contender", "wall s (least to most)", "MB/s", "system CPU s", "CPU s per GB", "bytes on the wire", "send CPU s",
 		"receive CPU s",
 	}, rows)

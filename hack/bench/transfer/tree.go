@@ -5,9 +5,7 @@ package transfer
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -40,37 +38,4 @@ func (c cpuCounter) read() (time.Duration, error) {
 		return 0, fmt.Errorf("read the control group's CPU time: %w", err)
 	}
 	return time.Duration(n) * unit, nil
-}
-
-// treeSize is how much there is in a tree.
-type treeSize struct {
-	files, links, directories int
-	bytes                     int64
-}
-
-func measureTree(root string) (treeSize, error) {
-	var size treeSize
-	err := filepath.WalkDir(root, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch {
-		case entry.IsDir():
-			size.directories++
-		case entry.Type()&fs.ModeSymlink != 0:
-			size.links++
-		default:
-			info, err := entry.Info()
-			if err != nil {
-				return err
-			}
-			size.files++
-			size.bytes += info.Size()
-		}
-		return nil
-	})
-	if err != nil {
-		return treeSize{}, fmt.Errorf("measure the tree %s: %w", root, err)
-	}
-	return size, nil
 }
