@@ -406,6 +406,13 @@ bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slo
 	$(ENSURE) disks brokers network || echo "bench-queue: what needs these is not measured" >&2
 	$(ENGINES); $(BENCHMARK) queue $(EXTENT)
 
+.PHONY: bench-object
+bench-object: build ## Measure moving trees through versitygw beside rclone and restic, over loopback and 100 Mbit/s; needs root (BENCH=quick: a look, no result)
+	$(ENSURE) network
+	env=$$(hack/objectstores.sh versitygw rclone restic); eval "$$env"; \
+		$(BENCHMARK) object $(EXTENT) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS) -long-runs $(BENCH_RUNS)) \
+		-only "$(BENCH_ONLY)"
+
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network only)
 	$(ENSURE) network
