@@ -59,7 +59,7 @@ func startServer(ctx context.Context, path, dir string, link *network.Pair) (*se
 		return nil, err
 	}
 	args := []string{
-		"--port", address, "--cert", s.caFile, "--key", key, "--quiet", "--region", region, "posix",
+		"--port", address, "--cert", s.caFile, "--key", key, "--quiet", "--region", region, "--keep-alive", "posix",
 		filepath.Join(dir, "objects"),
 	}
 	command := exec.CommandContext(ctx, path, args...)
