@@ -135,7 +135,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	if len(all) == 0 {
 		return fmt.Errorf("there is no cell %q", o.only)
 	}
-	return r.Publish(ctx, o.report(ctx, all))
+	return r.Publish(ctx, o.report(all))
 }
 
 // measure has every contender take turns with a cell.
