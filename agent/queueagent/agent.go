@@ -22,6 +22,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -61,6 +62,7 @@ type Agent struct {
 	channelAddress atomic.Pointer[net.Addr]
 	certificates   atomic.Pointer[certificates.Serving]
 	restorer       atomic.Pointer[archive.Restorer] // nil: nothing is restored
+	stores         *egress.Guard                    // dials the object stores of archives
 
 	mu          sync.Mutex
 	config      *wirev1.QueueConfig // that is in effect
@@ -86,8 +88,8 @@ type running struct {
 	channels *channels
 	syncs    *volumeSyncs // nil: there is no volume
 	// messages serves those who do not speak the protocol of NATS.
-	messages *messages
-	archiver *archive.Archiver // nil: there is no archive
+	messages  *messages
+	archivers archivers
 }
 
 // setWindow changes how long ids are remembered.
@@ -108,7 +110,10 @@ func New(o Options) *Agent {
 	if o.Interval == 0 {
 		o.Interval = 2 * time.Second
 	}
-	return &Agent{options: o, started: time.Now(), detail: "the configuration is not read yet"}
+	return &Agent{
+		options: o, started: time.Now(), detail: "the configuration is not read yet",
+		stores: egress.NewGuard(egress.Policy{}),
+	}
 }
 
 // defaultDrain is how long clients have after the end if nothing else is said.
@@ -425,7 +430,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	}
 	// Whatever else cannot be done: who may not send any more is rejected, and what must not be dialled any more is
 	// not.
-	if err := errors.Join(r.channels.accept(c), permit(r.store, c)); err != nil {
+	if err := errors.Join(r.channels.accept(c), a.permit(r.store, c)); err != nil {
 		return err
 	}
 	if err := changeable(first, c); err != nil {
@@ -467,12 +472,12 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			return err
 		}
 	}
-	if r.archiver != nil {
+	if c.GetArchive() != nil {
 		settings, err := a.archiveSettings(ctx, c)
 		if err != nil {
 			return err
 		}
-		r.archiver.Set(settings)
+		r.archivers.each(func(one *archive.Archiver) { one.Set(settings) })
 	}
 	r.messages.adopt(c)
 	a.adopt(r, c) // last, because reports name the revision from then on
@@ -494,9 +499,7 @@ func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
 		r.front.ResetStatistics(time.Now())
 		r.channels.resetStatistics()
 		r.syncs.reset()
-		if r.archiver != nil {
-			r.archiver.ResetStatistics()
-		}
+		r.archivers.each((*archive.Archiver).ResetStatistics)
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
 			a.idle.Reset()

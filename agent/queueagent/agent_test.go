@@ -330,8 +330,17 @@ func TestRefused(t *testing.T) {
 			c.Archive = &wirev1.QueueArchiveConfig{Directory: "/archive", Interval: durationpb.New(-1)}
 		},
 		"restore.directory": func(c *wirev1.QueueConfig) { c.Restore = &wirev1.QueueRestoreConfig{Queue: "orders"} },
-		"restore.path":      func(c *wirev1.QueueConfig) { c.Restore = &wirev1.QueueRestoreConfig{Directory: "/archive"} },
-		"queue name":        func(c *wirev1.QueueConfig) { c.Queue = "or.ders" },
+		"dial_policy": func(c *wirev1.QueueConfig) {
+			c.Archive = &wirev1.QueueArchiveConfig{Store: &wirev1.ObjectStoreConfig{}}
+		},
+		"restore.store": func(c *wirev1.QueueConfig) {
+			c.DialPolicy = &wirev1.DialPolicy{}
+			c.Restore = &wirev1.QueueRestoreConfig{
+				Directory: "/archive", Store: &wirev1.ObjectStoreConfig{}, Queue: "orders",
+			}
+		},
+		"restore.path": func(c *wirev1.QueueConfig) { c.Restore = &wirev1.QueueRestoreConfig{Directory: "/archive"} },
+		"queue name":   func(c *wirev1.QueueConfig) { c.Queue = "or.ders" },
 	} {
 		m := newMember(t)
 		m.change(change)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -23,8 +26,8 @@ import (
 // validateArchive refuses settings that neither writing nor restoring could work with.
 func validateArchive(c *wirev1.QueueConfig) error {
 	if a := c.GetArchive(); a != nil {
-		if a.GetDirectory() == "" {
-			return errors.New("the configuration lacks archive.directory")
+		if a.GetDirectory() == "" && a.GetStore() == nil {
+			return errors.New("the configuration lacks archive.directory or archive.store")
 		}
 		for name, d := range map[string]*durationpb.Duration{"interval": a.GetInterval(), "retention": a.GetRetention()} {
 			if d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
@@ -33,8 +36,8 @@ func validateArchive(c *wirev1.QueueConfig) error {
 		}
 	}
 	if r := c.GetRestore(); r != nil {
-		if r.GetDirectory() == "" {
-			return errors.New("the configuration lacks restore.directory")
+		if (r.GetDirectory() == "") == (r.GetStore() == nil) {
+			return errors.New("the configuration needs either restore.directory or restore.store")
 		}
 		if (r.GetQueue() == "") == (r.GetPath() == "") {
 			return errors.New("the configuration needs either restore.queue or restore.path")
@@ -54,8 +57,16 @@ func (a *Agent) restore(
 		return nil
 	}
 	a.say("the archive is not restored yet")
+	place := archive.Place{Directory: wanted.GetDirectory()}
+	if wanted.GetStore() != nil {
+		var err error
+		if place.Store, err = a.openStore(wanted.GetStore(), c); err != nil {
+			return err
+		}
+		defer place.Store.Close()
+	}
 	r := archive.NewRestorer(archive.RestoreOptions{
-		Conn: conn, Stream: c.GetQueue(), Leads: kept.Leader, Directory: wanted.GetDirectory(), Queue: wanted.GetQueue(),
+		Conn: conn, Stream: c.GetQueue(), Leads: kept.Leader, Place: place, Queue: wanted.GetQueue(),
 		Path:       wanted.GetPath(),
 		Everything: wanted.GetEverything(), MaxMessage: maxMessage(c), Decoders: decoders, Log: a.options.Log,
 		RetryPause: restorePatience * a.options.Interval,
@@ -75,7 +86,19 @@ func (a *Agent) restore(
 // again.
 const restorePatience = 5
 
-// startArchive writes the archive that the configuration asks for, until the context ends. What is returned waits for
+// archivers write the archive on the claim and that in the object store, each on its own: neither waits for the other.
+// They are nil where there is no such archive.
+type archivers struct{ claim, store *archive.Archiver }
+
+func (w archivers) each(f func(*archive.Archiver)) {
+	for _, one := range []*archive.Archiver{w.claim, w.store} {
+		if one != nil {
+			f(one)
+		}
+	}
+}
+
+// startArchive writes the archives that the configuration asks for, until the context ends. What is returned waits for
 // that, and may be called several times.
 func (a *Agent) startArchive(
 	ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry,
@@ -87,16 +110,33 @@ func (a *Agent) startArchive(
 	if err != nil {
 		return nil, err
 	}
-	r.archiver = archive.NewArchiver(archive.Options{
-		Conn: r.conn, Stream: c.GetQueue(), Leads: r.store.Leader, Directory: c.GetArchive().GetDirectory(),
-		Member: a.options.Member, Decoders: decoders,
-		Log: a.options.Log, Poll: a.options.Interval / 2,
-	}, settings)
+	archiver := func(place archive.Place) *archive.Archiver {
+		return archive.NewArchiver(archive.Options{
+			Conn: r.conn, Stream: c.GetQueue(), Leads: r.store.Leader, Place: place,
+			Member: a.options.Member, Decoders: decoders,
+			Log: a.options.Log, Poll: a.options.Interval / 2,
+		}, settings)
+	}
+	if directory := c.GetArchive().GetDirectory(); directory != "" {
+		r.archivers.claim = archiver(archive.Place{Directory: directory})
+	}
+	closeStore := func() {}
+	if c.GetArchive().GetStore() != nil {
+		store, err := a.openStore(c.GetArchive().GetStore(), c)
+		if err != nil {
+			return nil, err
+		}
+		closeStore = store.Close
+		r.archivers.store = archiver(archive.Place{Store: store})
+	}
 	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	r.archivers.each(func(one *archive.Archiver) { running.Go(func() { one.Run(ctx) }) })
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.archiver.Run(ctx)
+		running.Wait()
+		closeStore()
 	}()
 	return func() {
 		cancel()
@@ -108,6 +148,20 @@ func (a *Agent) startArchive(
 			)
 		}
 	}, nil
+}
+
+// openStore opens an object store, which dials what the configuration in effect permits.
+func (a *Agent) openStore(store *wirev1.ObjectStoreConfig, c *wirev1.QueueConfig) (*objectstore.Store, error) {
+	permitted, err := egress.Parse(c.GetDialPolicy())
+	if err != nil {
+		return nil, err
+	}
+	a.stores.Set(permitted)
+	opened, err := objectstore.New(objectstore.FromWire(store, a.stores))
+	if err != nil {
+		return nil, fmt.Errorf("use the object store of the archive: %w", err)
+	}
+	return opened, nil
 }
 
 // archiveEnd is how long the end of the agent waits for the archive.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
@@ -152,5 +153,75 @@ func TestArchive(t *testing.T) {
 	r = second.await("it is archived", func(r *wirev1.QueueReport) bool { return r.GetArchive().GetLastTime() != nil })
 	if r.GetArchive().GetPath() == r.GetRestore().GetPath() {
 		t.Errorf("both have archive %s", r.GetArchive().GetPath())
+	}
+}
+
+// TestStoreArchive: a queue is archived to a claim and to an object store, each with a status of its own, and another
+// is made of what the store has.
+func TestStoreArchive(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	credentials := t.TempDir()
+	for name, content := range map[string]string{
+		wirev1.ObjectStoreAccessKeyIDKey: "me", wirev1.ObjectStoreSecretAccessKeyKey: "hush",
+	} {
+		if err := os.WriteFile(filepath.Join(credentials, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := &wirev1.ObjectStoreConfig{
+		Endpoint: server.URL, CaBundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east",
+		CredentialsDirectory: credentials,
+	}
+	first := newMember(t)
+	first.change(func(c *wirev1.QueueConfig) {
+		c.DialPolicy = &wirev1.DialPolicy{} // It does not permit the loopback.
+		c.Archive = &wirev1.QueueArchiveConfig{
+			Directory: t.TempDir(), Store: at, Interval: durationpb.New(time.Millisecond),
+		}
+	})
+	pool := first.certify()
+	stop := first.run()
+	serving := func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }
+	first.await("it serves", serving)
+	conn, err := first.client(pool, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders.new", []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	r := first.await("the claim has it, and the store may not be dialled", func(r *wirev1.QueueReport) bool {
+		return r.GetArchive().GetSequence() == 1 && r.GetStoreArchive().GetLastError() != nil
+	})
+	if f := r.GetStoreArchive().GetLastError(); f.GetReason() != wirev1.FailureReason_FAILURE_REASON_STORE_UNREACHABLE ||
+		r.GetArchive().GetLastError() != nil {
+		t.Errorf("archives %v, %v", r.GetArchive(), r.GetStoreArchive())
+	}
+	// What may be dialled counts at once.
+	first.change(func(c *wirev1.QueueConfig) {
+		c.Revision, c.DialPolicy = "2", &wirev1.DialPolicy{AllowLoopback: true}
+	})
+	first.await("the store has it", func(r *wirev1.QueueReport) bool {
+		return r.GetStoreArchive().GetSequence() == 1 && r.GetStoreArchive().GetLastTime() != nil &&
+			r.GetStoreArchive().GetLastError() == nil && r.GetStoreArchive().GetBytes() > 0
+	})
+	conn.Close()
+	stop()
+
+	second := newMember(t)
+	second.change(func(c *wirev1.QueueConfig) {
+		c.DialPolicy = &wirev1.DialPolicy{AllowLoopback: true}
+		c.Restore = &wirev1.QueueRestoreConfig{Store: at, Queue: "orders"}
+	})
+	second.certify()
+	second.run()
+	r = second.await("it serves", serving)
+	if r.GetRestore().GetMessages() != 1 || !r.GetRestore().GetDone() {
+		t.Errorf("restore %v", r.GetRestore())
 	}
 }

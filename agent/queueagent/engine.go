@@ -68,17 +68,25 @@ func (a *Agent) externalOptions(c *wirev1.QueueConfig) (external.Options, error)
 	}, nil
 }
 
-// permit makes what a configuration says of addresses count for connections to external servers.
-func permit(kept engine, c *wirev1.QueueConfig) error {
-	if c.GetExternal() == nil {
+// permit makes what a configuration says of addresses count for connections to external servers and object stores.
+func (a *Agent) permit(kept engine, c *wirev1.QueueConfig) error {
+	if !dials(c) {
 		return nil
 	}
 	permitted, err := egress.Parse(c.GetDialPolicy())
 	if err != nil {
 		return err
 	}
-	kept.SetEgress(permitted)
+	a.stores.Set(permitted)
+	if c.GetExternal() != nil {
+		kept.SetEgress(permitted)
+	}
 	return nil
+}
+
+// dials reports whether a configuration names what is dialled at the wish of a tenant.
+func dials(c *wirev1.QueueConfig) bool {
+	return c.GetExternal() != nil || c.GetArchive().GetStore() != nil || c.GetRestore().GetStore() != nil
 }
 
 // openPatience bounds one try to make the streams in external servers.

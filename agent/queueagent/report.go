@@ -101,7 +101,7 @@ func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
 		AcceleratorNanos: uint64(hardware.CallTime()),
 	}
 	running.channels.report(r)
-	r.Archive = archiveStatus(running.archiver)
+	r.Archive, r.StoreArchive = archiveStatus(running.archivers.claim), archiveStatus(running.archivers.store)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)
 		r.Cpu.IdleNanos = min(uint64(a.idle.Spent()), r.GetCpu().GetSendNanos())

@@ -128,7 +128,7 @@ func validate(c *wirev1.QueueConfig) error {
 		return errors.New("the configuration has several members and lacks route_address")
 	}
 	var dialled error
-	if c.GetExternal() != nil {
+	if dials(c) {
 		_, dialled = egress.Parse(c.GetDialPolicy())
 	}
 	return errors.Join(validateChannels(c), validateArchive(c), dialled)
@@ -142,7 +142,8 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(),
 		ServingDirectory: c.GetServingDirectory(),
 		Acceptance:       &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
-		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory()}, Restore: c.GetRestore(),
+		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory(), Store: c.GetArchive().GetStore()},
+		Restore: c.GetRestore(),
 	}
 }
 
@@ -151,8 +152,8 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
 		return errors.New(
-			"addresses, members, storage, external servers, serving_directory, archive.directory and restore cannot be " +
-				"changed while the agent runs: start it again",
+			"addresses, members, storage, external servers, serving_directory, archive.directory, archive.store and restore " +
+				"cannot be changed while the agent runs: start it again",
 		)
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"runtime"
 	"time"
 
@@ -18,12 +17,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-const (
-	// probeTimeout bounds a probe; cleaning up comes after it.
-	probeTimeout = 2 * time.Minute
-	// storeDialTimeout bounds how long connecting to a store may take.
-	storeDialTimeout = 10 * time.Second
-)
+// probeTimeout bounds a probe; cleaning up comes after it.
+const probeTimeout = 2 * time.Minute
 
 func (a *agent) probe(ctx context.Context) error {
 	var c wirev1.ProbeConfig
@@ -69,16 +64,7 @@ func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (object
 	if err != nil {
 		return objectstore.Options{}, badConfig("%w", err)
 	}
-	guard := egress.NewGuard(parsed)
-	return objectstore.Options{
-		Endpoint: c.GetEndpoint(), Bucket: c.GetBucket(), Prefix: c.GetPrefix(), Region: c.GetRegion(),
-		VirtualHost: c.GetVirtualHost(), CABundle: c.GetCaBundle(), CredentialsDirectory: c.GetCredentialsDirectory(),
-		StorageClass: c.GetStorageClass(),
-		Encryption:   objectstore.Encryption{S3: c.GetEncryptS3(), KMSKeyID: c.GetKmsKeyId()},
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return guard.Dial(ctx, storeDialTimeout, address)
-		},
-	}, nil
+	return objectstore.FromWire(c, egress.NewGuard(parsed)), nil
 }
 
 // probeReport is the report of a probe.

@@ -38,8 +38,8 @@ type Options struct {
 	Stream string
 	// Leads reports whether this member leads the stream. Only then does it write.
 	Leads func() bool
-	// Directory in which archives are, of all members.
-	Directory string
+	// Place in which archives are, of all members.
+	Place Place
 	// Member is the name of this one.
 	Member string
 	// Decoders read what former members have written.
@@ -141,7 +141,7 @@ func (a *Archiver) Status() Status {
 	s.Compression = a.meter.Snapshot()
 	if busy := time.Duration(a.busy.Load()); busy > 0 && s.LastError == nil {
 		if since := time.Since(a.began) - busy; since > a.options.Patience {
-			s.LastError, s.LastErrorTime = silent(since), time.Now().Add(-since)
+			s.LastError, s.LastErrorTime = a.options.Place.silent(since), time.Now().Add(-since)
 		}
 	}
 	return s
@@ -250,11 +250,11 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 		return err
 	}
 	life := Life(info.Created)
-	if c := a.current; c != nil && (c.life != life || !c.directory.inPlace(a.options.Directory)) {
+	if c := a.current; c != nil && (c.life != life || !c.directory.inPlace(a.options.Place.Directory, c.state != nil)) {
 		a.forget()
 	}
 	if a.current == nil {
-		if a.current, err = a.open(life); err != nil {
+		if a.current, err = a.open(ctx, life); err != nil {
 			return err
 		}
 	}
@@ -333,7 +333,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		a.show(c)
 		return nil
 	}
-	size := int64(0)
+	size, limit := int64(0), a.options.Place.rangeBytes(settings.RangeBytes)
 	own, err := a.source.each(ctx, c.seen+1, to, func(r *Record) (err error) {
 		a.tick()
 		if open == nil {
@@ -345,7 +345,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		if err := open.writer.Add(r); err != nil {
 			return fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err)
 		}
-		if size += int64(len(r.Payload)); size < settings.RangeBytes {
+		if size += int64(len(r.Payload)); size < limit {
 			return nil
 		}
 		return finish(r.Sequence, 0)
@@ -367,7 +367,7 @@ var errNotLeading = errors.New("another member leads the queue and archives it")
 
 // opened is a range that is being written.
 type opened struct {
-	file   *draft
+	file   draft
 	writer *Writer
 	first  uint64
 }

@@ -5,6 +5,7 @@ package archive
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/objectstore"
 )
 
 // The names of files in an archive.
@@ -72,8 +75,8 @@ func parseRange(name string) (Range, bool) {
 
 // Directory is an archive. Nothing that is in it leads out of it.
 type Directory struct {
-	root *os.Root
-	name string
+	files files
+	name  string
 }
 
 // Make opens the archive of a name below a directory, and makes it if it is not there.
@@ -111,7 +114,7 @@ func openIn(outer *os.Root, path string) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the archive %s: %w", path, err)
 	}
-	return &Directory{root: inner, name: filepath.Base(path)}, nil
+	return &Directory{files: folder{inner}, name: filepath.Base(path)}, nil
 }
 
 // Latest returns the name of the latest archive of a queue below a directory, of those that begin with another life
@@ -121,10 +124,19 @@ func Latest(below, queue, but string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for archives: %w", err)
 	}
-	best := ""
+	var names []string
 	for _, entry := range entries {
-		of, life, ok := parseName(entry.Name())
-		if ok && entry.IsDir() && of == queue && life != but && life > best {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return latest(names, queue, but)
+}
+
+func latest(names []string, queue, but string) (string, error) {
+	best := ""
+	for _, name := range names {
+		if of, life, ok := parseName(name); ok && of == queue && life != but && life > best {
 			best = life
 		}
 	}
@@ -134,8 +146,13 @@ func Latest(below, queue, but string) (string, error) {
 	return Name(queue, best), nil
 }
 
+// inStore is the archive of a name below a path of an object store. The context bounds its requests.
+func inStore(ctx context.Context, store *objectstore.Store, below, name string) *Directory {
+	return &Directory{files: newBucket(ctx, store, below, name), name: name}
+}
+
 // Close closes the directory.
-func (d *Directory) Close() error { return d.root.Close() }
+func (d *Directory) Close() error { return d.files.Close() }
 
 // Name is that of the archive.
 func (d *Directory) Name() string { return d.name }
@@ -146,25 +163,19 @@ func (d *Directory) wrong(file string, err error) error {
 
 // Ranges lists the files with messages, by their first sequence. Others are of no importance.
 func (d *Directory) Ranges() ([]Range, error) {
-	entries, err := fs.ReadDir(d.root.FS(), ".")
+	var all []Range
+	err := d.files.list(func(f file) bool {
+		if r, ok := parseRange(f.name); ok {
+			r.Size = f.size
+			all = append(all, r)
+		}
+		return len(all) <= maxRanges
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list the archive %s: %w", d.name, err)
 	}
-	var all []Range
-	for _, entry := range entries {
-		r, ok := parseRange(entry.Name())
-		if !ok {
-			continue
-		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // It was deleted just now.
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list the archive %s: %w", d.name, err)
-		}
-		r.Size = info.Size()
-		all = append(all, r)
+	if len(all) > maxRanges {
+		return nil, fmt.Errorf("list the archive %s: %w", d.name, damaged("it has more than %d ranges", maxRanges))
 	}
 	slices.SortFunc(all, func(a, b Range) int {
 		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
@@ -192,70 +203,61 @@ func Chain(ranges []Range, after uint64) (way []Range, end uint64) {
 }
 
 // inPlace reports whether the archive is where it was opened: while it is open somebody may have moved or deleted it.
-func (d *Directory) inPlace(below string) bool {
+// An object store has no open directories: an archive whose index was written is gone there if the index is.
+func (d *Directory) inPlace(below string, written bool) bool {
+	own, ok := d.files.(folder)
+	if !ok {
+		_, err := d.files.stat(indexName)
+		return !written || !errors.Is(err, fs.ErrNotExist)
+	}
 	at, err := os.Stat(filepath.Join(below, d.name))
 	if err != nil {
 		return false
 	}
-	own, err := d.root.Stat(".")
-	return err == nil && os.SameFile(at, own)
+	opened, err := own.root.Stat(".")
+	return err == nil && os.SameFile(at, opened)
 }
 
 // indexed reports whether it has an index.
 func (d *Directory) indexed() bool {
-	_, err := d.root.Stat(indexName)
+	_, err := d.files.stat(indexName)
 	return err == nil
 }
 
 // open opens a range to be read.
 func (d *Directory) open(r Range) (io.ReadCloser, error) {
-	f, err := d.root.Open(r.name())
+	f, err := d.files.open(r.name())
 	if err != nil {
 		return nil, fmt.Errorf("open %s/%s: %w", d.name, r.name(), err)
 	}
 	return f, nil
 }
 
-// draft is a file that has not got its name yet.
-type draft struct {
-	*os.File
-	directory *Directory
-	name      string
-}
-
 // create begins a file. Each member has one of its own.
-func (d *Directory) create(member string) (*draft, error) {
-	name := member + temporary
-	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o640)
+func (d *Directory) create(member string) (draft, error) {
+	f, err := d.files.create(member)
 	if err != nil {
 		return nil, fmt.Errorf("write to the archive %s: %w", d.name, err)
 	}
-	return &draft{File: f, directory: d, name: name}, nil
+	return &named{draft: f, directory: d}, nil
 }
 
-// commit puts the file on the volume, whole, under its name.
-func (f *draft) commit(name string) error {
-	err := errors.Join(f.Sync(), f.Close())
-	if err == nil {
-		err = f.directory.root.Rename(f.name, name)
-	}
-	if err == nil {
-		err = syncDirectory(f.directory.root)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s/%s: %w", f.directory.name, name, err)
+// named is a draft whose errors name the file.
+type named struct {
+	draft
+	directory *Directory
+}
+
+func (n *named) commit(name string) error {
+	if err := n.draft.commit(name); err != nil {
+		return fmt.Errorf("write %s/%s: %w", n.directory.name, name, err)
 	}
 	return nil
 }
 
-// abandon removes it.
-func (f *draft) abandon() error {
-	return errors.Join(f.Close(), f.directory.root.Remove(f.name))
-}
-
 // remove removes a range.
 func (d *Directory) remove(r Range) error {
-	if err := d.root.Remove(r.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.files.remove(r.name()); err != nil {
 		return fmt.Errorf("delete %s/%s: %w", d.name, r.name(), err)
 	}
 	return nil
@@ -263,11 +265,11 @@ func (d *Directory) remove(r Range) error {
 
 // written is when a range was.
 func (d *Directory) written(r Range) (time.Time, error) {
-	info, err := d.root.Stat(r.name())
+	f, err := d.files.stat(r.name())
 	if err != nil {
 		return time.Time{}, fmt.Errorf("look at %s/%s: %w", d.name, r.name(), err)
 	}
-	return info.ModTime(), nil
+	return f.modified, nil
 }
 
 func syncDirectory(root *os.Root) error {

@@ -26,6 +26,9 @@
 // The index is one block as well, with JSON in it: how far the archive has come, and which messages of it have left the
 // queue since. It is replaced as a whole. An archive without it has all messages, but not which of them were still to
 // be got.
+//
+// In an object store each file is an object, named by the archive and the file with a slash between them. An object is
+// put whole, so that no part of one is ever there, and a range only if there is none of its name.
 package archive
 
 import (
@@ -54,4 +57,7 @@ const (
 	// maxRuns bounds how many runs of messages an index names that have left the queue, each with its first and their
 	// number. What is beyond them is restored although it had left.
 	maxRuns = 60_000
+
+	// maxRanges bounds how many ranges an archive has, whose names are held in memory.
+	maxRanges = 4_000_000
 )

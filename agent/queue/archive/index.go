@@ -117,7 +117,7 @@ func DecodeIndex(b []byte, decoder *frame.Decoder) (*Index, error) {
 
 // ReadIndex reads the index of the archive; fs.ErrNotExist if it has none.
 func (d *Directory) ReadIndex(decoder *frame.Decoder) (*Index, error) {
-	f, err := d.root.Open(indexName)
+	f, err := d.files.open(indexName)
 	if err != nil {
 		return nil, fmt.Errorf("open %s/%s: %w", d.name, indexName, err)
 	}

@@ -5,6 +5,7 @@ package archive
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ import (
 )
 
 // open takes an archive over from the member that wrote it before, or begins it.
-func (a *Archiver) open(life string) (*current, error) {
-	directory, err := Make(a.options.Directory, Name(a.options.Stream, life))
+func (a *Archiver) open(ctx context.Context, life string) (*current, error) {
+	directory, err := a.options.Place.make(ctx, Name(a.options.Stream, life))
 	if err != nil {
 		return nil, err
 	}

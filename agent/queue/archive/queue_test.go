@@ -121,7 +121,8 @@ func (q *queue) texts() []string {
 // archiver writes the queue's archive.
 func (q *queue) archiver(directory string, change func(*archive.Options, *archive.Settings)) *archive.Archiver {
 	o := archive.Options{
-		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Member: q.name + "-0",
+		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Member: q.name + "-0",
+		Place:    archive.Place{Directory: directory},
 		Decoders: engines.Default(),
 		Log:      slog.New(slog.DiscardHandler), Poll: time.Millisecond,
 	}
@@ -160,7 +161,8 @@ func upTo(sequence uint64) func(archive.Status) bool {
 
 func (q *queue) restorer(directory string, change func(*archive.RestoreOptions)) *archive.Restorer {
 	o := archive.RestoreOptions{
-		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Queue: "orders",
+		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Queue: "orders",
+		Place:      archive.Place{Directory: directory},
 		MaxMessage: 1 << 20,
 		Decoders:   engines.Default(), Log: slog.New(slog.DiscardHandler), RetryPause: time.Millisecond,
 	}

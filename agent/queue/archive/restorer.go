@@ -46,11 +46,11 @@ type RestoreOptions struct {
 	Stream string
 	// Leads reports whether this member leads the stream. Others wait for it.
 	Leads func() bool
-	// Directory in which archives are.
-	Directory string
+	// Place in which archives are.
+	Place Place
 	// Queue whose latest archive it is; empty: Path says it.
 	Queue string
-	// Path of the archive in Directory.
+	// Path of the archive in Place.
 	Path string
 	// Everything that the archive has is restored, and not only what was in the queue when it was written last.
 	Everything bool
@@ -258,7 +258,7 @@ type work struct {
 }
 
 func (w *work) run(ctx context.Context, created time.Time) error {
-	directory, err := w.open(Life(created))
+	directory, err := w.open(ctx, Life(created))
 	if err != nil {
 		return err
 	}
@@ -320,17 +320,17 @@ func (w *work) run(ctx context.Context, created time.Time) error {
 }
 
 // open opens the archive, which is the one that an earlier try began with.
-func (w *work) open(life string) (*Directory, error) {
+func (w *work) open(ctx context.Context, life string) (*Directory, error) {
 	path := w.options.Path
 	if w.options.Queue != "" {
 		var err error
 		if path = w.at.Path; path == "" {
-			if path, err = Latest(w.options.Directory, w.options.Queue, life); err != nil {
+			if path, err = w.options.Place.latest(ctx, w.options.Queue, life); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return Open(w.options.Directory, path)
+	return w.options.Place.open(ctx, path)
 }
 
 // restore puts the messages of a range into the queue.

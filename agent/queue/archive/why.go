@@ -7,20 +7,15 @@ import (
 	"errors"
 	"io/fs"
 	"syscall"
-	"time"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// full reports whether there was no space on the volume.
-func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-// silent says that the volume has not answered for a while, as one over a network may not that is out of reach.
-func silent(since time.Duration) error {
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-		"the archive's claim has not answered for %v: see whether its volume, and what it is on, can be reached",
-		since.Round(time.Second))
+// full reports whether there was no space on the volume or in the store.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, objectstore.ErrFull)
 }
 
 // why gives an error of writing a reason that says what to do.
@@ -29,6 +24,9 @@ func why(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.Is(err, objectstore.ErrExists):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			"another member has written what this one was about to write (%w); the archive is read again", err)
 	case full(err):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
 			"the archive's claim is full (%w): make it larger, or set spec.archive.retention, after which files are deleted "+

@@ -178,7 +178,7 @@ type QueueConfig struct {
 	// external servers keep the messages; absent: the members do. route_address is empty then, of storage memory and capacity count, and
 	// members stands for how many of the servers have each message as well. It counts at the start only.
 	External *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
-	// dial_policy for external servers. With external and without it the configuration is refused. A change counts at once: connections to
+	// dial_policy for external servers and object stores of archives. With one of these and without it the configuration is refused. A change counts at once: connections to
 	// what it does not permit any more are closed. It is no part of what revision names.
 	DialPolicy *DialPolicy `protobuf:"bytes,41,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
 	// archive of what the queue holds; absent: there is none.
@@ -464,14 +464,16 @@ func (x *QueueExternal) GetOwner() string {
 // QueueArchiveConfig says how the member that leads writes down what the queue holds.
 type QueueArchiveConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// directory that all members share. It counts at the start only.
+	// directory that all members share; empty: there is only the store. It counts at the start only.
 	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
 	// interval between two looks for what was put; absent: a minute.
 	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
 	// max_range_bytes is the size from which a file is closed, before compression; 0: 64 MiB.
 	MaxRangeBytes uint64 `protobuf:"varint,3,opt,name=max_range_bytes,json=maxRangeBytes,proto3" json:"max_range_bytes,omitempty"`
 	// retention after which a file is deleted whose messages have all left the queue; absent: never.
-	Retention     *durationpb.Duration `protobuf:"bytes,4,opt,name=retention,proto3" json:"retention,omitempty"`
+	Retention *durationpb.Duration `protobuf:"bytes,4,opt,name=retention,proto3" json:"retention,omitempty"`
+	// store, under whose prefix the queue is archived as well, or only, if there is no directory. It counts at the start only.
+	Store         *ObjectStoreConfig `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -534,17 +536,26 @@ func (x *QueueArchiveConfig) GetRetention() *durationpb.Duration {
 	return nil
 }
 
+func (x *QueueArchiveConfig) GetStore() *ObjectStoreConfig {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
 // QueueRestoreConfig says which archive to restore. It counts at the start only.
 type QueueRestoreConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// directory in which archives are.
+	// directory in which archives are; empty: they are in the store.
 	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
 	// queue whose latest archive it is; empty: path says it.
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	// path of the archive in directory.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// everything that the archive has is restored, and not only what was in the queue when it was written last.
-	Everything    bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
+	Everything bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
+	// store under whose prefix archives are, without directory.
+	Store         *ObjectStoreConfig `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +616,13 @@ func (x *QueueRestoreConfig) GetEverything() bool {
 		return x.Everything
 	}
 	return false
+}
+
+func (x *QueueRestoreConfig) GetStore() *ObjectStoreConfig {
+	if x != nil {
+		return x.Store
+	}
+	return nil
 }
 
 // QueueRedelivery is what becomes of messages that MessageService has given out and that are not acknowledged.
@@ -1723,8 +1741,9 @@ type QueueReport struct {
 	ExternalFailure *Failure `protobuf:"bytes,40,opt,name=external_failure,json=externalFailure,proto3" json:"external_failure,omitempty"`
 	// received_wire_bytes written to and read from queues of other clusters that send to this one, TLS included, since the start or the last reset.
 	ReceivedWireBytes uint64 `protobuf:"varint,32,opt,name=received_wire_bytes,json=receivedWireBytes,proto3" json:"received_wire_bytes,omitempty"`
-	// archive is absent without one. Only the member that leads knows of it.
-	Archive *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
+	// archive in the directory, and store_archive in the object store, are absent without one. Only the member that leads knows of them.
+	Archive      *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
+	StoreArchive *QueueArchiveStatus `protobuf:"bytes,47,opt,name=store_archive,json=storeArchive,proto3" json:"store_archive,omitempty"`
 	// restore is absent without one. It is there while the agent is starting as well.
 	Restore *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
 	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED.
@@ -1908,6 +1927,13 @@ func (x *QueueReport) GetReceivedWireBytes() uint64 {
 func (x *QueueReport) GetArchive() *QueueArchiveStatus {
 	if x != nil {
 		return x.Archive
+	}
+	return nil
+}
+
+func (x *QueueReport) GetStoreArchive() *QueueArchiveStatus {
+	if x != nil {
+		return x.StoreArchive
 	}
 	return nil
 }
@@ -2272,7 +2298,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\n" +
 	"\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
@@ -2309,19 +2335,21 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\aservers\x18\x01 \x03(\tR\aservers\x12\x1b\n" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x123\n" +
 	"\x15credentials_directory\x18\x03 \x01(\tR\x14credentialsDirectory\x12\x14\n" +
-	"\x05owner\x18\x04 \x01(\tR\x05owner\"\xca\x01\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\"\x87\x02\n" +
 	"\x12QueueArchiveConfig\x12\x1c\n" +
 	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x125\n" +
 	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12&\n" +
 	"\x0fmax_range_bytes\x18\x03 \x01(\x04R\rmaxRangeBytes\x127\n" +
-	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\"|\n" +
+	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12;\n" +
+	"\x05store\x18\x05 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\"\xb9\x01\n" +
 	"\x12QueueRestoreConfig\x12\x1c\n" +
 	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
 	"everything\x18\x04 \x01(\bR\n" +
-	"everything\"\x82\x01\n" +
+	"everything\x12;\n" +
+	"\x05store\x18\x05 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\"\x82\x01\n" +
 	"\x0fQueueRedelivery\x12H\n" +
 	"\x12visibility_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11visibilityTimeout\x12%\n" +
 	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
@@ -2422,7 +2450,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xbc\t\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\x89\n" +
+	"\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2449,7 +2478,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12F\n" +
 	"\x10external_failure\x18( \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0fexternalFailure\x12.\n" +
 	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes\x12@\n" +
-	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12@\n" +
+	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12K\n" +
+	"\rstore_archive\x18/ \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\fstoreArchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
 	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
@@ -2543,14 +2573,15 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*ChannelConfig)(nil),          // 24: lighterage.wire.v1.ChannelConfig
 	(*ChannelAcceptance)(nil),      // 25: lighterage.wire.v1.ChannelAcceptance
 	(*DialPolicy)(nil),             // 26: lighterage.wire.v1.DialPolicy
-	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 28: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 29: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 30: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 31: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 32: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 33: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 34: lighterage.wire.v1.Failure
+	(*ObjectStoreConfig)(nil),      // 27: lighterage.wire.v1.ObjectStoreConfig
+	(*timestamppb.Timestamp)(nil),  // 28: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 29: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 30: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 31: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 32: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 33: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 34: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 35: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -2569,50 +2600,53 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	5,  // 13: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
 	23, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
 	23, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	23, // 16: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	23, // 17: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	23, // 18: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 19: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	10, // 20: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
-	10, // 21: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
-	18, // 22: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	27, // 23: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	27, // 24: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	15, // 25: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	15, // 26: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	15, // 27: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	15, // 28: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	27, // 29: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	17, // 30: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 31: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	27, // 32: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	28, // 33: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	14, // 34: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	16, // 35: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	29, // 36: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	30, // 37: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	31, // 38: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	32, // 39: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	33, // 40: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	34, // 41: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	19, // 42: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	20, // 43: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	34, // 44: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	27, // 45: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	34, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	27, // 47: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	29, // 48: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	23, // 49: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	34, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	27, // 51: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 52: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	12, // 53: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 54: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	54, // [54:55] is the sub-list for method output_type
-	53, // [53:54] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	27, // 16: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	27, // 17: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	23, // 18: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	23, // 19: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	23, // 20: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 21: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	10, // 22: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
+	10, // 23: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
+	18, // 24: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	28, // 25: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	28, // 26: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	15, // 27: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	15, // 28: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	15, // 29: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	15, // 30: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	28, // 31: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	17, // 32: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 33: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	28, // 34: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	29, // 35: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	14, // 36: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	16, // 37: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	30, // 38: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	31, // 39: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	32, // 40: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	33, // 41: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	34, // 42: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	35, // 43: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	19, // 44: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	19, // 45: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	20, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	35, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	28, // 48: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	35, // 49: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 50: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 51: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	23, // 52: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	35, // 53: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 54: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 55: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	12, // 56: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 57: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	57, // [57:58] is the sub-list for method output_type
+	56, // [56:57] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2623,6 +2657,7 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_channel_proto_init()
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_http_proto_init()
+	file_agent_wire_v1_objectstore_proto_init()
 	file_agent_wire_v1_report_proto_init()
 	file_agent_wire_v1_queue_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}

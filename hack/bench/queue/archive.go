@@ -127,7 +127,8 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	}
 	log := slog.New(slog.DiscardHandler)
 	writer := archive.NewArchiver(archive.Options{
-		Conn: from.conn, Stream: queue, Leads: from.store.Leader, Directory: claim, Member: "orders-0",
+		Conn: from.conn, Stream: queue, Leads: from.store.Leader, Member: "orders-0",
+		Place:    archive.Place{Directory: claim},
 		Decoders: engines.Default(), Log: log,
 	}, archive.Settings{Interval: time.Hour, Compression: archive.Compression{
 		Policy: policy.Settings{Mode: way.mode, Level: codec.Fast}, Codecs: []codec.ID{way.id}, Engines: engines.Default(),
@@ -162,7 +163,8 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	defer to.close()
 	begin, cpu = time.Now(), harness.OwnCPU()
 	reader := archive.NewRestorer(archive.RestoreOptions{
-		Conn: to.conn, Stream: "restored", Leads: to.store.Leader, Directory: claim, Queue: queue, MaxMessage: archiveLongest,
+		Conn: to.conn, Stream: "restored", Leads: to.store.Leader, Queue: queue, MaxMessage: archiveLongest,
+		Place:    archive.Place{Directory: claim},
 		Decoders: engines.Default(), Log: log,
 	})
 	restoring, end := context.WithTimeout(ctx, endPatience)
