@@ -69,10 +69,11 @@ const (
 	ReasonQuotaExceeded = "QuotaExceeded"
 
 	// ReasonSourceNotFound (Transfer, CompressionTrial, Queue): what is to be read does not exist: the claim, the path
-	// in it, the HTTPEndpoint or Queue of a trial, or the claim of spec.restore. Create it or correct the spec.
+	// in it, the HTTPEndpoint or Queue of a trial, or the claim or ObjectStore of spec.restore. Create it or correct the
+	// spec.
 	ReasonSourceNotFound = "SourceNotFound"
 	// ReasonDestinationNotFound (Transfer, Delivery, Queue): what is to be written does not exist: the namespace, the
-	// claim, the receiving Queue of a channel, or the claim of spec.archive. Create it or correct the spec.
+	// claim, the receiving Queue of a channel, or the claim or ObjectStore of spec.archive. Create it or correct the spec.
 	ReasonDestinationNotFound = "DestinationNotFound"
 	// ReasonDestinationInUse (Transfer, Delivery, Queue): another object writes to the same place. Wait until it has
 	// ended, or choose another place.
@@ -272,28 +273,28 @@ const (
 
 // Reasons of ObjectStore conditions, beside those that they share with others.
 const (
-	// ReasonProbing (ObjectStore): the store is being probed for the first time since the spec changed.
+	// ReasonProbing (ObjectStore, Queue): the store is being probed for the first time since the spec changed.
 	ReasonProbing = "Probing"
 	// ReasonPromisesKept (ObjectStore): the server does what Transfers need.
 	ReasonPromisesKept = "PromisesKept"
-	// ReasonPromiseNotKept (ObjectStore): the server, or what the credentials permit, lacks what Transfers need;
+	// ReasonPromiseNotKept (ObjectStore, Queue): the server, or what the credentials permit, lacks what Transfers need;
 	// status.promises says what. Change the permissions, or use another server.
 	ReasonPromiseNotKept = "PromiseNotKept"
-	// ReasonStoreUnreachable (ObjectStore): the server does not answer, or has asked to come back later too often.
+	// ReasonStoreUnreachable (ObjectStore, Queue): the server does not answer, or has asked to come back later too often.
 	ReasonStoreUnreachable = "StoreUnreachable"
-	// ReasonStoreUntrusted (ObjectStore): the certificate of the server does not verify against spec.caBundle.
+	// ReasonStoreUntrusted (ObjectStore, Queue): the certificate of the server does not verify against spec.caBundle.
 	ReasonStoreUntrusted = "StoreUntrusted"
-	// ReasonStoreDenied (ObjectStore): the credentials are missing, wrong or expired, or do not permit to write.
+	// ReasonStoreDenied (ObjectStore, Queue): the credentials are missing, wrong or expired, or do not permit to write.
 	ReasonStoreDenied = "StoreDenied"
-	// ReasonBucketNotFound (ObjectStore): the bucket does not exist. Create it or correct spec.bucket.
+	// ReasonBucketNotFound (ObjectStore, Queue): the bucket does not exist. Create it or correct spec.bucket.
 	ReasonBucketNotFound = "BucketNotFound"
-	// ReasonStoreUnfit (ObjectStore): the server is no S3 store, has the bucket elsewhere, or rejects the storage class
-	// or the encryption.
+	// ReasonStoreUnfit (ObjectStore, Queue): the server is no S3 store, has the bucket elsewhere, or rejects the storage
+	// class or the encryption.
 	ReasonStoreUnfit = "StoreUnfit"
-	// ReasonClockSkew (ObjectStore): the clocks of node and server differ by more than S3 permits. Correct the one that
-	// is wrong.
+	// ReasonClockSkew (ObjectStore, Queue): the clocks of node and server differ by more than S3 permits. Correct the one
+	// that is wrong.
 	ReasonClockSkew = "ClockSkew"
-	// ReasonStoreFull (ObjectStore): the store is full or its quota is used up.
+	// ReasonStoreFull (ObjectStore, Queue): the store is full or its quota is used up.
 	ReasonStoreFull = "StoreFull"
 )
 

@@ -48,7 +48,7 @@ type StoreEncryption struct {
 
 // ObjectStorePath is a directory in an ObjectStore.
 type ObjectStorePath struct {
-	// name of the ObjectStore in the Transfer's namespace.
+	// name of the ObjectStore, in the namespace of what names it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

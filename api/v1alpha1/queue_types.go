@@ -406,9 +406,12 @@ type QueueStatus struct {
 	// +listMapKey=source
 	// +kubebuilder:validation:MaxItems=64
 	Received []ReceivedChannel `json:"received,omitempty"`
-	// archive of the queue; absent without spec.archive.
+	// archive of the queue on the claim; absent without spec.archive.persistentVolumeClaim.
 	// +optional
 	Archive *QueueArchiveStatus `json:"archive,omitempty"`
+	// storeArchive is that in the object store; absent without spec.archive.objectStore.
+	// +optional
+	StoreArchive *QueueArchiveStatus `json:"storeArchive,omitempty"`
 	// restore that filled the queue, or is filling it; absent without spec.restore.
 	// +optional
 	Restore *QueueRestoreStatus `json:"restore,omitempty"`

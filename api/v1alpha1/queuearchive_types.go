@@ -21,17 +21,23 @@ type QueueArchiveClaim struct {
 // QueueArchive writes down what a Queue holds, so that another one can be made of it when its volumes are lost. Every
 // interval the messages that were put since, and are in the queue still, are written to files on the claim. Messages
 // that leave the queue sooner are not archived, since there is nothing to recover.
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) || has(self.objectStore)",message="archive must have persistentVolumeClaim, objectStore or both: say where to write it"
 type QueueArchive struct {
 	// persistentVolumeClaim to write to. A change restarts the members, one after the other, and begins another archive
 	// there.
-	// +required
+	// +optional
 	PersistentVolumeClaim QueueArchiveClaim `json:"persistentVolumeClaim,omitzero"`
+	// objectStore in the Queue's namespace to write to. With persistentVolumeClaim it is a second copy: each is written on its own, whatever
+	// becomes of the other, and either can be restored. A change restarts the members, one after the other.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 	// interval between two looks for what was put: what a loss of all volumes can cost.
 	// +optional
 	// +default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h; write for example 1m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
-	// maxRangeSize is the size of messages, as stored in the queue, from which a file is closed and another begun.
+	// maxRangeSize is the size of messages, as stored in the queue, from which a file is closed and another begun. In an
+	// objectStore it is 8Mi at most.
 	// +optional
 	// +default="64Mi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('4Gi')) <= 0",message="maxRangeSize must be between 1Mi and 4Gi; write for example 64Mi"
@@ -58,18 +64,23 @@ const (
 // QueueRestore fills a new Queue from an archive before clients are served.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.queue) != has(self.path)",message="either queue or path must be given: queue for its latest archive, path for a certain one"
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="restore must have exactly one of persistentVolumeClaim and objectStore"
 type QueueRestore struct {
 	// persistentVolumeClaim with the archive, which is only read. It may be the one that the Queue itself is archived
 	// to.
-	// +required
+	// +optional
 	PersistentVolumeClaim QueueArchiveClaim `json:"persistentVolumeClaim,omitzero"`
+	// objectStore in the Queue's namespace with the archive, which is only read. It may be the one that the Queue itself is archived to.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 	// queue whose latest archive it is.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="queue must be the name of a Queue: lower-case letters, digits and -, beginning with a letter"
 	Queue string `json:"queue,omitempty"`
-	// path of the archive in the claim, such as status.archive.path of a Queue says it.
+	// path of the archive in the claim or objectStore, such as status.archive.path or status.storeArchive.path of a Queue
+	// says it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -99,7 +110,7 @@ type QueueArchiveError struct {
 //
 // +structType=atomic
 type QueueArchiveStatus struct {
-	// path of the archive in the claim. A Queue that was created again has another.
+	// path of the archive in the claim or objectStore. A Queue that was created again has another.
 	// +optional
 	Path string `json:"path,omitempty"`
 	// sequence of the queue up to which the archive has come.
@@ -153,7 +164,7 @@ type QueueRestoreStatus struct {
 	// state in a word: Restoring, Failed (it is tried again) or Restored.
 	// +optional
 	State string `json:"state,omitempty"`
-	// path of the archive in the claim.
+	// path of the archive in the claim or objectStore.
 	// +optional
 	Path string `json:"path,omitempty"`
 	// messages that were restored.

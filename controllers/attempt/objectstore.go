@@ -34,20 +34,20 @@ func numbered(name string, i int) string {
 func (s *Spec) AddStore(
 	spec v1alpha1.ObjectStoreSpec, directory string, service *corev1.Service,
 ) *wirev1.ObjectStoreConfig {
-	config := storeConfig(spec)
-	config.Prefix = strings.Trim(config.GetPrefix()+"/"+directory, "/")
+	config := StoreConfig(spec, directory)
 	if spec.Credentials != nil {
 		config.CredentialsDirectory = credentialsPath(len(s.credentials))
 		s.credentials = append(s.credentials, spec.Credentials.SecretName)
 	}
-	s.stores = append(s.stores, StoreTraffic{Address: storeAddress(config), Service: service})
+	s.stores = append(s.stores, StoreTraffic{Address: StoreAddress(config), Service: service})
 	return config
 }
 
-// storeConfig is what agents are told of a store, but for its credentials.
-func storeConfig(spec v1alpha1.ObjectStoreSpec) *wirev1.ObjectStoreConfig {
+// StoreConfig is what agents are told of a directory below a store's prefix, but for its credentials.
+func StoreConfig(spec v1alpha1.ObjectStoreSpec, directory string) *wirev1.ObjectStoreConfig {
 	config := &wirev1.ObjectStoreConfig{
-		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Prefix: spec.Prefix, Region: spec.Region,
+		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region,
+		Prefix:      strings.Trim(strings.Trim(spec.Prefix, "/")+"/"+strings.Trim(directory, "/"), "/"),
 		VirtualHost: spec.Addressing == v1alpha1.StoreAddressingVirtualHost, CaBundle: spec.CABundle,
 		StorageClass: spec.StorageClass,
 	}
@@ -72,10 +72,11 @@ func storeCredentials(i int, secret string) corev1.Volume {
 // StoreHost is the host and port that agents dial for a store: with VirtualHost the bucket is a part of the host's
 // name, which another server may have than that of the endpoint. Both are empty if the endpoint is none.
 func StoreHost(spec v1alpha1.ObjectStoreSpec) (host, port string) {
-	return storeHost(storeConfig(spec))
+	return WireStoreHost(StoreConfig(spec, ""))
 }
 
-func storeHost(config *wirev1.ObjectStoreConfig) (host, port string) {
+// WireStoreHost is the same for what agents are told.
+func WireStoreHost(config *wirev1.ObjectStoreConfig) (host, port string) {
 	u, err := url.Parse(config.GetEndpoint())
 	if err != nil || u.Hostname() == "" {
 		return "", ""
@@ -89,9 +90,9 @@ func storeHost(config *wirev1.ObjectStoreConfig) (host, port string) {
 	return host, port
 }
 
-// storeAddress is what agents dial as host:port.
-func storeAddress(config *wirev1.ObjectStoreConfig) string {
-	host, port := storeHost(config)
+// StoreAddress is what agents dial as host:port.
+func StoreAddress(config *wirev1.ObjectStoreConfig) string {
+	host, port := WireStoreHost(config)
 	if host == "" {
 		return ""
 	}

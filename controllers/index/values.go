@@ -55,10 +55,10 @@ func PolicyNames(policy client.Object) []string {
 }
 
 func archiveClaims(q *v1alpha1.Queue) (claims []string) {
-	if q.Spec.Archive != nil {
+	if q.Spec.Archive != nil && q.Spec.Archive.PersistentVolumeClaim.ClaimName != "" {
 		claims = append(claims, q.Spec.Archive.PersistentVolumeClaim.ClaimName)
 	}
-	if q.Spec.Restore != nil {
+	if q.Spec.Restore != nil && q.Spec.Restore.PersistentVolumeClaim.ClaimName != "" {
 		claims = append(claims, q.Spec.Restore.PersistentVolumeClaim.ClaimName)
 	}
 	return claims

@@ -216,8 +216,10 @@ func queueAccount(q *v1alpha1.Queue, facts Facts) Account {
 		}
 		a.StoredBytes = each * members
 	}
-	if q.Status.Archive != nil {
-		a.StoredBytes = saturated(a.StoredBytes, natural(q.Status.Archive.RangeBytes))
+	for _, archive := range []*v1alpha1.QueueArchiveStatus{q.Status.Archive, q.Status.StoreArchive} {
+		if archive != nil {
+			a.StoredBytes = saturated(a.StoredBytes, natural(archive.RangeBytes))
+		}
 	}
 	return a
 }

@@ -148,6 +148,19 @@ func TestQueueCharges(t *testing.T) {
 	}
 }
 
+// TestArchivesAreStored: what is at rest are both copies of an archive, whichever there are.
+func TestArchivesAreStored(t *testing.T) {
+	w := newWorld(t, 1)
+	queue := &v1alpha1.Queue{Status: v1alpha1.QueueStatus{StoreArchive: &v1alpha1.QueueArchiveStatus{RangeBytes: 700}}}
+	if a := w.accountOf("Queue", queue); a.StoredBytes != 700 {
+		t.Errorf("%d bytes are stored", a.StoredBytes)
+	}
+	queue.Status.Archive = &v1alpha1.QueueArchiveStatus{RangeBytes: 900}
+	if a := w.accountOf("Queue", queue); a.StoredBytes != 1600 {
+		t.Errorf("%d bytes are stored", a.StoredBytes)
+	}
+}
+
 // TestEngineClassOfNothing: before anything was sent nobody knows what will work on it.
 func TestEngineClassOfNothing(t *testing.T) {
 	for bytes, want := range map[int64]v1alpha1.EngineClass{0: "", 1: v1alpha1.EngineClassNone} {

@@ -32,6 +32,7 @@ type Queues struct {
 	depth, bytes, unacked, open, file   *prometheus.GaugeVec
 	running, retrying, doubt, arrives   *prometheus.GaugeVec
 	archives, ranges, behind, unwritten *prometheus.GaugeVec
+	storeArchives, storeBehind          *prometheus.GaugeVec
 	unrestored                          *prometheus.GaugeVec
 	keptPlain                           *prometheus.CounterVec
 	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
@@ -139,13 +140,20 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		doubt:    n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
 		arrives:  n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
-		archives: n.gauge("lighterage_queue_archive_bytes", "Bytes of the files in which Queues are archived."),
-		ranges:   n.gauge("lighterage_queue_archive_ranges", "Files in which Queues are archived."),
+		archives: n.gauge("lighterage_queue_archive_bytes", "Bytes of the files on claims in which Queues are archived."),
+		ranges:   n.gauge("lighterage_queue_archive_ranges", "Files on claims in which Queues are archived."),
 		behind: n.gauge(
-			"lighterage_queue_archive_behind", "Messages that were put since the archives were written last.",
+			"lighterage_queue_archive_behind", "Messages that were put since the archives on claims were written last.",
+		),
+		storeArchives: n.gauge(
+			"lighterage_queue_store_archive_bytes", "Bytes of the objects in ObjectStores in which Queues are archived.",
+		),
+		storeBehind: n.gauge(
+			"lighterage_queue_store_archive_behind",
+			"Messages that were put since the archives in ObjectStores were written last.",
 		),
 		unwritten: n.gauge(
-			"lighterage_queue_archives_failing", "Archives that cannot be written, so that what is put is not archived.",
+			"lighterage_queue_archives_failing", "Archives, on claims and in ObjectStores, that cannot be written, so that what is put is not archived there.",
 		),
 		unrestored: n.gauge(
 			"lighterage_queue_restores_failing", "Queues that serve nobody, since their archive cannot be restored.",
@@ -242,21 +250,28 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 	q.series.set(namespace, queue, q.arrives, arrives)
 }
 
-// ObserveArchive sets what is known of a Queue's archive, of which the queue has come to message last; nil: it has
-// none.
-func (q *Queues) ObserveArchive(namespace, queue string, last uint64, archive *wirev1.QueueArchiveStatus) {
+// ObserveArchives sets what is known of a Queue's archives, on a claim and in an object store, of which the queue has
+// come to message last; nil: there is none.
+func (q *Queues) ObserveArchives(namespace, queue string, last uint64, claim, store *wirev1.QueueArchiveStatus) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	behind, failing := 0.0, 0.0
-	if archive != nil {
-		behind = float64(last - min(archive.GetSequence(), last))
+	behind := func(archive *wirev1.QueueArchiveStatus) float64 {
+		if archive == nil {
+			return 0
+		}
+		return float64(last - min(archive.GetSequence(), last))
 	}
-	if archive.GetLastError() != nil {
-		failing = 1
+	failing := 0.0
+	for _, archive := range []*wirev1.QueueArchiveStatus{claim, store} {
+		if archive.GetLastError() != nil {
+			failing++
+		}
 	}
-	q.series.set(namespace, queue, q.archives, float64(archive.GetBytes()))
-	q.series.set(namespace, queue, q.ranges, float64(archive.GetRanges()))
-	q.series.set(namespace, queue, q.behind, behind)
+	q.series.set(namespace, queue, q.archives, float64(claim.GetBytes()))
+	q.series.set(namespace, queue, q.ranges, float64(claim.GetRanges()))
+	q.series.set(namespace, queue, q.behind, behind(claim))
+	q.series.set(namespace, queue, q.storeArchives, float64(store.GetBytes()))
+	q.series.set(namespace, queue, q.storeBehind, behind(store))
 	q.series.set(namespace, queue, q.unwritten, failing)
 }
 

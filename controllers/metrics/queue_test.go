@@ -66,11 +66,12 @@ func TestQueues(t *testing.T) {
 		"bank", "q2", &wirev1.QueueContent{Messages: 3, DeadLetters: 9, OldestTime: timestamppb.New(started)},
 		map[string]*wirev1.QueueReport{"one": report(after, 0)},
 	)
-	queues.ObserveArchive(
+	queues.ObserveArchives(
 		"bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}},
+		&wirev1.QueueArchiveStatus{Sequence: 5, Bytes: 700, Ranges: 2, LastError: &wirev1.Failure{}},
 	)
-	queues.ObserveArchive("bank", "q2", 5, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 100, Ranges: 1})
-	queues.ObserveArchive("bank", "q3", 5, nil)
+	queues.ObserveArchives("bank", "q2", 5, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 100, Ranges: 1}, nil)
+	queues.ObserveArchives("bank", "q3", 5, nil, nil)
 	queues.ObserveRestore("bank", "q2", true)
 	queues.ObserveRestore("bank", "q3", true)
 	queues.Forget("q2")
@@ -115,7 +116,9 @@ func TestQueues(t *testing.T) {
 		"lighterage_queue_archive_bytes{bank}":                            900,
 		"lighterage_queue_archive_ranges{bank}":                           4,
 		"lighterage_queue_archive_behind{bank}":                           3,
-		"lighterage_queue_archives_failing{bank}":                         1,
+		"lighterage_queue_store_archive_bytes{bank}":                      700,
+		"lighterage_queue_store_archive_behind{bank}":                     7,
+		"lighterage_queue_archives_failing{bank}":                         2,
 		"lighterage_queue_restores_failing{bank}":                         1,
 		"lighterage_queue_depth{bank}":                                    7,
 		"lighterage_queue_stored_bytes{bank}":                             700,

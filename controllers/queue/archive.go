@@ -28,7 +28,10 @@ func archiveOf(archive *v1alpha1.QueueArchive) *wirev1.QueueArchiveConfig {
 	if archive == nil {
 		return nil
 	}
-	config := &wirev1.QueueArchiveConfig{Directory: archiveDirectory}
+	config := &wirev1.QueueArchiveConfig{}
+	if archive.PersistentVolumeClaim.ClaimName != "" {
+		config.Directory = archiveDirectory
+	}
 	if archive.Interval != nil {
 		config.Interval = durationpb.New(archive.Interval.Duration)
 	}
@@ -46,19 +49,22 @@ func restoreOf(restore *v1alpha1.QueueRestore) *wirev1.QueueRestoreConfig {
 	if restore == nil {
 		return nil
 	}
-	return &wirev1.QueueRestoreConfig{
-		Directory: restoreDirectory, Queue: restore.Queue, Path: restore.Path,
-		Everything: restore.Messages == v1alpha1.QueueRestoreAll,
+	config := &wirev1.QueueRestoreConfig{
+		Queue: restore.Queue, Path: restore.Path, Everything: restore.Messages == v1alpha1.QueueRestoreAll,
 	}
+	if restore.PersistentVolumeClaim.ClaimName != "" {
+		config.Directory = restoreDirectory
+	}
+	return config
 }
 
 // claimNames are the claims of archives that a Queue names.
 func claimNames(spec v1alpha1.QueueSpec) []string {
 	var names []string
-	if spec.Archive != nil {
+	if spec.Archive != nil && spec.Archive.PersistentVolumeClaim.ClaimName != "" {
 		names = append(names, spec.Archive.PersistentVolumeClaim.ClaimName)
 	}
-	if spec.Restore != nil {
+	if spec.Restore != nil && spec.Restore.PersistentVolumeClaim.ClaimName != "" {
 		names = append(names, spec.Restore.PersistentVolumeClaim.ClaimName)
 	}
 	slices.Sort(names)
@@ -75,7 +81,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		return &claims[i]
 	}
 	spec := queue.Spec
-	if spec.Archive != nil {
+	if spec.Archive != nil && spec.Archive.PersistentVolumeClaim.ClaimName != "" {
 		name := spec.Archive.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
@@ -99,7 +105,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 			}
 		}
 	}
-	if spec.Restore != nil {
+	if spec.Restore != nil && spec.Restore.PersistentVolumeClaim.ClaimName != "" {
 		name := spec.Restore.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
@@ -143,12 +149,12 @@ func archiveVolumes(spec v1alpha1.QueueSpec) ([]corev1.Volume, []corev1.VolumeMo
 		}})
 	}
 	written := ""
-	if spec.Archive != nil {
+	if spec.Archive != nil && spec.Archive.PersistentVolumeClaim.ClaimName != "" {
 		written = spec.Archive.PersistentVolumeClaim.ClaimName
 		add(archiveVolume, written, false)
 		mounts = append(mounts, corev1.VolumeMount{Name: archiveVolume, MountPath: archiveDirectory})
 	}
-	if spec.Restore == nil {
+	if spec.Restore == nil || spec.Restore.PersistentVolumeClaim.ClaimName == "" {
 		return volumes, mounts
 	}
 	volume := archiveVolume

@@ -83,7 +83,8 @@ func TestArchiving(t *testing.T) {
 		"a restore of later": {
 			`{"restore": {"persistentVolumeClaim": {"claimName": "archives"}, "queue": "orders"}}`, "cannot be added or changed",
 		},
-		"a claim without name": {`{"archive": {"persistentVolumeClaim": null}}`, "persistentVolumeClaim"},
+		"a claim without name": {`{"archive": {"persistentVolumeClaim": {"claimName": null}}}`, "claimName"},
+		"nowhere":              {`{"archive": {"persistentVolumeClaim": null}}`, "persistentVolumeClaim, objectStore or both"},
 		"at once":              {`{"archive": {"interval": "1ms"}}`, "interval must be"},
 		"tiny files":           {`{"archive": {"maxRangeSize": "1Ki"}}`, "maxRangeSize must be"},
 		"kept for nothing":     {`{"archive": {"retention": "1ms"}}`, "retention must be"},
@@ -97,6 +98,80 @@ func TestArchiving(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestArchivingToStore: an ObjectStore that comes later, and its probe, are noticed; the archive of the store has a
+// status of its own.
+func TestArchivingToStore(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	q := create(t, namespace, stored)
+	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound)
+	store := vault(v1alpha1.ReasonPromisesKept)
+	store.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "vault"}
+	store.Spec.Endpoint = "https://192.0.2.7:9000"
+	ready := store.Status.Conditions
+	cluster.Create(t, &store)
+	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonProbing)
+	ready[0].ObservedGeneration = store.Generation
+	store.Status.Conditions = ready
+	if err := cluster.Client.Status().Update(ctx, &store); err != nil {
+		t.Fatal(err)
+	}
+	s := set(t, q)
+	address := member(t, s)
+	config, _ := secret(t, s)
+	if config.GetArchive().GetStore().GetPrefix() != "east/queues" || config.GetDialPolicy() == nil {
+		t.Errorf("members are told %v", config)
+	}
+	writing := func(failure *wirev1.Failure) func(*wirev1.QueueReport) {
+		return func(r *wirev1.QueueReport) {
+			r.StoreArchive = &wirev1.QueueArchiveStatus{
+				Path: "orders.1", Messages: 5, Bytes: 700, LastTime: timestamppb.New(now), LastError: failure,
+			}
+		}
+	}
+	say(address, s, config.GetRevision(), writing(&wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_STORE_FULL, Message: "free space or raise the quota",
+	}))
+	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonStoreFull)
+	say(address, s, config.GetRevision(), writing(nil))
+	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
+			return err
+		}
+		if a := q.Status.StoreArchive; a == nil || a.Messages != 5 || a.RangeBytes != 700 || q.Status.Archive != nil {
+			return fmt.Errorf("archives %+v, %+v", q.Status.Archive, a)
+		}
+		return nil
+	})
+	for name, test := range map[string]struct{ patch, says string }{
+		"nowhere":        {`{"archive": {"objectStore": null}}`, "persistentVolumeClaim, objectStore or both"},
+		"a path out":     {`{"archive": {"objectStore": {"path": "/../others"}}}`, "path must not contain"},
+		"a store's name": {`{"archive": {"objectStore": {"name": ""}}}`, "name"},
+	} {
+		err := cluster.Client.Patch(
+			ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)),
+		)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: refused with %v", name, err)
+		}
+	}
+	two := newQueue(func(s *v1alpha1.QueueSpec) {
+		refilled(s)
+		s.Restore.PersistentVolumeClaim.ClaimName = "archives"
+	})
+	two.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "two"}
+	if err := cluster.Client.Create(ctx, two); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "exactly one of persistentVolumeClaim and objectStore") {
+		t.Errorf("refused with %v", err)
+	}
+	// Another spec of the store is followed when it has been probed.
+	store.Spec.Bucket = "others"
+	if err := cluster.Client.Update(ctx, &store); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonProbing)
 }
 
 // TestRestoring: what is restored is fixed, and can be taken away.

@@ -5,7 +5,9 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -25,13 +27,38 @@ const (
 	restoreDone    = "Restored"
 )
 
-// archiver is what the member says that writes the archive: the one that leads, else, while members do not agree on
+// archiveCopy is an archive that a spec asks for.
+type archiveCopy struct {
+	// where it is, for people.
+	where string
+	// of is what a member says of it.
+	of func(*wirev1.QueueReport) *wirev1.QueueArchiveStatus
+}
+
+// archiveCopies are the archives that a spec asks for.
+func archiveCopies(spec v1alpha1.QueueSpec) []archiveCopy {
+	var copies []archiveCopy
+	if spec.Archive == nil {
+		return nil
+	}
+	if name := spec.Archive.PersistentVolumeClaim.ClaimName; name != "" {
+		copies = append(copies, archiveCopy{"on claim " + name, (*wirev1.QueueReport).GetArchive})
+	}
+	if store := spec.Archive.ObjectStore; store != nil {
+		copies = append(copies, archiveCopy{"in ObjectStore " + store.Name, (*wirev1.QueueReport).GetStoreArchive})
+	}
+	return copies
+}
+
+// archiver is what the member says that writes an archive: the one that leads, else, while members do not agree on
 // that, any that does.
-func archiver(members []Member) *wirev1.QueueArchiveStatus {
+func archiver(
+	members []Member, of func(*wirev1.QueueReport) *wirev1.QueueArchiveStatus,
+) *wirev1.QueueArchiveStatus {
 	var found *wirev1.QueueArchiveStatus
 	leader := contentOf(members).GetLeader()
 	for _, member := range members {
-		archive := member.Report.GetArchive()
+		archive := of(member.Report)
 		if archive == nil {
 			continue
 		}
@@ -90,60 +117,70 @@ func restoring(restore *wirev1.QueueRestoreStatus) string {
 // acted.
 var archiveStillNeedsSomebody = []string{
 	v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationNotWritable, v1alpha1.ReasonInvalidData,
+	v1alpha1.ReasonStoreDenied, v1alpha1.ReasonStoreFull, v1alpha1.ReasonStoreUnfit, v1alpha1.ReasonStoreUntrusted,
+	v1alpha1.ReasonBucketNotFound, v1alpha1.ReasonClockSkew,
 }
 
-// checkArchive is about the archive. Clients are served whatever becomes of it.
+// checkArchive is about the archives. Clients are served whatever becomes of them.
 func checkArchive(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
-	failure := archiver(facts.Members).GetLastError()
-	if queue.Spec.Archive == nil || failure == nil {
-		return nil
-	}
-	reason := agentreport.FailureReason(failure.GetReason())
-	message := "clients are served, and what is put is not archived, which is tried again: " + failure.GetMessage()
-	for _, one := range archiveStillNeedsSomebody {
-		if one == reason {
+	var found []metav1.Condition
+	for _, one := range archiveCopies(queue.Spec) {
+		failure := archiver(facts.Members, one.of).GetLastError()
+		if failure == nil {
+			continue
+		}
+		reason := agentreport.FailureReason(failure.GetReason())
+		message := fmt.Sprintf("clients are served, and what is put is not archived %s, which is tried again: %s", one.where,
+			failure.GetMessage())
+		if slices.Contains(archiveStillNeedsSomebody, reason) {
 			return conditions.Stalled(reason, message)
 		}
+		if found == nil {
+			found = conditions.Reconciling(reason, message)
+		}
 	}
-	return conditions.Reconciling(reason, message)
+	return found
+}
+
+// archivedCondition says how the archives are; nil: what was said stays, because no member says anything.
+func archivedCondition(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
+	var path string
+	var follow []string
+	heard, pending := false, false
+	for _, one := range archiveCopies(queue.Spec) {
+		archive := archiver(facts.Members, one.of)
+		heard = heard || archive != nil
+		switch failure := archive.GetLastError(); {
+		case failure != nil:
+			return []metav1.Condition{conditions.New(
+				v1alpha1.ConditionArchived, false, agentreport.FailureReason(failure.GetReason()),
+				one.where+": "+failure.GetMessage(),
+			)}
+		case archive.GetLastTime() == nil:
+			pending = true
+		default:
+			path, follow = archive.GetPath(), append(follow, one.where)
+		}
+	}
+	switch {
+	case !heard && archiveSaid(queue) != nil:
+		return nil
+	case !heard:
+		return []metav1.Condition{conditions.New(v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
+			"no member that leads says that it writes the archive yet")}
+	case pending:
+		return []metav1.Condition{conditions.New(v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
+			"the archive is being written for the first time")}
+	}
+	return []metav1.Condition{conditions.New(v1alpha1.ConditionArchived, true, v1alpha1.ReasonArchiveFollows,
+		"archive "+path+" follows the queue "+strings.Join(follow, " and "))}
 }
 
 // archiveConditions say how archive and restore are. What was said stays while no member says anything.
 func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 	var out []metav1.Condition
-	if archive := archiver(facts.Members); queue.Spec.Archive != nil && archive != nil {
-		switch failure := archive.GetLastError(); {
-		case failure != nil:
-			out = append(
-				out,
-				conditions.New(
-					v1alpha1.ConditionArchived, false, agentreport.FailureReason(failure.GetReason()), failure.GetMessage(),
-				),
-			)
-		case archive.GetLastTime() == nil:
-			out = append(
-				out,
-				conditions.New(
-					v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
-					"the archive is being written for the first time",
-				),
-			)
-		default:
-			out = append(
-				out,
-				conditions.New(
-					v1alpha1.ConditionArchived, true, v1alpha1.ReasonArchiveFollows, "archive "+archive.GetPath()+" follows the queue",
-				),
-			)
-		}
-	} else if queue.Spec.Archive != nil && archiveSaid(queue) == nil {
-		out = append(
-			out,
-			conditions.New(
-				v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
-				"no member that leads says that it writes the archive yet",
-			),
-		)
+	if queue.Spec.Archive != nil {
+		out = archivedCondition(queue, facts)
 	}
 	restore := restorer(facts.Members)
 	if queue.Spec.Restore == nil || restore == nil {
@@ -175,14 +212,24 @@ func archiveSaid(queue *v1alpha1.Queue) *metav1.Condition {
 	return nil
 }
 
-// archiveStatus is what status shows of the archive. While no member says anything, what was shown stays.
+// refreshArchives shows what members say of the archives.
+func refreshArchives(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, members []Member) {
+	archive := queue.Spec.Archive
+	status.Archive = archiveStatus(archive != nil && archive.PersistentVolumeClaim.ClaimName != "",
+		(*wirev1.QueueReport).GetArchive, members, status.Archive)
+	status.StoreArchive = archiveStatus(archive != nil && archive.ObjectStore != nil,
+		(*wirev1.QueueReport).GetStoreArchive, members, status.StoreArchive)
+}
+
+// archiveStatus is what status shows of an archive. While no member says anything, what was shown stays.
 func archiveStatus(
-	queue *v1alpha1.Queue, members []Member, present *v1alpha1.QueueArchiveStatus,
+	wanted bool, of func(*wirev1.QueueReport) *wirev1.QueueArchiveStatus, members []Member,
+	present *v1alpha1.QueueArchiveStatus,
 ) *v1alpha1.QueueArchiveStatus {
-	if queue.Spec.Archive == nil {
+	if !wanted {
 		return nil
 	}
-	archive, clamp := archiver(members), replicas.Clamp
+	archive, clamp := archiver(members, of), replicas.Clamp
 	if archive == nil {
 		return present
 	}

@@ -33,6 +33,8 @@ type Neighbours struct {
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.
 	Claims []corev1.PersistentVolumeClaim
+	// Stores that spec.archive and spec.restore name, if they exist.
+	Stores []v1alpha1.ObjectStore
 }
 
 // destination of the channel, for people.

@@ -16,17 +16,18 @@ import (
 	"github.com/lighterage/lighterage/controllers/egress"
 )
 
-// permitted is content with what members may dial, if they have external servers. That is looked up for the servers in
-// the content, which may be those of an earlier spec, and is no part of what the revision names: it changes with the
+// permitted is content with what members may dial, if they have external servers or object stores. That is looked up for
+// those in the content, which may be those of an earlier spec, and is no part of what the revision names: it changes with the
 // nodes of the cluster.
 func (r *Reconciler) permitted(
 	ctx context.Context, namespace string, content agentsecret.Content,
 ) (agentsecret.Content, error) {
 	config, ok := content.Config.(*wirev1.QueueConfig)
-	if !ok || config.GetExternal() == nil {
+	dialled := append(uses(config.GetExternal().GetServers()), toldUses(config)...)
+	if !ok || config.GetExternal() == nil && len(dialled) == 0 {
 		return content, nil
 	}
-	permission, err := r.Egress.Permission(ctx, namespace, uses(config.GetExternal().GetServers()))
+	permission, err := r.Egress.Permission(ctx, namespace, dialled)
 	if err != nil {
 		return content, err
 	}
@@ -52,7 +53,7 @@ func uses(servers []string) []egress.Use {
 	return list
 }
 
-// checkEgress: external servers that members may not dial.
+// checkEgress: external servers or object stores that members may not dial.
 func checkEgress(_ *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	if facts.NotAllowed == nil {
 		return nil

@@ -39,7 +39,7 @@ type inputs struct {
 	cluster *topology.Cluster
 	// expires is how soon the first of the grants does; 0 if none does.
 	expires time.Duration
-	// permission is what members may dial of the external servers that the spec names.
+	// permission is what members may dial of the external servers and object stores that the spec names.
 	permission egress.Permission
 	members    replicas.Heard[*wirev1.QueueReport]
 }
@@ -90,6 +90,10 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 			in.neighbours.Claims = append(in.neighbours.Claims, claim)
 		}
 	}
+	var err error
+	if in.neighbours.Stores, err = r.gatherStores(ctx, queue); err != nil {
+		return in, err
+	}
 
 	namespace, err := lookup.Namespace(ctx, r.Client, queue.Namespace)
 	if err != nil {
@@ -115,7 +119,8 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err := r.gatherFormer(ctx, own, queue, &in); err != nil {
 		return in, err
 	}
-	if in.permission, err = r.Egress.Permission(ctx, queue.Namespace, serverUses(queue.Spec.Engine.External)); err != nil {
+	dialled := append(serverUses(queue.Spec.Engine.External), specUses(in.neighbours.Stores)...)
+	if in.permission, err = r.Egress.Permission(ctx, queue.Namespace, dialled); err != nil {
 		return in, err
 	}
 	if in.cluster, err = r.Topology.Cluster(ctx); err != nil {

@@ -40,7 +40,11 @@ var kind = replicastest.Kind[*v1alpha1.Queue]{
 		return reconciler, &reconciler.Topology
 	},
 	Say: func(r *running) {
-		wanted, problem := queue.Want(r.Object, r.Policies(), queue.Neighbours{}, true)
+		stores := &v1alpha1.ObjectStoreList{}
+		if err := r.List(r.Context(), stores); err != nil {
+			r.Fatal(err)
+		}
+		wanted, problem := queue.Want(r.Object, r.Policies(), queue.Neighbours{Stores: stores.Items}, true)
 		if problem != nil {
 			r.Fatal(problem.Message)
 		}

@@ -13,11 +13,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 )
 
-// ensureNetwork writes the NetworkPolicy of the members. services are those that external servers name and that may be
-// used, by host.
+// ensureNetwork writes the NetworkPolicy of the members. services are those that external servers and object stores
+// name and that may be used, by host.
 func (r *Reconciler) ensureNetwork(
 	ctx context.Context, wanted Wanted, services map[string]*corev1.Service,
 ) (*agentpod.Problem, error) {
@@ -31,7 +32,7 @@ func (r *Reconciler) ensureNetwork(
 	})
 }
 
-// dialled is what members connect to: the peer's gateway, and external servers.
+// dialled is what members connect to: the peer's gateway, external servers, and object stores.
 func (w Wanted) dialled(services map[string]*corev1.Service) []networkpolicy.Dialled {
 	var all []networkpolicy.Dialled
 	if channel := w.Config.GetChannel(); channel != nil {
@@ -49,6 +50,10 @@ func (w Wanted) dialled(services map[string]*corev1.Service) []networkpolicy.Dia
 		all = append(all, networkpolicy.Dialled{
 			Endpoint: net.JoinHostPort(address.Hostname(), port), Service: services[address.Hostname()],
 		})
+	}
+	for _, store := range toldStores(w.Config) {
+		host, _ := attempt.WireStoreHost(store)
+		all = append(all, networkpolicy.Dialled{Endpoint: attempt.StoreAddress(store), Service: services[host]})
 	}
 	return all
 }

@@ -47,6 +47,7 @@ func (w Wanted) startDigest() string {
 			sum, "%q %q %q\n", external.GetServers(), external.GetCaBundle(), external.GetCredentialsDirectory(),
 		)
 	}
+	digestStores(sum, c)
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
@@ -60,6 +61,9 @@ func (w Wanted) pod(affinity *corev1.Affinity, image agentpod.Image) corev1.PodS
 	security := agentpod.PodSecurity()
 	// A volume with many files is not walked through at each start.
 	security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	main, own := container(spec, template, image), volumes(objectName(w.Queue), spec)
+	credentials, mounts := w.storeVolumes()
+	main.VolumeMounts = append(main.VolumeMounts, mounts...)
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
@@ -70,8 +74,8 @@ func (w Wanted) pod(affinity *corev1.Affinity, image agentpod.Image) corev1.PodS
 		Tolerations:                   template.Tolerations,
 		PriorityClassName:             template.PriorityClassName,
 		SecurityContext:               security,
-		Containers:                    []corev1.Container{container(spec, template, image)},
-		Volumes:                       volumes(objectName(w.Queue), spec),
+		Containers:                    []corev1.Container{main},
+		Volumes:                       append(own, credentials...),
 	}
 }
 

@@ -221,8 +221,11 @@ func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
 		r.Metrics.ObserveFree(queue.Namespace, uid, free, ok)
 	}
 	// What was known last stays while nobody says anything.
-	if archive := archiver(members); archive != nil || queue.Spec.Archive == nil {
-		r.Metrics.ObserveArchive(queue.Namespace, uid, contentOf(members).GetLastSequence(), archive)
+	claim, store := archiver(members, (*wirev1.QueueReport).GetArchive), archiver(
+		members, (*wirev1.QueueReport).GetStoreArchive,
+	)
+	if claim != nil || store != nil || queue.Spec.Archive == nil {
+		r.Metrics.ObserveArchives(queue.Namespace, uid, contentOf(members).GetLastSequence(), claim, store)
 	}
 	if restore := restorer(members); restore != nil || queue.Spec.Restore == nil {
 		r.Metrics.ObserveRestore(queue.Namespace, uid, restore.GetLastError() != nil && !restore.GetDone())

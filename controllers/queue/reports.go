@@ -40,14 +40,20 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 			State: channel.GetState(), Codec: channel.GetCodec(), LastError: reason(channel.GetLastError()),
 		}
 	}
-	if archive != nil {
-		state.Archive = &wirev1.QueueArchiveStatus{Path: archive.GetPath(), LastError: reason(archive.GetLastError())}
-		if archive.GetLastTime() != nil {
-			state.Archive.Sequence = 1 // it has come to the end once
-		}
-	}
+	state.Archive, state.StoreArchive = archiveState(archive), archiveState(r.GetStoreArchive())
 	if restore != nil {
 		state.Restore = &wirev1.QueueRestoreStatus{Done: restore.GetDone(), LastError: reason(restore.GetLastError())}
+	}
+	return state
+}
+
+func archiveState(archive *wirev1.QueueArchiveStatus) *wirev1.QueueArchiveStatus {
+	if archive == nil {
+		return nil
+	}
+	state := &wirev1.QueueArchiveStatus{Path: archive.GetPath(), LastError: reason(archive.GetLastError())}
+	if archive.GetLastTime() != nil {
+		state.Sequence = 1 // it has come to the end once
 	}
 	return state
 }

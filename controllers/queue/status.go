@@ -76,7 +76,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 		status.Received = receivedStatus(facts.Members)
 	}
 	if facts.RefreshStatistics || queue.Spec.Archive == nil {
-		status.Archive = archiveStatus(queue, facts.Members, status.Archive)
+		refreshArchives(&status, queue, facts.Members)
 	}
 	status.Restore = restoreStatus(queue, facts.Members, status.Restore)
 	trackStream(queue, facts.Members, queue.Status, &status, facts.Now)

@@ -59,6 +59,9 @@ func Want(
 	if problem := checkArchiveClaims(queue, neighbours.Claims); problem != nil {
 		return Wanted{}, problem
 	}
+	if problem := checkArchiveStores(queue, neighbours.Stores); problem != nil {
+		return Wanted{}, problem
+	}
 	if problem := agentpod.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
@@ -77,6 +80,9 @@ func (w Wanted) configured() (Wanted, error) {
 		return w, err
 	}
 	if err := external(config, w.Queue, w.neighbours.NamespaceUID); err != nil {
+		return w, err
+	}
+	if err := archiveStores(config, w.Queue, w.neighbours.Stores); err != nil {
 		return w, err
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)

@@ -134,13 +134,17 @@ var queues = dashboard{
 					"{{direction}}"),
 			}, {
 				title: "Archives", kind: timeseries, unit: bytesUnit, width: 8,
-				description: "Bytes of archives.",
-				queries:     one(`sum by (namespace) (lighterage_queue_archive_bytes)`, "{{namespace}}"),
+				description: "Bytes of archives, on claims and in ObjectStores.",
+				queries: []query{
+					{`sum by (namespace) (lighterage_queue_archive_bytes)`, "{{namespace}}, claims"},
+					{`sum by (namespace) (lighterage_queue_store_archive_bytes)`, "{{namespace}}, ObjectStores"},
+				},
 			}, {
 				title: "Archives behind", kind: timeseries, unit: short, width: 8,
 				description: "Messages that no archive has yet, and archives and restores that fail.",
 				queries: []query{
-					{`sum(lighterage_queue_archive_behind)`, "messages"},
+					{`sum(lighterage_queue_archive_behind)`, "messages, on claims"},
+					{`sum(lighterage_queue_store_archive_behind)`, "messages, in ObjectStores"},
 					{`sum(lighterage_queue_archives_failing)`, "archives that fail"},
 					{`sum(lighterage_queue_restores_failing)`, "restores that fail"},
 				},

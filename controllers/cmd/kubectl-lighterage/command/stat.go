@@ -43,8 +43,10 @@ type queueStat struct {
 	Received []v1alpha1.ReceivedChannel   `json:"received,omitempty"`
 	// Archive of the Queue, and what it was restored from.
 	Archive *v1alpha1.QueueArchiveStatus `json:"archive,omitempty"`
-	Restore *v1alpha1.QueueRestoreStatus `json:"restore,omitempty"`
-	Service serviceStat                  `json:"service"`
+	// StoreArchive is that in an object store.
+	StoreArchive *v1alpha1.QueueArchiveStatus `json:"storeArchive,omitempty"`
+	Restore      *v1alpha1.QueueRestoreStatus `json:"restore,omitempty"`
+	Service      serviceStat                  `json:"service"`
 }
 
 // serviceStat says whether a member serves who asks.
@@ -90,7 +92,7 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Members: status.Members, Address: status.Address,
 		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory,
 		Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
-		Archive: status.Archive, Restore: status.Restore, Problem: problemOf(queue),
+		Archive: status.Archive, StoreArchive: status.StoreArchive, Restore: status.Restore, Problem: problemOf(queue),
 	}
 	if status.Compression != nil {
 		found.Engine = status.Compression.Engine
@@ -230,8 +232,16 @@ func (f *queueStat) writeChannels(rows *table.Rows, now time.Time) {
 
 // writeArchive writes rows for the archive of the Queue and for what it was made of.
 func (f *queueStat) writeArchive(rows *table.Rows, now time.Time) {
-	if a := f.Archive; a != nil {
-		rows.Addf("archive", "%s, %d messages behind, %s in %d files", a.Path, a.Behind, table.Bytes(a.RangeBytes), a.Ranges)
+	for _, one := range []struct {
+		name, files string
+		status      *v1alpha1.QueueArchiveStatus
+	}{{"archive", "files", f.Archive}, {"archive in store", "objects", f.StoreArchive}} {
+		a := one.status
+		if a == nil {
+			continue
+		}
+		rows.Addf(one.name, "%s, %d messages behind, %s in %d %s", a.Path, a.Behind, table.Bytes(a.RangeBytes), a.Ranges,
+			one.files)
 		if a.Ratio != "" {
 			rows.Addf("archived", "%d messages, ratio %s", a.Messages, a.Ratio)
 		}
