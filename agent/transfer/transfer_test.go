@@ -49,6 +49,12 @@ func TestTreeArrivesWhole(t *testing.T) {
 	if sent.WireBytes < c.CompressedBytes || sent.WireBytes > c.CompressedBytes+1<<20 || received.WireBytes == 0 {
 		t.Errorf("wire bytes are %d and %d, compressed %d", sent.WireBytes, received.WireBytes, c.CompressedBytes)
 	}
+	came, peer := received.GetTraffic(), sent.GetPeerTraffic()
+	if came.GetReceivedBytes() < c.CompressedBytes || came.GetDataSegments() == 0 || peer.GetDataSegments() == 0 ||
+		peer.GetReceivedBytes() > came.GetReceivedBytes() || sent.GetTraffic().GetAcknowledgements() == 0 ||
+		sent.GetTraffic().GetReceivedBytes() > 1<<20 {
+		t.Errorf("arrived at the receiver: %v, it says %v; at the sender: %v", came, peer, sent.GetTraffic())
+	}
 	if cpu := sent.Cpu; cpu.SendNanos == 0 || cpu.ReceiveNanos == 0 || cpu.CompressNanos == 0 || cpu.DecompressNanos == 0 ||
 		cpu.ReadNanos == 0 || cpu.WriteNanos == 0 || cpu.CompressNanos+cpu.ReadNanos > cpu.SendNanos {
 		t.Errorf("CPU is %v", cpu)

@@ -30,23 +30,9 @@ var errNotTCP = errors.New("not a TCP connection")
 // Measure returns what the kernel knows of a connection that DialBlocks made. It fails for connections that are not TCP
 // and on kernels before 4.10.
 func Measure(conn net.Conn) (Carried, error) {
-	socket, ok := innermost(conn).(syscall.Conn)
-	if !ok {
-		return Carried{}, errNotTCP
-	}
-	raw, err := socket.SyscallConn()
+	info, err := tcpInfo(innermost(conn))
 	if err != nil {
-		return Carried{}, fmt.Errorf("measure a connection: %w", err)
-	}
-	var info *unix.TCPInfo
-	var failed error
-	if err := raw.Control(func(fd uintptr) {
-		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); err != nil {
-		return Carried{}, fmt.Errorf("measure a connection: %w", err)
-	}
-	if failed != nil {
-		return Carried{}, fmt.Errorf("measure a connection: %w", failed)
+		return Carried{}, err
 	}
 	return Carried{
 		Acknowledged: info.Bytes_acked,
@@ -54,6 +40,28 @@ func Measure(conn net.Conn) (Carried, error) {
 		PeerFull:     time.Duration(info.Rwnd_limited) * time.Microsecond,
 		Queueing:     time.Duration(max(info.Rtt, info.Min_rtt)-info.Min_rtt) * time.Microsecond,
 	}, nil
+}
+
+func tcpInfo(conn net.Conn) (*unix.TCPInfo, error) {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, errNotTCP
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("measure a connection: %w", err)
+	}
+	var info *unix.TCPInfo
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); err != nil {
+		return nil, fmt.Errorf("measure a connection: %w", err)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("measure a connection: %w", failed)
+	}
+	return info, nil
 }
 
 // innermost returns the connection under TLS and what else is wrapped around it.
@@ -68,7 +76,7 @@ func innermost(conn net.Conn) net.Conn {
 			conn = c.Conn
 		case pacedConn:
 			conn = c.Conn
-		case countedConn:
+		case *countedConn:
 			conn = c.Conn
 		default:
 			return conn

@@ -76,9 +76,7 @@ func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	if d.Counter != nil {
-		conn = countedConn{conn, d.Counter}
-	}
+	conn = d.Counter.count(conn)
 	if d.Pace != nil {
 		conn = pacedConn{conn, d.Pace}
 	}

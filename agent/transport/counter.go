@@ -11,31 +11,32 @@ import (
 )
 
 // Counter counts the bytes of connections in both directions. The zero value is ready; it is safe for concurrent use.
-type Counter struct{ bytes atomic.Int64 }
+type Counter struct {
+	bytes atomic.Int64
+
+	mu     sync.Mutex
+	open   map[*countedConn]struct{}
+	closed Traffic // of connections that are not open any more
+}
 
 // Bytes returns how many bytes were read and written so far, TLS included.
 func (c *Counter) Bytes() int64 { return c.bytes.Load() }
 
-func (c *Counter) add(n int) {
-	if c != nil {
-		c.bytes.Add(int64(n))
-	}
-}
-
 type countedConn struct {
 	net.Conn
 	counter *Counter
+	seen    arrivals // guarded by the counter's mu
 }
 
-func (c countedConn) Read(p []byte) (int, error) {
+func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.counter.add(n)
+	c.counter.bytes.Add(int64(n))
 	return n, err
 }
 
-func (c countedConn) Write(p []byte) (int, error) {
+func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.counter.add(n)
+	c.counter.bytes.Add(int64(n))
 	return n, err
 }
 
@@ -88,7 +89,7 @@ func (l *countedListener) admit(conn net.Conn) *acceptedConn {
 		l.release(evicted)
 		_ = evicted.Conn.Close()
 	}
-	c := &acceptedConn{countedConn: countedConn{conn, l.counter}, listener: l, open: true}
+	c := &acceptedConn{Conn: l.counter.count(conn), listener: l, open: true}
 	c.silent = l.silent.PushBack(c)
 	l.open++
 	return c
@@ -122,7 +123,7 @@ func (l *countedListener) Close() error {
 }
 
 type acceptedConn struct {
-	countedConn
+	net.Conn
 	listener *countedListener
 	spoke    atomic.Bool
 	// Guarded by the listener's mu.
@@ -131,7 +132,7 @@ type acceptedConn struct {
 }
 
 func (c *acceptedConn) Read(p []byte) (int, error) {
-	n, err := c.countedConn.Read(p)
+	n, err := c.Conn.Read(p)
 	if n > 0 && c.spoke.CompareAndSwap(false, true) {
 		c.listener.mu.Lock()
 		c.listener.heard(c)

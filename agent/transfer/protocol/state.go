@@ -97,6 +97,7 @@ func (s *State) Snapshot() *wirev1.Report {
 		Progress:     proto.CloneOf(&s.progress),
 		Cpu:          &wirev1.CPU{AcceleratorNanos: uint64(hardware.CallTime())},
 		WireBytes:    uint64(s.Wire.Bytes()),
+		Traffic:      s.Wire.Traffic().Wire(),
 		Detail:       s.detail,
 	}
 	if s.failure != nil {

@@ -340,6 +340,7 @@ func (a *attempt) received() *wirev1.Received {
 		Removed:       a.options.Destination.Removed(),
 		BusyNanos:     uint64(max(a.worked.Load(), 0)),
 		Streams:       uint32(max(a.open.Load(), 0)),
+		Traffic:       a.options.Report.Wire.Traffic().Wire(),
 		Decompression: a.options.Report.decompression(blocks, a.options.Report.came.Snapshot()),
 		Cpu: &wirev1.CPU{
 			DecompressNanos: uint64(blocks.CPU), WriteNanos: uint64(a.options.Report.writing.Load()),

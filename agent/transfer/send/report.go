@@ -72,6 +72,7 @@ func (r *Report) Report() *wirev1.Report {
 		report.Cpu.ReceiveNanos = r.peer.GetCpu().GetReceiveNanos()
 		report.Cpu.DecompressNanos = r.peer.GetCpu().GetDecompressNanos()
 		report.Cpu.WriteNanos = r.peer.GetCpu().GetWriteNanos()
+		report.PeerTraffic = proto.CloneOf(r.peer.GetTraffic())
 		report.Decompression = proto.CloneOf(r.peer.GetDecompression())
 	}
 	return report
