@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,6 +35,11 @@ const (
 	// retry is how soon a node is measured again when a part of the measurement failed; it is doubled each time, up to
 	// interval.
 	retry = 5 * time.Minute
+
+	// Reasons of a NetworkMeasurement.
+	calibrated        = "Calibrated"
+	nodeBusy          = "NodeBusy"
+	calibrationFailed = "Failed"
 )
 
 // Profiler measures and serves what it measured. It is a wirev1.NodeAgentServer.
@@ -43,6 +49,11 @@ type Profiler struct {
 
 	mu       sync.Mutex
 	measured *wirev1.NodeMeasurement // nil before the first; never changed
+
+	// Of Run alone: what the network cost when it was calibrated last, and the machine of that; no runs: never.
+	network     NetworkCost
+	networkHost Host
+
 	// counters are nil while they are not open, for countersFailed or because nobody wants them.
 	counters       Counters
 	countersFailed error
@@ -170,15 +181,38 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 	if verdict.Reason == hardware.Interrupted {
 		failed = append(failed, fmt.Errorf("prove the accelerator: %s", verdict.Message))
 	}
-	cost, err := p.options.Network(ctx)
-	if err != nil {
+	if err := p.measureNetwork(ctx, m, host); err != nil {
 		failed = append(failed, err)
 	}
-	m.NetworkCpuNanosPerGib = uint64(cost.Median)
-	m.NetworkCpuNanosPerGibLeast, m.NetworkCpuNanosPerGibMost = uint64(cost.Least), uint64(cost.Most)
-	m.NetworkRuns = uint32(cost.Runs)
 	m.MeasuredTime = timestamppb.Now()
 	return m, errors.Join(failed...)
+}
+
+// measureNetwork adds what the network costs: while it cannot be measured, what it cost this machine before.
+func (p *Profiler) measureNetwork(ctx context.Context, m *wirev1.NodeMeasurement, host Host) error {
+	cost, err := p.options.Network(ctx)
+	m.Network = &wirev1.NetworkMeasurement{
+		InterruptAccounting: interruptAccounting(host.Kernel), Reason: calibrated,
+		BackgroundPercent: uint32(math.Ceil(100 * cost.Background)),
+	}
+	switch {
+	case errors.Is(err, ErrBusy):
+		m.Network.Reason = nodeBusy
+	case err != nil:
+		m.Network.Reason = calibrationFailed
+	default:
+		p.network, p.networkHost = cost, host
+	}
+	if known := p.network; known.Runs > 0 && p.networkHost == host {
+		m.NetworkCpuNanosPerGib = uint64(known.Median)
+		m.NetworkCpuNanosPerGibLeast, m.NetworkCpuNanosPerGibMost = uint64(known.Least), uint64(known.Most)
+		m.NetworkRuns = uint32(known.Runs)
+		m.Network.Calibrated = true
+		m.Network.AcknowledgementPicos = uint64(math.Round(known.Acknowledgement * 1e12))
+		m.Network.SegmentPicos = uint64(math.Round(known.Segment * 1e12))
+		m.Network.ReceivedNanosPerGib = uint64(math.Round(known.Byte * (1 << 30) * 1e9))
+	}
+	return err
 }
 
 // Accelerator is a verdict as it is reported.
