@@ -256,8 +256,9 @@ type CPUStatus struct {
 	// decompressSeconds is the part of receiveSeconds, or of sendSeconds when run.route is Pod, spent inflating.
 	// +optional
 	DecompressSeconds string `json:"decompressSeconds,omitempty"`
-	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire
-	// times the coefficient that the NodeProfile of the node measured, which is the sending one except in a Delivery.
+	// networkSeconds is an estimate of what the network stack spent on no process's account: the segments and bytes that
+	// arrived, or the bytes on the wire where the agent does not count segments, times the coefficients in the
+	// NodeProfile of the node, which is the sending one except in a Delivery.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
 	// secondsPerGiB is sendSeconds without idleSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed

@@ -147,6 +147,44 @@ type NetworkSpread struct {
 	Runs int32 `json:"runs,omitempty"`
 }
 
+// InterruptAccounting is how a kernel accounts for the time of interrupts.
+// +kubebuilder:validation:Enum=On;Off;Unknown
+type InterruptAccounting string
+
+const (
+	// InterruptAccountingOn: their time is kept apart from that of the process that they interrupt.
+	InterruptAccountingOn InterruptAccounting = "On"
+	// InterruptAccountingOff: who is interrupted is charged for it.
+	InterruptAccountingOff InterruptAccounting = "Off"
+	// InterruptAccountingUnknown: the kernel does not tell.
+	InterruptAccountingUnknown InterruptAccounting = "Unknown"
+)
+
+// NetworkProfile is what arriving segments cost the network stack on no process's account. Amounts are decimals.
+type NetworkProfile struct {
+	// reason is Calibrated, or why the last attempt to calibrate failed: NodeBusy (others use more than a tenth of the
+	// processors' time) or Failed. The figures are then those of an earlier calibration.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// backgroundPercent of the processors' time was used by others when it was calibrated, or tried.
+	// +optional
+	BackgroundPercent *int32 `json:"backgroundPercent,omitempty"`
+	// interruptAccounting of the kernel. On: the time of interrupts is on no process's account, and all of it is in the
+	// figures. Off: most of it is on the account of the processes that are interrupted, and the figures have the rest.
+	// +optional
+	InterruptAccounting InterruptAccounting `json:"interruptAccounting,omitempty"`
+	// pushMicrosecondsPerSegment is the CPU time for each segment that arrives without data. Such acknowledge data, and
+	// arrive at the side that sends it.
+	// +optional
+	PushMicrosecondsPerSegment string `json:"pushMicrosecondsPerSegment,omitempty"`
+	// pullMicrosecondsPerSegment is the CPU time for each segment that arrives with data.
+	// +optional
+	PullMicrosecondsPerSegment string `json:"pullMicrosecondsPerSegment,omitempty"`
+	// pullSecondsPerGiB is the CPU time for a GiB of data in such segments, besides.
+	// +optional
+	PullSecondsPerGiB string `json:"pullSecondsPerGiB,omitempty"`
+}
+
 // ProfileChange is why the figures were last measured on what is not the same machine, or program, any more.
 //
 // +structType=atomic
@@ -196,6 +234,9 @@ type NodeProfileStatus struct {
 	// networkSpread is how far those runs lay apart.
 	// +optional
 	NetworkSpread *NetworkSpread `json:"networkSpread,omitempty"`
+	// network is what segments cost the network stack here on no process's account, and how the kernel accounts.
+	// +optional
+	Network *NetworkProfile `json:"network,omitempty"`
 	// kernel release that the figures belong to.
 	// +optional
 	Kernel string `json:"kernel,omitempty"`

@@ -27,8 +27,9 @@ type CPUUsage struct {
 	// writeSeconds were spent writing files of the destination of a Transfer, without syncs.
 	// +optional
 	WriteSeconds string `json:"writeSeconds,omitempty"`
-	// networkSeconds is an estimate of what the network stack spent in addition, on no process's account: the bytes on
-	// the wire times the coefficient that the node's NodeProfile measured. Absent where no coefficient was known.
+	// networkSeconds is an estimate of what the network stack spent in addition, on no process's account: the segments
+	// and bytes that arrived, or the bytes on the wire where the agent does not count segments, times the coefficients
+	// in the node's NodeProfile. Absent where no coefficient was known.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
 }

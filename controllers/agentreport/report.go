@@ -212,18 +212,9 @@ func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
 	}
 }
 
-// networkNanos estimates what the network stack spent on nobody's account; perGiB is in seconds, nil when it is not
-// known.
-func networkNanos(wireBytes uint64, perGiB *float64) float64 {
-	if perGiB == nil {
-		return 0
-	}
-	return float64(wireBytes) / gib * *perGiB * 1e9
-}
-
-// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is
-// not known.
-func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
+// CPUStatus is what status shows of a report's CPU time. network is an estimate of that of the network stack in
+// nanoseconds, nil when it is not known.
+func CPUStatus(report *wirev1.Report, network *int64) *v1alpha1.CPUStatus {
 	c := report.GetCpu()
 	if c == nil {
 		return nil
@@ -242,12 +233,13 @@ func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	if c.GetReceiveNanos() > 0 || c.GetDecompressNanos() > 0 {
 		status.DecompressSeconds = Seconds(float64(c.GetDecompressNanos()))
 	}
-	network := networkNanos(report.GetWireBytes(), perGiB)
-	if perGiB != nil {
-		status.NetworkSeconds = Seconds(network)
+	stack := 0.0
+	if network != nil {
+		stack = float64(*network)
+		status.NetworkSeconds = Seconds(stack)
 	}
 	if plain := report.GetCompression().GetUncompressedBytes(); plain > 0 {
-		total := float64(c.GetSendNanos()-min(c.GetIdleNanos(), c.GetSendNanos())) + float64(c.GetReceiveNanos()) + network
+		total := float64(c.GetSendNanos()-min(c.GetIdleNanos(), c.GetSendNanos())) + float64(c.GetReceiveNanos()) + stack
 		status.SecondsPerGiB = Seconds(total / (float64(plain) / gib))
 	}
 	return status

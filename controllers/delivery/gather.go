@@ -118,7 +118,7 @@ func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Deliver
 			return err
 		}
 		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
-		facts.NetworkSecondsPerGiB = cluster.NetworkSeconds(facts.Pod.Spec.NodeName)
+		facts.Network = cluster.Network(facts.Pod.Spec.NodeName)
 	}
 	tariffs := &v1alpha1.TariffList{}
 	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {

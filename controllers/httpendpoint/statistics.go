@@ -36,7 +36,7 @@ func sum(list []Replica) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), replica.NetworkSecondsPerGiB)
+		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), replica.Network)
 	}
 	return t
 }
@@ -133,7 +133,7 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 	status.Statistics = all.statisticsStatus(lastResetRequest)
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
-	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
+	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// Request bodies are passed as they are, so that nothing is received and inflated.
 		status.CPU.ReceiveSeconds, status.CPU.DecompressSeconds = "", ""

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -22,7 +21,7 @@ import (
 // busy are facts of two replicas that have served, one by hardware.
 func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	facts := well(wanted)
-	facts.Replicas[0].NetworkSecondsPerGiB, facts.Replicas[1].NetworkSecondsPerGiB = ptr.To(1.0), ptr.To(3.0)
+	facts.Replicas[0].Network, facts.Replicas[1].Network = &usage.NetworkCost{PerGiB: 1}, &usage.NetworkCost{PerGiB: 3}
 	one, two := facts.Replicas[0].Report, facts.Replicas[1].Report
 	one.Statistics = &wirev1.HTTPStatistics{
 		ActiveConnections: 3, HighWaterConnections: 10, RefusedConnections: 1, Reused: 2, TimedOut: 3, UrlErrors: 4,

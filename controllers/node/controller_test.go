@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -451,6 +452,41 @@ func TestAnotherMachine(t *testing.T) {
 	b.reconcile()
 	if again := b.profile().Status.LastChange; !cmp.Equal(change, again) {
 		t.Errorf("nothing changed: %+v", again)
+	}
+}
+
+// TestNetwork: what segments cost, how the kernel accounts, and why nothing was calibrated.
+func TestNetwork(t *testing.T) {
+	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
+	m := b.agents.measured
+	b.reconcile()
+	if got := b.profile().Status.Network; got != nil {
+		t.Errorf("of an agent that does not calibrate segments: %+v", got)
+	}
+	m.NetworkCpuNanosPerGib, m.NetworkRuns = 0, 0
+	m.Network = &wirev1.NetworkMeasurement{
+		Reason: "NodeBusy", BackgroundPercent: 4000,
+		InterruptAccounting: wirev1.InterruptAccounting_INTERRUPT_ACCOUNTING_OFF,
+	}
+	b.reconcile()
+	s := b.profile().Status
+	want := &v1alpha1.NetworkProfile{Reason: "NodeBusy", BackgroundPercent: ptr.To[int32](100), InterruptAccounting: "Off"}
+	if diff := cmp.Diff(want, s.Network); diff != "" || s.NetworkCPUSecondsPerGiB != "" {
+		t.Errorf("a GiB costs %q; %s", s.NetworkCPUSecondsPerGiB, diff)
+	}
+	m.NetworkRuns = 5
+	m.Network = &wirev1.NetworkMeasurement{
+		Reason: "Calibrated", InterruptAccounting: 77, Calibrated: true, AcknowledgementPicos: 123_456,
+		ReceivedNanosPerGib: 250_000_000,
+	}
+	b.reconcile()
+	s = b.profile().Status
+	want = &v1alpha1.NetworkProfile{
+		Reason: "Calibrated", BackgroundPercent: ptr.To[int32](0), InterruptAccounting: "Unknown",
+		PushMicrosecondsPerSegment: "0.123456", PullMicrosecondsPerSegment: "0", PullSecondsPerGiB: "0.25",
+	}
+	if diff := cmp.Diff(want, s.Network); diff != "" || s.NetworkCPUSecondsPerGiB != "0" {
+		t.Errorf("a GiB costs %q; %s", s.NetworkCPUSecondsPerGiB, diff)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -62,8 +63,11 @@ func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMea
 		// What follows from several answers stays.
 		status.Accelerator.BusyFraction, status.Accelerator.Counters = before.BusyFraction, before.Counters
 	}
-	status.NetworkCPUSecondsPerGiB = decimal(float64(measured.GetNetworkCpuNanosPerGib())/1e9, 4)
-	status.NetworkSpread = nil
+	status.Network = network(measured.GetNetwork())
+	status.NetworkCPUSecondsPerGiB, status.NetworkSpread = "", nil
+	if measured.GetNetworkRuns() > 0 || measured.GetNetworkCpuNanosPerGib() > 0 {
+		status.NetworkCPUSecondsPerGiB = decimal(float64(measured.GetNetworkCpuNanosPerGib())/1e9, 4)
+	}
 	if runs := measured.GetNetworkRuns(); runs > 0 {
 		status.NetworkSpread = &v1alpha1.NetworkSpread{
 			LeastSecondsPerGiB: decimal(float64(measured.GetNetworkCpuNanosPerGibLeast())/1e9, 4),
@@ -78,6 +82,30 @@ func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMea
 		at := metav1.NewTime(stamp.AsTime()).Rfc3339Copy()
 		status.MeasuredTime = &at
 	}
+}
+
+// accountings of interrupts.
+var accountings = map[wirev1.InterruptAccounting]v1alpha1.InterruptAccounting{
+	wirev1.InterruptAccounting_INTERRUPT_ACCOUNTING_ON:  v1alpha1.InterruptAccountingOn,
+	wirev1.InterruptAccounting_INTERRUPT_ACCOUNTING_OFF: v1alpha1.InterruptAccountingOff,
+}
+
+// network is nil of an agent that does not calibrate.
+func network(measured *wirev1.NetworkMeasurement) *v1alpha1.NetworkProfile {
+	if measured == nil {
+		return nil
+	}
+	profile := &v1alpha1.NetworkProfile{
+		Reason:              cut(measured.GetReason(), maxName),
+		BackgroundPercent:   ptr.To(int32(min(measured.GetBackgroundPercent(), 100))),
+		InterruptAccounting: cmp.Or(accountings[measured.GetInterruptAccounting()], v1alpha1.InterruptAccountingUnknown),
+	}
+	if measured.GetCalibrated() {
+		profile.PushMicrosecondsPerSegment = decimal(float64(measured.GetAcknowledgementPicos())/1e6, 6)
+		profile.PullMicrosecondsPerSegment = decimal(float64(measured.GetSegmentPicos())/1e6, 6)
+		profile.PullSecondsPerGiB = decimal(float64(measured.GetReceivedNanosPerGib())/1e9, 6)
+	}
+	return profile
 }
 
 // changed says what is not as it was when the node was measured before; nil when nothing is, or it is not known.
@@ -107,6 +135,7 @@ func changed(status *v1alpha1.NodeProfileStatus, kernel, model, image string, no
 const (
 	maxRate            = 1e12 // bytes per second and core
 	maxNetworkNanosGiB = 1e12
+	maxSegmentPicos    = 1e12 // a second
 	maxCores           = 1 << 16
 	maxClockSkew       = 24 * time.Hour
 	// acceleratedArchitecture is the one that has the accelerator.
@@ -144,6 +173,10 @@ func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time
 		return fmt.Sprintf("%d cores", measured.GetCores())
 	case max(measured.GetNetworkCpuNanosPerGib(), measured.GetNetworkCpuNanosPerGibMost()) > maxNetworkNanosGiB:
 		return fmt.Sprintf("%d ns of CPU time for a GiB on the network", measured.GetNetworkCpuNanosPerGib())
+	case measured.GetNetwork().GetReceivedNanosPerGib() > maxNetworkNanosGiB ||
+		max(measured.GetNetwork().GetAcknowledgementPicos(), measured.GetNetwork().GetSegmentPicos()) > maxSegmentPicos:
+		return fmt.Sprintf("%d and %d ps of CPU time for a segment on the network",
+			measured.GetNetwork().GetAcknowledgementPicos(), measured.GetNetwork().GetSegmentPicos())
 	case measured.GetMeasuredTime().AsTime().After(now.Add(maxClockSkew)):
 		return "a measurement in the future: " + measured.GetMeasuredTime().AsTime().Format(time.RFC3339)
 	}

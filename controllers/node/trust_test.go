@@ -279,6 +279,10 @@ func TestImplausible(t *testing.T) {
 		"a network of tar": {
 			func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network",
 		},
+		"a segment of tar": {
+			func(m *wirev1.NodeMeasurement) { m.Network = &wirev1.NetworkMeasurement{SegmentPicos: math.MaxUint64} },
+			"a segment on the network",
+		},
 		"nothing":    {func(m *wirev1.NodeMeasurement) { proto.Reset(m) }, "lacks the architecture"},
 		"no cores":   {func(m *wirev1.NodeMeasurement) { m.Cores = 0 }, "lacks"},
 		"at no time": {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = nil }, "lacks"},

@@ -17,7 +17,7 @@ import (
 func (d *transferDecision) count(report *wirev1.Report) {
 	status := &d.transfer.Status
 	before := usage.FromStatus(status.Usage)
-	now := before.Reached(usage.Of(report, usage.OneProcess(status.Run.Route), d.facts.NetworkSecondsPerGiB))
+	now := before.Reached(usage.Of(report, usage.OneProcess(status.Run.Route), d.facts.Network))
 	if now == (usage.Usage{}) {
 		return
 	}
@@ -78,7 +78,7 @@ func (d *transferDecision) prices(at time.Time) *v1alpha1.PricesStatus {
 // both sides itself.
 func (d *deliveryDecision) charge(report *wirev1.Report) {
 	status, at := &d.delivery.Status, d.facts.Now
-	now := usage.FromStatus(status.Usage).Reached(usage.Of(report, false, d.facts.NetworkSecondsPerGiB))
+	now := usage.FromStatus(status.Usage).Reached(usage.Of(report, false, d.facts.Network))
 	if now == (usage.Usage{}) {
 		return
 	}

@@ -53,10 +53,10 @@ type DeliveryFacts struct {
 	// Silent: the agent runs and has not answered for some time.
 	Silent  bool
 	Samples agentreport.Samples
-	// NetworkSecondsPerGiB and NodeLabels are of the node that the agent is on; nil when they are not known.
-	NetworkSecondsPerGiB *float64
-	NodeLabels           map[string]string
-	Tariffs              []v1alpha1.Tariff
+	// Network and NodeLabels are of the node that the agent is on; nil when they are not known.
+	Network    *usage.NetworkCost
+	NodeLabels map[string]string
+	Tariffs    []v1alpha1.Tariff
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
@@ -366,7 +366,7 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if spent := agentreport.CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+	if spent := agentreport.CPUStatus(report, d.facts.Network.Nanos(report)); spent != nil {
 		spent.SendSeconds, spent.CompressSeconds = "", ""
 		status.CPU = spent
 	}

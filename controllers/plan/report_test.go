@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -69,7 +68,7 @@ func TestReportBecomesStatus(t *testing.T) {
 	}
 	status := follow(report, func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
 		facts.Samples = agentreport.Samples{{Time: now, Bytes: gib}, {Time: now.Add(8 * time.Second), Bytes: 2 * gib}}
-		facts.NetworkSecondsPerGiB = ptr.To(1.0)
+		facts.Network = &usage.NetworkCost{PerGiB: 1}
 		// The policy has other prices by now, and the run keeps those that it began with.
 		facts.Policies = []v1alpha1.CompressionPolicy{{Spec: v1alpha1.CompressionPolicySpec{
 			Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "7.2", NetworkGiB: "5"},
@@ -304,7 +303,7 @@ func TestAbsurdReports(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := follow(report, func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
-				facts.NetworkSecondsPerGiB = ptr.To(2.0)
+				facts.Network = &usage.NetworkCost{PerGiB: 2}
 				facts.Samples = agentreport.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Hour), Bytes: 1}}
 			})
 			if p := status.Progress; p != nil && (p.Percent < 0 || p.Percent > 100 || p.Bytes < 0 || p.Files < 0) {
@@ -543,7 +542,7 @@ func TestDeliveryCost(t *testing.T) {
 	for peer, local := range map[string]bool{"east": false, "": true} {
 		delivery, facts := receiving()
 		delivery.Spec.Peer = peer
-		facts.Report, facts.Tariffs, facts.NetworkSecondsPerGiB = report, tariffs, ptr.To(2.0)
+		facts.Report, facts.Tariffs, facts.Network = report, tariffs, &usage.NetworkCost{PerGiB: 2}
 		facts.NodeLabels = map[string]string{}
 		delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
 		again := plan.DecideDelivery(delivery, facts, image).Status

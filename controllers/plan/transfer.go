@@ -63,8 +63,8 @@ type TransferFacts struct {
 	Silent bool
 	// agentreport.Samples of the attempt, Report's included.
 	Samples agentreport.Samples
-	// NetworkSecondsPerGiB of the node, nil when it is not known.
-	NetworkSecondsPerGiB *float64
+	// Network of the node, nil when it is not known.
+	Network *usage.NetworkCost
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
@@ -450,7 +450,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if spent := agentreport.CPUStatus(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+	if spent := agentreport.CPUStatus(report, d.facts.Network.Both(report)); spent != nil {
 		status.CPU = spent
 	}
 	d.count(report)

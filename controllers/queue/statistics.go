@@ -57,7 +57,7 @@ func sum(members []Member) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
+		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), member.Network)
 	}
 	return t
 }
@@ -273,7 +273,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
-	status.CPU = agentreport.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
+	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.
 		status.CPU.ReceiveSeconds = ""

@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // Report is what agents of a kind say: a pointer to a message of theirs, whose getters take nil.
@@ -42,8 +43,8 @@ type Agent[R Report] struct {
 	Asked bool
 	// Report is nil when the agent was not asked or did not answer.
 	Report R
-	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
-	NetworkSecondsPerGiB *float64
+	// Network of the pod's node; nil when it is not known.
+	Network *usage.NetworkCost
 	// NodeLabels of that node; nil when they are not known. They must not be changed.
 	NodeLabels map[string]string
 }
@@ -101,7 +102,7 @@ func Listen[R Report](
 	for _, pod := range pods {
 		agent := Agent[R]{
 			Pod: pod, Asked: Answers(pod), NodeLabels: cluster.Labels(pod.Spec.NodeName),
-			NetworkSecondsPerGiB: cluster.NetworkSeconds(pod.Spec.NodeName),
+			Network: cluster.Network(pod.Spec.NodeName),
 		}
 		if agent.Asked {
 			var said agentpoll.Observation[R]

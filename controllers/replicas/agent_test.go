@@ -62,7 +62,7 @@ func TestListen(t *testing.T) {
 	heard := replicas.Listen(said, client.ObjectKey{}, pods, 9443, "name", cluster)
 	var got []string
 	for i, agent := range heard.Agents {
-		if agent.Pod != pods[i] || agent.Asked != (i > 0) || *agent.NetworkSecondsPerGiB != 0.5 ||
+		if agent.Pod != pods[i] || agent.Asked != (i > 0) || agent.Network.PerGiB != 0.5 ||
 			agent.NodeLabels["class"] != "spot" {
 			t.Errorf("%d: %+v", i, agent)
 		}

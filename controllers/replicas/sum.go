@@ -4,9 +4,11 @@
 package replicas
 
 import (
+	"math"
 	"strconv"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // maxReasons bounds what is taken of a report; there are fewer reasons.
@@ -22,14 +24,14 @@ type Sum struct {
 	Reset   string
 	ResetOK bool
 
-	most             uint64
-	weight, weighted float64
-	unknown          bool
+	most    uint64
+	network int64
+	unknown bool
 }
 
-// Add adds a replica's. Its operations decide which codec, engine and reason are those of most of them. network is the
-// coefficient of its node, nil when it is not known.
-func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
+// Add adds a replica's. Its operations decide which codec, engine and reason are those of most of them. network is that
+// of its node, nil when it is not known.
+func (s *Sum) Add(report *wirev1.Report, reset string, network *usage.NetworkCost) {
 	all := &s.Report
 	if s.Count == 0 {
 		all.Compression = &wirev1.Compression{
@@ -58,11 +60,10 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 	all.Cpu.CompressNanos += cpu.GetCompressNanos()
 	all.Cpu.DecompressNanos += cpu.GetDecompressNanos()
 	all.WireBytes += report.GetWireBytes()
-	if network == nil {
+	if nanos := network.Nanos(report); nanos == nil {
 		s.unknown = true
 	} else {
-		s.weight += float64(report.GetWireBytes())
-		s.weighted += float64(report.GetWireBytes()) * *network
+		s.network += min(*nanos, math.MaxInt64-s.network)
 	}
 	s.ResetOK = s.Count == 0 || s.ResetOK && s.Reset == reset
 	s.Reset = reset
@@ -72,13 +73,12 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 // NewReset reports whether every replica has acted upon a reset other than the one that is shown.
 func (s *Sum) NewReset(shown string) bool { return s.ResetOK && s.Reset != shown }
 
-// NetworkSecondsPerGiB is that of the replicas' nodes, weighed by their bytes; nil when it is not known of each.
-func (s *Sum) NetworkSecondsPerGiB() *float64 {
-	if s.unknown || s.weight <= 0 {
+// Network is what the network stacks of the replicas' nodes spent, in nanoseconds; nil when it is not known of each.
+func (s *Sum) Network() *int64 {
+	if s.unknown || s.Report.GetWireBytes() == 0 {
 		return nil
 	}
-	coefficient := s.weighted / s.weight
-	return &coefficient
+	return &s.network
 }
 
 func (s *Sum) addCompression(c *wirev1.Compression) {

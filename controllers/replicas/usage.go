@@ -29,7 +29,7 @@ func Usage[R Report](agents []Agent[R], counters func(R) Counters) []usage.Repli
 		one := usage.Replica{UID: string(agent.Pod.UID), Node: agent.Pod.Spec.NodeName}
 		if counts := counters(agent.Report); counts.Since.IsValid() {
 			one.Since = counts.Since.AsTime()
-			one.Usage = usage.Of(counts.Report, true, agent.NetworkSecondsPerGiB)
+			one.Usage = usage.Of(counts.Report, true, agent.Network)
 			one.Usage.Channel = min(Clamp(counts.ChannelBytes), one.Usage.Wire)
 		}
 		list = append(list, one)

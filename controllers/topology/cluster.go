@@ -16,6 +16,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // maxDecisions bounds how many decisions a Cluster remembers, since tenants choose what they ask for.
@@ -55,14 +56,31 @@ func (t *Topology) newCluster(ctx context.Context) (*Cluster, error) {
 // Profiles that the node agents filled, by the name of the node. They must not be changed.
 func (c *Cluster) Profiles() map[string]v1alpha1.NodeProfileStatus { return c.facts.Profiles }
 
-// NetworkSeconds is the coefficient that was measured for a node, in seconds of CPU time of its network stack for each
-// GiB; nil where there is none, or none that is plausible.
-func (c *Cluster) NetworkSeconds(node string) *float64 {
-	seconds, err := strconv.ParseFloat(c.facts.Profiles[node].NetworkCPUSecondsPerGiB, 64)
-	if err != nil || !(seconds >= 0 && seconds <= 1e6) {
+// Network is what was measured for a node; nil where nothing was, or nothing that is plausible.
+func (c *Cluster) Network(node string) *usage.NetworkCost {
+	status := c.facts.Profiles[node]
+	perGiB, ok := seconds(status.NetworkCPUSecondsPerGiB)
+	if !ok {
 		return nil
 	}
-	return &seconds
+	network := &usage.NetworkCost{PerGiB: perGiB}
+	if measured := status.Network; measured != nil {
+		acknowledgement, first := seconds(measured.PushMicrosecondsPerSegment)
+		segment, second := seconds(measured.PullMicrosecondsPerSegment)
+		bytes, third := seconds(measured.PullSecondsPerGiB)
+		if first && second && third {
+			network.Segments = &usage.SegmentCost{
+				Acknowledgement: acknowledgement / 1e6, Segment: segment / 1e6, PerGiB: bytes,
+			}
+		}
+	}
+	return network
+}
+
+// seconds reads a coefficient.
+func seconds(text string) (float64, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil && n >= 0 && n <= 1e6
 }
 
 // Labels of a node; nil if there is none of that name. They must not be changed.

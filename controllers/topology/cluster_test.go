@@ -6,12 +6,43 @@ package topology_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
+
+// TestNetwork: figures that cannot be read, or cannot be, are as good as none.
+func TestNetwork(t *testing.T) {
+	segments := func(push, pull, bytes string) *v1alpha1.NetworkProfile {
+		return &v1alpha1.NetworkProfile{
+			PushMicrosecondsPerSegment: push, PullMicrosecondsPerSegment: pull, PullSecondsPerGiB: bytes,
+		}
+	}
+	cluster := topology.NewCluster(placement.Facts{Profiles: map[string]v1alpha1.NodeProfileStatus{
+		"segments":     {NetworkCPUSecondsPerGiB: "0.5", Network: segments("0.25", "0.5", "0.125")},
+		"bytes":        {NetworkCPUSecondsPerGiB: "0.5"},
+		"busy":         {NetworkCPUSecondsPerGiB: "0.5", Network: &v1alpha1.NetworkProfile{Reason: "NodeBusy"}},
+		"absurd parts": {NetworkCPUSecondsPerGiB: "0.5", Network: segments("0.25", "-1", "0.125")},
+		"absurd":       {NetworkCPUSecondsPerGiB: "NaN", Network: segments("0.25", "0.5", "0.125")},
+		"nothing":      {},
+	}})
+	bytes := &usage.NetworkCost{PerGiB: 0.5}
+	for name, want := range map[string]*usage.NetworkCost{
+		"segments": {
+			PerGiB: 0.5, Segments: &usage.SegmentCost{Acknowledgement: 0.25e-6, Segment: 0.5e-6, PerGiB: 0.125},
+		},
+		"bytes": bytes, "busy": bytes, "absurd parts": bytes, "absurd": nil, "nothing": nil, "no node": nil,
+	} {
+		if diff := cmp.Diff(want, cluster.Network(name)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
 
 // TestLabels: a node without labels is known, and one that does not exist is not.
 func TestLabels(t *testing.T) {

@@ -130,7 +130,7 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 			return err
 		}
 		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
-		facts.NetworkSecondsPerGiB = cluster.NetworkSeconds(facts.Pod.Spec.NodeName)
+		facts.Network = cluster.Network(facts.Pod.Spec.NodeName)
 	}
 	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),

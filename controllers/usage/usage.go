@@ -46,10 +46,10 @@ type Usage struct {
 }
 
 // Of is what a report says was used by the side that sends and by the one that receives. oneProcess: it does both, and
-// all counts as the sending one's. Otherwise nothing that a receiver reports counts as the sender's. networkPerGiB is
-// the CPU time in seconds of the network stack of the reporting node for each GiB, nil when it is not known. It counts
-// on the side whose process reports for itself: the sending one, if that has spent anything.
-func Of(report *wirev1.Report, oneProcess bool, networkPerGiB *float64) Usage {
+// all counts as the sending one's. Otherwise nothing that a receiver reports counts as the sender's. network is that of
+// the reporting node, nil when it is not known. It counts on the side whose process reports for itself: the sending
+// one, if that has spent anything; the other one as its receiver says.
+func Of(report *wirev1.Report, oneProcess bool, network *NetworkCost) Usage {
 	cpu, packed := report.GetCpu(), report.GetCompression()
 	u := Usage{
 		Send: CPU{
@@ -67,13 +67,15 @@ func Of(report *wirev1.Report, oneProcess bool, networkPerGiB *float64) Usage {
 		u.Send[Decompress], u.Receive[Decompress] = u.Receive[Decompress], 0
 		u.Send[Write], u.Receive[Write] = u.Receive[Write], 0
 	}
-	if networkPerGiB != nil {
+	if nanos := network.Nanos(report); nanos != nil {
 		side := &u.Send
 		if u.Send[Process] == 0 && u.Receive[Process] > 0 {
 			side = &u.Receive
 		}
-		nanos := float64(u.Wire) / (1 << 30) * *networkPerGiB * 1e9
-		side[Network] = bounded(uint64(math.Round(max(0, min(nanos, most)))))
+		side[Network] = *nanos
+		if side == &u.Send && !oneProcess {
+			u.Receive[Network] = network.peerNanos(report)
+		}
 	}
 	return u
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -29,11 +28,11 @@ func TestOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		report     *wirev1.Report
 		oneProcess bool
-		perGiB     *float64
+		network    *usage.NetworkCost
 		want       usage.Usage
 	}{
-		"nothing": {nil, false, ptr.To(1.0), usage.Usage{}},
-		"sender": {both, false, ptr.To(1e-9), usage.Usage{
+		"nothing": {nil, false, &usage.NetworkCost{PerGiB: 1}, usage.Usage{}},
+		"sender": {both, false, &usage.NetworkCost{PerGiB: 1e-9}, usage.Usage{
 			Send:         usage.CPU{usage.Process: 100, usage.Compress: 30, usage.Read: 20, usage.Network: 1},
 			Receive:      usage.CPU{usage.Process: 50, usage.Decompress: 10, usage.Write: 5},
 			Uncompressed: 8, Compressed: 4, Wire: 1 << 30,
@@ -44,18 +43,35 @@ func TestOf(t *testing.T) {
 		"a receiver that claims part of the sender's time": {pod, false, nil, usage.Usage{
 			Send: usage.CPU{usage.Process: 100}, Receive: usage.CPU{usage.Decompress: 10, usage.Write: 5},
 		}},
-		"receiver": {receiver, false, ptr.To(2e-9), usage.Usage{
+		"receiver": {receiver, false, &usage.NetworkCost{PerGiB: 2e-9}, usage.Usage{
 			Receive: usage.CPU{usage.Process: 50, usage.Decompress: 10, usage.Network: 1}, Wire: 1 << 29,
 		}},
+		"both sides": {
+			&wirev1.Report{
+				Cpu: &wirev1.CPU{SendNanos: 100, ReceiveNanos: 50}, WireBytes: 8,
+				Traffic: &wirev1.Traffic{Acknowledgements: 3}, PeerTraffic: &wirev1.Traffic{DataSegments: 5},
+			},
+			false, &usage.NetworkCost{PerGiB: 1, Segments: &usage.SegmentCost{Acknowledgement: 2e-9, Segment: 3e-9}},
+			usage.Usage{
+				Send: usage.CPU{usage.Process: 100, usage.Network: 6}, Receive: usage.CPU{usage.Process: 50, usage.Network: 15},
+				Wire: 8,
+			},
+		},
+		"a receiver before it": {
+			&wirev1.Report{Cpu: &wirev1.CPU{SendNanos: 100}, WireBytes: 8, Traffic: &wirev1.Traffic{Acknowledgements: 3}},
+			false, &usage.NetworkCost{PerGiB: 1, Segments: &usage.SegmentCost{Acknowledgement: 2e-9, Segment: 3e-9}},
+			usage.Usage{Send: usage.CPU{usage.Process: 100, usage.Network: 6}, Wire: 8},
+		},
 		"absurd": {
-			&wirev1.Report{Cpu: &wirev1.CPU{SendNanos: math.MaxUint64}, WireBytes: math.MaxUint64}, false, ptr.To(1e6),
+			&wirev1.Report{Cpu: &wirev1.CPU{SendNanos: math.MaxUint64}, WireBytes: math.MaxUint64}, false,
+			&usage.NetworkCost{PerGiB: 1e6},
 			usage.Usage{
 				Send: usage.CPU{usage.Process: math.MaxInt64 / 4, usage.Network: math.MaxInt64 / 4},
 				Wire: math.MaxInt64 / 4,
 			},
 		},
 	} {
-		got := usage.Of(c.report, c.oneProcess, c.perGiB)
+		got := usage.Of(c.report, c.oneProcess, c.network)
 		if name == "absurd" { // a float has fewer digits
 			got.Send[usage.Network] = c.want.Send[usage.Network]
 		}
@@ -65,6 +81,46 @@ func TestOf(t *testing.T) {
 		if diff := cmp.Diff(got, usage.FromStatus(got.Status())); diff != "" {
 			t.Errorf("%s is not read as it was written: %s", name, diff)
 		}
+	}
+}
+
+func TestNetworkCost(t *testing.T) {
+	segments := &usage.SegmentCost{Acknowledgement: 2e-6, Segment: 3e-6, PerGiB: 4}
+	counted := &wirev1.Traffic{DataSegments: 1000, Acknowledgements: 500, ReceivedBytes: 1 << 29}
+	for name, c := range map[string]struct {
+		cost    *usage.NetworkCost
+		traffic *wirev1.Traffic
+		want    int64
+	}{
+		"segments":           {&usage.NetworkCost{PerGiB: 7, Segments: segments}, counted, 1e6 + 3e6 + 2e9},
+		"an agent before it": {&usage.NetworkCost{PerGiB: 7, Segments: segments}, nil, 14e9},
+		"a node before it":   {&usage.NetworkCost{PerGiB: 7}, counted, 14e9},
+		"a node that spends nothing": {
+			&usage.NetworkCost{PerGiB: 7, Segments: &usage.SegmentCost{}}, counted, 0,
+		},
+		"absurd": {
+			&usage.NetworkCost{Segments: segments},
+			&wirev1.Traffic{DataSegments: math.MaxUint64, Acknowledgements: math.MaxUint64, ReceivedBytes: math.MaxUint64},
+			math.MaxInt64 / 4,
+		},
+	} {
+		got := c.cost.Nanos(&wirev1.Report{WireBytes: 2 << 30, Traffic: c.traffic})
+		if got == nil || *got != c.want {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+	}
+	ends := &wirev1.Report{
+		Traffic: &wirev1.Traffic{Acknowledgements: 2}, PeerTraffic: &wirev1.Traffic{DataSegments: 1}, WireBytes: 7,
+	}
+	if got := (&usage.NetworkCost{Segments: segments}).Both(ends); *got != 7000 {
+		t.Errorf("both ends: %d", *got)
+	}
+	var unknown *usage.NetworkCost
+	if got := unknown.Both(ends); got != nil {
+		t.Errorf("nothing is known: %d", *got)
+	}
+	if got := unknown.Nanos(&wirev1.Report{WireBytes: 1}); got != nil {
+		t.Errorf("nothing is known: %d", *got)
 	}
 }
 
