@@ -81,6 +81,58 @@ func (AcceleratorState) EnumDescriptor() ([]byte, []int) {
 	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{0}
 }
 
+type InterruptAccounting int32
+
+const (
+	// UNSPECIFIED: not known.
+	InterruptAccounting_INTERRUPT_ACCOUNTING_UNSPECIFIED InterruptAccounting = 0
+	// ON: the kernel keeps the time of interrupts apart from that of the process that they interrupt.
+	InterruptAccounting_INTERRUPT_ACCOUNTING_ON InterruptAccounting = 1
+	// OFF: who is interrupted is charged for it.
+	InterruptAccounting_INTERRUPT_ACCOUNTING_OFF InterruptAccounting = 2
+)
+
+// Enum value maps for InterruptAccounting.
+var (
+	InterruptAccounting_name = map[int32]string{
+		0: "INTERRUPT_ACCOUNTING_UNSPECIFIED",
+		1: "INTERRUPT_ACCOUNTING_ON",
+		2: "INTERRUPT_ACCOUNTING_OFF",
+	}
+	InterruptAccounting_value = map[string]int32{
+		"INTERRUPT_ACCOUNTING_UNSPECIFIED": 0,
+		"INTERRUPT_ACCOUNTING_ON":          1,
+		"INTERRUPT_ACCOUNTING_OFF":         2,
+	}
+)
+
+func (x InterruptAccounting) Enum() *InterruptAccounting {
+	p := new(InterruptAccounting)
+	*p = x
+	return p
+}
+
+func (x InterruptAccounting) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InterruptAccounting) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_control_proto_enumTypes[1].Descriptor()
+}
+
+func (InterruptAccounting) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_control_proto_enumTypes[1]
+}
+
+func (x InterruptAccounting) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InterruptAccounting.Descriptor instead.
+func (InterruptAccounting) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
 type GetReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -525,7 +577,8 @@ type NodeMeasurement struct {
 	Kernel   string `protobuf:"bytes,11,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	CpuModel string `protobuf:"bytes,12,opt,name=cpu_model,json=cpuModel,proto3" json:"cpu_model,omitempty"`
 	// accelerator_use as it is at the time of the answer.
-	AcceleratorUse *AcceleratorUse `protobuf:"bytes,13,opt,name=accelerator_use,json=acceleratorUse,proto3" json:"accelerator_use,omitempty"`
+	AcceleratorUse *AcceleratorUse     `protobuf:"bytes,13,opt,name=accelerator_use,json=acceleratorUse,proto3" json:"accelerator_use,omitempty"`
+	Network        *NetworkMeasurement `protobuf:"bytes,14,opt,name=network,proto3" json:"network,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -651,6 +704,111 @@ func (x *NodeMeasurement) GetAcceleratorUse() *AcceleratorUse {
 	return nil
 }
 
+func (x *NodeMeasurement) GetNetwork() *NetworkMeasurement {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+// NetworkMeasurement is what arriving segments cost the system on no process's account.
+type NetworkMeasurement struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	InterruptAccounting InterruptAccounting    `protobuf:"varint,1,opt,name=interrupt_accounting,json=interruptAccounting,proto3,enum=lighterage.wire.v1.InterruptAccounting" json:"interrupt_accounting,omitempty"`
+	// reason is Calibrated, NodeBusy or Failed: of the latter two the figures are those of an earlier calibration, or absent.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// background_percent of the processors' time was used by others when it was calibrated last, or tried.
+	BackgroundPercent uint32 `protobuf:"varint,3,opt,name=background_percent,json=backgroundPercent,proto3" json:"background_percent,omitempty"`
+	// calibrated: the figures below are of this machine.
+	Calibrated bool `protobuf:"varint,4,opt,name=calibrated,proto3" json:"calibrated,omitempty"`
+	// acknowledgement_picos is for a segment without data, which arrives where data is sent: the cost of pushing.
+	AcknowledgementPicos uint64 `protobuf:"varint,5,opt,name=acknowledgement_picos,json=acknowledgementPicos,proto3" json:"acknowledgement_picos,omitempty"`
+	// segment_picos is for a segment with data, received_nanos_per_gib for the data in segments: the cost of pulling.
+	SegmentPicos        uint64 `protobuf:"varint,6,opt,name=segment_picos,json=segmentPicos,proto3" json:"segment_picos,omitempty"`
+	ReceivedNanosPerGib uint64 `protobuf:"varint,7,opt,name=received_nanos_per_gib,json=receivedNanosPerGib,proto3" json:"received_nanos_per_gib,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *NetworkMeasurement) Reset() {
+	*x = NetworkMeasurement{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkMeasurement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkMeasurement) ProtoMessage() {}
+
+func (x *NetworkMeasurement) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkMeasurement.ProtoReflect.Descriptor instead.
+func (*NetworkMeasurement) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NetworkMeasurement) GetInterruptAccounting() InterruptAccounting {
+	if x != nil {
+		return x.InterruptAccounting
+	}
+	return InterruptAccounting_INTERRUPT_ACCOUNTING_UNSPECIFIED
+}
+
+func (x *NetworkMeasurement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NetworkMeasurement) GetBackgroundPercent() uint32 {
+	if x != nil {
+		return x.BackgroundPercent
+	}
+	return 0
+}
+
+func (x *NetworkMeasurement) GetCalibrated() bool {
+	if x != nil {
+		return x.Calibrated
+	}
+	return false
+}
+
+func (x *NetworkMeasurement) GetAcknowledgementPicos() uint64 {
+	if x != nil {
+		return x.AcknowledgementPicos
+	}
+	return 0
+}
+
+func (x *NetworkMeasurement) GetSegmentPicos() uint64 {
+	if x != nil {
+		return x.SegmentPicos
+	}
+	return 0
+}
+
+func (x *NetworkMeasurement) GetReceivedNanosPerGib() uint64 {
+	if x != nil {
+		return x.ReceivedNanosPerGib
+	}
+	return 0
+}
+
 // AcceleratorUse counts up from the start of the node agent.
 type AcceleratorUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -668,7 +826,7 @@ type AcceleratorUse struct {
 
 func (x *AcceleratorUse) Reset() {
 	*x = AcceleratorUse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +838,7 @@ func (x *AcceleratorUse) String() string {
 func (*AcceleratorUse) ProtoMessage() {}
 
 func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +851,7 @@ func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorUse.ProtoReflect.Descriptor instead.
 func (*AcceleratorUse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AcceleratorUse) GetCallNanos() uint64 {
@@ -740,7 +898,7 @@ type AcceleratorCounters struct {
 
 func (x *AcceleratorCounters) Reset() {
 	*x = AcceleratorCounters{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +910,7 @@ func (x *AcceleratorCounters) String() string {
 func (*AcceleratorCounters) ProtoMessage() {}
 
 func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +923,7 @@ func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorCounters.ProtoReflect.Descriptor instead.
 func (*AcceleratorCounters) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AcceleratorCounters) GetAccessCycles() uint64 {
@@ -828,7 +986,7 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x14slower_than_software\x18\x04 \x01(\bR\x12slowerThanSoftware\x12(\n" +
-	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\x9c\x05\n" +
+	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\xde\x05\n" +
 	"\x0fNodeMeasurement\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\farchitecture\x18\x02 \x01(\tR\farchitecture\x12\x14\n" +
@@ -843,7 +1001,18 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	" \x01(\rR\vnetworkRuns\x12\x16\n" +
 	"\x06kernel\x18\v \x01(\tR\x06kernel\x12\x1b\n" +
 	"\tcpu_model\x18\f \x01(\tR\bcpuModel\x12K\n" +
-	"\x0faccelerator_use\x18\r \x01(\v2\".lighterage.wire.v1.AcceleratorUseR\x0eacceleratorUse\"\xc8\x01\n" +
+	"\x0faccelerator_use\x18\r \x01(\v2\".lighterage.wire.v1.AcceleratorUseR\x0eacceleratorUse\x12@\n" +
+	"\anetwork\x18\x0e \x01(\v2&.lighterage.wire.v1.NetworkMeasurementR\anetwork\"\xe6\x02\n" +
+	"\x12NetworkMeasurement\x12Z\n" +
+	"\x14interrupt_accounting\x18\x01 \x01(\x0e2'.lighterage.wire.v1.InterruptAccountingR\x13interruptAccounting\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12-\n" +
+	"\x12background_percent\x18\x03 \x01(\rR\x11backgroundPercent\x12\x1e\n" +
+	"\n" +
+	"calibrated\x18\x04 \x01(\bR\n" +
+	"calibrated\x123\n" +
+	"\x15acknowledgement_picos\x18\x05 \x01(\x04R\x14acknowledgementPicos\x12#\n" +
+	"\rsegment_picos\x18\x06 \x01(\x04R\fsegmentPicos\x123\n" +
+	"\x16received_nanos_per_gib\x18\a \x01(\x04R\x13receivedNanosPerGib\"\xc8\x01\n" +
 	"\x0eAcceleratorUse\x12\x1d\n" +
 	"\n" +
 	"call_nanos\x18\x01 \x01(\x04R\tcallNanos\x12'\n" +
@@ -860,7 +1029,11 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x1dACCELERATOR_STATE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ACCELERATOR_STATE_ABSENT\x10\x01\x12\x1e\n" +
 	"\x1aACCELERATOR_STATE_NOT_USED\x10\x02\x12\x1e\n" +
-	"\x1aACCELERATOR_STATE_VERIFIED\x10\x032a\n" +
+	"\x1aACCELERATOR_STATE_VERIFIED\x10\x03*v\n" +
+	"\x13InterruptAccounting\x12$\n" +
+	" INTERRUPT_ACCOUNTING_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17INTERRUPT_ACCOUNTING_ON\x10\x01\x12\x1c\n" +
+	"\x18INTERRUPT_ACCOUNTING_OFF\x10\x022a\n" +
 	"\x05Agent\x12X\n" +
 	"\tGetReport\x12$.lighterage.wire.v1.GetReportRequest\x1a%.lighterage.wire.v1.GetReportResponse2h\n" +
 	"\tNodeAgent\x12[\n" +
@@ -879,44 +1052,48 @@ func file_agent_wire_v1_control_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_control_proto_rawDescData
 }
 
-var file_agent_wire_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_wire_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agent_wire_v1_control_proto_goTypes = []any{
 	(AcceleratorState)(0),          // 0: lighterage.wire.v1.AcceleratorState
-	(*GetReportRequest)(nil),       // 1: lighterage.wire.v1.GetReportRequest
-	(*GetReportResponse)(nil),      // 2: lighterage.wire.v1.GetReportResponse
-	(*GetProfileRequest)(nil),      // 3: lighterage.wire.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),     // 4: lighterage.wire.v1.GetProfileResponse
-	(*EngineMeasurement)(nil),      // 5: lighterage.wire.v1.EngineMeasurement
-	(*LevelMeasurement)(nil),       // 6: lighterage.wire.v1.LevelMeasurement
-	(*AcceleratorMeasurement)(nil), // 7: lighterage.wire.v1.AcceleratorMeasurement
-	(*NodeMeasurement)(nil),        // 8: lighterage.wire.v1.NodeMeasurement
-	(*AcceleratorUse)(nil),         // 9: lighterage.wire.v1.AcceleratorUse
-	(*AcceleratorCounters)(nil),    // 10: lighterage.wire.v1.AcceleratorCounters
-	(*Report)(nil),                 // 11: lighterage.wire.v1.Report
-	(CompressionLevel)(0),          // 12: lighterage.wire.v1.CompressionLevel
-	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
+	(InterruptAccounting)(0),       // 1: lighterage.wire.v1.InterruptAccounting
+	(*GetReportRequest)(nil),       // 2: lighterage.wire.v1.GetReportRequest
+	(*GetReportResponse)(nil),      // 3: lighterage.wire.v1.GetReportResponse
+	(*GetProfileRequest)(nil),      // 4: lighterage.wire.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),     // 5: lighterage.wire.v1.GetProfileResponse
+	(*EngineMeasurement)(nil),      // 6: lighterage.wire.v1.EngineMeasurement
+	(*LevelMeasurement)(nil),       // 7: lighterage.wire.v1.LevelMeasurement
+	(*AcceleratorMeasurement)(nil), // 8: lighterage.wire.v1.AcceleratorMeasurement
+	(*NodeMeasurement)(nil),        // 9: lighterage.wire.v1.NodeMeasurement
+	(*NetworkMeasurement)(nil),     // 10: lighterage.wire.v1.NetworkMeasurement
+	(*AcceleratorUse)(nil),         // 11: lighterage.wire.v1.AcceleratorUse
+	(*AcceleratorCounters)(nil),    // 12: lighterage.wire.v1.AcceleratorCounters
+	(*Report)(nil),                 // 13: lighterage.wire.v1.Report
+	(CompressionLevel)(0),          // 14: lighterage.wire.v1.CompressionLevel
+	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_control_proto_depIdxs = []int32{
-	11, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
-	8,  // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
-	6,  // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
-	12, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
+	13, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
+	9,  // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
+	7,  // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
+	14, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
 	0,  // 4: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
-	5,  // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
-	13, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
-	7,  // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	9,  // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
-	10, // 9: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
-	1,  // 10: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
-	3,  // 11: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
-	2,  // 12: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
-	4,  // 13: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
+	15, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
+	8,  // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	11, // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
+	10, // 9: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
+	1,  // 10: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
+	12, // 11: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
+	2,  // 12: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
+	4,  // 13: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
+	3,  // 14: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
+	5,  // 15: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
+	14, // [14:16] is the sub-list for method output_type
+	12, // [12:14] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_control_proto_init() }
@@ -931,8 +1108,8 @@ func file_agent_wire_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_control_proto_rawDesc), len(file_agent_wire_v1_control_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   10,
+			NumEnums:      2,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

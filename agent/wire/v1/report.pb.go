@@ -1038,7 +1038,11 @@ type Report struct {
 	// promises are what the agent in mode probe found out of an object store. A report without a failure has all of them.
 	Promises []*StorePromise `protobuf:"bytes,15,rep,name=promises,proto3" json:"promises,omitempty"`
 	// contents are of a run that is to have a receipt, when both sides have computed the same.
-	Contents      *ContentDigest `protobuf:"bytes,20,opt,name=contents,proto3" json:"contents,omitempty"`
+	Contents *ContentDigest `protobuf:"bytes,20,opt,name=contents,proto3" json:"contents,omitempty"`
+	// traffic is what the kernel counted of the connections of wire_bytes; absent where it does not, or the agent is of an earlier version.
+	Traffic *Traffic `protobuf:"bytes,21,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	// peer_traffic is what a receiver says arrived there, in the report of its sender.
+	PeerTraffic   *Traffic `protobuf:"bytes,22,opt,name=peer_traffic,json=peerTraffic,proto3" json:"peer_traffic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1185,6 +1189,82 @@ func (x *Report) GetContents() *ContentDigest {
 	return nil
 }
 
+func (x *Report) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
+func (x *Report) GetPeerTraffic() *Traffic {
+	if x != nil {
+		return x.PeerTraffic
+	}
+	return nil
+}
+
+// Traffic is what arrived on TCP connections.
+type Traffic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// data_segments arrived with data, acknowledgements without.
+	DataSegments     uint64 `protobuf:"varint,1,opt,name=data_segments,json=dataSegments,proto3" json:"data_segments,omitempty"`
+	Acknowledgements uint64 `protobuf:"varint,2,opt,name=acknowledgements,proto3" json:"acknowledgements,omitempty"`
+	ReceivedBytes    uint64 `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Traffic) Reset() {
+	*x = Traffic{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Traffic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Traffic) ProtoMessage() {}
+
+func (x *Traffic) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
+func (*Traffic) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Traffic) GetDataSegments() uint64 {
+	if x != nil {
+		return x.DataSegments
+	}
+	return 0
+}
+
+func (x *Traffic) GetAcknowledgements() uint64 {
+	if x != nil {
+		return x.Acknowledgements
+	}
+	return 0
+}
+
+func (x *Traffic) GetReceivedBytes() uint64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
 // ContentDigest is of the content manifest of a run, see package contents.
 type ContentDigest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1200,7 +1280,7 @@ type ContentDigest struct {
 
 func (x *ContentDigest) Reset() {
 	*x = ContentDigest{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1292,7 @@ func (x *ContentDigest) String() string {
 func (*ContentDigest) ProtoMessage() {}
 
 func (x *ContentDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1305,7 @@ func (x *ContentDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentDigest.ProtoReflect.Descriptor instead.
 func (*ContentDigest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ContentDigest) GetSha256() []byte {
@@ -1270,7 +1350,7 @@ type StorePromise struct {
 
 func (x *StorePromise) Reset() {
 	*x = StorePromise{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1362,7 @@ func (x *StorePromise) String() string {
 func (*StorePromise) ProtoMessage() {}
 
 func (x *StorePromise) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1375,7 @@ func (x *StorePromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
 func (*StorePromise) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StorePromise) GetType() string {
@@ -1404,7 +1484,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9c\x06\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x93\a\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1424,7 +1504,13 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
 	"\x05trial\x18\x0e \x01(\fR\x05trial\x12<\n" +
 	"\bpromises\x18\x0f \x03(\v2 .lighterage.wire.v1.StorePromiseR\bpromises\x12=\n" +
-	"\bcontents\x18\x14 \x01(\v2!.lighterage.wire.v1.ContentDigestR\bcontents\"t\n" +
+	"\bcontents\x18\x14 \x01(\v2!.lighterage.wire.v1.ContentDigestR\bcontents\x125\n" +
+	"\atraffic\x18\x15 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12>\n" +
+	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\"\x81\x01\n" +
+	"\aTraffic\x12#\n" +
+	"\rdata_segments\x18\x01 \x01(\x04R\fdataSegments\x12*\n" +
+	"\x10acknowledgements\x18\x02 \x01(\x04R\x10acknowledgements\x12%\n" +
+	"\x0ereceived_bytes\x18\x03 \x01(\x04R\rreceivedBytes\"t\n" +
 	"\rContentDigest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x04R\aentries\x12\x14\n" +
@@ -1500,7 +1586,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1513,39 +1599,42 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Progress)(nil),              // 8: lighterage.wire.v1.Progress
 	(*Omission)(nil),              // 9: lighterage.wire.v1.Omission
 	(*Report)(nil),                // 10: lighterage.wire.v1.Report
-	(*ContentDigest)(nil),         // 11: lighterage.wire.v1.ContentDigest
-	(*StorePromise)(nil),          // 12: lighterage.wire.v1.StorePromise
-	nil,                           // 13: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 14: lighterage.wire.v1.Compression.ReasonsEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Traffic)(nil),               // 11: lighterage.wire.v1.Traffic
+	(*ContentDigest)(nil),         // 12: lighterage.wire.v1.ContentDigest
+	(*StorePromise)(nil),          // 13: lighterage.wire.v1.StorePromise
+	nil,                           // 14: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 15: lighterage.wire.v1.Compression.ReasonsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	13, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	14, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	14, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	15, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
 	3,  // 7: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 8: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 9: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 10: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 11: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	15, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	15, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	16, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	16, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 14: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 15: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	6,  // 16: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
 	7,  // 17: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
 	9,  // 18: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	12, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
-	11, // 20: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	12, // 20: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
+	11, // 21: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
+	11, // 22: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1559,7 +1648,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1768,8 +1768,10 @@ type Received struct {
 	PartialBytes uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
 	// busy_nanos is how long Data streams were not waiting for data, all together, and streams how many are open: what tells a slow
 	// receiver from a slow network.
-	BusyNanos     uint64 `protobuf:"varint,11,opt,name=busy_nanos,json=busyNanos,proto3" json:"busy_nanos,omitempty"`
-	Streams       uint32 `protobuf:"varint,12,opt,name=streams,proto3" json:"streams,omitempty"`
+	BusyNanos uint64 `protobuf:"varint,11,opt,name=busy_nanos,json=busyNanos,proto3" json:"busy_nanos,omitempty"`
+	Streams   uint32 `protobuf:"varint,12,opt,name=streams,proto3" json:"streams,omitempty"`
+	// traffic that arrived at the receiver.
+	Traffic       *Traffic `protobuf:"bytes,14,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1865,6 +1867,13 @@ func (x *Received) GetStreams() uint32 {
 		return x.Streams
 	}
 	return 0
+}
+
+func (x *Received) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
 }
 
 // Finished is the receiver's last word after Finish: everything is synced and has its name, mode and time.
@@ -2244,7 +2253,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x18\n" +
 	"\asymlink\x18\x02 \x01(\bR\asymlink\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\xc5\x02\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\xfc\x02\n" +
 	"\bReceived\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12G\n" +
@@ -2255,7 +2264,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\x12\x1d\n" +
 	"\n" +
 	"busy_nanos\x18\v \x01(\x04R\tbusyNanos\x12\x18\n" +
-	"\astreams\x18\f \x01(\rR\astreams\"\xa9\x01\n" +
+	"\astreams\x18\f \x01(\rR\astreams\x125\n" +
+	"\atraffic\x18\x0e \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\"\xa9\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
 	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12'\n" +
@@ -2328,7 +2338,8 @@ var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(*Failure)(nil),         // 27: lighterage.wire.v1.Failure
 	(*Decompression)(nil),   // 28: lighterage.wire.v1.Decompression
 	(*CPU)(nil),             // 29: lighterage.wire.v1.CPU
-	(*Omission)(nil),        // 30: lighterage.wire.v1.Omission
+	(*Traffic)(nil),         // 30: lighterage.wire.v1.Traffic
+	(*Omission)(nil),        // 31: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
@@ -2358,16 +2369,17 @@ var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	21, // 24: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
 	28, // 25: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
 	29, // 26: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	22, // 27: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	30, // 28: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	24, // 29: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 30: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 31: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	31, // [31:32] is the sub-list for method output_type
-	30, // [30:31] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	30, // 27: lighterage.wire.v1.Received.traffic:type_name -> lighterage.wire.v1.Traffic
+	22, // 28: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	31, // 29: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	24, // 30: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	1,  // 31: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	2,  // 32: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	32, // [32:33] is the sub-list for method output_type
+	31, // [31:32] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
