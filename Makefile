@@ -382,6 +382,10 @@ bench-transfer: build ## Measure moving trees beside rsync and tar through igzip
 	$(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)" -match "$(BENCH_MATCH)" -cpu-usage "$(BENCH_CPU)"
 
+.PHONY: bench-ledger
+bench-ledger: build ## Measure what Transfers cost the system beside what is booked for them; needs 9 GiB of memory and an idle machine (BENCH=quick: a look, no result)
+	$(BENCHMARK) ledger $(EXTENT) $(if $(AGENT),-agent $(AGENT))
+
 .PHONY: bench-memory
 bench-memory: build ## Measure how much memory agents take for a file larger than their limit and for a million files; needs 12 GiB in BENCH_DIR (/var/tmp)
 	$(BENCHMARK) memory $(if $(BENCH_DIR),-work "$(BENCH_DIR)")

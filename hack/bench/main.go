@@ -9,6 +9,7 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/codec"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
+	"github.com/lighterage/lighterage/hack/bench/ledger"
 	"github.com/lighterage/lighterage/hack/bench/object"
 	"github.com/lighterage/lighterage/hack/bench/policy"
 	"github.com/lighterage/lighterage/hack/bench/queue"
@@ -18,7 +19,7 @@ import (
 
 func main() {
 	harness.Main(
-		codec.Benchmark(), http.Benchmark(), http.Long(), object.Benchmark(), policy.Benchmark(), queue.Benchmark(),
-		scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		codec.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(), policy.Benchmark(),
+		queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

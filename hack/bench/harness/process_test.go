@@ -57,6 +57,19 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+	for text, kernel := range map[string]bool{
+		"77 (a b) c)) S 1 2 3 4 5 4194304 7 8 9 10 100 50 30 20 20 0": false,
+		"2 (ksoftirqd/0) S 1 2 3 4 5 69238848 7 8 9 10 100 50 0 0 20": true,
+	} {
+		if cpu, thread, err := parseProcess(text); err != nil || cpu.Seconds() != 1.5 || thread != kernel {
+			t.Errorf("%q: %v, %v, %v", text, cpu, thread, err)
+		}
+	}
+	for _, bad := range []string{"", "1 (a) S 1 2", "77 (a) S 1 2 3 4 5 x 7 8 9 10 1 50 30 20 20"} {
+		if _, _, err := parseProcess(bad); !errors.Is(err, errForm) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
 	read, written, err := parseIO("rchar: 1\nread_bytes: 4096\nwrite_bytes: 12288\ncancelled_write_bytes: 4096\n")
 	if err != nil || read != 4096 || written != 8192 {
 		t.Errorf("%d, %d, %v", read, written, err)

@@ -231,3 +231,54 @@ func (g Group) Memory() (total int64, err error) {
 	})
 	return total, err
 }
+
+// CPUByProcess returns the CPU time of all processes but those that are left out: of programs, and of the kernel's
+// threads.
+func CPUByProcess(without map[PID]bool) (programs, kernel map[PID]time.Duration, err error) {
+	pids, err := processes()
+	if err != nil {
+		return nil, nil, err
+	}
+	programs, kernel = map[PID]time.Duration{}, map[PID]time.Duration{}
+	for _, pid := range pids {
+		if without[pid] {
+			continue
+		}
+		stat, err := pid.read("stat")
+		if err != nil {
+			continue // it has just ended
+		}
+		spent, thread, err := parseProcess(stat)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case thread:
+			kernel[pid] = spent
+		default:
+			programs[pid] = spent
+		}
+	}
+	return programs, kernel, nil
+}
+
+// parseProcess reads /proc/PID/stat: the CPU time of the process without its children, and whether it is a thread of the
+// kernel.
+func parseProcess(stat string) (spent time.Duration, kernel bool, err error) {
+	const kernelThread = 0x00200000 // PF_KTHREAD
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if len(fields) < 15 {
+		return 0, false, errForm
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	if err != nil {
+		return 0, false, fmt.Errorf("%w: %w", errForm, err)
+	}
+	for _, f := range fields[11:13] { // utime, stime
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, false, fmt.Errorf("%w: %w", errForm, err)
+		}
+		spent += time.Duration(n) * tick
+	}
+	return spent, flags&kernelThread != 0, nil
+}

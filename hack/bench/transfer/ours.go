@@ -47,6 +47,7 @@ func watched(name, agent string, verify bool, settings *wirev1.CompressionSettin
 type bench struct {
 	dir, agent string
 	watch      bool
+	direct     bool // without a gateway between the agents
 	receiver   *harness.Process
 }
 
@@ -62,19 +63,20 @@ func (b *bench) prepare(
 	if err != nil {
 		return err
 	}
-	endpoint, err := serveGateway(ctx, ca, data)
-	if err != nil {
-		return err
-	}
 	receive := &wirev1.ReceiveConfig{
 		RunId: "bench", Attempt: 1, SenderNamespace: namespace, SenderName: transfer,
 		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data,
 	}
 	send := &wirev1.SendConfig{
-		RunId: "bench", Attempt: 1, GatewayEndpoint: endpoint,
+		RunId: "bench", Attempt: 1,
 		Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "copy", Path: "/"},
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
 		Compression: settings,
+	}
+	if b.direct {
+		send.ReceiverEndpoint, send.ReceiverServerName = data, serverName
+	} else if send.GatewayEndpoint, err = serveGateway(ctx, ca, data); err != nil {
+		return err
 	}
 	if err := b.configure(ca, "receive", receive, pki.Template{
 		Identity: pki.DeliveryIdentity("bench", namespace, "copy"), DNSNames: []string{serverName},
@@ -150,13 +152,9 @@ func (b *bench) move(ctx context.Context) (moved, error) {
 	if err := errors.Join(sender.Wait(), b.receiver.Wait()); err != nil {
 		return moved{}, err
 	}
-	text, err := os.ReadFile(filepath.Join(b.dir, "send", "report.json"))
+	report, err := b.report("send")
 	if err != nil {
-		return moved{}, fmt.Errorf("read the sender's report: %w", err)
-	}
-	report := &wirev1.Report{}
-	if err := protojson.Unmarshal(text, report); err != nil {
-		return moved{}, fmt.Errorf("decode the sender's report: %w", err)
+		return moved{}, err
 	}
 	cpu := report.GetCpu()
 	return moved{
@@ -164,4 +162,17 @@ func (b *bench) move(ctx context.Context) (moved, error) {
 		send: time.Duration(cpu.GetSendNanos()), receive: time.Duration(cpu.GetReceiveNanos()),
 		sendPeak: <-send, receivePeak: <-receive,
 	}, nil
+}
+
+// report is what an agent left when it ended.
+func (b *bench) report(mode string) (*wirev1.Report, error) {
+	text, err := os.ReadFile(filepath.Join(b.dir, mode, "report.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read the report of agent %s: %w", mode, err)
+	}
+	report := &wirev1.Report{}
+	if err := protojson.Unmarshal(text, report); err != nil {
+		return nil, fmt.Errorf("decode the report of agent %s: %w", mode, err)
+	}
+	return report, nil
 }

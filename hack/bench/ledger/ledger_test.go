@@ -1,0 +1,64 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
+)
+
+func TestFit(t *testing.T) {
+	var samples []sample
+	for _, gib := range []float64{1, 2, 4, 8} {
+		samples = append(samples, sample{gib: gib, system: 0.5 + 3*gib, booked: 2})
+	}
+	if got := fit(samples, func(s sample) float64 { return s.system }); math.Abs(got.slope-3) > 1e-9 ||
+		math.Abs(got.base-0.5) > 1e-9 {
+		t.Errorf("%+v", got)
+	}
+	if got := fit(samples, func(s sample) float64 { return s.booked }); math.Abs(got.slope) > 1e-9 {
+		t.Errorf("what does not grow: %+v", got)
+	}
+	if got := fit(samples[:1], func(s sample) float64 { return s.system }); got != (line{}) {
+		t.Errorf("of one run: %+v", got)
+	}
+}
+
+func TestGrown(t *testing.T) {
+	before := map[harness.PID]time.Duration{1: time.Second, 2: 5 * time.Second, 3: time.Second}
+	after := map[harness.PID]time.Duration{1: 3 * time.Second, 2: time.Second, 4: time.Second} // 2 is another one
+	if got := grown(before, after); got != 3 {
+		t.Errorf("%v s", got)
+	}
+}
+
+// TestTargets: too little and too much are both misses, and so is what one round says.
+func TestTargets(t *testing.T) {
+	system := []float64{1, 1, 1, 1}
+	for name, c := range map[string]struct {
+		booked, reports []float64
+		want            [3]bool
+	}{
+		"explained":  {[]float64{0.97, 0.98, 1.01, 0.99}, []float64{0.001, 0.009}, [3]bool{true, true, true}},
+		"too little": {[]float64{0.7, 0.71, 0.7, 0.69}, []float64{0.02, 0.001}, [3]bool{false, true, false}},
+		"too much":   {[]float64{1.3, 1.31, 1.3, 1.29}, nil, [3]bool{true, false, true}},
+		"one round":  {[]float64{1}, nil, [3]bool{false, false, true}},
+	} {
+		for i, target := range targets(c.booked, system, c.reports) {
+			if target.OK() != c.want[i] {
+				t.Errorf("%s: %s", name, target.Line())
+			}
+		}
+	}
+}
+
+func TestCostOfReport(t *testing.T) {
+	cost, err := costOfReport()
+	if err != nil || cost <= 0 || cost > 50*time.Millisecond {
+		t.Errorf("%v, %v", cost, err)
+	}
+}

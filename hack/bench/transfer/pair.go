@@ -1,0 +1,57 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/harness"
+)
+
+// Pair is two agents that move a tree once, without a gateway between them, for benchmarks of others.
+type Pair struct{ bench bench }
+
+// End is one agent after a run.
+type End struct {
+	Report *wirev1.Report
+	// CPU time of its process, by the kernel.
+	CPU time.Duration
+}
+
+// NewPair starts the receiver, whose destination is an empty directory. What the pair needs is in dir.
+func NewPair(
+	ctx context.Context, dir, agent, source, destination string, settings *wirev1.CompressionSettings,
+) (*Pair, error) {
+	p := &Pair{bench{dir: dir, agent: agent, direct: true}}
+	return p, p.bench.prepare(ctx, source, destination, false, settings)
+}
+
+// Receiver is the process of the receiver.
+func (p *Pair) Receiver() harness.PID { return p.bench.receiver.PID() }
+
+// Move runs the sender, of which started is told, and waits for both.
+func (p *Pair) Move(ctx context.Context, started func(sender harness.PID)) (send, receive End, err error) {
+	sender, err := harness.Start(p.bench.command(ctx, "send"))
+	if err != nil {
+		return send, receive, err
+	}
+	started(sender.PID())
+	if err := errors.Join(sender.Wait(), p.bench.receiver.Wait()); err != nil {
+		return send, receive, err
+	}
+	var err1, err2 error
+	send.Report, err1 = p.bench.report("send")
+	receive.Report, err2 = p.bench.report("receive")
+	send.CPU, receive.CPU = spent(sender), spent(p.bench.receiver)
+	return send, receive, errors.Join(err1, err2)
+}
+
+// spent is the CPU time of a process that has ended.
+func spent(p *harness.Process) time.Duration {
+	state := p.Command.ProcessState
+	return state.UserTime() + state.SystemTime()
+}
