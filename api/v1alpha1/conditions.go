@@ -327,6 +327,9 @@ const (
 	// ReasonImplausibleMeasurement (NodeProfile): the node agent reported impossible figures. The figures are the last
 	// plausible ones, and agents are placed as on a node without an accelerator.
 	ReasonImplausibleMeasurement = "ImplausibleMeasurement"
+	// ReasonNodeBusy (NodeProfile): what the network costs was not measured, because others use too much of the
+	// processors' time. It is in status.network.
+	ReasonNodeBusy = "NodeBusy"
 	// ReasonKernelChanged (NodeProfile): the node was measured again, because its kernel changed. It is in
 	// status.lastChange.
 	ReasonKernelChanged = "KernelChanged"

@@ -470,7 +470,9 @@ func TestNetwork(t *testing.T) {
 	}
 	b.reconcile()
 	s := b.profile().Status
-	want := &v1alpha1.NetworkProfile{Reason: "NodeBusy", BackgroundPercent: ptr.To[int32](100), InterruptAccounting: "Off"}
+	want := &v1alpha1.NetworkProfile{
+		Reason: v1alpha1.ReasonNodeBusy, BackgroundPercent: ptr.To[int32](100), InterruptAccounting: "Off",
+	}
 	if diff := cmp.Diff(want, s.Network); diff != "" || s.NetworkCPUSecondsPerGiB != "" {
 		t.Errorf("a GiB costs %q; %s", s.NetworkCPUSecondsPerGiB, diff)
 	}
