@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
-# runs the Transfer again. 'make demo' brings up the clusters, builds the images and calls this.
+# shows what it cost either cluster, verifies the receipt, runs the Transfer again. 'make demo' brings up the clusters, builds
+# the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -61,6 +62,28 @@ shell east ledger
 shell west ledger-copy
 hack/demo/proof.sh "$demo" shell shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
+
+say "What it cost: in east by CPU time, network and peer; in west what its nodes spent on receiving"
+CGO_ENABLED=0 go build -o bin/ ./controllers/cmd/kubectl-lighterage
+# billed CLUSTER KIND: the Statement of the namespace has a row of the kind. The manager books once a minute.
+billed() {
+  lighterage cost --kubeconfig ".cluster/$1.kubeconfig" -n "$demo" --by kind -o csv | grep -w "$2"
+}
+wait_until 180 "the Statement of east" billed east Transfer
+wait_until 180 "the Statement of west" billed west Delivery
+for cluster in east west; do show lighterage cost --kubeconfig ".cluster/$cluster.kubeconfig" -n "$demo"; done
+show lighterage cost transfer/ledger --kubeconfig .cluster/east.kubeconfig -n "$demo"
+
+say "The receipt, which both clusters have signed, verified by files alone"
+east -n "$demo" wait transfer/ledger --for=condition=ReceiptSigned --timeout=3m >/dev/null
+receipts=$(mktemp -d)
+trap 'rm -rf "$receipts"' EXIT
+lighterage receipt show transfer/ledger --kubeconfig .cluster/east.kubeconfig -n "$demo" -o envelope >"$receipts/receipt.json"
+for cluster in east west; do
+  lighterage receipt keys --kubeconfig ".cluster/$cluster.kubeconfig" --operator-namespace "$NAMESPACE" >"$receipts/$cluster.json"
+done
+show lighterage receipt verify "$receipts/receipt.json" --sender-keys "$receipts/east.json" --receiver-keys "$receipts/west.json" \
+  --transfer "$demo/ledger"
 
 say "The same run again, asked for by an annotation: nothing changed, so nothing moves"
 show east -n "$demo" annotate transfer ledger --overwrite "lighterage.dev/run=$(date +%s)"

@@ -32,6 +32,9 @@ show() {
 east() { "${KUBECTL:-kubectl}" --kubeconfig .cluster/east.kubeconfig "$@"; }
 west() { "${KUBECTL:-kubectl}" --kubeconfig .cluster/west.kubeconfig "$@"; }
 
+# lighterage runs the plugin of this tree.
+lighterage() { PATH="$PWD/bin:$PATH" "${KUBECTL:-kubectl}" lighterage "$@"; }
+
 # helm is the pinned one, unless HELM_BIN names another command.
 helm() {
   # shellcheck disable=SC2086  # several words
