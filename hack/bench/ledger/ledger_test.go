@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,5 +61,26 @@ func TestCostOfReport(t *testing.T) {
 	cost, err := costOfReport()
 	if err != nil || cost <= 0 || cost > 50*time.Millisecond {
 		t.Errorf("%v, %v", cost, err)
+	}
+}
+
+// TestReport: each cell has a row with its share and a pair of bars.
+func TestReport(t *testing.T) {
+	of := func(system, booked float64) round {
+		return round{system: line{slope: system}, booked: line{slope: booked}, push: line{slope: booked}}
+	}
+	o := &options{sizes: []int64{gib, 2 * gib}}
+	report := o.report([]cell{
+		{codec: "none", record: 80, rounds: []round{of(1, 0.9), of(1, 0.9), of(1, 0.9)}},
+		{codec: "zstd", record: 4096, rounds: []round{of(2, 2)}},
+	})
+	sums := report.Data.(map[string]any)["Sums"].(string)
+	if !strings.Contains(sums, "90% (90% to 90%)") || !strings.Contains(sums, "| 100% |") {
+		t.Errorf("shares: %s", sums)
+	}
+	for _, want := range []string{"none, records of 80 B", "zstd, records of 4096 B", "booked"} {
+		if !strings.Contains(report.Drawing, want) {
+			t.Errorf("no %q in the drawing", want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ package ledger
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
@@ -39,7 +40,7 @@ func (o *options) report(cells []cell) harness.Report {
 		sums = append(sums, []string{
 			strconv.Itoa(c.record), c.codec, cost(func(r round) line { return r.system }),
 			cost(func(r round) line { return r.booked }),
-			harness.Target{Percent: true}.Figure(harness.Ratio(ours, all).Value),
+			percent(harness.Ratio(ours, all)),
 			cost(func(r round) line { return r.kernel }), cost(func(r round) line { return r.others }),
 		})
 	}
@@ -55,8 +56,38 @@ func (o *options) report(cells []cell) harness.Report {
 			"Network": o.networkText(), "Sizes": o.sizeText(),
 			"PerReport": o.perReport.Microseconds(), "Connections": connections, "Reports": reportsPerSecond,
 		},
-		Targets: targets(booked, system, reports),
+		Targets: targets(booked, system, reports), Drawing: drawing(cells),
 	}
+}
+
+// drawing has the CPU time of the system of each cell beside what is booked.
+func drawing(cells []cell) string {
+	figures := []func(round) line{
+		func(r round) line { return r.system }, func(r round) line { return r.booked },
+	}
+	bars := harness.Bars{
+		Title: "CPU milliseconds for each MB of uncompressed data, both sides", Names: []string{"system", "booked"},
+		Shared: true, Format: "%.2f",
+		Value: func(group, name int) float64 {
+			return max(0, millisecondsPerMB*harness.MedianOf(cells[group].rounds, func(r round) float64 {
+				return figures[name](r).slope
+			}))
+		},
+	}
+	for _, c := range cells {
+		bars.Groups = append(bars.Groups, fmt.Sprintf("%s, records of %d B", c.codec, c.record))
+	}
+	return harness.DrawBars(bars)
+}
+
+// percent is an estimate with its interval; of one round there is none.
+func percent(e harness.Estimate) string {
+	figure := harness.Target{Percent: true}.Figure
+	text := figure(e.Value)
+	if !math.IsNaN(e.High) && !math.IsInf(e.High, 0) {
+		text += " (" + figure(e.Low) + " to " + figure(e.High) + ")"
+	}
+	return text
 }
 
 func targets(booked, system, reports []float64) []harness.Target {
