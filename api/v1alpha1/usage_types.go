@@ -29,7 +29,8 @@ type CPUUsage struct {
 	WriteSeconds string `json:"writeSeconds,omitempty"`
 	// networkSeconds is an estimate of what the network stack spent in addition, on no process's account: the segments
 	// and bytes that arrived, or the bytes on the wire where the agent does not count segments, times the coefficients
-	// in the node's NodeProfile. Absent where no coefficient was known.
+	// in the node's NodeProfile. Absent where no coefficient was known. It includes the CPU time that gateways of this
+	// cluster spend on as many bytes as other clusters sent, to a Delivery or to a Queue.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
 }

@@ -38,6 +38,8 @@ type Gateway struct {
 	server  *grpc.Server
 	// stop tells open runs to go elsewhere.
 	stop context.CancelFunc
+	// passes are connections that are passed through.
+	passes *passthrough.Metrics
 	// uses is the audit trail.
 	uses *audit.Uses
 	// waiters for receiving agents.
@@ -60,7 +62,7 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{options: o, uses: audit.NewUses(o.Log, o.Registerer)}
+	g := &Gateway{options: o, passes: connections, uses: audit.NewUses(o.Log, o.Registerer)}
 	g.front, err = passthrough.New(passthrough.Options{
 		LocalName: pki.GatewayServerName, Lookup: g.lookup, Ended: g.passed, Limits: o.Limits, Metrics: connections,
 		Log: o.Log,

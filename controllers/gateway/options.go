@@ -57,6 +57,8 @@ type Options struct {
 	// QueueAddress returns the host and port at which a Queue takes messages of other clusters. Default: that of its
 	// Service.
 	QueueAddress func(namespace, name string) string
+	// Namespace of the operator, for what passing bytes costs; empty: that is written nowhere.
+	Namespace string
 	// Registerer of metrics.
 	Registerer prometheus.Registerer
 	// Clock defaults to the real one.

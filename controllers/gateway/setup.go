@@ -59,6 +59,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	if _, err := mgr.GetCache().GetInformer(ctx, queueMetadata()); err != nil {
 		return fmt.Errorf("watching Queues: %w", err)
 	}
+	if o.Namespace != "" {
+		if err := mgr.Add(&spender{
+			client: o.Client, reader: o.Reader, namespace: o.Namespace, passed: g.passes.Passed, log: o.Log,
+		}); err != nil {
+			return fmt.Errorf("counting what the gateway spends: %w", err)
+		}
+	}
 	listens := &listening{gateway: g, address: address}
 	if err := mgr.AddReadyzCheck("gateway", listens.ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)

@@ -78,7 +78,9 @@ func (d *transferDecision) prices(at time.Time) *v1alpha1.PricesStatus {
 // both sides itself.
 func (d *deliveryDecision) charge(report *wirev1.Report) {
 	status, at := &d.delivery.Status, d.facts.Now
-	now := usage.FromStatus(status.Usage).Reached(usage.Of(report, false, d.facts.Network))
+	used := usage.Of(report, false, d.facts.Network)
+	used.Receive[usage.Network] += d.gateways(report)
+	now := usage.FromStatus(status.Usage).Reached(used)
 	if now == (usage.Usage{}) {
 		return
 	}
@@ -97,4 +99,12 @@ func (d *deliveryDecision) charge(report *wirev1.Report) {
 		prices = &cost.Periods[0].Prices // the node is gone, and what it cost is known
 	}
 	status.Cost = tariff.Charge(status.Cost, tariff.Used(now), prices, at)
+}
+
+// gateways is what they spent on what came from another cluster, in nanoseconds.
+func (d *deliveryDecision) gateways(report *wirev1.Report) int64 {
+	if d.delivery.Spec.Peer == "" {
+		return 0
+	}
+	return d.facts.Network.Gateways(report.GetWireBytes())
 }

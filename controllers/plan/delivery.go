@@ -366,7 +366,11 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated
 	}
-	if spent := agentreport.CPUStatus(report, d.facts.Network.Nanos(report)); spent != nil {
+	stack := d.facts.Network.Nanos(report)
+	if stack != nil {
+		*stack += d.gateways(report)
+	}
+	if spent := agentreport.CPUStatus(report, stack); spent != nil {
 		spent.SendSeconds, spent.CompressSeconds = "", ""
 		status.CPU = spent
 	}

@@ -539,10 +539,13 @@ func TestDeliveryCost(t *testing.T) {
 		},
 		Cpu: &wirev1.CPU{ReceiveNanos: 8e9, DecompressNanos: 2e9, WriteNanos: 1e9},
 	}
-	for peer, local := range map[string]bool{"east": false, "": true} {
+	for peer, c := range map[string]struct {
+		local                  bool
+		network, usage, perGiB string // with what the gateway spent on bytes of another cluster
+	}{"east": {false, "3.00", "3", "2.75"}, "": {true, "2.00", "2", "2.50"}} {
 		delivery, facts := receiving()
 		delivery.Spec.Peer = peer
-		facts.Report, facts.Tariffs, facts.Network = report, tariffs, &usage.NetworkCost{PerGiB: 2}
+		facts.Report, facts.Tariffs, facts.Network = report, tariffs, &usage.NetworkCost{PerGiB: 2, Gateway: 1}
 		facts.NodeLabels = map[string]string{}
 		delivery.Status = plan.DecideDelivery(delivery, facts, image).Status
 		again := plan.DecideDelivery(delivery, facts, image).Status
@@ -550,13 +553,13 @@ func TestDeliveryCost(t *testing.T) {
 			t.Errorf("the same report changes status: %s", diff)
 		}
 		if diff := cmp.Diff(&v1alpha1.CPUStatus{
-			ReceiveSeconds: "8.00", DecompressSeconds: "2.00", NetworkSeconds: "2.00", SecondsPerGiB: "2.50",
+			ReceiveSeconds: "8.00", DecompressSeconds: "2.00", NetworkSeconds: c.network, SecondsPerGiB: c.perGiB,
 		}, again.CPU); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff(&v1alpha1.UsageStatus{
 			Receive: &v1alpha1.CPUUsage{
-				ProcessSeconds: "8", DecompressSeconds: "2", WriteSeconds: "1", NetworkSeconds: "2",
+				ProcessSeconds: "8", DecompressSeconds: "2", WriteSeconds: "1", NetworkSeconds: c.usage,
 			},
 			UncompressedBytes: 4 * gib, CompressedBytes: gib, WireBytes: gib,
 		}, again.Usage); diff != "" {
@@ -567,9 +570,9 @@ func TestDeliveryCost(t *testing.T) {
 			t.Errorf("%+v, %+v", again.Compression, again.Decompression)
 		}
 		switch cost := again.Cost; {
-		case local && cost != nil:
+		case c.local && cost != nil:
 			t.Errorf("charged twice: %+v", cost)
-		case !local && (cost == nil || cost.CPU != "0.0100" || cost.Network != "2.0000" || cost.Saved != "5.9980"):
+		case !c.local && (cost == nil || cost.CPU != "0.0110" || cost.Network != "2.0000" || cost.Saved != "5.9980"):
 			t.Errorf("cost: %+v", cost)
 		}
 	}

@@ -70,7 +70,7 @@ func counters(r *wirev1.QueueReport) replicas.Counters {
 			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(),
 			WireBytes: r.GetWireBytes() + channels,
 		},
-		ChannelBytes: channels, Since: r.GetStatistics().GetSince(),
+		ChannelBytes: channels, GatewayBytes: r.GetReceivedWireBytes(), Since: r.GetStatistics().GetSince(),
 	}
 }
 

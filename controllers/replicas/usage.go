@@ -18,6 +18,8 @@ type Counters struct {
 	Report *wirev1.Report
 	// ChannelBytes are those of the latter with other clusters.
 	ChannelBytes uint64
+	// GatewayBytes are those of the latter that a gateway of this cluster passed.
+	GatewayBytes uint64
 	// Since when it counts; nil while it has nothing to count.
 	Since *timestamppb.Timestamp
 }
@@ -30,6 +32,7 @@ func Usage[R Report](agents []Agent[R], counters func(R) Counters) []usage.Repli
 		if counts := counters(agent.Report); counts.Since.IsValid() {
 			one.Since = counts.Since.AsTime()
 			one.Usage = usage.Of(counts.Report, true, agent.Network)
+			one.Usage.Send[usage.Network] += agent.Network.Gateways(counts.GatewayBytes)
 			one.Usage.Channel = min(Clamp(counts.ChannelBytes), one.Usage.Wire)
 		}
 		list = append(list, one)

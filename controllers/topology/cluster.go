@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ const maxDecisions = 1024
 // same thing.
 type Cluster struct {
 	facts     placement.Facts
+	gateway   float64
 	mu        sync.Mutex
 	decisions map[string]placement.Plan
 }
@@ -50,7 +52,15 @@ func (t *Topology) newCluster(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	profiles, err := t.profiles.get(ctx)
-	return NewCluster(placement.Facts{Nodes: present.all, Profiles: profiles}), err
+	c := NewCluster(placement.Facts{Nodes: present.all, Profiles: profiles})
+	c.gateway = math.Float64frombits(t.gateway.Load())
+	return c, err
+}
+
+// SetGateway says how many seconds of CPU time gateways spend for each GiB that they pass.
+func (t *Topology) SetGateway(perGiB float64) {
+	t.gateway.Store(math.Float64bits(perGiB))
+	t.cluster.changed()
 }
 
 // Profiles that the node agents filled, by the name of the node. They must not be changed.
@@ -63,7 +73,7 @@ func (c *Cluster) Network(node string) *usage.NetworkCost {
 	if !ok {
 		return nil
 	}
-	network := &usage.NetworkCost{PerGiB: perGiB}
+	network := &usage.NetworkCost{PerGiB: perGiB, Gateway: c.gateway}
 	if measured := status.Network; measured != nil {
 		acknowledgement, first := seconds(measured.PushMicrosecondsPerSegment)
 		segment, second := seconds(measured.PullMicrosecondsPerSegment)

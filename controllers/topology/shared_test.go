@@ -264,3 +264,22 @@ func TestWaiting(t *testing.T) {
 		}
 	})
 }
+
+// TestGatewayCost: what gateways spend is known of each node from when it is told.
+func TestGatewayCost(t *testing.T) {
+	f := newFed(t, newNode("a", "1"), &v1alpha1.NodeProfile{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{NetworkCPUSecondsPerGiB: "0.5"},
+	})
+	for _, want := range []float64{0, 0.25, 0.125} {
+		if want > 0 {
+			f.SetGateway(want)
+		}
+		cluster, err := f.Cluster(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cluster.Network("a"); got == nil || got.Gateway != want || got.PerGiB != 0.5 {
+			t.Errorf("%+v, want %v", got, want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -36,6 +37,7 @@ type Topology struct {
 	profiles part[map[string]v1alpha1.NodeProfileStatus]
 	slots    part[slots]
 	cluster  part[*Cluster]
+	gateway  atomic.Uint64 // bits of a float64
 	wakes    wakes
 }
 

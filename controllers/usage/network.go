@@ -17,6 +17,16 @@ type NetworkCost struct {
 	PerGiB float64
 	// Segments is nil where they were not calibrated.
 	Segments *SegmentCost
+	// Gateway is the CPU time of gateways for each GiB that they pass to agents of this cluster, 0 if it is not known.
+	Gateway float64
+}
+
+// Gateways estimates what gateways of this cluster spent on so many bytes, in nanoseconds.
+func (n *NetworkCost) Gateways(bytes uint64) int64 {
+	if n == nil {
+		return 0
+	}
+	return rounded(float64(bytes) / gib * n.Gateway)
 }
 
 // SegmentCost is what arriving segments cost.

@@ -115,7 +115,13 @@ func TestNetworkCost(t *testing.T) {
 	if got := (&usage.NetworkCost{Segments: segments}).Both(ends); *got != 7000 {
 		t.Errorf("both ends: %d", *got)
 	}
+	if got := (&usage.NetworkCost{Gateway: 0.5}).Gateways(3 << 30); got != 15e8 {
+		t.Errorf("gateways: %d", got)
+	}
 	var unknown *usage.NetworkCost
+	if got := unknown.Gateways(1 << 30); got != 0 {
+		t.Errorf("nothing is known of gateways: %d", got)
+	}
 	if got := unknown.Both(ends); got != nil {
 		t.Errorf("nothing is known: %d", *got)
 	}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -45,6 +46,10 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	flags.StringVar(
 		&s.configDirectory, "config-dir", "/etc/lighterage",
 		"directory with tls.crt, tls.key and channel.key, read again when they change",
+	)
+	flags.StringVar(
+		&s.options.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"namespace of the operator, where what passing bytes costs is added up (default: $POD_NAMESPACE)",
 	)
 	flags.IntVar(&s.verbosity, "v", 0, "log more: 1 also logs connections, 4 what the Kubernetes client does")
 	watchNamespaces := flags.String(

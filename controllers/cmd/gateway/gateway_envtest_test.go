@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -26,6 +27,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
+	"github.com/lighterage/lighterage/controllers/gatewaycost"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -106,6 +108,7 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 		}
 		return nil
 	})
+	addsToTheCost(t, cluster)
 	cluster.CheckMetrics(t, metricsAddress, pki.GatewayServerName, ca.CertificatePEM)
 }
 
@@ -135,6 +138,41 @@ func credentials(t *testing.T, cluster *controllertest.Cluster) (directory strin
 	return directory, ca
 }
 
+// addsToTheCost checks that the gateway may write to the one ConfigMap, and to no other.
+func addsToTheCost(t *testing.T, cluster *controllertest.Cluster) {
+	t.Helper()
+	ctx := context.Background()
+	for _, name := range []string{gatewaycost.Name, "another"} {
+		cluster.Create(t, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: name},
+		})
+	}
+	own, err := client.New(asGateway(cluster), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spent := gatewaycost.Totals{CPU: time.Second, Bytes: 1 << 30}
+	if err := gatewaycost.Add(ctx, own, own, controllertest.OperatorNamespace, spent); err != nil {
+		t.Error(err)
+	}
+	other := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "another"},
+	}
+	if err := own.Update(ctx, other); !apierrors.IsForbidden(err) {
+		t.Errorf("another ConfigMap: %v", err)
+	}
+}
+
+// asGateway authenticates as its service account.
+func asGateway(cluster *controllertest.Cluster) *rest.Config {
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-gateway",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	return config
+}
+
 // serve runs the gateway as its service account until the test ends.
 func serve(t *testing.T, cluster *controllertest.Cluster, arguments ...string) {
 	t.Helper()
@@ -142,13 +180,8 @@ func serve(t *testing.T, cluster *controllertest.Cluster, arguments ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-gateway",
-		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	mgr, err := newManager(ctx, config, settings, logr.Discard())
+	mgr, err := newManager(ctx, asGateway(cluster), settings, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

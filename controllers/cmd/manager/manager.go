@@ -40,6 +40,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/dataquota"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/egress"
+	"github.com/lighterage/lighterage/controllers/gatewaycost"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/intern"
 	"github.com/lighterage/lighterage/controllers/metrics"
@@ -173,6 +174,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			wiring = newParts(mgr, s, seen)
 			return err
 		},
+		func(mgr ctrl.Manager) error { return mgr.Add(wiring.gatewayCost) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.receiptKeys) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.pool) },
@@ -215,6 +217,7 @@ type parts struct {
 	use         *node.Use
 	pool        *agentpoll.Pool
 	gateways    agentclient.PeerGateway
+	gatewayCost *gatewaycost.Watch
 	renewer     *pki.Renewer
 	transfers   transfer.Options
 	deliveries  delivery.Options
@@ -272,6 +275,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		use:         use,
 		pool:        pool,
 		gateways:    gateways,
+		gatewayCost: &gatewaycost.Watch{Reader: reader, Namespace: s.namespace, Clock: real, Tell: seen.SetGateway},
 		renewer:     &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
 			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts, Keys: keys,

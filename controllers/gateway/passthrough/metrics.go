@@ -3,7 +3,11 @@
 
 package passthrough
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Results that lighterage_gateway_connections_total counts by.
 const (
@@ -24,7 +28,11 @@ type Metrics struct {
 	open     *prometheus.GaugeVec
 	accepted *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
+	passed   atomic.Int64
 }
+
+// Passed is how many bytes were passed through, in both directions.
+func (m *Metrics) Passed() int64 { return m.passed.Load() }
 
 // NewMetrics makes the metrics and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {

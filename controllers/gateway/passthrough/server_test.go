@@ -40,6 +40,7 @@ type front struct {
 	listener *net.TCPListener
 	server   *passthrough.Server
 	registry *prometheus.Registry
+	metrics  *passthrough.Metrics
 	stop     context.CancelFunc
 	served   chan error
 
@@ -57,12 +58,12 @@ func newFront(t *testing.T, limits passthrough.Limits) *front {
 		t: t, registry: prometheus.NewRegistry(), served: make(chan error, 1), targets: map[string]passthrough.Target{},
 	}
 	f.owner.Store(&passthrough.Owner{Name: "east"})
-	metrics, err := passthrough.NewMetrics(f.registry)
-	if err != nil {
+	var err error
+	if f.metrics, err = passthrough.NewMetrics(f.registry); err != nil {
 		t.Fatal(err)
 	}
 	f.server, err = passthrough.New(passthrough.Options{
-		LocalName: localName, Lookup: f.lookup, Limits: limits, Metrics: metrics, Log: logr.Discard(),
+		LocalName: localName, Lookup: f.lookup, Limits: limits, Metrics: f.metrics, Log: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -296,6 +297,9 @@ func TestHalfClose(t *testing.T) {
 	}
 	if n := <-heard; n != int64(len(hello)+10<<20) {
 		t.Errorf("the target heard %d bytes", n)
+	}
+	if n := f.metrics.Passed(); n != 10<<20+int64(len(answer)) {
+		t.Errorf("%d bytes are counted", n)
 	}
 }
 

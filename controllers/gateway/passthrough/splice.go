@@ -45,7 +45,8 @@ type splice struct {
 func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics, proven func()) *splice {
 	return &splice{
 		client: client, target: target, idle: idle, tick: min(spliceTick, idle/2+1), start: time.Now(),
-		in: &tally{Counter: metrics.bytes.WithLabelValues("in")}, out: &tally{Counter: metrics.bytes.WithLabelValues("out")},
+		in:     &tally{Counter: metrics.bytes.WithLabelValues("in"), all: &metrics.passed},
+		out:    &tally{Counter: metrics.bytes.WithLabelValues("out"), all: &metrics.passed},
 		proven: proven,
 	}
 }
@@ -54,12 +55,14 @@ func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics
 type tally struct {
 	prometheus.Counter
 	own atomic.Int64
+	all *atomic.Int64
 }
 
 // Add is of prometheus.Counter.
 func (t *tally) Add(n float64) {
 	t.Counter.Add(n)
 	t.own.Add(int64(n))
+	t.all.Add(int64(n))
 }
 
 // carried is what was moved so far.
