@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/gatewaycost"
@@ -94,11 +95,13 @@ func (s *spender) write(ctx context.Context, all *spending) {
 	if all.unwritten.Bytes == 0 {
 		return
 	}
-	if err := gatewaycost.Add(ctx, s.client, s.reader, s.namespace, all.unwritten); err != nil {
+	err = gatewaycost.Add(ctx, s.client, s.reader, s.namespace, all.unwritten)
+	switch {
+	case err == nil:
+		all.unwritten = gatewaycost.Totals{}
+	case !apierrors.IsConflict(err): // with another gateway: the next time will do
 		s.log.Error(err, "What the gateway spent is not written yet")
-		return
 	}
-	all.unwritten = gatewaycost.Totals{}
 }
 
 // processCPU is the CPU time of this process.

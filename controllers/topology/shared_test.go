@@ -268,7 +268,10 @@ func TestWaiting(t *testing.T) {
 // TestGatewayCost: what gateways spend is known of each node from when it is told.
 func TestGatewayCost(t *testing.T) {
 	f := newFed(t, newNode("a", "1"), &v1alpha1.NodeProfile{
-		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{NetworkCPUSecondsPerGiB: "0.5"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: v1alpha1.NodeProfileStatus{
+			MeasuredTime: &metav1.Time{Time: time.Unix(1e9, 0)}, NetworkCPUSecondsPerGiB: "0.5",
+		},
 	})
 	for _, want := range []float64{0, 0.25, 0.125} {
 		if want > 0 {
