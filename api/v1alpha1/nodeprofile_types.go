@@ -161,6 +161,8 @@ const (
 )
 
 // NetworkProfile is what arriving segments cost the network stack on no process's account. Amounts are decimals.
+//
+// +structType=atomic
 type NetworkProfile struct {
 	// reason is Calibrated, or why the last attempt to calibrate failed: NodeBusy (others use more than a tenth of the
 	// processors' time) or Failed. The figures are then those of an earlier calibration.
