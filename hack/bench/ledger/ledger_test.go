@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -81,6 +82,15 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{"none, records of 80 B", "zstd, records of 4096 B", "booked"} {
 		if !strings.Contains(report.Drawing, want) {
 			t.Errorf("no %q in the drawing", want)
+		}
+	}
+}
+
+// TestSettings: agents accept what the cells ask for.
+func TestSettings(t *testing.T) {
+	for _, codec := range []string{"none", "deflate", "zstd"} {
+		if _, err := compression.Read(settings(codec)); err != nil {
+			t.Errorf("%s: %v", codec, err)
 		}
 	}
 }

@@ -46,11 +46,13 @@ func (o *options) makeTrees(record int) (map[int64]string, error) {
 
 // settings compress each block with a codec, or none.
 func settings(codec string) *wirev1.CompressionSettings {
-	if codec == "none" {
-		return &wirev1.CompressionSettings{Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER}
-	}
-	return &wirev1.CompressionSettings{
+	s := &wirev1.CompressionSettings{
 		Mode: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS, Codecs: []string{codec},
-		Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		Level:     wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 	}
+	if codec == "none" {
+		s.Mode, s.Codecs = wirev1.CompressionMode_COMPRESSION_MODE_NEVER, nil
+	}
+	return s
 }

@@ -40,7 +40,11 @@ func (p *Pair) Move(ctx context.Context, started func(sender harness.PID)) (send
 		return send, receive, err
 	}
 	started(sender.PID())
-	if err := errors.Join(sender.Wait(), p.bench.receiver.Wait()); err != nil {
+	// The receiver of a sender that has failed goes on waiting, until ctx ends.
+	if err := sender.Wait(); err != nil {
+		return send, receive, err
+	}
+	if err := p.bench.receiver.Wait(); err != nil {
 		return send, receive, err
 	}
 	var err1, err2 error
