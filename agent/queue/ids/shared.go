@@ -36,8 +36,8 @@ type Shared struct {
 }
 
 const (
-	// shareTimeout bounds how long members may take to agree on ids, shareTry one try and
-	// sharePause the pause after it.
+	// shareTimeout bounds how long members may take to agree on ids, shareTry one try, or the first
+	// that may take long, and sharePause the pause after it.
 	shareTimeout = 10 * time.Second
 	shareTry     = 2 * time.Second
 	sharePause   = 100 * time.Millisecond
@@ -54,8 +54,10 @@ func Share(ctx context.Context, o SharedOptions) (*Shared, error) {
 	}
 	s := &Shared{options: o, stream: js}
 	s.init(o.Window, maxKnown, time.Now)
-	for {
-		if err = s.start(ctx); err == nil {
+	// Of what a leader is asked that has just ended nothing is heard, so the first tries are short. Later ones are
+	// longer: on a machine that does much else, or of many ids, the answers take long.
+	for bound := shareTry; ; bound = min(2*bound, shareTimeout) {
+		if err = s.start(ctx, bound); err == nil {
 			return s, nil
 		}
 		select {
@@ -66,9 +68,9 @@ func Share(ctx context.Context, o SharedOptions) (*Shared, error) {
 	}
 }
 
-// start follows the stream, and waits until all that is there now was read.
-func (s *Shared) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+// start follows the stream, and waits until all that is there now was read, which bound limits.
+func (s *Shared) start(ctx context.Context, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	stream, err := s.stream.Stream(ctx, s.options.Stream)
 	if err != nil {
