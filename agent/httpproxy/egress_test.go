@@ -52,16 +52,16 @@ func TestEgress(t *testing.T) {
 
 // TestFailures: status is told what kind of failure it is, and nothing that the network said.
 func TestFailures(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.2:0") // where nobody else listens meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed.Close()
 	silent := raw(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	plain := httptest.NewServer(http.NotFoundHandler())
-	defer plain.Close()
+	t.Cleanup(plain.Close)
 	behind := httptest.NewTLSServer(http.NotFoundHandler())
-	defer behind.Close()
+	t.Cleanup(behind.Close)
 	good := x509.NewCertPool()
 	good.AddCert(behind.Certificate())
 	secure := behind.Listener.Addr().String()
@@ -82,17 +82,20 @@ func TestFailures(t *testing.T) {
 		"other name":   {address: secure, name: "other.example", cas: good, want: httpproxy.FailureTLS},
 		"plain as TLS": {address: plain.Listener.Addr().String(), name: "example.com", cas: good, want: httpproxy.FailureTLS},
 	} {
-		s := settings(test.address)
-		s.BackendServerName, s.BackendCAs = test.name, test.cas
-		s.Health = httpproxy.Health{Path: "/", Interval: time.Hour, Timeout: patience}
-		if test.timeout > 0 {
-			s.Health.Timeout = test.timeout
-		}
-		p := serve(t, s, nil)
-		eventually(t, name+" is noticed", func() bool { return p.Backend().Checked })
-		got := p.Backend()
-		if got.Failure != test.want || (got.Status == http.StatusNotFound) != (test.want == httpproxy.FailureStatus) {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a failure counts when it is there a second later, too
+			s := settings(test.address)
+			s.BackendServerName, s.BackendCAs = test.name, test.cas
+			s.Health = httpproxy.Health{Path: "/", Interval: time.Hour, Timeout: patience}
+			if test.timeout > 0 {
+				s.Health.Timeout = test.timeout
+			}
+			p := serve(t, s, nil)
+			eventually(t, "it is noticed", func() bool { return p.Backend().Checked })
+			got := p.Backend()
+			if got.Failure != test.want || (got.Status == http.StatusNotFound) != (test.want == httpproxy.FailureStatus) {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }

@@ -123,6 +123,7 @@ func body(i int) []byte {
 // TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other.
 // Each message that was acknowledged to who put it comes out once, whole and in order.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	const count, kills = 250, 5
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("LIGHTERAGE_TEST_SEED"); text != "" {

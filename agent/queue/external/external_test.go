@@ -227,7 +227,7 @@ func TestProblems(t *testing.T) {
 	secret := func(o *external.Options) {
 		o.Directory = files(t, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "secret"})
 	}
-	for what, test := range map[string]struct {
+	problems := map[string]struct {
 		server   *externaltest.Server
 		change   func(*external.Options)
 		settings store.Settings
@@ -273,25 +273,33 @@ func TestProblems(t *testing.T) {
 		"same subjects": {
 			overlapped, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another account",
 		},
-	} {
-		o := options(test.server)
-		if test.change != nil {
-			test.change(&o)
-		}
-		var err error
-		for deadline := time.Now().Add(patience); ; {
-			// On a loaded machine a try may end before the server has said what is wrong.
-			if _, _, err = try(t, o, test.settings, tryPatience); failure.Is(err, test.reason) || time.Now().After(deadline) {
-				break
-			}
-		}
-		if !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.fix) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if err != nil && (strings.Contains(err.Error(), "guess") || strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%s: it tells a password: %v", what, err)
-		}
 	}
+	// Each has to wait until a server answers, or does not.
+	t.Run("each", func(t *testing.T) {
+		for what, test := range problems {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				o := options(test.server)
+				if test.change != nil {
+					test.change(&o)
+				}
+				var err error
+				for deadline := time.Now().Add(patience); ; {
+					// On a loaded machine a try may end before the server has said what is wrong.
+					_, _, err = try(t, o, test.settings, tryPatience)
+					if failure.Is(err, test.reason) || time.Now().After(deadline) {
+						break
+					}
+				}
+				if !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.fix) {
+					t.Errorf("%v does not say %q", err, test.fix)
+				}
+				if err != nil && (strings.Contains(err.Error(), "guess") || strings.Contains(err.Error(), "secret")) {
+					t.Errorf("it tells a password: %v", err)
+				}
+			})
+		}
+	})
 	// A stream of the queue itself, but of another namespace, is another's as well, and not changed.
 	former, _, err := open(t, options(plain), store.Settings{MaxMessages: 5})
 	if err != nil {

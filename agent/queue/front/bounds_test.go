@@ -135,6 +135,7 @@ func TestClientBatches(t *testing.T) {
 
 // TestQuota: of messages with ids no more are put than the server can remember, whatever is done with them; others are.
 func TestQuota(t *testing.T) {
+	t.Parallel()
 	quota, err := ids.NewQuota(ids.QuotaOptions{Limit: 3, Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func TestFiltersOfSeveral(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
 	}
+	t.Parallel() // members mostly wait for each other
 	clients := several(t)
 	clerk := func(filter string) jetstream.ConsumerConfig {
 		return jetstream.ConsumerConfig{Durable: "clerk", FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy}

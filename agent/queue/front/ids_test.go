@@ -131,6 +131,7 @@ func TestIDsAfterRestart(t *testing.T) {
 
 // TestIDsUnwritten: what cannot be remembered is not given.
 func TestIDsUnwritten(t *testing.T) {
+	t.Parallel()
 	log, err := ids.Open(ids.Options{Directory: t.TempDir(), Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +150,7 @@ func TestIDsUnwritten(t *testing.T) {
 
 // TestUnprovedAcknowledgement: when the store could not write, nobody is told that an acknowledgement is stored.
 func TestUnprovedAcknowledgement(t *testing.T) {
+	t.Parallel()
 	var failed atomic.Bool
 	q := start(t, settings(t, nil), func(o *front.Options) {
 		o.Failed = func() error {

@@ -144,6 +144,7 @@ func TestDrainWhileDialling(t *testing.T) {
 
 // TestAnsweredAtTheEnd: a client that is interrupted hears what comes of what it said before.
 func TestAnsweredAtTheEnd(t *testing.T) {
+	t.Parallel()
 	server := piped{make(chan net.Conn, 1)}
 	f, err := front.New(front.Options{Queue: "orders", Server: server, Settings: settings(t, nil)})
 	if err != nil {

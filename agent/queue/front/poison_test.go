@@ -78,6 +78,7 @@ func TestPoison(t *testing.T) {
 // TestNeverAcknowledged: a consumer that never acknowledges gets as much as it may have at once, and neither puts nor
 // other consumers wait for it.
 func TestNeverAcknowledged(t *testing.T) {
+	t.Parallel()
 	q := start(t, settings(t, nil), nil)
 	_, js := q.client()
 	const each, outstanding = 100, 10

@@ -237,6 +237,7 @@ func told(t *testing.T, denied <-chan error, what string) {
 
 // TestServerGone: a client whose server ends is cut, and served by another connection when it comes again.
 func TestServerGone(t *testing.T) {
+	t.Parallel()
 	s := externaltest.Start(t, nil)
 	q := inShared(t, s, "orders")
 	lost := make(chan struct{}, 10)

@@ -15,6 +15,7 @@ import (
 
 // TestStuckClients: clients that ask for what they do not take are cut, and what was held for them is free again.
 func TestStuckClients(t *testing.T) {
+	t.Parallel()
 	q := start(t, settings(t, nil), nil)
 	q.front.SetSlow(3*time.Second, 1<<40)
 	q.cutStuck(3)
