@@ -162,15 +162,18 @@ SERIAL := /(agent/(codec|estimate|policy)|hack/bench/policy|test/chart)(/|$$)
 # Of a list of tests and what they are made of, the packages that come to an engine in C: the others are the same without.
 USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
 
+# Packages and tests at once beside each other. The slowest wait for elections and time-outs most of the time.
+AT_ONCE := -p 4 -parallel 4
+
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
-	$(ALL_ENGINES); go test -race -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
+	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
 	$(ALL_ENGINES); for m in $(MODULES); do go test -C $$m -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C $$m ./... | grep -vE '$(SERIAL)'); done
 	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
 		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
-		CGO_ENABLED=0 go test -short $${packages:?no package uses an engine in C}
+		CGO_ENABLED=0 go test $(AT_ONCE) -short $${packages:?no package uses an engine in C}
 
 # Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
 S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
