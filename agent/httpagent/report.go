@@ -5,6 +5,7 @@ package httpagent
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -12,9 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/compression"
-	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/httpproxy"
-	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -35,28 +35,20 @@ func (a *Agent) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*w
 }
 
 // Report returns what there is to say. It is the caller's to keep.
-func (a *Agent) Report() *wirev1.HTTPReport {
+func (a *Agent) Report() *wirev1.HTTPReport { return serve.Report(a.frame, a.report) }
+
+func (a *Agent) report(reset string) *wirev1.HTTPReport {
+	status := a.frame.Status()
 	r := &wirev1.HTTPReport{
 		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
-		StartTime:   timestamppb.New(a.started),
-		Certificate: a.certificates.Load().Report(),
+		StartTime: status.StartTime, Revision: status.Revision, ConfigError: status.ConfigError,
+		Certificate: status.Certificate,
 	}
 	server := a.server.Load()
-	var s httpproxy.Statistics
-	a.mu.Lock()
-	r.Revision, r.ConfigError = a.config.GetRevision(), a.configError
-	if server != nil {
-		// The counters are all from before a reset or all from after it: the manager adds up what they have grown by.
-		s = server.Statistics()
-		r.Statistics = statistics(s)
-		r.Statistics.Reset_ = a.reset
-		r.Cpu = a.cpu(s)
-	}
-	a.mu.Unlock()
 	if server == nil {
 		r.Detail = "the configuration is not read yet"
-		if c := a.certificates.Load(); c != nil {
-			r.Detail = "there is no certificate to serve: " + c.Status().Message
+		if r.GetCertificate().GetState() != wirev1.CertificateState_CERTIFICATE_STATE_NONE {
+			r.Detail = "there is no certificate to serve: " + r.GetCertificate().GetMessage()
 		}
 		return r
 	}
@@ -67,19 +59,12 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 	if b := server.Backend(); b.Checked && !b.Healthy {
 		r.BackendFailure, r.BackendStatus = failures[b.Failure], uint32(max(b.Status, 0))
 	}
+	s := server.Statistics()
+	r.Statistics, r.Cpu = statistics(s), a.frame.CPU()
+	r.Statistics.Reset_, r.Cpu.CompressNanos = reset, uint64(s.Meter.CPU)
 	r.Compression = compression.Report(s.Meter)
 	r.WireBytes = uint64(max(s.WireBytes, 0))
 	return r
-}
-
-// cpu is what was spent since the last reset. a.mu is held.
-func (a *Agent) cpu(s httpproxy.Statistics) *wirev1.CPU {
-	cpu := &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU), AcceleratorNanos: uint64(hardware.CallTime())}
-	if user, system, err := meter.ProcessCPU(); err == nil {
-		cpu.SendNanos = uint64(max(user+system-a.cpuBase, 0))
-		cpu.IdleNanos = min(uint64(a.idle.Spent()), cpu.GetSendNanos())
-	}
-	return cpu
 }
 
 func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
@@ -102,22 +87,17 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 // yet.
 func (a *Agent) HealthHandler() http.Handler {
 	var checked atomic.Bool
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	return serve.HealthHandler(func() error {
 		server := a.server.Load()
 		if server == nil || server.Draining() {
-			http.Error(w, "clients' connections are not accepted", http.StatusServiceUnavailable)
-			return
+			return serve.ErrNotServing
 		}
 		if !checked.Load() {
 			if !server.Backend().Checked {
-				http.Error(w, "the backend is being checked", http.StatusServiceUnavailable)
-				return
+				return errors.New("the backend is being checked")
 			}
 			checked.Store(true)
 		}
-		w.WriteHeader(http.StatusOK)
+		return nil
 	})
-	return mux
 }

@@ -11,21 +11,17 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
-	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Engines finds those to compress with, and what is known of the accelerator.
-type Engines func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator)
-
 // settings turns what the manager says into settings of the proxy.
-func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpproxy.Settings, error) {
+func settings(ctx context.Context, c *wirev1.HTTPConfig, engines serve.Engines) (httpproxy.Settings, error) {
 	if c.GetBackend().GetAddress() == "" {
 		return httpproxy.Settings{}, errors.New("the configuration lacks backend.address")
 	}

@@ -20,15 +20,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/egress"
-	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -45,7 +44,7 @@ type Options struct {
 	// MembersTLS is for connections to other members.
 	MembersTLS *tls.Config
 	// Engines to compress with, and Decoders to inflate with.
-	Engines  Engines
+	Engines  serve.Engines
 	Decoders func(context.Context) *codec.Registry
 	Log      *slog.Logger
 	// Interval at which configuration, tokens and certificate are looked at. Default 2 s.
@@ -56,26 +55,20 @@ type Options struct {
 type Agent struct {
 	wirev1.UnimplementedQueueAgentServer
 	options Options
-	started time.Time
+	frame   *serve.Frame[*wirev1.QueueConfig]
 
 	running        atomic.Pointer[running] // nil while it is starting
 	channelAddress atomic.Pointer[net.Addr]
-	certificates   atomic.Pointer[certificates.Serving]
 	restorer       atomic.Pointer[archive.Restorer] // nil: nothing is restored
 	stores         *egress.Guard                    // dials the object stores of archives
 
-	mu          sync.Mutex
-	config      *wirev1.QueueConfig // that is in effect
-	detail      string              // what a start waits for
-	configError string
-	authError   string
-	reset       string
-	cpuBase     time.Duration // of the process at the last reset
-	idle        meter.Idleness
-	pending     bool  // the stream is not as the configuration says yet
-	external    error // why external servers do not serve at the start
-	held        error // why the volume does not let the store start
-	unmoved     unmoved
+	mu        sync.Mutex
+	detail    string // what a start waits for
+	authError string
+	pending   error // why the stream is not as the configuration says yet
+	external  error // why external servers do not serve at the start
+	held      error // why the volume does not let the store start
+	unmoved   unmoved
 }
 
 // running is what serves clients.
@@ -107,17 +100,12 @@ func (r *running) setWindow(ctx context.Context, settings store.Settings) error 
 
 // New returns an agent that does not run yet.
 func New(o Options) *Agent {
-	if o.Interval == 0 {
-		o.Interval = 2 * time.Second
-	}
+	frame := serve.New(serve.Options[*wirev1.QueueConfig]{Read: o.Read, Interval: o.Interval, Log: o.Log})
+	o.Interval = frame.Interval
 	return &Agent{
-		options: o, started: time.Now(), detail: "the configuration is not read yet",
-		stores: egress.NewGuard(egress.Policy{}),
+		options: o, frame: frame, detail: "the configuration is not read yet", stores: egress.NewGuard(egress.Policy{}),
 	}
 }
-
-// defaultDrain is how long clients have after the end if nothing else is said.
-const defaultDrain = 30 * time.Second
 
 // Run serves until the context ends, and then until clients have gone. The first
 // configuration has to be good.
@@ -141,9 +129,7 @@ func (a *Agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.config, a.reset = c, c.GetResetStatistics()
-	a.mu.Unlock()
+	a.frame.Begin(c)
 	decoders := a.options.Decoders(ctx)
 	decoding, err := message.NewDecoding(decoders)
 	if err != nil {
@@ -191,11 +177,9 @@ func (a *Agent) run(ctx context.Context) error {
 	if directory == "" {
 		directory = a.options.Directory
 	}
-	serving := certificates.Read(directory)
-	a.certificates.Store(serving)
-	go serving.Run(watching, a.options.Interval, a.options.Log)
 	a.say("there is no certificate to serve")
-	if !serving.Await(ctx, a.options.Interval/4, a.options.Log) {
+	serving := a.frame.Certificate(watching, directory)
+	if serving == nil {
 		return nil
 	}
 	s := a.settings(c, encoding, decoding)
@@ -249,7 +233,13 @@ func (a *Agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.drain(r) //nolint:contextcheck // The context has ended; clients get time of their own.
+	//nolint:contextcheck // The context has ended; clients get time of their own.
+	return a.frame.Drain(func(ctx context.Context, _ time.Duration) error {
+		// Both at once: clients of NATS are told to go elsewhere while requests that have begun are served.
+		requests := make(chan error, 1)
+		go func() { requests <- r.messages.drain(ctx) }()
+		return errors.Join(r.front.Drain(ctx), <-requests)
+	})
 }
 
 // beside runs f until the context ends or end is called, which waits for it.
@@ -284,7 +274,7 @@ func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *w
 	a.options.Log.Warn("The stream keeps the limits that it has until it can be given others", "error", err.Error())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.configError, a.pending = err.Error(), true
+	a.pending = err
 	return nil
 }
 
@@ -296,7 +286,7 @@ func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConf
 	a.mu.Lock()
 	pending := a.pending
 	a.mu.Unlock()
-	if !pending {
+	if pending == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
@@ -312,7 +302,7 @@ func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConf
 func (a *Agent) settled() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pending = false
+	a.pending = nil
 }
 
 // say notes what the start waits for.
@@ -320,29 +310,6 @@ func (a *Agent) say(detail string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.detail = detail
-}
-
-// drain ends serving clients. Those who did not go are cut, which is a matter of the log.
-func (a *Agent) drain(r *running) error {
-	a.mu.Lock()
-	patience := a.config.GetDrainTimeout().AsDuration()
-	a.mu.Unlock()
-	if patience == 0 {
-		patience = defaultDrain
-	}
-	a.options.Log.Info("Agent drains", "timeout", patience.String())
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	// Both at once: clients of NATS are told to go elsewhere while requests that have begun are served.
-	requests := make(chan error, 1)
-	go func() { requests <- r.messages.drain(ctx) }()
-	err := errors.Join(r.front.Drain(ctx), <-requests)
-	if errors.Is(err, context.DeadlineExceeded) {
-		a.options.Log.Warn("Clients that did not go elsewhere were cut", "timeout", patience.String())
-	} else if err != nil {
-		return fmt.Errorf("end serving clients: %w", err)
-	}
-	return nil
 }
 
 // settings of the front, with who may come in as it is now.
@@ -365,62 +332,24 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 
 // follow takes over configurations and tokens that have changed until the context ends.
 func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfig, s front.Settings) {
-	ticker := time.NewTicker(a.options.Interval)
-	defer ticker.Stop()
 	defer func() { s.Encoding.Close() }()
-	current := first
-	var refused *wirev1.QueueConfig
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		a.idle.Look(r.passed())
-		a.ensureAgain(ctx, r, current)
-		r.channels.release(ctx, current.GetQueue())
-		c, err := a.options.Read()
-		if err == nil && (refused == nil || !proto.Equal(c, refused)) {
-			if proto.Equal(c, current) {
-				a.note(nil)
-				refused = nil
-			} else if err = a.reload(ctx, r, first, current, c, &s); err == nil {
-				current, refused = c, nil
-			} else {
-				refused = c
+	a.frame.Follow(ctx, serve.Service[*wirev1.QueueConfig]{
+		Passed: r.passed, ResetStatistics: r.resetStatistics,
+		Reload: func(ctx context.Context, before, c *wirev1.QueueConfig) error {
+			return a.reload(ctx, r, first, before, c, &s)
+		},
+		Look: func(ctx context.Context, c *wirev1.QueueConfig) {
+			a.ensureAgain(ctx, r, c)
+			r.channels.release(ctx, c.GetQueue())
+			// Tokens come and go without a change of the configuration.
+			if next := a.settings(c, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) || next.Unsure != s.Unsure {
+				s = next
+				if err := r.front.Reload(s); err != nil {
+					a.frame.Note(err)
+				}
 			}
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			a.note(err)
-		}
-		// Tokens come and go without a change of the configuration.
-		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) ||
-			next.Unsure != s.Unsure {
-			s = next
-			if err := r.front.Reload(s); err != nil {
-				a.note(err)
-			}
-		}
-	}
-}
-
-// note keeps why a configuration cannot be used, and logs it once.
-func (a *Agent) note(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
-		if !a.pending {
-			a.configError = ""
-		}
-		return
-	}
-	if text := err.Error(); text != a.configError {
-		a.configError = text
-		a.options.Log.Error("New configuration cannot be used; the one before stays", "error", text)
-	}
+		},
+	})
 }
 
 // reload makes a configuration the one in effect.
@@ -480,29 +409,15 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		r.archivers.each(func(one *archive.Archiver) { one.Set(settings) })
 	}
 	r.messages.adopt(c)
-	a.adopt(r, c) // last, because reports name the revision from then on
+	r.channels.limit(c)
 	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
 	return nil
 }
 
-// adopt notes a configuration that is in effect, and resets the counters if it says so.
-func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
-	r.channels.limit(c)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.config = c
-	if !a.pending {
-		a.configError = ""
-	}
-	if reset := c.GetResetStatistics(); reset != a.reset {
-		a.reset = reset
-		r.front.ResetStatistics(time.Now())
-		r.channels.resetStatistics()
-		r.syncs.reset()
-		r.archivers.each((*archive.Archiver).ResetStatistics)
-		if user, system, err := meter.ProcessCPU(); err == nil {
-			a.cpuBase = user + system
-			a.idle.Reset()
-		}
-	}
+// resetStatistics has all counters begin again.
+func (r *running) resetStatistics(now time.Time) {
+	r.front.ResetStatistics(now)
+	r.channels.resetStatistics()
+	r.syncs.reset()
+	r.archivers.each((*archive.Archiver).ResetStatistics)
 }

@@ -117,14 +117,14 @@ func (a *Agent) openExternal(
 		if err == nil && next.GetExternal() == nil {
 			err = errors.New("an engine cannot be changed to another: make another queue and move the messages")
 		}
-		a.note(err)
+		a.frame.Note(err)
 		if err == nil {
 			started := proto.CloneOf(first)
 			started.External = next.GetExternal() // nothing hangs on the servers yet
 			if err = changeable(started, next); err == nil {
 				c = next
 			}
-			a.note(err)
+			a.frame.Note(err)
 		}
 	}
 }
@@ -136,7 +136,8 @@ func (a *Agent) noteExternal(err error, c *wirev1.QueueConfig) {
 	if err != nil && (a.external == nil || a.external.Error() != err.Error()) {
 		a.options.Log.Warn("External servers do not keep the messages yet", "problem", err.Error())
 	}
-	a.external, a.config, a.reset = err, c, c.GetResetStatistics()
+	a.external = err
+	a.frame.Begin(c)
 }
 
 // tryExternal returns the streams in external servers, which are there. Errors say what to do.

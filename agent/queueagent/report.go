@@ -12,10 +12,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/hardware"
-	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -26,39 +25,28 @@ func (a *Agent) GetQueueReport(
 	return &wirev1.GetQueueReportResponse{Report: a.Report(ctx)}, nil
 }
 
-// Report returns what there is to say. It is the caller's to keep. Its counters are all from before a reset or all from
-// after it: the manager adds up what they have grown by.
+// Report returns what there is to say. It is the caller's to keep.
 func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
-	for {
-		a.mu.Lock()
-		reset := a.reset
-		a.mu.Unlock()
-		report := a.report(ctx)
-		a.mu.Lock()
-		same := reset == a.reset
-		a.mu.Unlock()
-		if same {
-			return report
-		}
-	}
+	return serve.Report(a.frame, func(reset string) *wirev1.QueueReport { return a.report(ctx, reset) })
 }
 
-func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
+func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
+	config, status := a.frame.Config(), a.frame.Status()
 	a.mu.Lock()
 	r := &wirev1.QueueReport{
 		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
-		StartTime: timestamppb.New(a.started),
-		Member:    a.options.Member, Revision: a.config.GetRevision(), ConfigError: a.configError,
+		StartTime: status.StartTime, Certificate: status.Certificate,
+		Member: a.options.Member, Revision: status.Revision, ConfigError: status.ConfigError,
 		AuthenticationError: a.authError, Detail: a.detail,
 	}
-	if a.pending {
+	if a.pending != nil {
 		r.Revision = "" // the limits of an earlier one are in effect
+		if r.ConfigError == "" {
+			r.ConfigError = a.pending.Error()
+		}
 	}
-	reset, base, unopened, held := a.reset, a.cpuBase, a.external, a.held
-	longest, unmoved := maxMessage(a.config), a.unmoved.problem()
-	directory := a.config.GetStorage().GetDirectory()
+	unopened, held, unmoved := a.external, a.held, a.unmoved.problem()
 	a.mu.Unlock()
-	r.Certificate = a.certificates.Load().Report()
 	r.Restore = restoreStatus(a.restorer.Load())
 	running := a.running.Load()
 	if running == nil {
@@ -68,7 +56,7 @@ func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
 	if running.store.Shared() {
 		r.ExternalFailure = failure.ToWire(running.store.Ready())
 	} else {
-		r.StorageFailure = storageFailure(running.store, directory, longest, unmoved)
+		r.StorageFailure = storageFailure(running.store, config.GetStorage().GetDirectory(), maxMessage(config), unmoved)
 	}
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {
@@ -96,16 +84,10 @@ func (a *Agent) report(ctx context.Context) *wirev1.QueueReport {
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
 	r.Compression, r.Decompression = compression.Report(encoded), compression.Decompression(decoded, "")
 	r.WireBytes = count(s.WireBytes)
-	r.Cpu = &wirev1.CPU{
-		CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU),
-		AcceleratorNanos: uint64(hardware.CallTime()),
-	}
+	r.Cpu = a.frame.CPU()
+	r.Cpu.CompressNanos, r.Cpu.DecompressNanos = uint64(encoded.CPU), uint64(decoded.CPU)
 	running.channels.report(r)
 	r.Archive, r.StoreArchive = archiveStatus(running.archivers.claim), archiveStatus(running.archivers.store)
-	if user, system, err := meter.ProcessCPU(); err == nil {
-		r.Cpu.SendNanos = uint64(user + system - base)
-		r.Cpu.IdleNanos = min(uint64(a.idle.Spent()), r.GetCpu().GetSendNanos())
-	}
 	return r
 }
 
@@ -157,20 +139,11 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 
 // HealthHandler answers GET /livez and GET /readyz.
 func (a *Agent) HealthHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	return serve.HealthHandler(func() error {
 		r := a.running.Load()
-		switch {
-		case r == nil || r.front.Draining():
-			http.Error(w, "no connections of clients are taken", http.StatusServiceUnavailable)
-		default:
-			if err := r.store.Ready(); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			w.WriteHeader(http.StatusOK)
+		if r == nil || r.front.Draining() {
+			return serve.ErrNotServing
 		}
+		return r.store.Ready()
 	})
-	return mux
 }

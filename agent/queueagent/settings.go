@@ -17,18 +17,13 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
-	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// Engines finds those to compress with, and what is known of the accelerator.
-type Engines func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator)
 
 const (
 	// payloadMargin is what a message may have beside its payload: headers of the client's

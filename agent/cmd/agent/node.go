@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"net"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/cpumf"
@@ -22,10 +21,6 @@ func (a *agent) node(ctx context.Context) error {
 	if err := required("control_address", c.GetControlAddress()); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.GetControlAddress())
-	if err != nil {
-		return badConfig("listen for the manager: %w", err)
-	}
 	options := node.Options{Engines: engines.All(), Log: a.log}
 	if c.GetAcceleratorCounters() {
 		options.OpenCounters = func() (node.Counters, error) {
@@ -39,7 +34,11 @@ func (a *agent) node(ctx context.Context) error {
 	profiler := node.NewProfiler(options)
 	server := transport.NewControlServer(transport.NewFiles(a.configDir))
 	wirev1.RegisterNodeAgentServer(server, profiler)
-	defer a.serve(server, transport.Listen(listener, nil, maxControlConns))()
+	stop, err := a.serveManager(server, c.GetControlAddress())
+	if err != nil {
+		return err
+	}
+	defer stop()
 	profiler.Run(ctx)
 	return nil
 }

@@ -268,13 +268,9 @@ func (a *agent) end(report ending, err error) error {
 func (a *agent) serveControl(
 	files *transport.Files, address string, reporter control.Reporter,
 ) (stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, badConfig("listen for the manager: %w", err)
-	}
 	server := transport.NewControlServer(files)
 	wirev1.RegisterAgentServer(server, control.NewServer(reporter))
-	return a.serve(server, transport.Listen(listener, nil, maxControlConns)), nil
+	return a.serveManager(server, address)
 }
 
 type server interface {
