@@ -77,8 +77,8 @@ func (a *agent) service() serve.Service[config] {
 	}
 }
 
-// TestFollow: each configuration is tried once, the last good one stays in effect, and what is wrong is told until it is
-// put right.
+// TestFollow: each configuration is tried once, the last good one stays in effect, and what is wrong is told until it
+// is fixed.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent()

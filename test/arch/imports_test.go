@@ -69,7 +69,8 @@ var bans = []ban{
 	},
 	{
 		in: []string{
-			"agent/compression", "agent/httpagent", "agent/httpproxy", "agent/queue", "agent/queueagent", "agent/serve", "agent/trial",
+			"agent/compression", "agent/httpagent", "agent/httpproxy", "agent/queue", "agent/queueagent", "agent/serve",
+			"agent/trial",
 		},
 		what:   []string{module + "/agent/transfer"},
 		reason: "what serves messages and bodies moves no files: what it shares with Transfers is in packages of its own",
