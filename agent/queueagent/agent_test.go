@@ -145,11 +145,13 @@ func newMember(t *testing.T) *member {
 }
 
 // begin is a new agent, at another address.
-func (m *member) begin() {
+func (m *member) begin() { m.beginAs("orders-0") }
+
+func (m *member) beginAs(name string) {
 	m.Helper()
 	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: "orders-0", Directory: m.directory, Log: slog.New(slog.DiscardHandler),
+		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler),
 		Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
@@ -212,7 +214,7 @@ func TestAgent(t *testing.T) {
 		t.Errorf("without a certificate: %d, %d", live, ready)
 	}
 	pool := m.certify()
-	m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	m.await("it serves", serves)
 	if ready := m.health("/readyz"); ready != 200 {
 		t.Errorf("serving: %d", ready)
 	}
@@ -385,8 +387,7 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	kept.Shutdown()
 
 	m.run()
-	serving := func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }
-	if r := m.await("it serves", serving); r.GetRevision() != "" ||
+	if r := m.await("it serves", serves); r.GetRevision() != "" ||
 		!strings.Contains(r.GetConfigError(), "insufficient storage") {
 		t.Errorf("revision %q, problem %q", r.GetRevision(), r.GetConfigError())
 	}

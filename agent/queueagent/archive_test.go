@@ -34,8 +34,7 @@ func TestArchive(t *testing.T) {
 	})
 	pool := first.certify()
 	stop := first.run()
-	serving := func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }
-	first.await("it serves", serving)
+	first.await("it serves", serves)
 	conn, err := first.client(pool, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -112,13 +111,13 @@ func TestArchive(t *testing.T) {
 	r = second.await("it is refused", func(r *wirev1.QueueReport) bool { return r.GetRestore().GetLastError() != nil })
 	if r.GetRestore().GetLastError().GetReason() != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA ||
 		!strings.Contains(r.GetRestore().GetLastError().GetMessage(), filepath.Base(files[0])) ||
-		serving(r) || second.health("/readyz") == 200 {
+		serves(r) || second.health("/readyz") == 200 {
 		t.Errorf("report %v", r)
 	}
 	if err := os.WriteFile(files[0], good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r = second.await("it serves", serving)
+	r = second.await("it serves", serves)
 	if d := r.GetRestore(); !d.GetDone() || d.GetMessages() != messages-10 || d.GetBytes() < (messages/2-5)*12000 ||
 		d.GetElapsed().AsDuration() <= 0 || d.GetCpuNanos() == 0 || d.GetLastError() != nil {
 		t.Errorf("restore %v", d)

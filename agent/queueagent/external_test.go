@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,12 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/compression"
-	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/external/externaltest"
-	"github.com/lighterage/lighterage/agent/queueagent"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
@@ -48,14 +42,7 @@ func inExternal(t *testing.T, name string, members int, servers ...*externaltest
 	for _, s := range servers {
 		m.config.External.Servers, m.config.External.CaBundle = append(m.config.External.Servers, s.URL()), s.CABundle
 	}
-	m.Agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler),
-		Interval: 10 * time.Millisecond,
-		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
-			return engines.Default(), policy.Absent
-		},
-		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
-	})
+	m.beginAs(name)
 	return m
 }
 

@@ -27,9 +27,7 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		m.change(func(c *wirev1.QueueConfig) { c.Storage = volume })
 		pool := m.certify()
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool {
-			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
-		})
+		m.await("it serves", serves)
 		conn, err := m.client(pool, "secret")
 		if err != nil {
 			t.Fatal(err)
@@ -97,9 +95,7 @@ func TestPutAgainByService(t *testing.T) {
 		m.change(func(c *wirev1.QueueConfig) { c.Storage, c.ServiceAddress = volume, freeAddressOf(t, host) })
 		pool := m.certify()
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool {
-			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
-		})
+		m.await("it serves", serves)
 		client, ctx := m.caller(pool, "", "secret")
 		put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Id: "7",
 			Payload: []byte("once")}}})

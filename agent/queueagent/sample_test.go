@@ -11,7 +11,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/sampling"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -25,7 +24,7 @@ func TestSample(t *testing.T) {
 	}
 	pool := m.certify()
 	m.run()
-	m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	m.await("it serves", serves)
 	conn, err := m.client(pool, "secret")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TestMessageService(t *testing.T) {
 	m.config.Redelivery = &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(time.Hour), MaxDeliveries: 5}
 	pool := m.certify()
 	stop := m.run()
-	m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	m.await("it serves", serves)
 
 	client, ctx := m.caller(pool, "", "secret")
 	xml, _ := corpus.ByName("xml")

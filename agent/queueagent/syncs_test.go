@@ -27,9 +27,7 @@ func TestSyncChanges(t *testing.T) {
 		m.begin()
 		pool := m.certify() // for the new address
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool {
-			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
-		})
+		m.await("it serves", serves)
 		conn, err := m.client(pool, "secret")
 		if err != nil {
 			t.Fatal(err)
@@ -65,9 +63,7 @@ func TestNoVolume(t *testing.T) {
 	m.certify()
 	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
 	m.run()
-	r := m.await("it serves", func(r *wirev1.QueueReport) bool {
-		return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
-	})
+	r := m.await("it serves", serves)
 	if r.GetStatistics().GetVolumeSyncs() != nil {
 		t.Errorf("%v", r.GetStatistics().GetVolumeSyncs())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -71,23 +72,7 @@ func TestLimitUnmoved(t *testing.T) {
 // TestSpaceWhileDraining: the stream is closed for want of space until that is ended, also when the agent was told to end.
 func TestSpaceWhileDraining(t *testing.T) {
 	const limit = 1 << 30
-	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Capacity: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Shutdown)
-	conn, err := kept.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if err := kept.Ensure(t.Context(), conn, store.Settings{MaxBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept, conn, js := storetest.Open(t, store.Options{Capacity: limit}, store.Settings{MaxBytes: 1 << 20})
 	config := func() jetstream.StreamConfig {
 		t.Helper()
 		stream, err := js.Stream(t.Context(), "orders")

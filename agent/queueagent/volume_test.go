@@ -87,7 +87,7 @@ func newSmall(t *testing.T, size int, change func(*wirev1.QueueConfig)) *small {
 	}
 	pool := q.certify()
 	q.run()
-	q.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	q.await("it serves", serves)
 	conn, err := q.client(pool, "secret")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
 
 func TestIsControl(t *testing.T) {
@@ -58,19 +59,7 @@ func TestRefusalOf(t *testing.T) {
 
 // A batch is stored at once, or not at all.
 func TestPublish(t *testing.T) {
-	s, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Shutdown()
-	conn, err := s.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := s.Ensure(t.Context(), conn, store.Settings{}); err != nil {
-		t.Fatal(err)
-	}
+	_, conn, _ := storetest.Open(t, store.Options{}, store.Settings{})
 	messages := func(n int) []*nats.Msg {
 		var all []*nats.Msg
 		for range n {
@@ -84,7 +73,7 @@ func TestPublish(t *testing.T) {
 	overtaken := messages(3)
 	overtaken[2].Header.Set(jetstream.ExpectedLastSubjSeqHeader, "1")
 	overtaken[2].Subject = "orders.old"
-	_, err = batch.Publish(t.Context(), conn, overtaken)
+	_, err := batch.Publish(t.Context(), conn, overtaken)
 	if refusal, refused := batch.RefusalOf(err); !refused || refusal != batch.Overtaken {
 		t.Errorf("refused with %v", err)
 	}
@@ -98,19 +87,7 @@ func TestPublish(t *testing.T) {
 
 // A stream that has too many batches open is one to try again.
 func TestBusy(t *testing.T) {
-	s, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Memory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Shutdown()
-	conn, err := s.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := s.Ensure(t.Context(), conn, store.Settings{}); err != nil {
-		t.Fatal(err)
-	}
+	_, conn, _ := storetest.Open(t, store.Options{Memory: true}, store.Settings{})
 	// The server has space for some hundred, for some seconds after the last that was said of them.
 	for i := range 2000 {
 		m := nats.NewMsg("orders.new")
@@ -120,7 +97,7 @@ func TestBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = batch.Publish(t.Context(), conn, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")})
+	_, err := batch.Publish(t.Context(), conn, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")})
 	if refusal, refused := batch.RefusalOf(err); err != nil && (!refused || refusal != batch.Busy) {
 		t.Errorf("refused with %v", err)
 	}

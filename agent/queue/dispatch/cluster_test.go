@@ -5,14 +5,12 @@ package dispatch_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
@@ -27,32 +25,13 @@ func TestLeaderChange(t *testing.T) {
 	t.Parallel() // members mostly wait for each other
 	authority := transporttest.NewAuthority(t, "east")
 	tls := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/orders", "")).MembersConfig()
-	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
 	settings := store.Settings{Replicas: 3}
 	var members []*queue
-	for i := range 3 {
-		kept, err := store.Start(t.Context(), store.Options{
-			Queue: "orders", Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(), MaxPayload: 8 << 20,
-			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known, TLS: tls},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(kept.Shutdown)
-		if i == 0 {
-			known = append([]string{kept.RouteAddress().String()}, known[1:]...)
-		}
-		members = append(members, &queue{T: t, store: kept})
+	for _, s := range storetest.Members(t, store.Options{MaxPayload: 8 << 20}, tls) {
+		members = append(members, &queue{T: t, store: s})
 	}
 	for _, q := range members {
-		var err error
-		if q.conn, err = q.store.Connect("test"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(q.conn.Close)
-		if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(soon)); err != nil {
-			t.Fatal(err)
-		}
+		q.conn, q.js = storetest.Connect(t, q.store)
 		if err := q.store.Ensure(t.Context(), q.conn, settings); err != nil {
 			t.Fatal(err)
 		}

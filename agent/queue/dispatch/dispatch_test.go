@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
@@ -53,32 +54,17 @@ type config struct {
 
 func start(t *testing.T, c config) *queue {
 	t.Helper()
-	if c.directory == "" {
-		c.directory = t.TempDir()
-	}
-	kept, err := store.Start(
-		t.Context(), store.Options{Queue: "orders", Directory: c.directory, MaxPayload: 8 << 20, Capacity: 1 << 30},
+	q := &queue{T: t}
+	q.store, q.conn, q.js = storetest.Open(
+		t, store.Options{Directory: c.directory, MaxPayload: 8 << 20, Capacity: 1 << 30}, c.settings,
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := &queue{T: t, store: kept}
-	if q.conn, err = kept.Connect("test"); err != nil {
-		t.Fatal(err)
-	}
-	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(soon)); err != nil {
-		t.Fatal(err)
-	}
-	if err := kept.Ensure(t.Context(), q.conn, c.settings); err != nil {
-		t.Fatal(err)
-	}
 	stopHub := q.newHub(c)
 	var once sync.Once
 	q.stop = func() {
 		once.Do(func() {
 			stopHub()
 			q.conn.Close()
-			kept.Shutdown()
+			q.store.Shutdown()
 		})
 	}
 	t.Cleanup(q.stop)

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
 
@@ -60,23 +59,9 @@ func TestDepartures(t *testing.T) {
 // TestLeaseLog: the log is written again before it is full, and says the same when it is read.
 func TestLeaseLog(t *testing.T) {
 	t.Parallel()
-	kept, err := store.Start(
-		t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20, Capacity: 1 << 30},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Shutdown)
-	conn, err := kept.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	kept := storetest.Start(t, store.Options{MaxPayload: 8 << 20, Capacity: 1 << 30})
+	conn, js := storetest.Connect(t, kept)
 	if err := kept.EnsureLeases(t.Context(), conn, store.Settings{}); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
 		t.Fatal(err)
 	}
 	leases, departed := make(map[uint64]lease), newDepartures()

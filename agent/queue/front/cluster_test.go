@@ -6,8 +6,6 @@ package front_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -16,55 +14,23 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
-
-// elections bounds how long members may take to elect who leads.
-const elections = 2 * time.Minute
 
 // several returns clients of the members of one queue, one of each.
 func several(t *testing.T) []jetstream.JetStream {
 	t.Helper()
-	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
-	var members []*store.Store
-	for i := range known {
-		s, err := store.Start(t.Context(), store.Options{
-			Queue: "orders", Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(), Capacity: 32 << 20,
-			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Shutdown)
-		if i == 0 {
-			known = append([]string{s.RouteAddress().String()}, known[1:]...)
-		}
-		members = append(members, s)
-	}
+	members := storetest.Members(t, store.Options{Capacity: 32 << 20}, nil)
 	var clients []jetstream.JetStream
 	for _, s := range members {
-		conn, err := s.Connect("test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Close)
-		ctx, cancel := context.WithTimeout(t.Context(), elections)
-		err = s.Ensure(ctx, conn, store.Settings{Replicas: 3, MaxBytes: 16 << 20})
+		conn, _ := storetest.Connect(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), storetest.Elections)
+		err := s.Ensure(ctx, conn, store.Settings{Replicas: 3, MaxBytes: 16 << 20})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := front.New(front.Options{Queue: "orders", Server: s, Settings: settings(t, nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- f.Serve(listener) }()
-		t.Cleanup(func() { f.Close(); <-ended })
-		_, js := (&queue{T: t, front: f, address: listener.Addr().String()}).client()
+		_, js := serveFront(t, front.Options{Queue: "orders", Server: s, Settings: settings(t, nil)}).client()
 		clients = append(clients, js)
 	}
 	return clients
@@ -74,7 +40,7 @@ func several(t *testing.T) []jetstream.JetStream {
 // what they refuse.
 func answered(t *testing.T, try func(context.Context) error) error {
 	t.Helper()
-	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(storetest.Elections); ; time.Sleep(10 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := try(ctx)
 		cancel()

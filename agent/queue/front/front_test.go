@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
@@ -67,27 +68,19 @@ func settings(t testing.TB, change func(*message.EncodingOptions)) front.Setting
 
 func start(t *testing.T, s front.Settings, change func(*front.Options)) *queue {
 	t.Helper()
-	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Shutdown)
-	conn, err := kept.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if err := kept.Ensure(t.Context(), conn, store.Settings{}); err != nil {
-		t.Fatal(err)
-	}
-	direct, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept, _, direct := storetest.Open(t, store.Options{MaxPayload: 8 << 20}, store.Settings{})
 	o := front.Options{Queue: "orders", Server: kept, Settings: s}
 	if change != nil {
 		change(&o)
 	}
+	q := serveFront(t, o)
+	q.store, q.direct = kept, direct
+	return q
+}
+
+// serveFront serves clients until the test ends.
+func serveFront(t *testing.T, o front.Options) *queue {
+	t.Helper()
 	f, err := front.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +97,7 @@ func start(t *testing.T, s front.Settings, change func(*front.Options)) *queue {
 			t.Error(err)
 		}
 	})
-	return &queue{t, kept, f, listener.Addr().String(), direct}
+	return &queue{T: t, front: f, address: listener.Addr().String()}
 }
 
 func (q *queue) connect(options ...nats.Option) (*nats.Conn, error) {

@@ -146,19 +146,8 @@ func TestDrainWhileDialling(t *testing.T) {
 func TestAnsweredAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server := piped{make(chan net.Conn, 1)}
-	f, err := front.New(front.Options{Queue: "orders", Server: server, Settings: settings(t, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.SetLeaving(0, 0)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.Serve(listener) }()
-	t.Cleanup(func() { f.Close(); <-ended })
-	q := &queue{T: t, front: f, address: listener.Addr().String()}
+	q := serveFront(t, front.Options{Queue: "orders", Server: server, Settings: settings(t, nil)})
+	q.front.SetLeaving(0, 0)
 	client := q.raw(t)
 	inner := <-server.conns
 	t.Cleanup(func() { _ = inner.Close() })
@@ -185,7 +174,7 @@ func TestAnsweredAtTheEnd(t *testing.T) {
 		hear(want)
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- f.Drain(t.Context()) }()
+	go func() { drained <- q.front.Drain(t.Context()) }()
 	client.hear(`INFO {`)
 	select {
 	case err := <-drained:

@@ -6,7 +6,6 @@ package front_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -51,23 +50,7 @@ func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Shutdown)
-	f, err := front.New(front.Options{Queue: name, Server: e, Settings: settings(t, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.Serve(listener) }()
-	t.Cleanup(func() {
-		f.Close()
-		if err := <-ended; !errors.Is(err, front.ErrClosed) {
-			t.Error(err)
-		}
-	})
-	return &queue{T: t, front: f, address: listener.Addr().String()}
+	return serveFront(t, front.Options{Queue: name, Server: e, Settings: settings(t, nil)})
 }
 
 // TestShared: clients of a queue in a server that others use have all of JetStream for that queue, and neither see nor

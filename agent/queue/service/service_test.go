@@ -38,6 +38,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
@@ -59,19 +60,7 @@ type queue struct {
 
 func start(t *testing.T, settings store.Settings, changes ...func(*front.Options, *service.Options)) *queue {
 	t.Helper()
-	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Shutdown)
-	conn, err := kept.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if err := kept.Ensure(t.Context(), conn, settings); err != nil {
-		t.Fatal(err)
-	}
+	kept, conn, js := storetest.Open(t, store.Options{MaxPayload: 8 << 20}, settings)
 	encoding, err := message.NewEncoding(message.EncodingOptions{
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1000,
 		Engines: engines.Default(),
@@ -128,10 +117,6 @@ func start(t *testing.T, settings store.Settings, changes ...func(*front.Options
 			}
 		}
 	})
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &queue{t, f, s, server, js, listener.Addr().String()}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
@@ -32,18 +33,7 @@ func TestCluster(t *testing.T) {
 	const capacity = 32 << 20
 	authority := transporttest.NewAuthority(t, "east")
 	config := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/orders", "")).MembersConfig()
-	var members []*store.Store
-	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
-	for i := range 3 {
-		s := start(t, store.Options{
-			Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(), Capacity: capacity,
-			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known, TLS: config},
-		})
-		if i == 0 {
-			known = append([]string{s.RouteAddress().String()}, known[1:]...)
-		}
-		members = append(members, s)
-	}
+	members := storetest.Members(t, store.Options{Capacity: capacity}, config)
 	settings := store.Settings{Replicas: 3, MaxBytes: capacity}
 	for _, s := range members { // each does, and one is first
 		conn, _ := connect(t, s)
@@ -61,7 +51,7 @@ func TestCluster(t *testing.T) {
 	}
 	// Members that get no processor for some seconds elect another leader, and do not learn of it at once.
 	var leader int
-	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(storetest.Elections); ; time.Sleep(10 * time.Millisecond) {
 		got, err := members[1].Statistics(t.Context(), conn)
 		leaders := 0
 		for i, s := range members {
@@ -183,7 +173,7 @@ func keepsUnread(t *testing.T, members []*store.Store, js jetstream.JetStream, u
 // trying does something until it succeeds, for which members may first have to elect who leads.
 func trying(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(storetest.Elections); ; time.Sleep(10 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		err := try(ctx)
 		cancel()
@@ -195,9 +185,6 @@ func trying(t *testing.T, what string, try func(context.Context) error) {
 		}
 	}
 }
-
-// elections bounds how long members may take to elect who leads.
-const elections = 2 * time.Minute
 
 // putByElected puts a message that becomes number n, as often as it takes until there is a leader that stores it.
 func putByElected(t *testing.T, js jetstream.JetStream, n uint64) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
@@ -68,7 +69,7 @@ func TestSharedIDs(t *testing.T) {
 	}
 	share := func(m *member, last uint64) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), elections)
+		ctx, cancel := context.WithTimeout(t.Context(), storetest.Elections)
 		defer cancel()
 		conn, _ := connect(t, m.Store)
 		if err := m.EnsureIDs(ctx, conn, settings); err != nil {
@@ -90,7 +91,7 @@ func TestSharedIDs(t *testing.T) {
 	conn, js := connect(t, members[0].Store)
 	ensure(t, members[0].Store, conn, settings)
 	full := make([]byte, 100_000)
-	for deadline := time.Now().Add(elections); ; {
+	for deadline := time.Now().Add(storetest.Elections); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a leader that lost an election nothing is heard
 		_, err := js.Publish(ctx, "orders", full, jetstream.WithRetryAttempts(0))
 		cancel()
@@ -111,7 +112,7 @@ func TestSharedIDs(t *testing.T) {
 		{ID: []byte("b"), Sequence: 2, Stored: time.Now()},
 		{ID: []byte("old"), Sequence: 3},
 	}
-	for deadline := time.Now().Add(elections); ; {
+	for deadline := time.Now().Add(storetest.Elections); ; {
 		err := members[1].shared.Given(given)
 		if err == nil {
 			break
@@ -123,7 +124,7 @@ func TestSharedIDs(t *testing.T) {
 	expect := func(id string, want uint64) {
 		t.Helper()
 		for i, m := range members {
-			deadline := time.Now().Add(elections)
+			deadline := time.Now().Add(storetest.Elections)
 			for !m.shared.Any() && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
 
 // patience bounds what takes moments, on a machine that does much else.
@@ -24,32 +25,8 @@ const patience = time.Minute
 // soon waits for a message as long. Without heartbeats as rare the library gives up after ten seconds.
 var soon = []jetstream.FetchOpt{jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience / 2)}
 
-func start(t *testing.T, o store.Options) *store.Store {
-	t.Helper()
-	if o.Queue == "" {
-		o.Queue = "orders"
-	}
-	s, err := store.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Shutdown)
-	return s
-}
-
-func connect(t *testing.T, s *store.Store) (*nats.Conn, jetstream.JetStream) {
-	t.Helper()
-	conn, err := s.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn, js
-}
+// start and connect are short names of what most tests begin with.
+var start, connect = storetest.Start, storetest.Connect
 
 func ensure(t *testing.T, s *store.Store, conn *nats.Conn, settings store.Settings) {
 	t.Helper()
