@@ -37,18 +37,21 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:         "kubectl-lighterage",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lighterage"},
-		Short:       "Explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts",
-		Long: `Explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts.
+		Short:       "Join and check clusters, explain Transfers, report trials and costs, use Queues, and verify receipts",
+		Long: `Join and check clusters, explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts.
 
-All commands use your own rights in the cluster of the kubeconfig, and change no object there.
+All commands use your own rights in the cluster of the kubeconfig. Only connect and disconnect change objects.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
-		Example: `  kubectl lighterage explain transfer/ledger -n bank
+		Example: `  kubectl lighterage connect --context east --to west
+  kubectl lighterage check
+  kubectl lighterage explain transfer/ledger -n bank
   kubectl lighterage trial report ledger -n bank > report.html
   kubectl lighterage cost -n bank
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
-	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newCompletion(p))
+	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newDisconnect(p), newCheck(p),
+		newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -83,7 +83,7 @@ func TestTree(t *testing.T) {
 		})
 	})
 	want := []string{
-		"", " completion", " cost", " explain", " queue", " queue get", " queue put", " queue stat", " receipt",
+		"", " check", " completion", " connect", " cost", " disconnect", " explain", " queue", " queue get", " queue put", " queue stat", " receipt",
 		" receipt keys", " receipt manifest", " receipt show", " receipt verify", " trial", " trial report",
 	}
 	for i := range want {
@@ -177,6 +177,20 @@ func TestArguments(t *testing.T) {
 		"cost --focus bills --cluster-name east --focus-format xml": "parquet",
 		"cost -A --from 2026-11-01 --by namespace,day -o json":      "",
 		"cost -n bank --focus bills.csv --cluster-name east":        "",
+		"connect":                                  "--to",
+		"connect west":                             `"west"`,
+		"connect --to west --endpoint https://x":   "host:port",
+		"connect --to west --to-endpoint x":        "--to-endpoint",
+		"connect --to west --wait -1s":             "--wait",
+		"connect --to west --manifests d -o json":  "[manifests output]",
+		"connect --to west --endpoint none":        "",
+		"connect --to west --to-endpoint [::1]:80": "",
+		"disconnect":                               "--to",
+		"disconnect --to west --force":             "",
+		"check bank":                               `"bank"`,
+		"check -o table":                           "text, json, yaml",
+		"check --operator-namespace x":             "",
+
 		"trial":                                "report",
 		"trial explain a":                      `"explain"`,
 		"trial report":                         "NAME",

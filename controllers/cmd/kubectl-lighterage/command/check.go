@@ -1,0 +1,242 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/check"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/table"
+)
+
+// checkPage is how many objects a request asks for.
+const checkPage = 500
+
+type checking struct {
+	*plugin
+	operator string
+	output   choice
+}
+
+// checked is the output for programs.
+type checked struct {
+	Errors   int            `json:"errors"`
+	Warnings int            `json:"warnings"`
+	Skipped  int            `json:"skipped"`
+	Results  []check.Result `json:"results"`
+}
+
+func newCheck(p *plugin) *cobra.Command {
+	c := &checking{plugin: p, output: choice{"text", "json", "yaml"}}
+	cmd := c.output.addTo(&cobra.Command{
+		Use:   "check",
+		Short: "Check the installation in a cluster, its Peers, nodes and storage",
+		Long: `Check the installation in a cluster: versions, kinds, manager and gateway, Pod Security, network policies, the
+clock, the CA, Peers, node agents, engines, accelerators, storage classes and ObjectStores. It changes nothing.
+
+A check is ok, a warning, an error, or skipped where you may not read what it needs. The exit code is 1 if there is an
+error. To check both directions of a link, run it in both clusters.
+
+It takes get on the namespace of the operator and its ConfigMap lighterage-ca; list on deployments, daemonsets and
+networkpolicies there; and list on nodes, nodeprofiles, peers, storageclasses and objectstores.`,
+		Example: `  kubectl lighterage check
+  kubectl lighterage check --context west -o json`,
+		Args: cobra.NoArgs, RunE: action(c.run),
+	})
+	cmd.Flags().StringVar(&c.operator, "operator-namespace", "lighterage-system", "`namespace` of the operator")
+	return cmd
+}
+
+func (c *checking) run(ctx context.Context) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.ErrOut, "Reading the cluster")
+	facts, err := c.facts(ctx)
+	if err != nil {
+		return err
+	}
+	results := check.Run(facts)
+	summary := checked{
+		Errors: check.Count(results, check.Error), Warnings: check.Count(results, check.Warning),
+		Skipped: check.Count(results, check.Skipped), Results: results,
+	}
+	err = c.output.write(c.Out, summary, func(to io.Writer) error { return writeChecked(to, &summary) })
+	if err != nil {
+		return err
+	}
+	if summary.Errors > 0 {
+		return fmt.Errorf("%d checks found an error", summary.Errors)
+	}
+	return nil
+}
+
+// facts reads everything that checks look at. What cannot be read is a fact too, unless the command was interrupted.
+func (c *checking) facts(ctx context.Context) (*check.Facts, error) {
+	f := &check.Facts{Client: wirev1.Version, OperatorNamespace: c.operator, Wanted: knownKinds()}
+	f.Now, f.ServerTime = c.times(ctx)
+	in := client.InNamespace(c.operator)
+	group, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+	}
+	if version, err := group.ServerVersion(); err != nil {
+		f.Kubernetes.Err = err
+	} else {
+		f.Kubernetes.Value = version.GitVersion
+	}
+	resources, err := group.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		f.Served.Err = err
+	} else if err == nil {
+		for _, r := range resources.APIResources {
+			f.Served.Value = append(f.Served.Value, r.Kind)
+		}
+	}
+	f.Namespace.Err = c.cluster.Get(ctx, client.ObjectKey{Name: c.operator}, &f.Namespace.Value)
+	var published corev1.ConfigMap
+	f.CA.Err = c.cluster.Get(ctx, client.ObjectKey{Namespace: c.operator, Name: pki.CAName}, &published)
+	f.CA.Value = []byte(published.Data[pki.CAKey])
+	listed(ctx, c.cluster, &f.Deployments, &appsv1.DeploymentList{}, in)
+	listed(ctx, c.cluster, &f.DaemonSets, &appsv1.DaemonSetList{}, in)
+	listed(ctx, c.cluster, &f.NetworkPolicies, &networkingv1.NetworkPolicyList{}, in)
+	listed(ctx, c.cluster, &f.Nodes, &corev1.NodeList{})
+	listed(ctx, c.cluster, &f.NodeProfiles, &v1alpha1.NodeProfileList{})
+	listed(ctx, c.cluster, &f.Peers, &v1alpha1.PeerList{})
+	listed(ctx, c.cluster, &f.ObjectStores, &v1alpha1.ObjectStoreList{})
+	listed(ctx, c.cluster, &f.StorageClasses, &storagev1.StorageClassList{})
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("interrupted: %w", err)
+	}
+	return f, nil
+}
+
+// listed reads all objects of a list, page by page, into a fact.
+func listed[T any](
+	ctx context.Context, cluster client.Client, fact *check.Fact[[]T], list client.ObjectList,
+	options ...client.ListOption,
+) {
+	for more := ""; ; {
+		page, _ := list.DeepCopyObject().(client.ObjectList) // each is decoded into an empty one
+		some := append(slices.Clone(options), client.Limit(checkPage), client.Continue(more))
+		if fact.Err = cluster.List(ctx, page, some...); fact.Err != nil {
+			fact.Value = nil
+			return
+		}
+		fact.Value = append(fact.Value, itemsOf[T](page)...)
+		if more = page.GetContinue(); more == "" {
+			return
+		}
+	}
+}
+
+// itemsOf are the objects of a list.
+func itemsOf[T any](list client.ObjectList) []T {
+	var items any
+	switch l := list.(type) {
+	case *appsv1.DeploymentList:
+		items = l.Items
+	case *appsv1.DaemonSetList:
+		items = l.Items
+	case *networkingv1.NetworkPolicyList:
+		items = l.Items
+	case *corev1.NodeList:
+		items = l.Items
+	case *v1alpha1.NodeProfileList:
+		items = l.Items
+	case *v1alpha1.PeerList:
+		items = l.Items
+	case *v1alpha1.ObjectStoreList:
+		items = l.Items
+	case *storagev1.StorageClassList:
+		items = l.Items
+	}
+	typed, _ := items.([]T)
+	return typed
+}
+
+// times are that of this machine and that of the API server, as its answers state it, at about the same moment.
+func (c *checking) times(ctx context.Context) (own time.Time, server check.Fact[time.Time]) {
+	own = time.Now()
+	caller, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return own, check.Fact[time.Time]{Err: err}
+	}
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return own, check.Fact[time.Time]{Err: err}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), http.NoBody)
+	if err != nil {
+		return own, check.Fact[time.Time]{Err: err}
+	}
+	before := time.Now()
+	answer, err := caller.Do(request)
+	if err != nil {
+		return own, check.Fact[time.Time]{Err: err}
+	}
+	_ = answer.Body.Close() // nothing of it is read
+	own = before.Add(time.Since(before) / 2)
+	stated, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		err = errors.New("its answer has no valid Date")
+	}
+	return own, check.Fact[time.Time]{Value: stated, Err: err}
+}
+
+// knownKinds are those that this plugin knows.
+func knownKinds() []string {
+	return []string{
+		"CompressionPolicy", "CompressionTrial", "DataQuota", "Delivery", "HTTPEndpoint", "NodeProfile", "ObjectStore",
+		"Peer", "PeerGrant", "Queue", "Statement", "Tariff", "Transfer",
+	}
+}
+
+// writeChecked writes a line for each result, and hints below those that ask for something.
+func writeChecked(to io.Writer, c *checked) error {
+	category := ""
+	var err error
+	line := func(format string, values ...any) {
+		if err == nil {
+			_, err = fmt.Fprintln(to, table.Printable(fmt.Sprintf(format, values...)))
+		}
+	}
+	for _, r := range c.Results {
+		if r.Category != category {
+			category = r.Category
+			line("%s", category)
+		}
+		line("  %-7s %s", r.Result, r.Message)
+		if r.Result != check.OK && r.Hint != "" {
+			line("          %s", r.Hint)
+		}
+		if r.Docs != "" {
+			line("          see %s", r.Docs)
+		}
+	}
+	line("%d errors, %d warnings, %d skipped", c.Errors, c.Warnings, c.Skipped)
+	if err != nil {
+		return fmt.Errorf("writing the output: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/link"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// TestConnect joins two API servers, repairs the link, and removes it.
+func TestConnect(t *testing.T) {
+	peerPoll = 10 * time.Millisecond
+	clusters := map[string]*controllertest.Cluster{}
+	config := clientcmdapi.NewConfig()
+	bundles := map[string][]byte{}
+	for name, address := range map[string]string{"east": "10.0.0.1", "west": "10.0.0.2"} {
+		cluster, err := controllertest.Start("../../../../config/crd/bases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cluster.Stop() })
+		clusters[name] = cluster
+		bundles[name] = publish(t, cluster, address)
+		config.Clusters[name] = &clientcmdapi.Cluster{
+			Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData,
+		}
+		for user, as := range map[string]string{"": "", "-nobody": "nobody"} {
+			config.AuthInfos[name+user] = &clientcmdapi.AuthInfo{
+				ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData, Impersonate: as,
+			}
+			if as != "" {
+				config.AuthInfos[name+user].ImpersonateGroups = []string{"system:authenticated"}
+			}
+			config.Contexts[name+user] = &clientcmdapi.Context{Cluster: name, AuthInfo: name + user}
+		}
+	}
+	config.Contexts["again"] = config.Contexts["east"]
+	config.CurrentContext = "east"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	run := func(arguments ...string) (string, string, error) {
+		return try(t, "", append(arguments, "--kubeconfig", path)...)
+	}
+	east, west := clusters["east"], clusters["west"]
+
+	if _, _, err := run("connect", "--to", "again"); err == nil || !strings.Contains(err.Error(), "one cluster") {
+		t.Errorf("one cluster: %v", err)
+	}
+	_, _, err := run("connect", "--to", "west-nobody")
+	if err == nil || !strings.Contains(err.Error(), "patch peers.lighterage.dev") ||
+		!strings.Contains(err.Error(), "in cluster west-nobody: get configmaps lighterage-ca") ||
+		strings.Contains(err.Error(), "in cluster east:") {
+		t.Errorf("without rights: %v", err)
+	}
+	if out, _, err := run("connect", "--to", "west", "--manifests", "-"); err != nil ||
+		!strings.Contains(out, "name: west") || !strings.Contains(out, "endpoint: 10.0.0.2:") ||
+		!strings.Contains(out, "name: east") || strings.Contains(out, "status") || countPeers(t, east) != 0 {
+		t.Errorf("manifests: %v\n%s", err, out)
+	}
+	// Nobody looks at the Peers: they are made, and the command says that nothing is proved.
+	if _, _, err := run("connect", "--to", "west", "--wait", "50ms"); err == nil ||
+		!strings.Contains(err.Error(), "check that it runs") {
+		t.Errorf("without managers: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, cluster := range clusters {
+		go manage(ctx, cluster.Client)
+	}
+	out, _, err := run("connect", "--to", "west", "-o", "json")
+	var both []joined
+	if err != nil || json.Unmarshal([]byte(out), &both) != nil || len(both) != 2 || !both[0].Ready || !both[1].Ready ||
+		both[0].Action != link.Keep {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	peer := getPeer(t, east, "west")
+	if string(peer.Spec.CABundle) != string(bundles["west"]) || !strings.HasPrefix(peer.Spec.Endpoint, "10.0.0.2:") ||
+		peer.Labels[link.MadeByLabel] != link.MadeByConnect {
+		t.Errorf("%+v", peer)
+	}
+	// Half of the link is lost, and the other half has a wrong address.
+	if err := east.Client.Delete(t.Context(), peer); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err = run("connect", "--to", "west", "--endpoint", "gateway.east.example:8443"); err != nil ||
+		!strings.Contains(out, "west (created)") || !strings.Contains(out, "east (repaired)") ||
+		getPeer(t, west, "east").Spec.Endpoint != "gateway.east.example:8443" {
+		t.Errorf("half joined: %v\n%s", err, out)
+	}
+	if _, _, err := run("connect", "--to", "west", "--to-name", "w"); err == nil ||
+		!strings.Contains(err.Error(), "leave out --to-name") {
+		t.Errorf("another name: %v", err)
+	}
+
+	east.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}})
+	grant := &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "in"}}
+	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "west", Namespaces: []string{"bank"}}}
+	grant.Spec.To = []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedQueue}}
+	east.Create(t, grant)
+	_, said, err := run("disconnect", "--to", "west")
+	if err == nil || !strings.Contains(said, "PeerGrant bank/in") || countPeers(t, west) != 1 || countPeers(t, east) != 1 {
+		t.Errorf("in use: %v\n%s", err, said)
+	}
+	_, said, err = run("disconnect", "--to", "west", "--force")
+	if err != nil || countPeers(t, west)+countPeers(t, east) != 0 {
+		t.Errorf("disconnect: %v\n%s", err, said)
+	}
+	other := west.Peer(t, "east")
+	if _, _, err := run("connect", "--to", "west"); err == nil || !strings.Contains(err.Error(), "--name") ||
+		getPeer(t, west, "east").Spec.Endpoint != other || countPeers(t, east) != 0 {
+		t.Errorf("name of another cluster: %v", err)
+	}
+	if out, _, err := run("check"); err == nil || !strings.Contains(out, "there is no operator in namespace") ||
+		!strings.Contains(out, "kinds are served") || !strings.Contains(out, "the cluster's CA is valid until") {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+	if out, _, err := run("check", "--context", "east-nobody", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
+		t.Errorf("check without rights: %v\n%s", err, out)
+	}
+}
+
+// publish makes what an installation publishes, and returns its CA.
+func publish(t *testing.T, cluster *controllertest.Cluster, address string) []byte {
+	t.Helper()
+	ca, _, err := pki.NewCA("east", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace}
+	published := &corev1.ConfigMap{ObjectMeta: in, Data: map[string]string{pki.CAKey: string(ca.CertificatePEM)}}
+	published.Name = pki.CAName
+	service := &corev1.Service{ObjectMeta: in}
+	service.Name = gatewayService
+	service.Spec.Type = corev1.ServiceTypeNodePort
+	service.Spec.Ports = []corev1.ServicePort{{Name: link.PortName, Port: 8443}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	cluster.Create(t, published, service, node)
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := cluster.Client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	// API servers make it soon after they start.
+	controllertest.Eventually(t, func() error {
+		return cluster.Client.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
+	})
+	return ca.CertificatePEM
+}
+
+// manage finds every Peer reachable, as the manager would.
+func manage(ctx context.Context, cluster client.Client) {
+	for ctx.Err() == nil {
+		var peers v1alpha1.PeerList
+		_ = cluster.List(ctx, &peers)
+		for i := range peers.Items {
+			peer := &peers.Items[i]
+			if peer.Status.ObservedGeneration == peer.Generation {
+				continue
+			}
+			peer.Status.ObservedGeneration = peer.Generation
+			meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable,
+			})
+			_ = cluster.Status().Update(ctx, peer) // repeated if it failed
+		}
+		time.Sleep(peerPoll)
+	}
+}
+
+func getPeer(t *testing.T, cluster *controllertest.Cluster, name string) *v1alpha1.Peer {
+	t.Helper()
+	peer := &v1alpha1.Peer{}
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Name: name}, peer); err != nil {
+		t.Fatal(err)
+	}
+	return peer
+}
+
+func countPeers(t *testing.T, cluster *controllertest.Cluster) int {
+	t.Helper()
+	var peers v1alpha1.PeerList
+	if err := cluster.Client.List(t.Context(), &peers); err != nil {
+		t.Fatal(err)
+	}
+	return len(peers.Items)
+}

@@ -1,0 +1,157 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/link"
+)
+
+// maxUsersShown bounds how many objects are named that use a Peer.
+const maxUsersShown = 10
+
+type disconnecting struct {
+	pair
+	force bool
+}
+
+func newDisconnect(p *plugin) *cobra.Command {
+	d := &disconnecting{pair: pair{plugin: p}}
+	cmd := &cobra.Command{
+		Use:   "disconnect --to CONTEXT",
+		Short: "Remove the Peers by which two clusters were joined",
+		Long: `Remove from each of two clusters the Peer that kubectl lighterage connect made for the other one.
+
+Each cluster finds the Peer by the CA of the other one. A Peer that connect did not make is kept: delete it where it is
+kept, for example in Git. While Transfers, Deliveries, Queues or PeerGrants name a Peer, nothing is removed without
+--force. After it their runs and channels end with the reason PeerNotFound, and Deliveries from the Peer are deleted.
+
+It takes, in both clusters, get on the namespace kube-system and on the ConfigMap lighterage-ca of the operator's
+namespace; get, list and delete on peers; list on transfers, deliveries, queues and peergrants.`,
+		Example: `  kubectl lighterage disconnect --context east --to west`,
+		Args:    cobra.NoArgs, PreRunE: d.check, RunE: action(d.run),
+	}
+	d.addTo(cmd)
+	cmd.Flags().BoolVar(&d.force, "force", false, "also while objects name the Peers")
+	return cmd
+}
+
+func (d *disconnecting) run(ctx context.Context) error {
+	if err := d.open(ctx, func(s *side) []right {
+		rights := append(s.readRights(), peerRights("delete")...)
+		for _, resource := range []string{"transfers", "deliveries", "queues", "peergrants"} {
+			rights = append(rights, right{group: v1alpha1.GroupVersion.Group, resource: resource, verb: "list"})
+		}
+		return rights
+	}); err != nil {
+		return err
+	}
+	var found [2][]*v1alpha1.Peer
+	used := 0
+	for i, s := range d.sides {
+		other := d.sides[1-i]
+		holders, err := link.Find(s.peers, other.bundle)
+		if err != nil {
+			return fmt.Errorf("cluster %s: reading its CA: %w", other.context, err)
+		}
+		for _, peer := range holders {
+			if peer.Labels[link.MadeByLabel] != link.MadeByConnect {
+				d.say("Cluster %s: Peer %s was not made by connect and is kept; delete it where it is kept, for example in Git",
+					s.context, peer.Name)
+				continue
+			}
+			users, err := s.users(ctx, peer.Name)
+			if err != nil {
+				return err
+			}
+			d.sayUsers(s, peer.Name, users)
+			used += len(users)
+			found[i] = append(found[i], peer)
+		}
+	}
+	if used > 0 && !d.force {
+		return fmt.Errorf("%d objects name the Peers; delete or change them first, or disconnect with --force", used)
+	}
+	removed := 0
+	for i, s := range d.sides {
+		for _, peer := range found[i] {
+			if err := client.IgnoreNotFound(s.cluster.Delete(
+				ctx, peer, client.Preconditions{UID: &peer.UID},
+			)); err != nil {
+				return s.failed(fmt.Sprintf("deleting Peer %s (%d are deleted; repeat the command)", peer.Name, removed), err)
+			}
+			removed++
+			d.say("Cluster %s: Peer %s deleted", s.context, peer.Name)
+		}
+	}
+	if removed == 0 {
+		d.say("There is nothing to remove")
+	}
+	return nil
+}
+
+func (d *disconnecting) sayUsers(s *side, peer string, users []string) {
+	if len(users) == 0 {
+		return
+	}
+	shown := strings.Join(users[:min(len(users), maxUsersShown)], ", ")
+	if more := len(users) - maxUsersShown; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	d.say("Cluster %s: Peer %s is named by %s", s.context, peer, shown)
+}
+
+// users are the objects that name a Peer.
+func (s *side) users(ctx context.Context, peer string) ([]string, error) {
+	var transfers v1alpha1.TransferList
+	var deliveries v1alpha1.DeliveryList
+	var queues v1alpha1.QueueList
+	var grants v1alpha1.PeerGrantList
+	for _, list := range []client.ObjectList{&transfers, &deliveries, &queues, &grants} {
+		if err := s.cluster.List(ctx, list); err != nil {
+			return nil, s.failed(fmt.Sprintf("listing %T", list), err)
+		}
+	}
+	return usersOf(peer, transfers.Items, deliveries.Items, queues.Items, grants.Items), nil
+}
+
+// usersOf names the objects that name a Peer.
+func usersOf(
+	peer string, transfers []v1alpha1.Transfer, deliveries []v1alpha1.Delivery, queues []v1alpha1.Queue,
+	grants []v1alpha1.PeerGrant,
+) []string {
+	var users []string
+	add := func(kind string, object client.Object) {
+		users = append(users, kind+" "+client.ObjectKeyFromObject(object).String())
+	}
+	for i := range transfers {
+		if transfers[i].Spec.Destination.Peer == peer {
+			add("Transfer", &transfers[i])
+		}
+	}
+	for i := range deliveries {
+		if deliveries[i].Spec.Peer == peer {
+			add("Delivery", &deliveries[i])
+		}
+	}
+	for i := range queues {
+		if channel := queues[i].Spec.Channel; channel != nil && channel.Peer == peer {
+			add("Queue", &queues[i])
+		}
+	}
+	for i := range grants {
+		if slices.ContainsFunc(grants[i].Spec.From, func(f v1alpha1.PeerGrantFrom) bool { return f.Peer == peer }) {
+			add("PeerGrant", &grants[i])
+		}
+	}
+	return users
+}
