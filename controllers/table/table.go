@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // Rows are the lines of a table. Lines may have different numbers of cells.
@@ -50,6 +51,38 @@ func Printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// Wrap breaks a text between words, so that lines have at most width characters where words are not longer. Lines after
+// the first one start with indent. It is made Printable. A width of 0 breaks nothing.
+func Wrap(text, indent string, width int) string {
+	text = Printable(text)
+	if width <= 0 {
+		return text
+	}
+	var out strings.Builder
+	used := 0
+	for first := true; ; first = false {
+		word := strings.TrimLeft(text, " ")
+		blanks := text[:len(text)-len(word)]
+		if word == "" {
+			return out.String()
+		}
+		word, text = word[:wordEnd(word)], word[wordEnd(word):]
+		length := utf8.RuneCountInString(word)
+		if used += len(blanks) + length; used > width && !first {
+			blanks, used = "\n"+indent, len(indent)+length
+		}
+		out.WriteString(blanks + word)
+	}
+}
+
+// wordEnd is the length of the first word.
+func wordEnd(text string) int {
+	if i := strings.IndexByte(text, ' '); i >= 0 {
+		return i
+	}
+	return len(text)
 }
 
 // Bytes formats a number of bytes, which is not negative, in binary units.

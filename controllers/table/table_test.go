@@ -39,3 +39,23 @@ func TestUnits(t *testing.T) {
 		}
 	}
 }
+
+func TestWrap(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"  short":                "  short",
+		"  one two three four":   "  one two\n    three\n    four",
+		"ok    a":                "ok    a",
+		"exactly tenX x":         "exactly\n    tenX x",
+		"averyverylongword next": "averyverylongword\n    next",
+		"éééé éééé é":            "éééé éééé\n    é",
+		"a\nb\x1b[2J c":          "a b [2J c",
+	} {
+		if got := table.Wrap(text, "    ", 10); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		if got := table.Wrap(text, "    ", 0); got != table.Printable(text) {
+			t.Errorf("%q without a width: %q", text, got)
+		}
+	}
+}
