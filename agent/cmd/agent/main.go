@@ -42,6 +42,8 @@ Modes:
   node      measure this node and tell the manager
   trial     measure every engine on a sample of a directory
   probe     find out what an object store does
+  fill      write test data into a directory
+  prove     prove the use of this machine's accelerator; needs no cluster
   version   print the version
 
 Flags:
@@ -69,6 +71,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	terminationLog := flags.String(
 		"termination-log", "", "file for the final report as JSON of at most 4096 bytes; empty: none is written",
 	)
+	fillDirectory := flags.String("directory", "", "directory that fill writes into")
+	fillBytes := flags.Int64("bytes", 0, "how many bytes fill writes")
 	flags.Usage = func() {
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
@@ -91,11 +95,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &agent{
 		configDir:      *configDir,
 		terminationLog: *terminationLog,
+		fillDirectory:  *fillDirectory,
+		fillBytes:      *fillBytes,
+		stdout:         stdout,
 		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
 	}
 	modes := map[string]func(context.Context) error{
 		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue,
-		"trial": a.trial, "probe": a.probe,
+		"trial": a.trial, "probe": a.probe, "fill": a.fill, "prove": a.prove,
 	}
 	mode, ok := modes[args[0]]
 	switch {
@@ -150,5 +157,9 @@ func memoryLimit(mode string) int64 {
 type agent struct {
 	configDir      string
 	terminationLog string
-	log            *slog.Logger
+	// fillDirectory and fillBytes are for the mode fill alone.
+	fillDirectory string
+	fillBytes     int64
+	stdout        io.Writer // of prove
+	log           *slog.Logger
 }
