@@ -21,10 +21,11 @@ import (
 )
 
 // MadeByLabel has the value MadeByConnect on Peers that kubectl lighterage connect created: disconnect deletes no
-// others.
+// others. It has the value MadeByVerify on namespaces that kubectl lighterage verify makes and deletes.
 const (
 	MadeByLabel   = "lighterage.dev/made-by"
 	MadeByConnect = "connect"
+	MadeByVerify  = "verify"
 )
 
 // Action is what a Step does with a Peer.

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -71,17 +73,13 @@ func (c *checking) run(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.ErrOut, "Reading the cluster")
+	c.say("Reading the cluster")
 	facts, err := c.facts(ctx)
 	if err != nil {
 		return err
 	}
-	results := check.Run(facts)
-	summary := checked{
-		Errors: check.Count(results, check.Error), Warnings: check.Count(results, check.Warning),
-		Skipped: check.Count(results, check.Skipped), Results: results,
-	}
-	err = c.output.write(c.Out, summary, func(to io.Writer) error { return writeChecked(to, &summary) })
+	summary := summarise(check.Run(facts))
+	err = c.output.write(c.Out, summary, func(to io.Writer) error { return writeChecked(to, &summary, columns(c.Out)) })
 	if err != nil {
 		return err
 	}
@@ -89,6 +87,13 @@ func (c *checking) run(ctx context.Context) error {
 		return fmt.Errorf("%d checks found an error", summary.Errors)
 	}
 	return nil
+}
+
+func summarise(results []check.Result) checked {
+	return checked{
+		Errors: check.Count(results, check.Error), Warnings: check.Count(results, check.Warning),
+		Skipped: check.Count(results, check.Skipped), Results: results,
+	}
 }
 
 // facts reads everything that checks look at. What cannot be read is a fact too, unless the command was interrupted.
@@ -212,13 +217,26 @@ func knownKinds() []string {
 	}
 }
 
-// writeChecked writes a line for each result, and hints below those that ask for something.
-func writeChecked(to io.Writer, c *checked) error {
+// columns is the width of a terminal; 0 of what is none.
+func columns(out io.Writer) int {
+	file, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd())) //nolint:gosec // it fits, on all platforms
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// writeChecked writes a line for each result, and hints below those that ask for something. Lines are broken at width.
+func writeChecked(to io.Writer, c *checked, width int) error {
 	category := ""
 	var err error
 	line := func(format string, values ...any) {
 		if err == nil {
-			_, err = fmt.Fprintln(to, table.Printable(fmt.Sprintf(format, values...)))
+			_, err = fmt.Fprintln(to, table.Wrap(fmt.Sprintf(format, values...), "          ", width))
 		}
 	}
 	for _, r := range c.Results {

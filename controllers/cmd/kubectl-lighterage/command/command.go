@@ -40,7 +40,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:       "Join and check clusters, explain Transfers, report trials and costs, use Queues, and verify receipts",
 		Long: `Join and check clusters, explain Transfers, report CompressionTrials and costs, use Queues, and verify receipts.
 
-All commands use your own rights in the cluster of the kubeconfig. Only connect and disconnect change objects.
+All commands use your own rights in the cluster of the kubeconfig. Only connect and disconnect change Peers. verify
+makes namespaces and deletes them, and prove restarts a node agent.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
 		Example: `  kubectl lighterage connect --context east --to west
@@ -51,7 +52,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
 	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newDisconnect(p), newCheck(p),
-		newCompletion(p))
+		newVerify(p), newGather(p), newProve(p), newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -22,7 +22,7 @@ func TestComplete(t *testing.T) {
 		"/api/v1/namespaces": {"bank", "shop"},
 	}
 	for line, want := range map[string][]string{
-		"":                      {"explain", "trial", "cost", "queue", "receipt", "completion", "help"},
+		"":                      {"explain", "trial", "cost", "queue", "receipt", "completion", "help", "connect", "disconnect", "check", "verify", "gather", "prove"},
 		"queue ":                {"get", "put", "stat"},
 		"explain ":              {"transfer/ledger", "transfer/archive"},
 		"explain transfers/l":   {"transfers/ledger", "transfers/archive"}, // the shell leaves the first

@@ -4,24 +4,18 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/link"
@@ -45,6 +39,8 @@ type connecting struct {
 	pair
 	endpoints [2]string
 	manifests string
+	grants    [2][]string
+	granted   [2][]link.Grant
 	wait      time.Duration
 	output    choice
 }
@@ -78,13 +74,14 @@ lighterage-gateway: its load balancer, or a node port of a Ready node, unless yo
 is Ready is kept. The CA is that of the ConfigMap lighterage-ca. All of it is public.
 
 It can be repeated: it repairs what is missing. A Peer of another cluster is never changed, nor a field that somebody
-else applies, such as a GitOps controller. With --manifests, write the Peers to files for Git and change no cluster.
+else applies, such as a GitOps controller. With --manifests, write the Peers to files for Git and change no cluster;
+--grant and --to-grant add PeerGrants for claims, which the owners of the namespaces agree to by merging them.
 
 It takes, in both clusters, get on the namespace kube-system, and on the ConfigMap lighterage-ca and the Service
 lighterage-gateway of the operator's namespace; get, list, create and patch on peers; list on nodes for a node port.`,
 		Example: `  kubectl lighterage connect --context east --to west
   kubectl lighterage connect --context east --to west --to-endpoint gateway.west.example:8443 --endpoint none
-  kubectl lighterage connect --context east --to west --manifests clusters`,
+  kubectl lighterage connect --context east --to west --manifests clusters --to-grant vault/ledger=bank`,
 		Args: cobra.NoArgs, PreRunE: c.check, RunE: action(c.run),
 	})
 	c.addTo(cmd)
@@ -93,6 +90,10 @@ lighterage-gateway of the operator's namespace; get, list, create and patch on p
 	flags.StringVar(&c.endpoints[1], "to-endpoint", "", "`host:port` of the gateway of --to; none: it only sends")
 	flags.StringVar(&c.manifests, "manifests", "", "`directory` for files with the Peers, which are not applied; "+
 		"- is the output")
+	flags.StringArrayVar(&c.grants[0], "grant", nil, "PeerGrant in --context, as `namespace/claim=namespace` of --to; "+
+		"without /claim for each claim (with --manifests; repeatable)")
+	flags.StringArrayVar(&c.grants[1], "to-grant", nil, "PeerGrant in --to, as `namespace/claim=namespace` of --context "+
+		"(with --manifests; repeatable)")
 	flags.DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait for the Peers to be Ready; 0 does not wait")
 	cmd.MarkFlagsMutuallyExclusive("manifests", "output")
 	return cmd
@@ -102,6 +103,18 @@ func (c *connecting) check(cmd *cobra.Command, arguments []string) error {
 	for i, flag := range []string{"--endpoint", "--to-endpoint"} {
 		if e := c.endpoints[i]; e != "" && e != noEndpoint && !endpointForm.MatchString(e) {
 			return fmt.Errorf("%s must be host:port, such as gateway.west.example:8443, or none, not %q", flag, e)
+		}
+	}
+	for i, flag := range []string{"--grant", "--to-grant"} {
+		if len(c.grants[i]) > 0 && c.manifests == "" {
+			return fmt.Errorf("%s needs --manifests: the owner of the namespace applies what it writes", flag)
+		}
+		for _, text := range c.grants[i] {
+			grant, err := link.ParseGrant(text)
+			if err != nil {
+				return fmt.Errorf("%s must be namespace/claim=namespace, such as vault/ledger=bank, not %q: %w", flag, text, err)
+			}
+			c.granted[i] = append(c.granted[i], grant)
 		}
 	}
 	if c.wait < 0 {
@@ -220,18 +233,6 @@ func (s *side) findEndpoint(ctx context.Context) (string, error) {
 	return endpoint, nil
 }
 
-// applied is a Peer without what the API server adds.
-func applied(peer *v1alpha1.Peer) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(peer)
-	if err != nil {
-		return nil, fmt.Errorf("converting Peer %s: %w", peer.Name, err)
-	}
-	delete(content, "status")
-	object := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
-	return object, nil
-}
-
 func (s *side) apply(ctx context.Context, peer *v1alpha1.Peer) error {
 	object, err := applied(peer)
 	if err != nil {
@@ -240,44 +241,6 @@ func (s *side) apply(ctx context.Context, peer *v1alpha1.Peer) error {
 	err = s.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(connectOwner))
 	if err != nil {
 		return s.failed("applying Peer "+peer.Name, err)
-	}
-	return nil
-}
-
-// writeManifests writes a directory for each cluster.
-func (c *connecting) writeManifests(steps [2]link.Step) error {
-	for i, step := range steps {
-		peer := step.Peer.DeepCopy()
-		peer.Labels = nil // Git made it
-		object, err := applied(peer)
-		if err != nil {
-			return err
-		}
-		text, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return fmt.Errorf("writing Peer %s: %w", peer.Name, err)
-		}
-		if c.manifests == "-" {
-			comment := table.Printable("in cluster " + c.sides[i].context)
-			if _, err := fmt.Fprintf(c.plugin.Out, "---\n# %s\n%s", comment, text); err != nil {
-				return fmt.Errorf("writing the output: %w", err)
-			}
-			continue
-		}
-		// The name of this cluster in the other one is a label of DNS; its context may be anything.
-		directory := filepath.Join(c.manifests, steps[1-i].Peer.Name)
-		if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // public, and for others to read
-			return fmt.Errorf("making the directory: %w", err)
-		}
-		path := filepath.Join(directory, "peer-"+peer.Name+".yaml")
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
-			c.say("%s unchanged", path)
-			continue
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // public, and for others to read
-			return fmt.Errorf("writing Peer %s: %w", peer.Name, err)
-		}
-		c.say("%s written, for cluster %s", path, c.sides[i].context)
 	}
 	return nil
 }

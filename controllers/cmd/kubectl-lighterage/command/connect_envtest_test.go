@@ -8,6 +8,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,9 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
@@ -78,6 +81,33 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(out, "name: east") || strings.Contains(out, "status") || countPeers(t, east) != 0 {
 		t.Errorf("manifests: %v\n%s", err, out)
 	}
+	directory := t.TempDir()
+	grants := []string{"connect", "--to", "west", "--manifests", directory, "--to-grant", "vault/ledger=bank", "--grant", "a=b"}
+	for _, state := range []string{"written", "unchanged"} {
+		if _, said, err := run(grants...); err != nil || strings.Count(said, state) != 4 {
+			t.Errorf("manifests: %v\n%s", err, said)
+		}
+	}
+	for file, want := range map[string]string{
+		"east/peer-west.yaml": "name: west", "west/peer-east.yaml": "name: east", "east/peergrant-a.from-west.b.yaml": "peer: west",
+		"west/peergrant-vault.from-east.bank.ledger.yaml": "peer: east",
+	} {
+		text, err := os.ReadFile(filepath.Join(directory, file))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v\n%s", file, err, text)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if object.GetNamespace() != "" {
+			object.SetNamespace("default")
+		}
+		cluster := clusters[filepath.Dir(file)]
+		if err := cluster.Client.Create(t.Context(), object, client.DryRunAll); err != nil {
+			t.Errorf("%s is rejected: %v", file, err)
+		}
+	}
 	// Nobody looks at the Peers: they are made, and the command says that nothing is proved.
 	if _, _, err := run("connect", "--to", "west", "--wait", "50ms"); err == nil ||
 		!strings.Contains(err.Error(), "check that it runs") {
@@ -99,6 +129,7 @@ func TestConnect(t *testing.T) {
 		peer.Labels[link.MadeByLabel] != link.MadeByConnect {
 		t.Errorf("%+v", peer)
 	}
+	tryVerify(t, clusters, path)
 	// Half of the link is lost, and the other half has a wrong address.
 	if err := east.Client.Delete(t.Context(), peer); err != nil {
 		t.Fatal(err)
@@ -126,6 +157,9 @@ func TestConnect(t *testing.T) {
 	if err != nil || countPeers(t, west)+countPeers(t, east) != 0 {
 		t.Errorf("disconnect: %v\n%s", err, said)
 	}
+	if _, _, err := run("verify", "--to", "west"); err == nil || !strings.Contains(err.Error(), "lighterage connect") {
+		t.Errorf("verify without a link: %v", err)
+	}
 	other := west.Peer(t, "east")
 	if _, _, err := run("connect", "--to", "west"); err == nil || !strings.Contains(err.Error(), "--name") ||
 		getPeer(t, west, "east").Spec.Endpoint != other || countPeers(t, east) != 0 {
@@ -138,6 +172,7 @@ func TestConnect(t *testing.T) {
 	if out, _, err := run("check", "--context", "east-nobody", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
 		t.Errorf("check without rights: %v\n%s", err, out)
 	}
+	tryProve(t, east, run)
 }
 
 // publish makes what an installation publishes, and returns its CA.

@@ -55,10 +55,16 @@ func (p *pair) addTo(cmd *cobra.Command) {
 	flags.StringVar(&p.to, "to", "", "`context` of the other cluster, in the same kubeconfig")
 	flags.StringVar(&p.names[0], "name", "", "`name` of the cluster of --context in the other one (default: its context)")
 	flags.StringVar(&p.names[1], "to-name", "", "`name` of the other cluster in that of --context (default: its context)")
+	p.addOperators(cmd)
+	completeFlag(cmd, "to", p.plugin.completeContext)
+}
+
+// addOperators adds the flags of the namespaces of the operator.
+func (p *pair) addOperators(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&p.operators[0], "operator-namespace", "lighterage-system", "`namespace` of the operator")
 	flags.StringVar(&p.operators[1], "to-operator-namespace", "", "`namespace` of the operator in the other cluster "+
 		"(default: as --operator-namespace)")
-	completeFlag(cmd, "to", p.plugin.completeContext)
 }
 
 func (p *pair) check(*cobra.Command, []string) error {
@@ -227,6 +233,8 @@ func (s *side) failed(doing string, err error) error {
 }
 
 // say tells people what is being done.
-func (p *pair) say(format string, values ...any) {
-	fmt.Fprintln(p.plugin.ErrOut, table.Printable(fmt.Sprintf(format, values...)))
+func (p *plugin) say(format string, values ...any) {
+	fmt.Fprintln(p.ErrOut, table.Printable(fmt.Sprintf(format, values...)))
 }
+
+func (p *pair) say(format string, values ...any) { p.plugin.say(format, values...) }

@@ -1,0 +1,120 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package command
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/link"
+)
+
+// tryVerify moves data between joined clusters whose managers it plays: with success, in vain, and interrupted.
+func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) {
+	t.Helper()
+	verifyPoll = 10 * time.Millisecond
+	for _, cluster := range clusters {
+		manager := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: managerDeployment},
+		}
+		labels := map[string]string{"a": "b"}
+		manager.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		manager.Spec.Template.Labels = labels
+		manager.Spec.Template.Spec.Containers = []corev1.Container{
+			{Name: "manager", Image: "manager", Args: []string{"--x", agentImageFlag + "registry.example/agent:1"}},
+		}
+		cluster.Create(t, manager)
+	}
+	for name, test := range map[string]struct {
+		end         string // of Transfers
+		interrupted bool
+		says        string
+	}{
+		"success":     {end: v1alpha1.ConditionComplete, says: "west to east"},
+		"failure":     {end: v1alpha1.ConditionFailed, says: "PeerGone: evil [2J"},
+		"interrupted": {interrupted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for _, cluster := range clusters {
+				go act(t.Context(), cluster.Client, test.end, stop)
+			}
+			var out, said strings.Builder
+			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &said}
+			err := Run(ctx, []string{"verify", "--to", "west", "--size", "1Mi", "--kubeconfig", kubeconfig}, streams)
+			text := out.String()
+			if err != nil {
+				text = err.Error()
+			}
+			if (err == nil) != (test.end == v1alpha1.ConditionComplete) || !strings.Contains(text, test.says) ||
+				errors.Is(err, context.Canceled) != test.interrupted {
+				t.Errorf("%v\n%s\n%s", err, out.String(), said.String())
+			}
+			if err == nil && (strings.Count(text, "1.00 MiB, verified") != 2 || !strings.Contains(text, "12.0 MB/s") ||
+				!strings.Contains(text, "XTS 0.1 CPU")) {
+				t.Error(text)
+			}
+			for name, cluster := range clusters {
+				var left corev1.NamespaceList
+				err := cluster.Client.List(t.Context(), &left, client.MatchingLabels{link.MadeByLabel: link.MadeByVerify})
+				if err != nil || len(left.Items) > 0 {
+					t.Errorf("cluster %s: %d namespaces are left: %v", name, len(left.Items), err)
+				}
+			}
+		})
+	}
+}
+
+// act is what the manager, the kubelet and the namespace controller do. Without an end it interrupts.
+func act(ctx context.Context, cluster client.Client, end string, interrupt func()) {
+	for ; ctx.Err() == nil; time.Sleep(verifyPoll) {
+		var namespaces corev1.NamespaceList
+		_ = cluster.List(ctx, &namespaces, client.MatchingLabels{link.MadeByLabel: link.MadeByVerify})
+		for i := range namespaces.Items {
+			namespace := &namespaces.Items[i]
+			if namespace.DeletionTimestamp != nil {
+				namespace.Spec.Finalizers = nil
+				_ = cluster.SubResource("finalize").Update(ctx, namespace) // repeated if it failed
+				continue
+			}
+			in := client.InNamespace(namespace.Name)
+			var pods corev1.PodList
+			_ = cluster.List(ctx, &pods, in)
+			for j := range pods.Items {
+				pods.Items[j].Status.Phase = corev1.PodSucceeded
+				_ = cluster.Status().Update(ctx, &pods.Items[j])
+			}
+			var transfers v1alpha1.TransferList
+			_ = cluster.List(ctx, &transfers, in)
+			for j := range transfers.Items {
+				if end == "" {
+					interrupt()
+					continue
+				}
+				status := &transfers.Items[j].Status
+				status.Progress = &v1alpha1.Progress{Bytes: 1 << 20, BytesPerSecond: 12e6}
+				status.Cost = &v1alpha1.CostStatus{Currency: "XTS", CPU: "0.1"}
+				meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+					Type: end, Status: metav1.ConditionTrue, Reason: "PeerGone", Message: "evil\x1b[2J",
+				})
+				_ = cluster.Status().Update(ctx, &transfers.Items[j])
+			}
+		}
+	}
+}
