@@ -44,6 +44,9 @@ KUSTOMIZE := $(TOOL) kustomize
 BUF := go tool -modfile=hack/tools/buf/go.mod buf
 HELM := go tool -modfile=hack/tools/helm/go.mod helm
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
+# With -trimpath the cache holds what cgo makes once for all trees, and what is found in it is in the tree that was first.
+RUN_LINT = lint=$$(go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod -n golangci-lint); \
+	export GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))"
 export HELM_BIN := $(HELM)
 
 # One program has all benchmarks. BENCH=quick is a look that is no result.
@@ -117,8 +120,8 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus"
-	$(ENGINES); for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus" ./...); done
+	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus"
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example

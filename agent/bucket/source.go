@@ -214,10 +214,11 @@ func (s *Source) whole(ctx context.Context, path string, object *objectstore.Obj
 		return true, nil
 	}
 	present, err := s.store.Head(ctx, path)
-	if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+	gone := errors.Is(err, objectstore.ErrNotFound)
+	if err != nil && !gone {
 		return false, err
 	}
-	if err != nil || cut(present.Metadata, present.Size) {
+	if gone || cut(present.Metadata, present.Size) {
 		s.omissions.Add(tree.OmittedObject, path)
 		return false, nil
 	}

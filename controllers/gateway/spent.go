@@ -71,17 +71,17 @@ func (s *spender) Start(ctx context.Context) error {
 	ticker := time.NewTicker(gatewaycost.Interval)
 	defer ticker.Stop()
 	var all spending
-	for {
+	for ctx.Err() == nil {
 		s.write(ctx, &all)
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
-			defer cancel()
-			s.write(last, &all)
-			return nil
 		case <-ticker.C:
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	s.write(last, &all)
+	return nil
 }
 
 // write keeps what cannot be written for the next time.
