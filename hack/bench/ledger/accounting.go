@@ -23,20 +23,25 @@ const (
 )
 
 // costOfReport is the CPU time of a report, with the state of each connection that the kernel is asked for.
-func costOfReport() (cost time.Duration, err error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func costOfReport(ctx context.Context) (cost time.Duration, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
 	defer listener.Close()
 	report := send.NewReport()
+	var open []net.Conn
+	defer func() {
+		for _, conn := range open {
+			err = errors.Join(err, conn.Close())
+		}
+	}()
 	for range connections {
-		conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", listener.Addr().String())
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
 		if err != nil {
 			return 0, err
 		}
-		counted := transport.Meter(conn, &report.Wire, nil)
-		defer func() { err = errors.Join(err, counted.Close()) }()
+		open = append(open, transport.Meter(conn, &report.Wire, nil))
 	}
 	const reports = 5000
 	begin := harness.OwnCPU()

@@ -104,7 +104,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	if err := o.calibrate(ctx); err != nil && !r.Quick {
 		return fmt.Errorf("nothing measured here would be a result: %w", err)
 	}
-	if o.perReport, err = costOfReport(); err != nil {
+	if o.perReport, err = costOfReport(ctx); err != nil {
 		return fmt.Errorf("measure what a report costs: %w", err)
 	}
 	var cells []cell
@@ -210,11 +210,12 @@ func (o *options) watch(ctx context.Context) (float64, error) {
 // move is one run. system is still with what others use.
 func (o *options) move(ctx context.Context, c cell, source string) (s sample, err error) {
 	destination, dir := filepath.Join(o.work, "destination"), filepath.Join(o.work, "pair")
+	defer os.RemoveAll(destination)
+	defer os.RemoveAll(dir)
 	for _, path := range []string{destination, dir} {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return s, fmt.Errorf("make a directory for a run: %w", err)
 		}
-		defer os.RemoveAll(path)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

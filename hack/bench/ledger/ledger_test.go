@@ -59,7 +59,7 @@ func TestTargets(t *testing.T) {
 }
 
 func TestCostOfReport(t *testing.T) {
-	cost, err := costOfReport()
+	cost, err := costOfReport(t.Context())
 	if err != nil || cost <= 0 || cost > 50*time.Millisecond {
 		t.Errorf("%v, %v", cost, err)
 	}

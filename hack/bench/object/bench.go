@@ -198,9 +198,12 @@ func (s *server) turn(ctx context.Context, c contender, source string, want tree
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return got, fmt.Errorf("make a directory: %w", err)
 		}
-		defer os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(objects)
+	defer func() {
+		for _, dir := range []string{t.dir, t.destination, objects} {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
 	if c.prepare != nil {
 		if err := c.prepare(ctx, t); err != nil {
 			return got, err
