@@ -85,12 +85,13 @@ type round struct {
 
 // sample is one run.
 type sample struct {
+	moved                                                                  int64
 	gib                                                                    float64
 	system, booked, push, pull, pushStack, pullStack, others, kernel, wall float64
 }
 
 func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
-	o.sizes, o.idle = []int64{1 * gib, 2 * gib, 4 * gib, 8 * gib}, kept
+	o.sizes, o.idle = []int64{gib / 2, 1 * gib, 2 * gib, 4 * gib}, kept
 	if r.Quick {
 		o.sizes, o.idle, o.rounds = []int64{gib / 8, gib / 4, gib / 2, gib}, kept/4, 1
 	}
@@ -173,6 +174,9 @@ func (o *options) round(ctx context.Context, c cell, n int, sources map[int64]st
 		if err != nil {
 			return round{}, err
 		}
+		if s.moved != size {
+			return round{}, fmt.Errorf("%d bytes of %d were moved", s.moved, size)
+		}
 		s.gib = float64(size) / gib
 		s.system -= (before + after) / 2 * s.wall
 		samples, before = append(samples, s), after
@@ -253,6 +257,7 @@ func (o *options) move(ctx context.Context, c cell, source string) (s sample, er
 	}
 	s.system = (after - busy).Seconds()
 	s.others, s.kernel = grown(people, peopleAfter), grown(threads, threadsAfter)
+	s.moved = int64(send.Report.GetProgress().GetBytes())
 	s.push, s.pull = send.CPU.Seconds(), (receive.CPU - waiting.CPU).Seconds()
 	// Each side is booked by its own manager, and nothing of what it says of the other one.
 	pushed, pulled := usage.Of(send.Report, false, o.network).Send, usage.Of(receive.Report, false, o.network).Receive

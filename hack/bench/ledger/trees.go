@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// makeTrees makes a tree of each size, of files of records of a length. The files of a tree are further names of a few,
-// which agents move as files of their own, so that the trees take little memory.
+// makeTrees makes a tree of each size, of files of records of a length. Files of smaller trees are further names of those
+// of the largest, so that all trees take the memory of that one. Within a tree no two names are of one file: agents move
+// such a file once.
 func (o *options) makeTrees(record int) (map[int64]string, error) {
 	kind, found := corpus.ByName("csv")
 	if !found {
@@ -23,19 +25,23 @@ func (o *options) makeTrees(record int) (map[int64]string, error) {
 	for i := record - 1; i < len(data); i += record {
 		data[i] = '\n'
 	}
-	file := filepath.Join(o.work, "file")
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		return nil, err
-	}
-	defer os.Remove(file)
 	trees := map[int64]string{}
-	for _, size := range o.sizes {
+	largest := slices.Max(o.sizes)
+	for _, size := range slices.Backward(slices.Sorted(slices.Values(o.sizes))) {
 		tree := filepath.Join(o.work, fmt.Sprintf("%d-%d", record, size))
 		if err := os.Mkdir(tree, 0o755); err != nil {
 			return nil, err
 		}
 		for i := range size / fileSize {
-			if err := os.Link(file, filepath.Join(tree, fmt.Sprintf("%04d", i))); err != nil {
+			name := fmt.Sprintf("%04d", i)
+			file := filepath.Join(tree, name)
+			var err error
+			if size == largest {
+				err = os.WriteFile(file, data, 0o644)
+			} else {
+				err = os.Link(filepath.Join(trees[largest], name), file)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
