@@ -44,7 +44,7 @@ KUSTOMIZE := $(TOOL) kustomize
 BUF := go tool -modfile=hack/tools/buf/go.mod buf
 HELM := go tool -modfile=hack/tools/helm/go.mod helm
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
-# With -trimpath the cache holds what cgo makes once for all trees, and what is found in it is in the tree that was first.
+# With -trimpath the cache holds what cgo makes once for all trees, with the paths of the tree that was first.
 RUN_LINT = lint=$$(go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod -n golangci-lint); \
 	export GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))"
 export HELM_BIN := $(HELM)

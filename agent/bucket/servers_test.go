@@ -229,7 +229,7 @@ func whole(t *testing.T, root string, store *objectstore.Store) {
 		got := make([]byte, e.Size)
 		if e.Size > 0 {
 			if err := s.ReadAt(e, got, 0); errors.Is(err, tree.ErrChanged) {
-				t.Logf("%s is cut off, and is not served", e.Path)
+				t.Logf("%s is truncated, and is not served", e.Path)
 				return nil
 			} else if err != nil {
 				return err

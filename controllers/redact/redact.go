@@ -32,7 +32,7 @@ var (
 		found *regexp.Regexp
 		by    string
 	}{
-		// A private key, also one that is cut off, or whose lines are escaped.
+		// A private key, also a truncated one, or one whose lines are escaped.
 		{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`), Removed},
 		// JSON Web Tokens, such as those of ServiceAccounts.
 		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`), Removed},

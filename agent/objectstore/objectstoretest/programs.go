@@ -114,7 +114,9 @@ func (p *process) start() error {
 	client := clientOf(p.ca)
 	defer client.CloseIdleConnections()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://"+p.address+"/", http.NoBody)
+		request, err := http.NewRequestWithContext(
+			context.Background(), http.MethodGet, "https://"+p.address+"/", http.NoBody,
+		)
 		if err != nil {
 			return fmt.Errorf("asking the server: %w", err)
 		}
