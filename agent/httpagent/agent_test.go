@@ -166,7 +166,8 @@ func TestAgent(t *testing.T) {
 		packed.GetCodec() != "zstd" || packed.GetReason() != "SoftwareUsed" || packed.GetUncompressedBytes() != 6000 ||
 		packed.GetSoftware().GetOperations() != 1 || packed.GetLevel() != "Fast" ||
 		packed.GetReasons()["SoftwareUsed"] != 1 || packed.GetEngine() == "" ||
-		r.GetCpu().GetSendNanos() == 0 || r.GetCpu().GetCompressNanos() == 0 || r.GetWireBytes() < 6000 {
+		r.GetCpu().GetSendNanos() == 0 || r.GetCpu().GetCompressNanos() == 0 || r.GetWireBytes() < 6000 ||
+		r.GetTraffic().GetDataSegments() == 0 || r.GetTraffic().GetReceivedBytes() < 6000 {
 		t.Errorf("%v", r)
 	}
 

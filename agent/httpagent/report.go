@@ -63,7 +63,7 @@ func (a *Agent) report(reset string) *wirev1.HTTPReport {
 	r.Statistics, r.Cpu = statistics(s), a.frame.CPU()
 	r.Statistics.Reset_, r.Cpu.CompressNanos = reset, uint64(s.Meter.CPU)
 	r.Compression = compression.Report(s.Meter)
-	r.WireBytes = uint64(max(s.WireBytes, 0))
+	r.WireBytes, r.Traffic = uint64(max(s.Wire.Wire, 0)), s.Wire.Traffic.Wire()
 	return r
 }
 

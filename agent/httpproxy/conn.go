@@ -106,7 +106,6 @@ func (c *conn) send(p []byte) (int, error) {
 		}
 	}
 	n, err := c.Conn.Write(p)
-	c.server.wire.Add(int64(n))
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.stats.timedOut.Add(1)
 	}

@@ -70,7 +70,6 @@ func (c *conn) Read(p []byte) (int, error) {
 		n, err := c.Conn.Read(p)
 		d.mu.Lock()
 		d.reading = false
-		c.server.wire.Add(int64(n))
 		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}

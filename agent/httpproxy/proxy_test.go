@@ -532,8 +532,8 @@ func TestStatistics(t *testing.T) {
 		s.Meter.CPU <= 0 || s.Meter.Estimate.CPU <= 0 || s.Meter.Estimate.CPU >= s.Meter.CPU {
 		t.Errorf("bodies: %+v", s)
 	}
-	if s.WireBytes < 315000+s.CompressedBytes {
-		t.Errorf("%d bytes travelled", s.WireBytes)
+	if s.Wire.Wire < 315000+s.CompressedBytes {
+		t.Errorf("%d bytes travelled", s.Wire.Wire)
 	}
 	p.ResetStatistics(time.Now())
 	s = p.Statistics()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 // Options of a Server.
@@ -31,7 +32,7 @@ type Server struct {
 	log          *slog.Logger
 	failures     *failureLog
 	stats        statistics
-	wire         atomic.Int64
+	wire         transport.Counter
 	buffers      buffers
 	draining     atomic.Bool
 	egress       *egress.Guard
@@ -151,7 +152,7 @@ func (s *Server) accept(inner net.Conn) {
 		}
 		g.hand(
 			&conn{
-				Conn: inner, server: s, generation: g, stall: limits.StallTimeout,
+				Conn: s.wire.Count(inner), server: s, generation: g, stall: limits.StallTimeout,
 				from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies),
 			},
 		)
@@ -239,4 +240,4 @@ func (s *Server) Backend() BackendHealth {
 
 // WireBytes returns how many bytes were read and written so far, to and from clients
 // and backends, TLS included.
-func (s *Server) WireBytes() int64 { return s.wire.Load() }
+func (s *Server) WireBytes() int64 { return s.wire.Bytes() }

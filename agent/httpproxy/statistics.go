@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 // Statistics are what a server has done since the last reset.
@@ -35,8 +36,8 @@ type Statistics struct {
 	CompressedPlainBytes, CompressedBytes int64
 	// Meter has a block for each body; those of several parts count when they end.
 	Meter meter.Snapshot
-	// WireBytes were read and written, to and from clients and backends.
-	WireBytes int64
+	// Wire is of the connections of clients and to backends.
+	Wire transport.Counted
 	// Since is when counting began.
 	Since time.Time
 }
@@ -68,7 +69,7 @@ type statistics struct {
 	plain, packed int64
 	meter         *meter.Meter
 	since         time.Time
-	wireBase      int64
+	wireBase      transport.Counted
 }
 
 // opened notes a new connection and returns how many there are.
@@ -123,7 +124,7 @@ func (s *Server) Statistics() Statistics {
 		Hardware: c.byPath[meter.Hardware], Software: c.byPath[meter.Software], Uncompressed: c.byPath[meter.Stored],
 		ByCoding:             make(map[negotiate.Coding]int64, len(c.byCoding)),
 		CompressedPlainBytes: c.plain, CompressedBytes: c.packed, Meter: c.meter.Snapshot(),
-		WireBytes: s.wire.Load() - c.wireBase, Since: c.since,
+		Wire: s.wire.Counted().Minus(c.wireBase), Since: c.since,
 	}
 	for k, n := range c.byCoding {
 		out.ByCoding[k] = n
@@ -139,14 +140,14 @@ func (s *Server) Passed() uint64 {
 	if begun == ended {
 		return begun + ended
 	}
-	return begun + ended + uint64(max(s.wire.Load(), 0))
+	return begun + ended + uint64(max(s.wire.Bytes(), 0))
 }
 
 // ResetStatistics begins to count again.
 func (s *Server) ResetStatistics(now time.Time) {
 	s.stats.reset(now)
 	s.stats.mu.Lock()
-	s.stats.wireBase = s.wire.Load()
+	s.stats.wireBase = s.wire.Counted()
 	s.stats.mu.Unlock()
 }
 

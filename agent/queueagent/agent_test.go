@@ -254,7 +254,7 @@ func TestAgent(t *testing.T) {
 		r.GetCompression().GetCodec() != "zstd" || r.GetCompression().GetReason() != "SoftwareUsed" ||
 		r.GetCompression().GetLevel() != "Fast" || r.GetCompression().GetEngine() == "" ||
 		r.GetCompression().GetSoftware().GetOperations() != 2 || r.GetDecompression().GetSoftware().GetOperations() != 1 ||
-		r.GetWireBytes() == 0 || r.GetCpu().GetSendNanos() == 0 {
+		r.GetWireBytes() == 0 || r.GetTraffic().GetDataSegments() == 0 || r.GetCpu().GetSendNanos() == 0 {
 		t.Errorf("%v", r)
 	}
 

@@ -55,15 +55,15 @@ type channels struct {
 	// What work had counted at the last reset.
 	encodedReset, decodedReset meter.Snapshot
 
-	sending      *sending // nil when there is no channel
-	arrivedReset int64    // what arrived had counted at the last reset
+	sending      *sending          // nil when there is no channel
+	arrivedReset transport.Counted // what arrived had counted at the last reset
 }
 
 // sending is a sending end that runs.
 type sending struct {
 	sender *channel.Sender
 	sent   transport.Counter // bytes of its connections
-	reset  int64             // what sent had counted at the last reset
+	reset  transport.Counted // what sent had counted at the last reset
 	// stop ends it and waits.
 	stop func()
 }
@@ -287,11 +287,11 @@ func (x *channels) resetStatistics() {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.arrivedReset = x.arrived.Bytes()
+	x.arrivedReset = x.arrived.Counted()
 	x.encodedReset, x.decodedReset = x.work.Encoded.Snapshot(), x.work.Decoded.Snapshot()
 	if x.sending != nil {
 		x.sending.sender.ResetStatistics()
-		x.sending.reset = x.sending.sent.Bytes()
+		x.sending.reset = x.sending.sent.Counted()
 	}
 }
 
@@ -302,16 +302,20 @@ func (x *channels) worked() (encoded, decoded meter.Snapshot) {
 	return x.work.Encoded.Snapshot().Minus(x.encodedReset), x.work.Decoded.Snapshot().Minus(x.decodedReset)
 }
 
-// report fills in what there is to say of channels.
-func (x *channels) report(r *wirev1.QueueReport) {
+// report fills in what there is to say of channels, and returns what arrived for them.
+func (x *channels) report(r *wirev1.QueueReport) transport.Traffic {
 	if x.receiver != nil {
 		r.Received = x.receiver.Status()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r.ReceivedWireBytes = count(x.arrived.Bytes() - x.arrivedReset)
+	arrived := x.arrived.Counted().Minus(x.arrivedReset)
+	r.ReceivedWireBytes = count(arrived.Wire)
 	if x.sending != nil {
 		r.Channel = x.sending.sender.Status()
-		r.Channel.WireBytes = count(x.sending.sent.Bytes() - x.sending.reset)
+		sent := x.sending.sent.Counted().Minus(x.sending.reset)
+		r.Channel.WireBytes = count(sent.Wire)
+		arrived.Traffic = arrived.Traffic.Plus(sent.Traffic)
 	}
+	return arrived.Traffic
 }

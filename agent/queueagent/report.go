@@ -83,10 +83,10 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	forChannels, ofChannels := running.channels.worked()
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
 	r.Compression, r.Decompression = compression.Report(encoded), compression.Decompression(decoded, "")
-	r.WireBytes = count(s.WireBytes)
+	r.WireBytes = count(s.Wire.Wire)
 	r.Cpu = a.frame.CPU()
 	r.Cpu.CompressNanos, r.Cpu.DecompressNanos = uint64(encoded.CPU), uint64(decoded.CPU)
-	running.channels.report(r)
+	r.Traffic = s.Wire.Traffic.Plus(running.channels.report(r)).Wire()
 	r.Archive, r.StoreArchive = archiveStatus(running.archivers.claim), archiveStatus(running.archivers.store)
 	return r
 }
@@ -96,7 +96,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 func (r *running) passed() uint64 {
 	channels := &wirev1.QueueReport{}
 	r.channels.report(channels)
-	return uint64(r.front.WireBytes().Load()) + channels.GetChannel().GetWireBytes() +
+	return uint64(r.front.Wire().Bytes()) + channels.GetChannel().GetWireBytes() +
 		channels.GetReceivedWireBytes() + r.store.Applied()
 }
 

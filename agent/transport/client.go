@@ -76,7 +76,7 @@ func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	conn = d.Counter.count(conn)
+	conn = d.Counter.Count(conn)
 	if d.Pace != nil {
 		conn = pacedConn{conn, d.Pace}
 	}

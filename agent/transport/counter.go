@@ -89,7 +89,7 @@ func (l *countedListener) admit(conn net.Conn) *acceptedConn {
 		l.release(evicted)
 		_ = evicted.Conn.Close()
 	}
-	c := &acceptedConn{Conn: l.counter.count(conn), listener: l, open: true}
+	c := &acceptedConn{Conn: l.counter.Count(conn), listener: l, open: true}
 	c.silent = l.silent.PushBack(c)
 	l.open++
 	return c

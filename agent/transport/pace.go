@@ -38,7 +38,7 @@ func NewPace(bytesPerSecond int64) (*Pace, error) {
 // Meter returns a connection whose bytes are counted and that neither writes nor reads faster than a pace, together with
 // others of it; nil: not counted, or as fast as it can.
 func Meter(conn net.Conn, counter *Counter, pace *Pace) net.Conn {
-	conn = counter.count(conn)
+	conn = counter.Count(conn)
 	if pace != nil {
 		conn = heldConn{pacedConn{conn, pace}}
 	}

@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 				go func() { _, _ = io.Copy(io.Discard, there) }()
 				wg.Go(func() {
 					defer here.Close()
-					conn := pacedConn{counter.count(here), pace}
+					conn := pacedConn{counter.Count(here), pace}
 					for left := seconds * bytesPerSecond / connections; left > 0; {
 						n, err := conn.Write(make([]byte, min(left, int64(5000+i*100_000))))
 						if err != nil {

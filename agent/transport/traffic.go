@@ -4,7 +4,9 @@
 package transport
 
 import (
+	"errors"
 	"net"
+	"syscall"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -17,8 +19,14 @@ type Traffic struct {
 	Bytes uint64
 }
 
-func (t Traffic) plus(o Traffic) Traffic {
+// Plus returns the sum of both.
+func (t Traffic) Plus(o Traffic) Traffic {
 	return Traffic{t.Segments + o.Segments, t.Acknowledgements + o.Acknowledgements, t.Bytes + o.Bytes}
+}
+
+// Minus returns what arrived since o was taken.
+func (t Traffic) Minus(o Traffic) Traffic {
+	return Traffic{t.Segments - o.Segments, t.Acknowledgements - o.Acknowledgements, t.Bytes - o.Bytes}
 }
 
 // Wire is what a report says of it; nil where the kernel counted nothing.
@@ -38,10 +46,25 @@ func (c *Counter) Traffic() Traffic {
 	defer c.mu.Unlock()
 	all := c.closed
 	for conn := range c.open {
-		all = all.plus(conn.read())
+		all = all.Plus(conn.read())
 	}
 	return all
 }
+
+// Counted is what a counter has counted.
+type Counted struct {
+	// Wire bytes were read and written, TLS included.
+	Wire    int64
+	Traffic Traffic
+}
+
+// Minus returns what was counted since o was taken.
+func (t Counted) Minus(o Counted) Counted {
+	return Counted{t.Wire - o.Wire, t.Traffic.Minus(o.Traffic)}
+}
+
+// Counted returns Bytes and Traffic.
+func (c *Counter) Counted() Counted { return Counted{c.Bytes(), c.Traffic()} }
 
 // watch notes that a connection is open.
 func (c *Counter) watch(conn *countedConn) {
@@ -59,7 +82,7 @@ func (c *Counter) end(conn *countedConn) {
 	defer c.mu.Unlock()
 	if _, open := c.open[conn]; open {
 		delete(c.open, conn)
-		c.closed = c.closed.plus(conn.read())
+		c.closed = c.closed.Plus(conn.read())
 	}
 }
 
@@ -90,8 +113,24 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// count returns a connection that is counted; as it is where the counter is nil.
-func (c *Counter) count(conn net.Conn) net.Conn {
+// CloseWrite ends what is sent; all of it where the connection cannot be closed by half.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// SyscallConn implements syscall.Conn.
+func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// Count returns a connection that is counted; as it is where the counter is nil.
+func (c *Counter) Count(conn net.Conn) net.Conn {
 	if c == nil {
 		return conn
 	}

@@ -156,7 +156,9 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 // counters of a replica.
 func counters(r *wirev1.HTTPReport) replicas.Counters {
 	return replicas.Counters{
-		Report: &wirev1.Report{Compression: r.GetCompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes()},
-		Since:  r.GetStatistics().GetSince(),
+		Report: &wirev1.Report{
+			Compression: r.GetCompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes(), Traffic: r.GetTraffic(),
+		},
+		Since: r.GetStatistics().GetSince(),
 	}
 }

@@ -18,10 +18,13 @@ import (
 	"github.com/lighterage/lighterage/controllers/usage"
 )
 
-// busy are facts of two replicas that have served, one by hardware.
+// busy are facts of two replicas that have served, one by hardware, whose agent is of a version that does not count
+// segments.
 func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	facts := well(wanted)
-	facts.Replicas[0].Network, facts.Replicas[1].Network = &usage.NetworkCost{PerGiB: 1}, &usage.NetworkCost{PerGiB: 3}
+	facts.Replicas[0].Network, facts.Replicas[1].Network = &usage.NetworkCost{
+		PerGiB: 50, Segments: &usage.SegmentCost{Acknowledgement: 1e-3},
+	}, &usage.NetworkCost{PerGiB: 3}
 	one, two := facts.Replicas[0].Report, facts.Replicas[1].Report
 	one.Statistics = &wirev1.HTTPStatistics{
 		ActiveConnections: 3, HighWaterConnections: 10, RefusedConnections: 1, Reused: 2, TimedOut: 3, UrlErrors: 4,
@@ -35,6 +38,7 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 		Skipped: map[string]uint64{"BelowMinimum": 5},
 	}
 	one.Cpu, one.WireBytes = &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e6}, 1<<30
+	one.Traffic = &wirev1.Traffic{Acknowledgements: 1000}
 	two.Statistics = &wirev1.HTTPStatistics{
 		ActiveConnections: 4, HighWaterConnections: 20, HardwareResponses: 30,
 		ResponsesByCoding:    map[string]uint64{"gzip": 30},
@@ -78,7 +82,7 @@ func TestStatistics(t *testing.T) {
 		c.Stored.Operations != 5 || c.Skipped["BelowMinimum"] != 6 {
 		t.Errorf("unexpected compression: %+v", c)
 	}
-	// 1 GiB at 1 s and 1 GiB at 3 s.
+	// 1,000 segments at 1 ms and 1 GiB at 3 s.
 	if cpu := status.CPU; cpu.SendSeconds != "4.00" || cpu.NetworkSeconds != "4.00" || cpu.ReceiveSeconds != "" {
 		t.Errorf("unexpected CPU: %+v", cpu)
 	}

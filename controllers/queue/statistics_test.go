@@ -88,7 +88,9 @@ func TestCost(t *testing.T) {
 		facts := well(wanted)
 		facts.Tariffs = []v1alpha1.Tariff{tariff}
 		r := facts.Members[0].Report
-		facts.Members[0].Network = &usage.NetworkCost{Gateway: 1} // a GiB has come through it
+		// A GiB has come through a gateway, and a thousand segments have arrived.
+		facts.Members[0].Network = &usage.NetworkCost{Gateway: 1, Segments: &usage.SegmentCost{Segment: 1e-3}, PerGiB: 50}
+		r.Traffic = &wirev1.Traffic{DataSegments: 1000}
 		r.Cpu = &wirev1.CPU{SendNanos: 10e9, IdleNanos: 4e9, CompressNanos: 2e9, DecompressNanos: 1e9}
 		r.WireBytes, r.ReceivedWireBytes = 7<<30, 1<<30
 		r.Channel = &wirev1.ChannelStatus{WireBytes: 2 << 30}
@@ -101,12 +103,12 @@ func TestCost(t *testing.T) {
 		if diff := cmp.Diff(wanted.Queue.Status, status); diff != "" {
 			t.Errorf("the same report changes status: %s", diff)
 		}
-		if c := status.Cost; c == nil || c.CPU != "0.0110" || c.Idle != "0.004" || c.Network != network {
+		if c := status.Cost; c == nil || c.CPU != "0.0120" || c.Idle != "0.004" || c.Network != network {
 			t.Errorf("cost with peer %q: %+v", peer, c)
 		}
 		if diff := cmp.Diff(&v1alpha1.UsageStatus{
 			Send: &v1alpha1.CPUUsage{
-				ProcessSeconds: "10", IdleSeconds: "4", CompressSeconds: "2", DecompressSeconds: "1", NetworkSeconds: "1",
+				ProcessSeconds: "10", IdleSeconds: "4", CompressSeconds: "2", DecompressSeconds: "1", NetworkSeconds: "2",
 			},
 			WireBytes: 10 << 30, ChannelBytes: 3 << 30,
 		}, status.Usage); diff != "" {

@@ -22,11 +22,10 @@ import (
 	"net/textproto"
 	"os"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 // Options of a Backend. Times of 0 take the default.
@@ -49,7 +48,7 @@ type Options struct {
 	// Egress dials. nil: one that permits neither loopback nor what is link-local.
 	Egress *egress.Guard
 	// Counter counts the bytes of connections; it may be nil.
-	Counter *atomic.Int64
+	Counter *transport.Counter
 	// MaxIdle bounds the unused connections that are kept. Default 256.
 	MaxIdle int
 	// MaxHeaderBytes bounds the header of an answer. Default 256 KiB.
@@ -157,46 +156,7 @@ func (b *Backend) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the backend: %w", err)
 	}
-	if b.options.Counter == nil {
-		return c, nil
-	}
-	return &counted{c, b.options.Counter}, nil
-}
-
-// counted is a connection whose bytes are counted.
-type counted struct {
-	net.Conn
-	counter *atomic.Int64
-}
-
-// Read implements net.Conn.
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.counter.Add(int64(n))
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.counter.Add(int64(n))
-	return n, err
-}
-
-// CloseWrite ends what is sent, for protocols that were switched to.
-func (c *counted) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Conn.Close()
-}
-
-// SyscallConn implements syscall.Conn.
-func (c *counted) SyscallConn() (syscall.RawConn, error) {
-	if s, ok := c.Conn.(syscall.Conn); ok {
-		return s.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
+	return b.options.Counter.Count(c), nil
 }
 
 // simple reports whether a request has nothing to send after its header, and may be

@@ -24,6 +24,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 const patience = 2 * time.Minute
@@ -350,7 +351,7 @@ func TestIdle(t *testing.T) {
 		defer open.Add(-1)
 		always("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")(n, c, r)
 	})
-	counter := new(atomic.Int64)
+	counter := new(transport.Counter)
 	b := start(t, backend.Options{Address: address, IdleTimeout: 30 * time.Millisecond, MaxIdle: 2, Counter: counter})
 	var answers []*http.Response
 	for range 4 {
@@ -374,8 +375,8 @@ func TestIdle(t *testing.T) {
 			t.Fatalf("%d connections stay", open.Load())
 		}
 	}
-	if counter.Load() < 4*40 {
-		t.Errorf("%d bytes are counted", counter.Load())
+	if counter.Bytes() < 4*40 {
+		t.Errorf("%d bytes are counted", counter.Bytes())
 	}
 	// Nothing is kept after the end.
 	b.Close()

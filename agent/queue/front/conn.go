@@ -207,22 +207,20 @@ func (c *conn) sayEnding() {
 	}
 }
 
-// counting counts what goes over the wire, of all connections and of this one.
+// counting counts what goes over the wire of this connection.
 type counting struct {
 	net.Conn
-	all, own *atomic.Int64
+	own *atomic.Int64
 }
 
 func (c counting) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.all.Add(int64(n))
 	c.own.Add(int64(n))
 	return n, err
 }
 
 func (c counting) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.all.Add(int64(n))
 	c.own.Add(int64(n))
 	return n, err
 }

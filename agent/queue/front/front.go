@@ -25,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 // Options of a Front.
@@ -112,6 +113,7 @@ type Front struct {
 	putAck   []byte // how acknowledgements of puts begin
 
 	counters counters // since the start
+	wire     transport.Counter
 	history  history
 	encoded  meter.Meter
 	decoded  meter.Meter
@@ -233,7 +235,8 @@ func (f *Front) tick(ctx context.Context) {
 
 func newConn(f *Front, outer net.Conn) *conn {
 	c := &conn{front: f, ended: make(chan struct{}), memory: newAccount(f.inflated)}
-	c.raw = counting{outer, &f.counters[wireBytes], &c.said}
+	outer = f.wire.Count(outer)
+	c.raw = counting{outer, &c.said}
 	c.outer = c.raw
 	// Whoever cancels ends both connections.
 	c.context, c.cancel = context.WithCancel(f.context)

@@ -238,7 +238,7 @@ func TestPutAndGet(t *testing.T) {
 		got.Decoded.Count != total-small ||
 		got.Compression.Skipped[policy.BelowMinimum] != small || got.Compression.Stored.Operations != small ||
 		got.CompressedBytes >= got.CompressedPlainBytes/2 ||
-		got.Opened != 1 || got.Connections != 1 || got.HighWater != 1 || got.WireBytes == 0 || got.RefusedPuts != 0 ||
+		got.Opened != 1 || got.Connections != 1 || got.HighWater != 1 || got.Wire.Wire == 0 || got.RefusedPuts != 0 ||
 		got.Undecodable != 0 ||
 		got.Compression.CPU <= 0 || got.Decompression.CPU <= 0 {
 		t.Errorf("%+v", got)

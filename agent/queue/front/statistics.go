@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/transport"
 )
 
 // Counter is what a front counts.
@@ -38,8 +39,6 @@ const (
 	Unauthenticated
 	// ForbiddenRequests were for what the client may not do.
 	ForbiddenRequests
-	// wireBytes were written to and read from clients, TLS included.
-	wireBytes
 
 	numCounters
 )
@@ -70,7 +69,8 @@ type Statistics struct {
 	// These are counters.
 	StoredGets, RefusedPuts, Duplicates, Undecodable    int64
 	Opened, Closed, Refused, Unauthenticated, Forbidden int64
-	WireBytes                                           int64
+	// Wire is of the connections of clients.
+	Wire transport.Counted
 	// Connections of clients that are open, and the most that were at once.
 	Connections, HighWater int64
 	// Compression and Decompression of payloads.
@@ -114,6 +114,7 @@ const (
 // totals are all counts at one moment.
 type totals struct {
 	counts                     counts
+	wire                       transport.Counted
 	compression, decompression meter.Snapshot
 }
 
@@ -134,12 +135,15 @@ func (t totals) minus(base totals) totals {
 	for i := range t.counts {
 		t.counts[i] -= base.counts[i]
 	}
+	t.wire = t.wire.Minus(base.wire)
 	t.compression, t.decompression = t.compression.Minus(base.compression), t.decompression.Minus(base.decompression)
 	return t
 }
 
 func (f *Front) totals() totals {
-	t := totals{compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot()}
+	t := totals{
+		wire: f.wire.Counted(), compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot(),
+	}
 	for i := range f.counters {
 		t.counts[i] = f.counters[i].Load()
 	}
@@ -194,7 +198,7 @@ func (f *Front) Statistics() Statistics {
 		Puts: rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
 		StoredGets: n[StoredGets], RefusedPuts: n[RefusedPuts], Duplicates: n[Duplicates], Undecodable: n[Undecodable],
 		Opened: n[Opened], Closed: n[Closed], Refused: n[Refused], Unauthenticated: n[Unauthenticated],
-		Forbidden: n[ForbiddenRequests], WireBytes: n[wireBytes], Connections: f.open.Load(), HighWater: h.highWater,
+		Forbidden: n[ForbiddenRequests], Wire: t.wire, Connections: f.open.Load(), HighWater: h.highWater,
 		Compression: t.compression, Decompression: t.decompression, Tried: message.WorkedOn(t.compression),
 		RecentPlainBytes: h.recentPlain, RecentBytes: h.recentBytes, Since: h.since,
 	}
@@ -219,8 +223,8 @@ func (f *Front) Audit() *audit.Log { return f.audit }
 // Count adds one to a counter.
 func (f *Front) Count(c Counter) { f.counters[c].Add(1) }
 
-// WireBytes is where bytes from and to clients are counted.
-func (f *Front) WireBytes() *atomic.Int64 { return &f.counters[wireBytes] }
+// Wire is where connections of clients are counted, TLS included.
+func (f *Front) Wire() *transport.Counter { return &f.wire }
 
 // Encoded is where messages are counted that are put, and Decoded where those that are inflated.
 func (f *Front) Encoded() *meter.Meter { return &f.encoded }

@@ -127,7 +127,7 @@ func (l listener) Accept() (net.Conn, error) {
 		}
 		f := l.service.options.Front
 		if f.Enter() {
-			return &conn{Conn: c, service: l.service}, nil
+			return &conn{Conn: l.service.options.Front.Wire().Count(c), service: l.service}, nil
 		}
 		_ = c.Close()
 	}
@@ -180,7 +180,6 @@ func (c *conn) credential(state *tls.ConnectionState) *front.Credential {
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.service.options.Front.WireBytes().Add(int64(n))
 	c.wire.Add(int64(n))
 	return n, err
 }
@@ -188,7 +187,6 @@ func (c *conn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.service.options.Front.WireBytes().Add(int64(n))
 	c.wire.Add(int64(n))
 	return n, err
 }

@@ -241,7 +241,7 @@ func TestJSON(t *testing.T) {
 	}
 	s := q.front.Statistics()
 	if s.Puts.Count != 3 || s.Duplicates != 1 || s.RefusedPuts != 3 || s.Gets.Count != 4 || s.Encoded.Count == 0 ||
-		s.Decoded.Count != 1 || s.WireBytes < 12000 || s.Opened == 0 {
+		s.Decoded.Count != 1 || s.Wire.Wire < 12000 || s.Opened == 0 {
 		t.Errorf("%+v", s)
 	}
 }
