@@ -907,7 +907,9 @@ type HTTPReport struct {
 	// backend_status of a health check that failed with STATUS.
 	BackendStatus uint32 `protobuf:"varint,14,opt,name=backend_status,json=backendStatus,proto3" json:"backend_status,omitempty"`
 	// wire_bytes written to and read from clients and backend, TLS included, since the start or the last reset.
-	WireBytes     uint64 `protobuf:"varint,13,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	WireBytes uint64 `protobuf:"varint,13,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	// traffic is what the kernel counted of the connections of wire_bytes; absent where it does not, or the agent is of an earlier version.
+	Traffic       *Traffic `protobuf:"bytes,15,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1040,6 +1042,13 @@ func (x *HTTPReport) GetWireBytes() uint64 {
 	return 0
 }
 
+func (x *HTTPReport) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
 var File_agent_wire_v1_http_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_http_proto_rawDesc = "" +
@@ -1108,7 +1117,7 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x05reset\x18\x0e \x01(\tR\x05reset\x1aD\n" +
 	"\x16ResponsesByCodingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x9d\x05\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xd4\x05\n" +
 	"\n" +
 	"HTTPReport\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.lighterage.wire.v1.HTTPStateR\x05state\x12\x16\n" +
@@ -1129,7 +1138,8 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x03cpu\x18\f \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12%\n" +
 	"\x0ebackend_status\x18\x0e \x01(\rR\rbackendStatus\x12\x1d\n" +
 	"\n" +
-	"wire_bytes\x18\r \x01(\x04R\twireBytes*q\n" +
+	"wire_bytes\x18\r \x01(\x04R\twireBytes\x125\n" +
+	"\atraffic\x18\x0f \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic*q\n" +
 	"\tHTTPState\x12\x1a\n" +
 	"\x16HTTP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13HTTP_STATE_STARTING\x10\x01\x12\x16\n" +
@@ -1186,6 +1196,7 @@ var file_agent_wire_v1_http_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 	(*Compression)(nil),           // 16: lighterage.wire.v1.Compression
 	(*CPU)(nil),                   // 17: lighterage.wire.v1.CPU
+	(*Traffic)(nil),               // 18: lighterage.wire.v1.Traffic
 }
 var file_agent_wire_v1_http_proto_depIdxs = []int32{
 	4,  // 0: lighterage.wire.v1.HTTPConfig.backend:type_name -> lighterage.wire.v1.HTTPBackend
@@ -1209,13 +1220,14 @@ var file_agent_wire_v1_http_proto_depIdxs = []int32{
 	9,  // 18: lighterage.wire.v1.HTTPReport.statistics:type_name -> lighterage.wire.v1.HTTPStatistics
 	16, // 19: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
 	17, // 20: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
-	6,  // 21: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
-	7,  // 22: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	18, // 21: lighterage.wire.v1.HTTPReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	6,  // 22: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
+	7,  // 23: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
+	23, // [23:24] is the sub-list for method output_type
+	22, // [22:23] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_http_proto_init() }

@@ -1750,8 +1750,11 @@ type QueueReport struct {
 	// INTERNAL says that the volume does, but that the stream could not be closed or opened as its space asks. Absent
 	// when nothing is wrong. It is there while the agent is starting as well, which waits for the volume then.
 	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// traffic is what the kernel counted of the connections of wire_bytes, those of the channel and of received_wire_bytes; absent where it does
+	// not, or the agent is of an earlier version.
+	Traffic       *Traffic `protobuf:"bytes,51,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueReport) Reset() {
@@ -1948,6 +1951,13 @@ func (x *QueueReport) GetRestore() *QueueRestoreStatus {
 func (x *QueueReport) GetStorageFailure() *Failure {
 	if x != nil {
 		return x.StorageFailure
+	}
+	return nil
+}
+
+func (x *QueueReport) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
 	}
 	return nil
 }
@@ -2450,7 +2460,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\x89\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xc0\n" +
 	"\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
@@ -2481,7 +2491,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12K\n" +
 	"\rstore_archive\x18/ \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\fstoreArchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
-	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\"\xe8\x03\n" +
+	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\x125\n" +
+	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2582,6 +2593,7 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*ChannelStatus)(nil),          // 33: lighterage.wire.v1.ChannelStatus
 	(*ReceivedChannel)(nil),        // 34: lighterage.wire.v1.ReceivedChannel
 	(*Failure)(nil),                // 35: lighterage.wire.v1.Failure
+	(*Traffic)(nil),                // 36: lighterage.wire.v1.Traffic
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -2632,21 +2644,22 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	19, // 45: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
 	20, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
 	35, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	28, // 48: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	35, // 49: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 50: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	30, // 51: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	23, // 52: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	35, // 53: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 54: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 55: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	12, // 56: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 57: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	57, // [57:58] is the sub-list for method output_type
-	56, // [56:57] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	36, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	28, // 49: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	35, // 50: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 51: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 52: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	23, // 53: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	35, // 54: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 55: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 56: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	12, // 57: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 58: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	58, // [58:59] is the sub-list for method output_type
+	57, // [57:58] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
