@@ -18,8 +18,8 @@ type StreamEncoder interface {
 	// byte of the parts so far; parts may refer back to earlier ones. The last part
 	// ends the stream; src may be empty then. dst and src must not overlap.
 	//
-	// dst must hold PartBound(len(src)) bytes. After an error the stream is lost and
-	// Restart is due.
+	// PartBound(len(src)) bytes are always enough for dst; what does not fit is
+	// ErrDoesNotFit. After an error the stream is lost and Restart is due.
 	EncodePart(dst, src []byte, last bool) (n int, err error)
 }
 

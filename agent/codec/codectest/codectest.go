@@ -52,6 +52,9 @@ func Run(t *testing.T, engine codec.Engine, others ...codec.Engine) {
 		t.Run("Bombs", s.bombs)
 		t.Run("Stream", s.stream)
 	}
+	if engine.Codec() == codec.Deflate {
+		t.Run("Joined", s.joined)
+	}
 	t.Run("Wire", s.wire)
 	t.Run("Close", s.close)
 	t.Run("UnknownLevel", s.unknownLevel)
