@@ -36,6 +36,8 @@ const (
 type choosing struct {
 	chooser Chooser
 	engines map[policy.Option]codec.Engine
+	// joinable is that of the options.
+	joinable bool
 	// workers are made when they are first needed.
 	workers map[policy.Option]worker
 	// trial takes the samples.
@@ -49,7 +51,9 @@ type choosing struct {
 }
 
 func newChoosing(o EncoderOptions) (*choosing, error) {
-	c := &choosing{chooser: o.Chooser, engines: o.Ways, workers: make(map[policy.Option]worker)}
+	c := &choosing{
+		chooser: o.Chooser, engines: o.Ways, joinable: o.Joinable, workers: make(map[policy.Option]worker),
+	}
 	// The least effort in software, and zstd first: it finds more to save than deflate does.
 	options := make([]policy.Option, 0, len(o.Ways))
 	for option, engine := range o.Ways {
@@ -93,7 +97,7 @@ func (c *choosing) worker(o policy.Option) (worker, error) {
 			"codec %v in %v at level %v was chosen, which is not among the ways", o.Codec, o.Class, o.Level,
 		)
 	}
-	w, err := newWorker(engine, o.Level)
+	w, err := newWorker(engine, o.Level, c.joinable)
 	if err != nil {
 		return worker{}, err
 	}

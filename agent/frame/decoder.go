@@ -124,6 +124,8 @@ func (d *Decoder) expand(buf []byte, h Header, payload []byte) ([]byte, Outcome,
 		return nil, Outcome{}, fmt.Errorf("%w: %d bytes of a payload of %d", ErrTruncated, len(payload), h.WireLen)
 	case len(payload) > int(h.WireLen):
 		return nil, Outcome{}, fmt.Errorf("%w: %d bytes after the payload", ErrTrailing, len(payload)-int(h.WireLen))
+	case h.Joinable && !codec.EndsJoinable(payload):
+		return nil, Outcome{}, fmt.Errorf("%w: it cannot be joined", ErrPayload)
 	}
 	engine, err := d.engine(h.Codec)
 	if err != nil {
@@ -148,7 +150,7 @@ func (d *Decoder) expand(buf []byte, h Header, payload []byte) ([]byte, Outcome,
 			return nil, Outcome{}, fmt.Errorf("%w: it expands to %d bytes instead of %d", ErrPayload, n, len(plain))
 		}
 	}
-	if d.digest = xxh3.Hash128(plain); checksum(plain, d.digest) != h.Checksum {
+	if d.digest = xxh3.Hash128(plain); h.sum(plain, d.digest) != h.Checksum {
 		return nil, Outcome{}, ErrChecksum
 	}
 	return plain, Outcome{

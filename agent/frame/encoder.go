@@ -32,6 +32,9 @@ type EncoderOptions struct {
 	Codec codec.ID
 	// Policy says what to compress and how.
 	Policy policy.Settings
+	// Joinable says that the receiver reads joinable blocks: those of codec Deflate are, unless an engine's encoders
+	// are no codec.StreamEncoder.
+	Joinable bool
 	// NoNetwork says that the blocks do not leave the process.
 	NoNetwork bool
 	// Chooser decides in mode Auto about every block that the policy allows to compress and
@@ -57,26 +60,39 @@ type Encoder struct {
 
 	next   uint64
 	ended  bool
+	joined bool         // the last block that an engine compressed is joinable
 	digest xxh3.Uint128 // of the last block
 }
 
 // worker is an engine at a level.
 type worker struct {
 	encoder codec.Encoder
-	witness codec.Witness // of hardware; nil when it bears none
+	stream  codec.StreamEncoder // the encoder, if its blocks are to be joinable
+	witness codec.Witness       // of hardware; nil when it bears none
 	use     meter.Use
 }
 
-func newWorker(engine codec.Engine, level codec.Level) (worker, error) {
+func newWorker(engine codec.Engine, level codec.Level, joinable bool) (worker, error) {
 	encoder, err := engine.NewEncoder(level)
 	if err != nil {
 		return worker{}, err
 	}
 	w := worker{encoder: encoder, use: meter.Use{Codec: engine.Codec(), Engine: engine.Name(), Level: level}}
+	if joinable && engine.Codec() == codec.Deflate {
+		w.stream, _ = encoder.(codec.StreamEncoder)
+	}
 	if engine.Class() == codec.Hardware {
 		w.witness, _ = encoder.(codec.Witness)
 	}
 	return w, nil
+}
+
+// encode compresses a block. The blocks of a worker are all joinable, or none is.
+func (w worker) encode(dst, src []byte) (int, error) {
+	if w.stream != nil {
+		return codec.EncodeJoinable(w.stream, dst, src)
+	}
+	return w.encoder.Encode(dst, src)
 }
 
 // NewEncoder returns an encoder, which must be closed.
@@ -100,7 +116,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 		return e, nil
 	}
 	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
-		hardware, err := newWorker(engine, o.Policy.Level)
+		hardware, err := newWorker(engine, o.Policy.Level, o.Joinable)
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
@@ -114,7 +130,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", &CodecError{Codec: o.Codec}), e.Close())
 	}
-	software, err := newWorker(engine, o.Policy.Level)
+	software, err := newWorker(engine, o.Policy.Level, o.Joinable)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", err), e.Close())
 	}
@@ -233,8 +249,9 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		Seq:      seq,
 		PlainLen: uint32(len(plain)),
 		WireLen:  uint32(len(payload)),
-		Checksum: checksum(plain, e.digest),
+		Joinable: decision.Codec == codec.Deflate && e.joined,
 	}
+	h.Checksum = h.sum(plain, e.digest)
 	outcome := encodeOutcome(h, decision.Reason, cpu)
 	outcome.Estimate = seen.counts
 	if decision.Codec != codec.None {
@@ -270,7 +287,7 @@ func (e *Encoder) work(
 	w worker, decision policy.Decision, seen *sample, space, plain []byte,
 ) (policy.Decision, meter.Use, sample, int, error) {
 	// One byte less than the plain block: what does not fit did not shrink.
-	n, err := w.encoder.Encode(space[:len(plain)-1], plain)
+	n, err := w.encode(space[:len(plain)-1], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
 		e.learn(seen, len(plain), len(plain))
 		return policy.Decision{Codec: codec.None, Reason: policy.DidNotShrink}, meter.Use{}, *seen, 0, nil
@@ -278,6 +295,7 @@ func (e *Encoder) work(
 	if err != nil {
 		return decision, meter.Use{}, *seen, 0, err
 	}
+	e.joined = w.stream != nil
 	e.learn(seen, len(plain), n)
 	use := w.use
 	if decision.Class == codec.Hardware && !used(w.witness) {

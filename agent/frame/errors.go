@@ -54,7 +54,8 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf(
-		"block format version %d: this program reads version %d; use the same release on both sides", e.Version, version,
+		"block format version %d: this program reads versions %d and %d; use the same release on both sides", e.Version,
+		version, versionJoinable,
 	)
 }
 

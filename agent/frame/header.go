@@ -8,15 +8,18 @@
 //
 //	offset length
 //	     0      4  magic "LGBK"
-//	     4      1  version, 1
+//	     4      1  version, 1 or 2
 //	     5      1  flags: 1 is the last block of a stream, the others are 0
 //	     6      1  codec
 //	     7      1  class of the engine that compressed the block, 0 for codec none
 //	     8      8  sequence number in the stream, from 0
 //	    16      4  length of the plain block
 //	    20      4  length of the payload
-//	    24      8  XXH3-64 of the plain block
+//	    24      8  XXH3-64 of the plain block; in version 2 its CRC-32
 //	    32      8  XXH3-64 of the 32 bytes before
+//
+// Version 2 is for codec deflate alone and says that the payload is joinable (codec.EncodeJoinable). With the CRC-32
+// a receiver makes a gzip member of such blocks without expanding them. Blocks of both versions may be in one stream.
 //
 // A payload is never longer than its plain block, since a block that does not
 // shrink is stored. A stream ends with a block that says so: bytes that are
@@ -29,6 +32,8 @@ package frame
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"math"
 
 	"github.com/zeebo/xxh3"
 
@@ -46,8 +51,9 @@ const (
 	// speaks for another.
 	DefaultBlock = 1 << 20
 
-	magic   = 0x4c47424b // "LGBK"
-	version = 1
+	magic           = 0x4c47424b // "LGBK"
+	version         = 1
+	versionJoinable = 2
 
 	flagLast = 1
 )
@@ -64,7 +70,9 @@ type Header struct {
 	// PlainLen is the length of the plain block, WireLen that of the payload.
 	PlainLen uint32
 	WireLen  uint32
-	// Checksum is XXH3-64 of the plain block.
+	// Joinable says that the payload, of codec Deflate, is as codec.EncodeJoinable makes it.
+	Joinable bool
+	// Checksum is XXH3-64 of the plain block, or the CRC-32 of one that is joinable.
 	Checksum uint64
 }
 
@@ -81,7 +89,11 @@ func (h Header) Append(dst []byte) []byte {
 		flags |= flagLast
 	}
 	dst = binary.BigEndian.AppendUint32(dst, magic)
-	dst = append(dst, version, flags, byte(h.Codec), byte(h.Class))
+	v := byte(version)
+	if h.Joinable {
+		v = versionJoinable
+	}
+	dst = append(dst, v, flags, byte(h.Codec), byte(h.Class))
 	dst = binary.BigEndian.AppendUint64(dst, h.Seq)
 	dst = binary.BigEndian.AppendUint32(dst, h.PlainLen)
 	dst = binary.BigEndian.AppendUint32(dst, h.WireLen)
@@ -101,8 +113,9 @@ func ParseHeader(b []byte) (Header, error) {
 	if m := binary.BigEndian.Uint32(b); m != magic {
 		return Header{}, fmt.Errorf("%w: a block does not start with %08x", ErrHeader, m)
 	}
-	// The header's checksum belongs to version 1; another may keep it elsewhere.
-	if v := b[4]; v != version {
+	// The header's checksum belongs to these versions; another may keep it elsewhere.
+	v := b[4]
+	if v != version && v != versionJoinable {
 		return Header{}, &VersionError{Version: v}
 	}
 	if binary.BigEndian.Uint64(b[32:]) != xxh3.Hash(b[:32]) {
@@ -116,6 +129,7 @@ func ParseHeader(b []byte) (Header, error) {
 		Seq:      binary.BigEndian.Uint64(b[8:]),
 		PlainLen: binary.BigEndian.Uint32(b[16:]),
 		WireLen:  binary.BigEndian.Uint32(b[20:]),
+		Joinable: v == versionJoinable,
 		Checksum: binary.BigEndian.Uint64(b[24:]),
 	}
 	if flags&^flagLast != 0 {
@@ -142,6 +156,10 @@ func (h Header) check() error {
 		return fmt.Errorf("%w: a compressed block of %d bytes in a payload of %d", ErrHeader, h.PlainLen, h.WireLen)
 	case h.Codec != codec.None && h.Class != codec.Software && h.Class != codec.Hardware:
 		return fmt.Errorf("%w: a compressed block with engine %v", ErrHeader, h.Class)
+	case h.Joinable && h.Codec != codec.Deflate:
+		return fmt.Errorf("%w: a joinable block of codec %v", ErrHeader, h.Codec)
+	case h.Joinable && h.Checksum > math.MaxUint32:
+		return fmt.Errorf("%w: a CRC-32 of more than 32 bits", ErrHeader)
 	}
 	return nil
 }
@@ -149,10 +167,14 @@ func (h Header) check() error {
 // longHash is the length beyond which XXH3-64 of some bytes is the lower half of XXH3-128 of them.
 const longHash = 240
 
-// checksum returns XXH3-64 of a plain block, whose XXH3-128 is known, without reading a long one again.
-func checksum(plain []byte, digest xxh3.Uint128) uint64 {
-	if len(plain) > longHash {
+// sum returns the checksum of a plain block, whose XXH3-128 is known. XXH3-64 of a long one is its half.
+func (h Header) sum(plain []byte, digest xxh3.Uint128) uint64 {
+	switch {
+	case h.Joinable:
+		return uint64(crc32.ChecksumIEEE(plain))
+	case len(plain) > longHash:
 		return digest.Lo
+	default:
+		return xxh3.Hash(plain)
 	}
-	return xxh3.Hash(plain)
 }

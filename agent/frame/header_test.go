@@ -47,10 +47,17 @@ var headers = []struct {
 		},
 		"4c47424b01010202ffffffffffffffff00400000003fffffffffffffffffffff6a74215150382251",
 	},
+	{
+		"joinable",
+		frame.Header{
+			Codec: codec.Deflate, Class: codec.Hardware, Seq: 7, PlainLen: 9, WireLen: 8, Joinable: true, Checksum: 0xcbf43926,
+		},
+		"4c47424b020002020000000000000007000000090000000800000000cbf439266db819ac17ec8f81",
+	},
 }
 
 // TestGolden pins the format: these bytes are the same on every machine and in
-// every version that writes format 1.
+// every version that writes formats 1 and 2.
 func TestGolden(t *testing.T) {
 	for _, test := range headers {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,7 +97,9 @@ func TestHeaderBitFlips(t *testing.T) {
 func TestHeaderFields(t *testing.T) {
 	deflate := frame.Header{Codec: codec.Deflate, Class: codec.Software, PlainLen: 100, WireLen: 50}
 	stored := frame.Header{Codec: codec.None, PlainLen: 100, WireLen: 100}
-	for _, good := range []frame.Header{deflate, stored} {
+	joinable := deflate
+	joinable.Joinable, joinable.Checksum = true, 1<<32-1
+	for _, good := range []frame.Header{deflate, stored, joinable} {
 		if _, err := frame.ParseHeader(good.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +127,16 @@ func TestHeaderFields(t *testing.T) {
 	}{
 		{"no magic", raw(0, 'X'), is(frame.ErrHeader)},
 		{"version 0", raw(4, 0), func(err error) bool { return errors.As(err, &versionError) }},
-		{"version 2", raw(4, 2), func(err error) bool { return errors.As(err, &versionError) && versionError.Version == 2 }},
+		{"version 3", raw(4, 3), func(err error) bool { return errors.As(err, &versionError) && versionError.Version == 3 }},
+		{"stored and joinable", raw(4, 2), is(frame.ErrHeader)},
+		{
+			"zstd and joinable", change(deflate, func(h *frame.Header) { h.Codec, h.Joinable = codec.Zstd, true }),
+			is(frame.ErrHeader),
+		},
+		{
+			"CRC-32 of 33 bits", change(deflate, func(h *frame.Header) { h.Joinable, h.Checksum = true, 1<<32 }),
+			is(frame.ErrHeader),
+		},
 		{"unknown flag", raw(5, 2), is(frame.ErrHeader)},
 		{"codec 0", raw(6, 0), func(err error) bool { return errors.As(err, &codecError) }},
 		{"codec 4", raw(6, 4), func(err error) bool { return errors.As(err, &codecError) && codecError.Codec == 4 }},

@@ -6,6 +6,7 @@ package vectors_test
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"testing"
 
 	"github.com/zeebo/xxh3"
@@ -37,7 +38,7 @@ type block struct {
 	seq   uint64
 	last  bool
 	plain []byte
-	// kept says that the file is not written anew: the accelerator may write such a
+	// kept says that the file is not written again: the accelerator, or another program, may write such a
 	// block, and the library as it is built here does not ask for it.
 	kept bool
 }
@@ -50,6 +51,7 @@ func blocks() []block {
 		{"deflate-hardware", codec.Deflate, codec.Hardware, 2, false, text(40000), false},
 		{"deflate-hardware-fixed", codec.Deflate, codec.Hardware, 2, false, text(40000), true},
 		{"deflate-small", codec.Deflate, codec.Software, 3, false, bytes.Repeat([]byte{7}, 200), false},
+		{"deflate-joinable", codec.Deflate, codec.Software, 6, false, text(5000), true},
 		{"zstd-software", codec.Zstd, codec.Software, 4, false, text(6000), false},
 		{"zstd-last", codec.Zstd, codec.Software, 5, true, text(70000), false},
 	}
@@ -86,6 +88,9 @@ func TestBlocks(t *testing.T) {
 			h := frame.Header{
 				Last: b.last, Codec: b.codec, Class: b.class, Seq: b.seq, PlainLen: uint32(len(b.plain)),
 				Checksum: xxh3.Hash(b.plain),
+			}
+			if b.name == "deflate-joinable" { // made by zlib, in Python
+				h.Joinable, h.Checksum = true, uint64(crc32.ChecksumIEEE(b.plain))
 			}
 			var payload []byte
 			switch {

@@ -27,22 +27,25 @@ func (s suite) wire(t *testing.T) {
 	}
 	defer closeNow(t, decoder)
 	for _, level := range levelsOf(s.engine) {
-		encoder, err := frame.NewEncoder(frame.EncoderOptions{
-			Engines: engines,
-			Codec:   s.engine.Codec(),
-			Policy:  policy.Settings{Mode: policy.Always, Level: level},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, corpus := range Corpora() {
-			for _, size := range Sizes() {
-				if !tooLong(corpus, level, size) {
-					s.wireBlock(t, encoder, decoder, corpus, size)
+		for _, joinable := range []bool{false, true} {
+			encoder, err := frame.NewEncoder(frame.EncoderOptions{
+				Engines:  engines,
+				Codec:    s.engine.Codec(),
+				Policy:   policy.Settings{Mode: policy.Always, Level: level},
+				Joinable: joinable,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, corpus := range Corpora() {
+				for _, size := range Sizes() {
+					if !tooLong(corpus, level, size) {
+						s.wireBlock(t, encoder, decoder, corpus, size, joinable)
+					}
 				}
 			}
+			closeNow(t, encoder)
 		}
-		closeNow(t, encoder)
 	}
 }
 
@@ -52,7 +55,9 @@ type asSoftware struct{ codec.Engine }
 func (e asSoftware) Name() string     { return e.Engine.Name() + "-software" }
 func (asSoftware) Class() codec.Class { return codec.Software }
 
-func (s suite) wireBlock(t *testing.T, encoder *frame.Encoder, decoder *frame.Decoder, corpus Corpus, size int) {
+func (s suite) wireBlock(
+	t *testing.T, encoder *frame.Encoder, decoder *frame.Decoder, corpus Corpus, size int, joinable bool,
+) {
 	t.Helper()
 	plain := corpus.Generate(size)
 	block, outcome, err := encoder.Append(nil, plain, false)
@@ -68,6 +73,9 @@ func (s suite) wireBlock(t *testing.T, encoder *frame.Encoder, decoder *frame.De
 	h, err := frame.ParseHeader(block)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if h.Joinable != (joinable && h.Codec == codec.Deflate) {
+		t.Errorf("%s: %d bytes: joinable is %v: %+v", corpus.Name, size, h.Joinable, h)
 	}
 	got, _, err := decoder.DecodeBlock(nil, h, block[frame.HeaderSize:])
 	if err != nil || !bytes.Equal(got, plain) {
