@@ -623,7 +623,9 @@ type Accepted struct {
 	// salt of 32 random bytes goes into the digests of Old.
 	Salt []byte `protobuf:"bytes,5,opt,name=salt,proto3" json:"salt,omitempty"`
 	// contents: the receiver reads Contents. Receivers of earlier releases do not.
-	Contents      bool `protobuf:"varint,14,opt,name=contents,proto3" json:"contents,omitempty"`
+	Contents bool `protobuf:"varint,14,opt,name=contents,proto3" json:"contents,omitempty"`
+	// joinable: the receiver reads blocks of version 2 (see package frame). Receivers of earlier releases do not.
+	Joinable      bool `protobuf:"varint,15,opt,name=joinable,proto3" json:"joinable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -717,6 +719,13 @@ func (x *Accepted) GetSalt() []byte {
 func (x *Accepted) GetContents() bool {
 	if x != nil {
 		return x.Contents
+	}
+	return false
+}
+
+func (x *Accepted) GetJoinable() bool {
+	if x != nil {
+		return x.Joinable
 	}
 	return false
 }
@@ -2173,7 +2182,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x91\x02\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xad\x02\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2183,7 +2192,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\ainflate\x18\f \x03(\v2\x1f.lighterage.wire.v1.InflateRateR\ainflate\x12\x14\n" +
 	"\x05cores\x18\r \x01(\rR\x05cores\x12\x12\n" +
 	"\x04salt\x18\x05 \x01(\fR\x04salt\x12\x1a\n" +
-	"\bcontents\x18\x0e \x01(\bR\bcontents\"M\n" +
+	"\bcontents\x18\x0e \x01(\bR\bcontents\x12\x1a\n" +
+	"\bjoinable\x18\x0f \x01(\bR\bjoinable\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
