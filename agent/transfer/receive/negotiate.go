@@ -87,6 +87,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Session:      t.token,
 		Salt:         t.salt,
 		Contents:     t.contents,
+		Joinable:     true,
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Codecs:       readable(o.Engines, begin.GetCodecs()),

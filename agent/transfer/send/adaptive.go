@@ -88,9 +88,10 @@ func (a *adaptive) heard(m *wirev1.Received) {
 func nanos(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64)) }
 
 // encoderOptions are those of the encoder of each stream.
-func (a *adaptive) encoderOptions(o *Options, id codec.ID) frame.EncoderOptions {
+func (a *adaptive) encoderOptions(o *Options, t *terms) frame.EncoderOptions {
 	e := frame.EncoderOptions{
-		Engines: o.Engines, Accelerator: o.Accelerator, Codec: id, Policy: o.Policy, NoNetwork: o.OneProcess,
+		Engines: o.Engines, Accelerator: o.Accelerator, Codec: t.codec, Policy: o.Policy, NoNetwork: o.OneProcess,
+		Joinable: t.accepted.GetJoinable(),
 	}
 	if a.chooser != nil {
 		e.Chooser, e.Ways = a.chooser, a.ways

@@ -44,7 +44,7 @@ func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	encoder, err := frame.NewEncoder(w.adaptive.encoderOptions(o, t.codec))
+	encoder, err := frame.NewEncoder(w.adaptive.encoderOptions(o, t))
 	if err != nil {
 		return err
 	}
