@@ -46,50 +46,60 @@ var (
 // space bytes, and returns how many it promises. Its time is bounded by len(src).
 // All its errors match codec.ErrCorrupt.
 func ContentSize(src []byte, space int) (int, error) {
+	size, length, err := Next(src, space)
+	if err == nil && length < len(src) {
+		return 0, codec.ErrTrailing
+	}
+	return size, err
+}
+
+// Next is ContentSize for the frame that src begins with, whose length it returns as well.
+func Next(src []byte, space int) (size, length int, err error) {
 	if len(src) < 5 {
-		return 0, codec.ErrTruncated
+		return 0, 0, codec.ErrTruncated
 	}
 	if binary.LittleEndian.Uint32(src) != magic {
-		return 0, errMagic
+		return 0, 0, errMagic
 	}
 	descriptor := src[4]
 	single := descriptor&0x20 != 0
 	switch {
 	case descriptor&0x08 != 0:
-		return 0, errReserved
+		return 0, 0, errReserved
 	case descriptor&0x03 != 0:
-		return 0, errDictionary
+		return 0, 0, errDictionary
 	case descriptor&0x04 != 0:
-		return 0, errChecksum
+		return 0, 0, errChecksum
 	case !single && descriptor>>6 == 0:
-		return 0, errNoSize
+		return 0, 0, errNoSize
 	}
 
 	rest := src[5:]
 	var window uint64
 	if !single {
 		if len(rest) == 0 {
-			return 0, codec.ErrTruncated
+			return 0, 0, codec.ErrTruncated
 		}
 		base := uint64(1) << (10 + rest[0]>>3)
 		window = base + base/8*uint64(rest[0]&7)
 		rest = rest[1:]
 		if window > MaxWindow {
-			return 0, errWindow
+			return 0, 0, errWindow
 		}
 	}
 	width := 1 << (descriptor >> 6)
 	if len(rest) < width {
-		return 0, codec.ErrTruncated
+		return 0, 0, codec.ErrTruncated
 	}
-	size := contentSize(rest[:width])
-	if size > uint64(space) {
-		return 0, codec.ErrTooLong
+	promised := contentSize(rest[:width])
+	if promised > uint64(space) {
+		return 0, 0, codec.ErrTooLong
 	}
 	if single {
-		window = size
+		window = promised
 	}
-	return int(size), checkBlocks(rest[width:], min(window, maxBlock))
+	rest, err = skipBlocks(rest[width:], min(window, maxBlock))
+	return int(promised), len(src) - len(rest), err
 }
 
 // contentSize reads the field of the frame's header, which has 1, 2, 4 or 8 bytes.
@@ -106,35 +116,30 @@ func contentSize(field []byte) uint64 {
 	}
 }
 
-// checkBlocks follows the headers of a frame's blocks to its end, which must be
-// that of the bytes.
-func checkBlocks(rest []byte, longest uint64) error {
+// skipBlocks follows the headers of a frame's blocks to its end and returns what follows.
+func skipBlocks(rest []byte, longest uint64) ([]byte, error) {
 	for {
 		if len(rest) < blockHeader {
-			return codec.ErrTruncated
+			return nil, codec.ErrTruncated
 		}
 		header := uint32(rest[0]) | uint32(rest[1])<<8 | uint32(rest[2])<<16
 		last, kind, length := header&1 != 0, header>>1&3, int(header>>3)
 		if kind == typeReserved {
-			return errReserved
+			return nil, errReserved
 		}
 		if uint64(length) > longest {
-			return errBlock
+			return nil, errBlock
 		}
 		if kind == typeRLE {
 			length = 1 // the byte that is repeated
 		}
 		rest = rest[blockHeader:]
 		if len(rest) < length {
-			return codec.ErrTruncated
+			return nil, codec.ErrTruncated
 		}
 		rest = rest[length:]
-		if !last {
-			continue
+		if last {
+			return rest, nil
 		}
-		if len(rest) > 0 {
-			return codec.ErrTrailing
-		}
-		return nil
 	}
 }
