@@ -181,7 +181,7 @@ test-unit: tools-go ## Unit tests with the race detector, and what uses engines 
 # Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
 S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
 S390X_FORMATS := ./agent/codec/... ./agent/frame/... ./agent/hardware/... ./agent/journal/... ./agent/policy/... \
-	./agent/transfer/protocol/... ./test/vectors/...
+	./agent/transfer/protocol/... ./agent/cargo/... ./test/vectors/...
 
 .PHONY: test-s390x-formats
 test-s390x-formats: tools-go ## Tests of the wire and storage formats as s390x (big-endian) under QEMU

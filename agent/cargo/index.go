@@ -1,0 +1,183 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cargo
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lighterage/lighterage/agent/frame"
+)
+
+const (
+	// MaxBlocks is how many blocks a file has at most: 4 TiB in blocks of 1 MiB.
+	MaxBlocks = 1 << 22
+	// MaxIndex is the length in bytes of the longest index. Who reads one reads no more.
+	MaxIndex = indexHeader + MaxBlocks*indexEntry + indexSum
+
+	indexMagic   = 0x4c474349 // "LGCI"
+	indexVersion = 1
+	indexHeader  = 32
+	indexEntry   = 24
+	indexSum     = 8
+)
+
+// Index tells where the blocks of a file rest. It does not change.
+//
+// Its bytes, big-endian:
+//
+//	offset length
+//	     0      4  magic "LGCI"
+//	     4      1  version, 1
+//	     5      1  form
+//	     6      2  0
+//	     8      8  number of blocks
+//	    16      8  length of the plain file
+//	    24      8  length of the file that rests
+//	    32     24  for each block: 4 bytes length of the plain block, 4 bytes of that which rests, 8 bytes checksum of
+//	               the plain block (Gzip: CRC-32; Zstd: XXH3-64), 8 bytes XXH3-64 of what rests
+//	     .      8  XXH3-64 of everything before
+//
+// There are no offsets: blocks follow one another, so they can neither overlap nor leave anything out.
+type Index struct {
+	form   Form
+	blocks []block
+	// plain and stored are the offsets at which blocks begin, and those at which the last one ends.
+	plain, stored []int64
+}
+
+type block struct {
+	plain, stored uint32
+	sum           uint64 // of the plain bytes
+	storedSum     uint64
+}
+
+// newIndex returns an index of blocks whose lengths are within their bounds.
+func newIndex(form Form, blocks []block) *Index {
+	i := &Index{form: form, blocks: blocks, plain: make([]int64, len(blocks)+1), stored: make([]int64, len(blocks)+1)}
+	i.stored[0] = form.before()
+	for n, b := range blocks {
+		i.plain[n+1], i.stored[n+1] = i.plain[n]+int64(b.plain), i.stored[n]+int64(b.stored)
+	}
+	return i
+}
+
+// Form returns the form of the file.
+func (i *Index) Form() Form { return i.form }
+
+// Blocks returns how many blocks the file has.
+func (i *Index) Blocks() int { return len(i.blocks) }
+
+// Size returns the length of the plain file in bytes.
+func (i *Index) Size() int64 { return i.plain[len(i.blocks)] }
+
+// StoredSize returns the length in bytes of the file that rests.
+func (i *Index) StoredSize() int64 { return i.form.length(i.stored[len(i.blocks)] - i.form.before()) }
+
+// find returns the block with the byte at an offset of the plain file, which has it.
+func (i *Index) find(offset int64) int {
+	return sort.Search(len(i.blocks), func(n int) bool { return i.plain[n+1] > offset })
+}
+
+// crc32 returns the CRC-32 of the plain file, of form Gzip.
+func (i *Index) crc32() uint32 {
+	var sum uint32
+	for _, b := range i.blocks {
+		sum = combine(sum, uint32(b.sum), int64(b.plain))
+	}
+	return sum
+}
+
+// end returns what a file has behind its last block.
+func (i *Index) end() []byte {
+	switch {
+	case i.form == Gzip:
+		return appendGzipEnd(nil, i.crc32(), i.Size())
+	case len(i.blocks) == 0:
+		return []byte(zstdEmpty)
+	default:
+		return nil
+	}
+}
+
+// Append appends the index's bytes to dst.
+func (i *Index) Append(dst []byte) []byte {
+	start := len(dst)
+	dst = binary.BigEndian.AppendUint32(dst, indexMagic)
+	dst = append(dst, indexVersion, byte(i.form), 0, 0)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(len(i.blocks)))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(i.Size()))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(i.StoredSize()))
+	for _, b := range i.blocks {
+		dst = binary.BigEndian.AppendUint32(dst, b.plain)
+		dst = binary.BigEndian.AppendUint32(dst, b.stored)
+		dst = binary.BigEndian.AppendUint64(dst, b.sum)
+		dst = binary.BigEndian.AppendUint64(dst, b.storedSum)
+	}
+	return binary.BigEndian.AppendUint64(dst, xxh3.Hash(dst[start:]))
+}
+
+// ParseIndex reads an index, which takes no more memory than twice its bytes. Its errors match ErrIndex. That an index
+// is valid does not make it the index of a file.
+func ParseIndex(b []byte) (*Index, error) {
+	if len(b) < indexHeader+indexSum || len(b) > MaxIndex {
+		return nil, fmt.Errorf("%w: it has %d bytes", ErrIndex, len(b))
+	}
+	if binary.BigEndian.Uint32(b) != indexMagic {
+		return nil, fmt.Errorf("%w: it does not begin as one", ErrIndex)
+	}
+	// The checksum belongs to this version; another may keep it elsewhere.
+	if b[4] != indexVersion {
+		return nil, fmt.Errorf("%w: version %d; this program reads version %d", ErrIndex, b[4], indexVersion)
+	}
+	body, sum := b[:len(b)-indexSum], binary.BigEndian.Uint64(b[len(b)-indexSum:])
+	if xxh3.Hash(body) != sum {
+		return nil, fmt.Errorf("%w: its checksum does not match", ErrIndex)
+	}
+	form, entries := Form(b[5]), body[indexHeader:]
+	if form != Gzip && form != Zstd || b[6] != 0 || b[7] != 0 {
+		return nil, fmt.Errorf("%w: %v", ErrIndex, form)
+	}
+	count := binary.BigEndian.Uint64(b[8:])
+	if len(entries)%indexEntry != 0 || count != uint64(len(entries)/indexEntry) {
+		return nil, fmt.Errorf("%w: %d blocks in %d bytes", ErrIndex, count, len(entries))
+	}
+	blocks := make([]block, count)
+	for n := range blocks {
+		e := entries[n*indexEntry:]
+		blocks[n] = block{
+			plain: binary.BigEndian.Uint32(e), stored: binary.BigEndian.Uint32(e[4:]), sum: binary.BigEndian.Uint64(e[8:]),
+			storedSum: binary.BigEndian.Uint64(e[16:]),
+		}
+		if err := blocks[n].check(form); err != nil {
+			return nil, fmt.Errorf("%w: block %d: %w", ErrIndex, n, err)
+		}
+	}
+	i := newIndex(form, blocks)
+	if plain := binary.BigEndian.Uint64(b[16:]); plain != uint64(i.Size()) {
+		return nil, fmt.Errorf("%w: blocks of %d bytes in a file of %d", ErrIndex, i.Size(), plain)
+	}
+	if stored := binary.BigEndian.Uint64(b[24:]); stored != uint64(i.StoredSize()) {
+		return nil, fmt.Errorf("%w: blocks that rest in %d bytes in a file of %d", ErrIndex, i.StoredSize(), stored)
+	}
+	return i, nil
+}
+
+// check verifies that the lengths of a block are within their bounds, which decide how much is allocated to read it.
+func (b block) check(form Form) error {
+	switch {
+	case b.plain == 0 || b.plain > frame.MaxPlain:
+		return fmt.Errorf("%d plain bytes", b.plain)
+	case b.stored == 0 || int64(b.stored) > int64(form.mostStored(int(b.plain))):
+		return fmt.Errorf("%d plain bytes that rest in %d", b.plain, b.stored)
+	case form == Gzip && b.sum > math.MaxUint32:
+		return errors.New("a CRC-32 of more than 32 bits")
+	}
+	return nil
+}
