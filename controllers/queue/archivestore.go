@@ -96,7 +96,7 @@ func checkArchiveStores(queue *v1alpha1.Queue, stores []v1alpha1.ObjectStore) *a
 		}
 		ready := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionReady)
 		switch {
-		case ready == nil || ready.ObservedGeneration != store.Generation:
+		case ready == nil || ready.ObservedGeneration != store.Generation || ready.Reason == v1alpha1.ReasonProbing:
 			return &agentpod.Problem{Reason: v1alpha1.ReasonProbing, Message: fmt.Sprintf(
 				"ObjectStore %q, which %s names, has not been probed yet", use.at.Name, use.field)}
 		case ready.Status != metav1.ConditionTrue && slices.Contains(unfitStore, ready.Reason):

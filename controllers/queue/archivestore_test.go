@@ -67,6 +67,9 @@ func TestArchiveStores(t *testing.T) {
 		"none to be read": {refilled, nil, v1alpha1.ReasonSourceNotFound},
 		"being deleted":   {stored, []v1alpha1.ObjectStore{going}, v1alpha1.ReasonDestinationNotFound},
 		"changed":         {stored, []v1alpha1.ObjectStore{changed}, v1alpha1.ReasonProbing},
+		"under its first probe": {
+			stored, []v1alpha1.ObjectStore{vault(v1alpha1.ReasonProbing)}, v1alpha1.ReasonProbing,
+		},
 		"no store": {
 			stored, []v1alpha1.ObjectStore{vault(v1alpha1.ReasonPromiseNotKept)}, v1alpha1.ReasonPromiseNotKept,
 		},

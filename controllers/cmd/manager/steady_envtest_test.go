@@ -89,6 +89,7 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 		}, object: &v1alpha1.Queue{ObjectMeta: named, Spec: v1alpha1.QueueSpec{
 			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("1Gi")},
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "tokens"}},
+			Archive:        &v1alpha1.QueueArchive{ObjectStore: &v1alpha1.ObjectStorePath{Name: "archives", Path: "/queues"}},
 		}}},
 		"HTTPEndpoint": {label: v1alpha1.HTTPEndpointLabel, owns: map[client.ObjectList]int{
 			&appsv1.DeploymentList{}: 1, &corev1.ServiceList{}: 1, &policyv1.PodDisruptionBudgetList{}: 1,
@@ -174,6 +175,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 		cluster.Claim(t, namespace, name)
 	}
 	makeNode(t, cluster, "steady")
+	makeStore(t, cluster, namespace, "archives")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
 		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
@@ -252,6 +254,32 @@ func makeNode(t *testing.T, cluster *controllertest.Cluster, name string) {
 		}},
 		Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
 	})
+}
+
+// makeStore makes an ObjectStore that was probed, and is not to be for hours.
+func makeStore(t *testing.T, cluster *controllertest.Cluster, namespace, name string) {
+	t.Helper()
+	store := &v1alpha1.ObjectStore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.ObjectStoreSpec{
+			Endpoint: "https://s3.example", Bucket: "archives", Credentials: &v1alpha1.StoreCredentials{SecretName: "keys"},
+		},
+	}
+	cluster.Create(t, store)
+	now, later := metav1.Now().Rfc3339Copy(), metav1.NewTime(time.Now().Add(12*time.Hour))
+	store.Status = v1alpha1.ObjectStoreStatus{
+		ObservedGeneration: store.Generation, LastProbeTime: &now,
+		Probe: &v1alpha1.StoreProbe{
+			ID: "abcde", Generation: store.Generation, StartTime: now, CompletionTime: &now, NextTime: &later,
+		},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPromisesKept,
+			Message: "the store keeps all promises", ObservedGeneration: store.Generation, LastTransitionTime: now,
+		}},
+	}
+	if err := cluster.Client.Status().Update(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // settled returns nil when status is about the present spec and everything that the object owns is there.
