@@ -10,18 +10,33 @@ import (
 	"strings"
 )
 
+// What .cluster/env tells of an S3 server that both clusters reach. Without an endpoint there is none; without a file
+// with a CA its certificate is one of a public CA.
+const (
+	storeEndpoint = "OBJECTSTORE_ENDPOINT"
+	storeBucket   = "OBJECTSTORE_BUCKET"
+	storeKeyID    = "OBJECTSTORE_ACCESS_KEY_ID"
+	storeKey      = "OBJECTSTORE_SECRET_ACCESS_KEY"
+	storeCAFile   = "OBJECTSTORE_CA_FILE"
+)
+
 // environment is what .cluster/env tells other programs.
 type environment struct {
 	mode, registry, kubectl string
 	nodes                   map[string][]string
+	// store has the values of the variables of the S3 server.
+	store map[string]string
 }
 
-// render gives lines that a shell can read. Values hold no blanks or quotes:
-// addresses, one word, and a path, which is quoted.
+// render gives lines that a shell can read. Values hold no blanks or quotes, or are quoted.
 func (e environment) render() string {
-	return fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n",
+	text := fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n",
 		e.mode, shellQuote(e.registry), strings.Join(e.nodes["east"], ","), strings.Join(e.nodes["west"], ","),
 		shellQuote(e.kubectl))
+	for _, name := range []string{storeEndpoint, storeBucket, storeKeyID, storeKey, storeCAFile} {
+		text += name + "=" + shellQuote(e.store[name]) + "\n"
+	}
+	return text
 }
 
 // is tells whether a rendered environment has the mode of e.

@@ -61,6 +61,9 @@ func (w *workspace) useExisting(ctx context.Context, east, west string) error {
 		return errors.New("EAST_KUBECONFIG and WEST_KUBECONFIG lead to the same cluster: name two")
 	}
 	var err error
+	if e.store, err = givenStore(); err != nil {
+		return err
+	}
 	if e.kubectl, err = w.findKubectl(ctx); err != nil {
 		return err
 	}
@@ -74,6 +77,23 @@ func (w *workspace) useExisting(ctx context.Context, east, west string) error {
 	}
 	fmt.Fprintln(os.Stderr, "Using the two existing clusters as east and west")
 	return nil
+}
+
+// givenStore is the S3 server that the user names for the demo and for tests; empty if there is none.
+func givenStore() (map[string]string, error) {
+	store := map[string]string{}
+	for _, name := range []string{storeEndpoint, storeBucket, storeKeyID, storeKey} {
+		if store[name] = os.Getenv(name); store[name] == "" && os.Getenv(storeEndpoint) != "" {
+			return nil, fmt.Errorf("%s is set: set %s, too", storeEndpoint, name)
+		}
+	}
+	if file := os.Getenv(storeCAFile); file != "" {
+		var err error
+		if store[storeCAFile], err = filepath.Abs(file); err != nil {
+			return nil, fmt.Errorf("finding %s: %w", storeCAFile, err)
+		}
+	}
+	return store, nil
 }
 
 // flatten returns the current context of a kubeconfig with its files embedded.

@@ -46,6 +46,8 @@ type machine struct {
 	programs node.Programs
 	// coreDNS and kubectl are programs, coreDNSTag names the former's build.
 	coreDNS, coreDNSTag, kubectl string
+	// versitygw is the S3 server.
+	versitygw string
 }
 
 func (w *workspace) up(ctx context.Context) error {
@@ -126,6 +128,9 @@ func (w *workspace) prepare(ctx context.Context) (*machine, error) {
 	if m.programs.Runc, err = build.Find("runc"); err != nil {
 		return nil, err
 	}
+	if m.versitygw, err = w.builder.ObjectStoreServer(ctx); err != nil {
+		return nil, err
+	}
 	m.set = unit.Set{
 		Self: filepath.Join(layout.StateDir, "bin", "cluster"),
 		Pids: layout.PidsDir(),
@@ -172,6 +177,7 @@ func (m *machine) start(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.startRegistry(ctx) })
+	group.Go(func() error { return m.startObjectStore(ctx) })
 	for _, c := range layout.Clusters() {
 		group.Go(func() error {
 			if err := m.startCluster(ctx, c); err != nil {
@@ -398,6 +404,10 @@ func (m *machine) publish() error {
 		for _, n := range c.Nodes {
 			e.nodes[c.Name] = append(e.nodes[c.Name], n.Address.String())
 		}
+	}
+	var err error
+	if e.store, err = m.publishObjectStore(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(e.kubectl), 0o755); err != nil {
 		return err

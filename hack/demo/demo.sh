@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
-# shows what it cost either cluster, verifies the receipt, runs the Transfer again. 'make demo' brings up the clusters, builds
-# the images and calls this.
+# shows what it cost either cluster, verifies the receipt, runs the Transfer again. Then it archives the claim in a bucket
+# and restores it from there in the other cluster. 'make demo' brings up the clusters, builds the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -27,16 +27,11 @@ for cluster in east west; do
   "$cluster" create namespace "$demo"
   "$cluster" label namespace "$demo" lighterage.dev/demo=true pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
-# shell CLUSTER CLAIM: makes the claim, if it is not there, and a pod that mounts it.
-shell() {
-  sed -e "s|CLAIM|$2|" -e "s|IMAGE|$(busybox_image)|" hack/demo/volumes.yaml | "$1" -n "$demo" apply -f - >/dev/null
-  "$1" -n "$demo" wait pod/shell --for=condition=Ready --timeout=3m >/dev/null
-}
 west -n "$demo" apply -f hack/demo/claim.yaml
 show west apply -f hack/demo/peergrant.yaml
 
 say "Filling the claim ledger in east with at least $SIZE_MIB MiB of real data from this machine"
-shell east ledger
+shell east "$demo" ledger
 started=$SECONDS
 hack/demo/data.sh "$SIZE_MIB" | east -n "$demo" exec -i shell -- tar -x -o -f - -C /data
 east -n "$demo" exec shell -- sh -c 'echo "In the claim now: $(find /data -type f | wc -l) files, $(du -sm /data | cut -f1) MiB"'
@@ -48,7 +43,7 @@ say "A policy with prices, so that the cost is reported too, and the Transfer"
 show east apply -f hack/demo/compressionpolicy.yaml
 sed 's/^/    /' hack/demo/transfer.yaml
 show east apply -f hack/demo/transfer.yaml
-hack/demo/progress.sh "$demo" ledger
+hack/demo/progress.sh east "$demo" ledger
 
 say "What an operator sees"
 show east -n "$demo" get transfers -o wide
@@ -58,8 +53,8 @@ say "The whole status"
 east -n "$demo" get transfer ledger -o yaml | sed -n '/^status:/,$p'
 
 say "Proof by other means than our agent: sha256 of every file, modes, times and links, read by shells in both clusters"
-shell east ledger
-shell west ledger-copy
+shell east "$demo" ledger
+shell west "$demo" ledger-copy
 hack/demo/proof.sh "$demo" shell shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
 
@@ -90,7 +85,7 @@ show east -n "$demo" annotate transfer ledger --overwrite "lighterage.dev/run=$(
 request=$(east -n "$demo" get transfer ledger -o 'jsonpath={.metadata.annotations.lighterage\.dev/run}')
 wait_until 60 "the second run to start" \
   sh -c "test \"\$('${KUBECTL:-kubectl}' --kubeconfig .cluster/east.kubeconfig -n $demo get transfer ledger -o 'jsonpath={.status.lastRunRequest}')\" = '$request'"
-hack/demo/progress.sh "$demo" ledger
+hack/demo/progress.sh east "$demo" ledger
 second='{.status.progress.unchangedFiles} of {.status.progress.filesTotal} files were unchanged; {.status.compression.uncompressedBytes} bytes were sent.'
 east -n "$demo" get transfer ledger -o jsonpath="$second"
 echo
@@ -99,14 +94,20 @@ if [ "$(east -n "$demo" get transfer ledger -o jsonpath='{.status.compression.un
   exit 1
 fi
 
-say "Look further"
+if [ -n "${OBJECTSTORE_ENDPOINT:-}" ]; then
+  hack/demo/objectstore.sh "$demo"
+else
+  say "No object store: the claim is not archived. docs/how-to/demo.md lists the variables that name one"
+fi
+
+say "What to try next"
 kubectl=${KUBECTL:-kubectl}
 kubectl=${kubectl#"$PWD/"}
 cat <<TEXT
-  $kubectl --kubeconfig .cluster/east.kubeconfig -n $demo describe transfer ledger
-  $kubectl --kubeconfig .cluster/east.kubeconfig -n $demo get events
-  $kubectl --kubeconfig .cluster/west.kubeconfig -n $demo get deliveries -o yaml
-  $kubectl --kubeconfig .cluster/east.kubeconfig -n $NAMESPACE logs deployment/lighterage-manager
-  $kubectl --kubeconfig .cluster/west.kubeconfig -n $NAMESPACE logs deployment/lighterage-gateway
-  make clusters-down      takes the clusters away; what was built stays cached
+  Everything that is known of the Transfer, with events:
+    $kubectl --kubeconfig .cluster/east.kubeconfig -n $demo describe transfer ledger
+  Why it was compressed as it was, and what other choices would have cost:
+    PATH=\$PWD/bin:\$PATH $kubectl lighterage explain transfer/ledger --kubeconfig .cluster/east.kubeconfig -n $demo
+  Take the clusters away; what was built stays cached:
+    make clusters-down
 TEXT

@@ -48,6 +48,12 @@ busybox_image() {
   else echo busybox:1.37.0; fi
 }
 
+# shell CLUSTER NAMESPACE CLAIM: makes the claim, if it is not there, and a pod that mounts it.
+shell() {
+  sed -e "s|CLAIM|$3|" -e "s|IMAGE|$(busybox_image)|" hack/demo/volumes.yaml | "$1" -n "$2" apply -f - >/dev/null
+  "$1" -n "$2" wait pod/shell --for=condition=Ready --timeout=3m >/dev/null
+}
+
 # wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waited for when time is up.
 wait_until() {
   local deadline=$((SECONDS + $1)) what=$2

@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shows a Transfer's progress, a line for each change, until it is Complete or Failed, or needs somebody.
-#   progress.sh NAMESPACE NAME [SECONDS]
+#   progress.sh CLUSTER NAMESPACE NAME [SECONDS]
 
 # shellcheck source=hack/demo/lib.sh
 . "$(dirname "$0")/lib.sh"
-namespace=$1 name=$2 deadline=$((SECONDS + ${3:-900})) last=
+cluster=$1 namespace=$2 name=$3 deadline=$((SECONDS + ${4:-900})) last=
 
 fields='{.status.phase}|{.status.progress.percent}|{.status.progress.files}|{.status.progress.filesTotal}|{.status.progress.bytes}|{.status.progress.bytesTotal}|{.status.progress.bytesPerSecond}|{.status.progress.eta}|{.status.compression.savedPercent}|{.status.compression.engine}|{.status.run.node}|{.status.conditions[?(@.type=="Complete")].status}|{.status.conditions[?(@.type=="Failed")].status}|{.status.conditions[?(@.type=="Stalled")].status}|{.status.conditions[?(@.type=="Ready")].message}'
 
 while :; do
-  line=$(east -n "$namespace" get transfer "$name" -o jsonpath="$fields")
+  line=$("$cluster" -n "$namespace" get transfer "$name" -o jsonpath="$fields")
   IFS='|' read -r phase percent files files_total bytes bytes_total rate eta saved engine node complete failed stalled message <<<"$line"
   if [ "$line" != "$last" ]; then
     if [ -n "$files_total" ] && [ "${phase:-}" != Starting ] && [ "${phase:-}" != Opening ]; then

@@ -210,6 +210,19 @@ func (b Builder) build(ctx context.Context, m Module, p Program, version, bin st
 	return nil
 }
 
+// ObjectStoreServer builds versitygw unless it is in the cache, and returns the program. hack/objectstores.sh, which has
+// it for tests as well, pins its version.
+func (b Builder) ObjectStoreServer(ctx context.Context) (string, error) {
+	script := filepath.Join(filepath.Dir(b.Source), "objectstores.sh")
+	cmd := exec.CommandContext(ctx, "bash", "-c", `env=$("$0" versitygw); eval "$env"; printf %s "$LIGHTERAGE_VERSITYGW"`, script)
+	var out, problems strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, io.MultiWriter(b.Out, &problems)
+	if err := cmd.Run(); err != nil || out.Len() == 0 {
+		return "", fmt.Errorf("building versitygw: %w\n%s", err, problems.String())
+	}
+	return out.String(), nil
+}
+
 // Pause builds the program that holds the pods' namespaces, static, at path.
 func (b Builder) Pause(ctx context.Context, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./pause")

@@ -29,6 +29,12 @@ const (
 	// RegistryPort is the port of the image registry on the bridge.
 	RegistryPort = 5000
 
+	// ObjectStorePort is the port of the S3 server on the bridge.
+	ObjectStorePort = 7070
+
+	// Bucket is the one that the S3 server has.
+	Bucket = "lighterage"
+
 	// APIServerPort is the port of every kube-apiserver.
 	APIServerPort = 6443
 )
@@ -134,6 +140,12 @@ func (n Node) ContainerdSocket() string { return n.Path("run", "containerd.sock"
 
 // Registry is the host and port of the image registry.
 func Registry() string { return netip.AddrPortFrom(Host, RegistryPort).String() }
+
+// ObjectStore is the host and port of the S3 server.
+func ObjectStore() string { return netip.AddrPortFrom(Host, ObjectStorePort).String() }
+
+// ObjectStoreDir is the folder of the S3 server's objects and keys.
+func ObjectStoreDir() string { return filepath.Join(StateDir, "objectstore") }
 
 // LogsDir holds one log file a process.
 func LogsDir() string { return filepath.Join(StateDir, "logs") }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the keys and certificates of one cluster.
+// Package pki makes the keys and certificates of one cluster, and of a server beside the clusters.
 package pki
 
 import (
@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -68,7 +69,30 @@ const generation = "2"
 // Ensure makes the cluster's keys, certificates and kubeconfigs, unless a former
 // run has finished doing so.
 func Ensure(c layout.Cluster) error {
-	done := filepath.Join(c.PKIDir(), "complete")
+	return once(c.Name, c.PKIDir(), func(dir string) error { return generate(c, dir) })
+}
+
+// EnsureServer makes an authority and the certificate of a server that is no part of a cluster, as ca.crt, server.crt
+// and server.key in dir, unless a former run has finished doing so.
+func EnsureServer(name, dir string, address netip.Addr) error {
+	return once(name, dir, func(dir string) error {
+		a, err := newAuthority(name + " authority")
+		if err != nil {
+			return err
+		}
+		if err := writePEM(filepath.Join(dir, "ca.crt"), "CERTIFICATE", a.cert.Raw); err != nil {
+			return err
+		}
+		return a.issue(filepath.Join(dir, "server"), &x509.Certificate{
+			Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{address.AsSlice()},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		})
+	})
+}
+
+// once makes what is in dir, and notes when it is complete.
+func once(name, dir string, generate func(dir string) error) error {
+	done := filepath.Join(dir, "complete")
 	made, err := os.ReadFile(done)
 	if err == nil && string(made) == generation {
 		return nil
@@ -76,11 +100,11 @@ func Ensure(c layout.Cluster) error {
 	if err == nil {
 		return errors.New("it was made by another version of this program: run `make clusters-down` first")
 	}
-	if err := os.MkdirAll(c.PKIDir(), 0o700); err != nil {
-		return fmt.Errorf("making keys of %s: %w", c.Name, err)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making keys of %s: %w", name, err)
 	}
-	if err := generate(c, c.PKIDir()); err != nil {
-		return fmt.Errorf("making keys of %s: %w", c.Name, err)
+	if err := generate(dir); err != nil {
+		return fmt.Errorf("making keys of %s: %w", name, err)
 	}
 	return os.WriteFile(done, []byte(generation), 0o600)
 }

@@ -83,3 +83,19 @@ func TestGenerate(t *testing.T) {
 		}
 	}
 }
+
+func TestEnsureServer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	for range 2 { // The second time it is there.
+		if err := EnsureServer("store", dir, layout.Host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, server := certificate(t, filepath.Join(dir, "ca.crt")), certificate(t, filepath.Join(dir, "server.crt"))
+	if err := verify(t, server, ca, x509.ExtKeyUsageServerAuth, layout.Host.String()); err != nil {
+		t.Error(err)
+	}
+	if verify(t, server, ca, x509.ExtKeyUsageServerAuth, "10.213.0.11") == nil {
+		t.Error("the certificate is good for another address")
+	}
+}

@@ -27,6 +27,8 @@ type Unit struct {
 	Name string
 	// Args are the program, as an absolute path, and its arguments.
 	Args []string
+	// Env is what its environment has beside the path: NAME=value. It is not logged.
+	Env []string
 	// NetNS is the network namespace to run in; empty is the host's.
 	NetNS string
 	// Procs are the cgroup.procs files of the cgroup to run in.
@@ -55,7 +57,7 @@ func (s Set) PidFile(name string) string { return filepath.Join(s.Pids, name+".p
 // Digest sums up everything a unit was started with.
 func (u Unit) Digest() (string, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q", u.Args, u.NetNS)
+	fmt.Fprintf(h, "%q %q %q", u.Args, u.Env, u.NetNS)
 	for _, path := range u.Configs {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -106,7 +108,7 @@ func (s Set) start(u Unit, digest string) error {
 	cmd := exec.Command(s.Self, EnterArgs(u)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + s.Path, "HOME=/root", "TMPDIR=/tmp"}
+	cmd.Env = append([]string{"PATH=" + s.Path, "HOME=/root", "TMPDIR=/tmp"}, u.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", u.Name, err)

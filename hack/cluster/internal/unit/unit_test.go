@@ -118,4 +118,9 @@ func TestDigestFollowsConfiguration(t *testing.T) {
 	if digest("two", "/bin/a") == a || digest("one", "/bin/b") == a {
 		t.Error("a changed unit has the same digest")
 	}
+	keyed, err := Unit{Name: "u", Args: []string{"/bin/a"}, Env: []string{"KEY=other"}, Configs: []string{config}}.Digest()
+	plain, err2 := Unit{Name: "u", Args: []string{"/bin/a"}, Configs: []string{config}}.Digest()
+	if err != nil || err2 != nil || keyed == plain {
+		t.Errorf("a changed environment has the same digest: %v, %v", err, err2)
+	}
 }
