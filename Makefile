@@ -378,7 +378,7 @@ demo-install: ## Install the images' version by Helm in the clusters east and we
 	VERSION="$$($(SUBMAKE) version)" hack/demo/install.sh
 
 .PHONY: demo
-demo: ## Move data between two clusters by a Transfer, and prove that it arrived
+demo: ## Move data between two clusters by a Transfer, prove that it arrived, archive it in an object store and restore it
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 

@@ -28,6 +28,16 @@ type Pair struct {
 	East, West *Cluster
 	// Local: the nodes are processes and network namespaces of this machine.
 	Local bool
+	// Store is an S3 server that both reach; nil: there is none.
+	Store *Store
+}
+
+// Store is an S3 server with a bucket.
+type Store struct {
+	Endpoint, Bucket             string
+	AccessKeyID, SecretAccessKey string
+	// CA vouches for its certificate; empty: a public one does.
+	CA []byte
 }
 
 // Cluster is one of the two.
@@ -54,11 +64,32 @@ func Connect(root string) (*Pair, error) {
 		common.busybox = env["REGISTRY"] + "/lab/busybox:1"
 	}
 	pair := &Pair{Local: env["MODE"] == "local"}
+	if pair.Store, err = store(env); err != nil {
+		return nil, err
+	}
 	if pair.East, err = connect(common, root, "east"); err != nil {
 		return nil, err
 	}
 	pair.West, err = connect(common, root, "west")
 	return pair, err
+}
+
+// store is the S3 server that an environment names.
+func store(env map[string]string) (*Store, error) {
+	if env["OBJECTSTORE_ENDPOINT"] == "" {
+		return nil, nil
+	}
+	s := &Store{
+		Endpoint: env["OBJECTSTORE_ENDPOINT"], Bucket: env["OBJECTSTORE_BUCKET"],
+		AccessKeyID: env["OBJECTSTORE_ACCESS_KEY_ID"], SecretAccessKey: env["OBJECTSTORE_SECRET_ACCESS_KEY"],
+	}
+	if file := env["OBJECTSTORE_CA_FILE"]; file != "" {
+		var err error
+		if s.CA, err = os.ReadFile(file); err != nil { //nolint:gosec // the test's own file
+			return nil, fmt.Errorf("read the CA of the object store: %w", err)
+		}
+	}
+	return s, nil
 }
 
 func connect(c Cluster, root, name string) (*Cluster, error) {

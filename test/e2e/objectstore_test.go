@@ -1,0 +1,98 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// vault is a path of the ObjectStore of these tests.
+func vault(path string) *v1alpha1.ObjectStorePath {
+	return &v1alpha1.ObjectStorePath{Name: "vault", Path: path}
+}
+
+// TestObjectStore archives a claim and a queue of one cluster in a bucket, and restores both in the other, which has
+// nothing of the first but the bucket.
+func TestObjectStore(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	pair.ObjectStores(t, namespace, "vault", namespace)
+	t.Run("Claim", func(t *testing.T) {
+		t.Parallel()
+		restoreClaim(t, namespace)
+	})
+	t.Run("Queue", func(t *testing.T) {
+		t.Parallel()
+		restoreQueue(t, namespace)
+	})
+}
+
+func restoreClaim(t *testing.T, namespace string) {
+	ctx := context.Background()
+	east.claim(t, namespace, "source", "", "100Mi")
+	west.claim(t, namespace, "copy", "", "100Mi")
+	east.sh(t, namespace, "source", fill)
+
+	to := newTransfer(namespace, "ledger-to-vault")
+	to.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/ledger")}
+	if err := east.Create(ctx, to); err != nil {
+		t.Fatal(err)
+	}
+	east.WaitFor(t, to, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if s := to.Status; s.Run.Route != v1alpha1.RouteObjectStore || s.Run.Attempt != 1 || s.Progress.Files != 303 ||
+		s.Compression.UncompressedBytes < 12_000_000 || s.Compression.Reason != v1alpha1.CompressionStoredAsIs {
+		t.Errorf("%+v %+v %+v", s.Run, s.Progress, s.Compression)
+	}
+
+	from := newTransfer(namespace, "ledger-from-vault")
+	from.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/ledger")}
+	from.Spec.Destination.Peer = ""
+	if err := west.Create(ctx, from); err != nil {
+		t.Fatal(err)
+	}
+	west.WaitFor(t, from, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if want, got := east.sh(t, namespace, "source", listing), west.sh(t, namespace, "copy", listing); want != got {
+		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
+	}
+	if s := from.Status; s.Run.Route != v1alpha1.RouteObjectStore || s.Progress.Files != 303 {
+		t.Errorf("%+v %+v", s.Run, s.Progress)
+	}
+}
+
+func restoreQueue(t *testing.T, namespace string) {
+	archived, putter := east.newQueue(t, namespace, "orders", func(s *v1alpha1.QueueSpec) {
+		s.Archive = &v1alpha1.QueueArchive{
+			ObjectStore: vault("/queues"), Interval: &metav1.Duration{Duration: time.Second},
+		}
+	})
+	east.waitForQueue(t, archived, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	messages := orders(20)
+	putter.connect(t)
+	putter.put(t, messages)
+	putter.close()
+	east.see(t, archived, "be archived", func(s v1alpha1.QueueStatus) bool {
+		return s.StoreArchive != nil && s.StoreArchive.Sequence == int64(len(messages)) && s.StoreArchive.Behind == 0 &&
+			meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionArchived)
+	})
+
+	restored, getter := west.newQueue(t, namespace, "orders-restored", func(s *v1alpha1.QueueSpec) {
+		s.Restore = &v1alpha1.QueueRestore{ObjectStore: vault("/queues"), Queue: archived.Name}
+	})
+	west.waitForQueue(t, restored, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	getter.connect(t)
+	getter.get(t, messages)
+	getter.close()
+	if r := restored.Status.Restore; r == nil || r.State != "Restored" || r.Messages != int64(len(messages)) {
+		t.Errorf("restore %+v", r)
+	}
+}
