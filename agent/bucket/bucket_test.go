@@ -5,12 +5,10 @@ package bucket_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/agent/bucket"
@@ -32,28 +29,11 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// TestMain has the client library not wait after the only try that it makes.
-func TestMain(m *testing.M) {
-	minio.DefaultRetryUnit = 1
-	os.Exit(m.Run())
-}
-
 const prefix = "east/bank"
 
 func open(t *testing.T, server *objectstoretest.Server, prefix string) *objectstore.Store {
 	t.Helper()
-	store, err := objectstore.New(objectstore.Options{
-		Endpoint: server.URL, CABundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: prefix,
-		Retry: objectstore.Retry{Tries: 4, Base: 1, Longest: 1},
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return objectstoretest.Open(t, server.Options(prefix))
 }
 
 // put writes files below a directory.

@@ -7,10 +7,8 @@ package bucket_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,19 +31,7 @@ import (
 // on opens a prefix of a real server, with requests that are tried again at once.
 func on(t *testing.T, server objectstoretest.Program, prefix string) *objectstore.Store {
 	t.Helper()
-	store, err := objectstore.New(objectstore.Options{
-		Endpoint: server.Endpoint, CABundle: server.CA, CredentialsDirectory: server.Credentials,
-		Bucket: objectstoretest.Bucket, Prefix: prefix,
-		Retry: objectstore.Retry{Tries: 4, Base: 1, Longest: 1},
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return objectstoretest.Open(t, server.Options(prefix))
 }
 
 // clean reports what a run has left beside files and index.
@@ -415,21 +401,12 @@ func locked(t *testing.T, proxy *objectstoretest.Proxy) {
 	}
 	root := t.TempDir()
 	put(t, root, map[string]string{"a": "1", "b": "2", "c": "3"})
-	options := objectstore.Options{
-		Endpoint: proxy.Endpoint, CABundle: proxy.CA, CredentialsDirectory: proxy.Credentials, Bucket: name, Prefix: prefix,
-		Retry: objectstore.Retry{Tries: 2, Base: 1, Longest: 1},
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
-	}
-	store, err := objectstore.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	options := proxy.Options(prefix)
+	options.Bucket, options.Retry.Tries = name, 2
+	store := objectstoretest.Open(t, options)
 	mustWrite(t, source(t, root, nil), store, nil)
 	held := minio.LegalHoldEnabled
-	err = raw.PutObjectLegalHold(t.Context(), name, prefix+"/b", minio.PutObjectLegalHoldOptions{Status: &held})
+	err := raw.PutObjectLegalHold(t.Context(), name, prefix+"/b", minio.PutObjectLegalHoldOptions{Status: &held})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,13 +41,9 @@ type killed struct {
 }
 
 func (k killed) store() (*objectstore.Store, error) {
-	return objectstore.New(objectstore.Options{
-		Endpoint: k.Server.Endpoint, CABundle: k.Server.CA, CredentialsDirectory: k.Server.Credentials,
-		Bucket: objectstoretest.Bucket, Prefix: prefix + k.Prefix,
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
-	})
+	o := k.Server.Options(prefix + k.Prefix)
+	o.Retry = objectstore.DefaultRetry
+	return objectstore.New(o)
 }
 
 // init writes, in the process that is to be killed, as slowly as it is told.

@@ -32,11 +32,11 @@ func TestErrors(t *testing.T) {
 		reason wirev1.FailureReason
 		tries  int
 	}{
-		{503, "SlowDown", objectstore.ErrUnavailable, unreachable, quick.Tries},
-		{429, "", objectstore.ErrUnavailable, unreachable, quick.Tries},
-		{500, "InternalError", objectstore.ErrUnavailable, unreachable, quick.Tries},
+		{503, "SlowDown", objectstore.ErrUnavailable, unreachable, objectstoretest.Retry.Tries},
+		{429, "", objectstore.ErrUnavailable, unreachable, objectstoretest.Retry.Tries},
+		{500, "InternalError", objectstore.ErrUnavailable, unreachable, objectstoretest.Retry.Tries},
 		{200, "InternalError", nil, 0, 1}, // put does not look into the body
-		{409, "ConditionalRequestConflict", objectstore.ErrUnavailable, unreachable, quick.Tries},
+		{409, "ConditionalRequestConflict", objectstore.ErrUnavailable, unreachable, objectstoretest.Retry.Tries},
 		{403, "AccessDenied", objectstore.ErrAccessDenied, wirev1.FailureReason_FAILURE_REASON_STORE_DENIED, 1},
 		{403, "SignatureDoesNotMatch", objectstore.ErrAccessDenied, wirev1.FailureReason_FAILURE_REASON_STORE_DENIED, 1},
 		{400, "ExpiredToken", objectstore.ErrAccessDenied, wirev1.FailureReason_FAILURE_REASON_STORE_DENIED, 1},
@@ -57,7 +57,7 @@ func TestErrors(t *testing.T) {
 		}
 		server, store := start(t)
 		server.Intercept(objectstoretest.Times(-1, http.MethodPut, test.status, test.code))
-		_, err := store.Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
+		_, err := store.Put(t.Context(), "a", strings.NewReader("x"), 1, always)
 		if !errors.Is(err, test.want) || !failure.Is(err, test.reason) {
 			t.Errorf("%d %s: %v", test.status, test.code, err)
 			continue
@@ -116,7 +116,7 @@ func TestReaderGivesUp(t *testing.T) {
 	if _, err := get(t, store, "a", "", 0, 2); !errors.Is(err, objectstore.ErrUnavailable) {
 		t.Error(err)
 	}
-	if n := len(server.Requests()) - before; n != quick.Tries {
+	if n := len(server.Requests()) - before; n != objectstoretest.Retry.Tries {
 		t.Errorf("%d requests", n)
 	}
 }
@@ -150,7 +150,7 @@ func TestWrongAnswers(t *testing.T) {
 		return err
 	}
 	put := func(s *objectstore.Store) error {
-		_, err := s.Put(context.Background(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
+		_, err := s.Put(context.Background(), "a", strings.NewReader("x"), 1, always)
 		return err
 	}
 	get := func(s *objectstore.Store) error {
@@ -222,7 +222,7 @@ func TestTLS(t *testing.T) {
 	} {
 		changed := o
 		change(&changed)
-		_, err := open(t, changed).Head(t.Context(), "a")
+		_, err := objectstoretest.Open(t, changed).Head(t.Context(), "a")
 		if !errors.Is(err, objectstore.ErrTLS) || !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_STORE_UNTRUSTED) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -235,7 +235,7 @@ func TestTLS(t *testing.T) {
 func TestClock(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	server.Set(objectstoretest.Faults{ClockOffset: 20 * time.Minute}, "me")
-	_, err := open(t, options(t, server)).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
+	_, err := objectstoretest.Open(t, options(t, server)).Put(t.Context(), "a", strings.NewReader("x"), 1, always)
 	if !errors.Is(err, objectstore.ErrClock) {
 		t.Error(err)
 	}
@@ -243,7 +243,7 @@ func TestClock(t *testing.T) {
 	o := options(t, server)
 	o.Now = func() time.Time { return time.Now().Add(-20 * time.Minute) }
 	server.Set(objectstoretest.Faults{Denied: []string{http.MethodPut}}, "me")
-	_, err = open(t, o).Put(t.Context(), "a", strings.NewReader("x"), 1, objectstore.PutOptions{})
+	_, err = objectstoretest.Open(t, o).Put(t.Context(), "a", strings.NewReader("x"), 1, always)
 	if !errors.Is(err, objectstore.ErrClock) {
 		t.Error(err)
 	}
@@ -254,8 +254,8 @@ func TestUnreachable(t *testing.T) {
 	o := options(t, server)
 	dials := 0
 	o.Dial = func(context.Context, string) (net.Conn, error) { dials++; return nil, errors.New("connection refused") }
-	_, err := open(t, o).Head(t.Context(), "a")
-	if !errors.Is(err, objectstore.ErrUnavailable) || dials != quick.Tries {
+	_, err := objectstoretest.Open(t, o).Head(t.Context(), "a")
+	if !errors.Is(err, objectstore.ErrUnavailable) || dials != objectstoretest.Retry.Tries {
 		t.Errorf("%d times: %v", dials, err)
 	}
 	if strings.Contains(err.Error(), "connection refused") {
@@ -263,7 +263,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := open(t, o).Head(ctx, "a"); !errors.Is(err, context.Canceled) {
+	if _, err := objectstoretest.Open(t, o).Head(ctx, "a"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -97,7 +97,7 @@ func TestProbeStops(t *testing.T) {
 	const others = 2 // requests about what other probes left, which are best effort
 	for n := 0; n < len(whole.Requests())-others; n += 9 {
 		server, store := start(t)
-		left, storm := n, 2*quick.Tries // as many as one request and the first one of cleaning take
+		left, storm := n, 2*objectstoretest.Retry.Tries // as many as one request and the first one of cleaning take
 		server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 			if left--; left >= 0 || storm == 0 {
 				return false

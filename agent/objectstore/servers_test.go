@@ -22,11 +22,8 @@ func TestServers(t *testing.T) {
 	for name, start := range objectstoretest.Programs {
 		t.Run(name, func(t *testing.T) {
 			server := start(t)
-			o := objectstore.Options{
-				Endpoint: server.Endpoint, CABundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east/bank",
-				CredentialsDirectory: server.Credentials, Dial: dial, Retry: quick,
-			}
-			store := open(t, o)
+			o := server.Options("east/bank")
+			store := objectstoretest.Open(t, o)
 			t.Run("Probe", func(t *testing.T) {
 				verdicts, err := objectstore.Probe(t.Context(), store)
 				if err != nil {
@@ -62,7 +59,7 @@ func TestServers(t *testing.T) {
 			t.Run("Errors", func(t *testing.T) {
 				missing := o
 				missing.Bucket = "missing"
-				_, err := open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, always)
+				_, err := objectstoretest.Open(t, missing).Put(t.Context(), "a", strings.NewReader("x"), 1, always)
 				if !errors.Is(err, objectstore.ErrNoBucket) {
 					t.Error(err)
 				}
@@ -89,11 +86,11 @@ func TestServers(t *testing.T) {
 				return // it checks no signatures
 			}
 			t.Run("Rotation", func(t *testing.T) {
-				writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreSecretAccessKeyKey: "another"})
+				objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreSecretAccessKeyKey, "another")
 				if _, err := list(t, store, ""); !errors.Is(err, objectstore.ErrAccessDenied) {
 					t.Error(err)
 				}
-				writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreSecretAccessKeyKey: objectstoretest.SecretKey})
+				objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreSecretAccessKeyKey, objectstoretest.SecretKey)
 				if _, err := list(t, store, ""); err != nil {
 					t.Error(err)
 				}

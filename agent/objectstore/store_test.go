@@ -11,15 +11,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/minio/minio-go/v7"
 
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -31,61 +27,18 @@ import (
 // How objects are put.
 var always, ifAbsent = objectstore.PutOptions{}, objectstore.PutOptions{IfAbsent: true}
 
-// quick is a Retry that waits for next to nothing.
-var quick = objectstore.Retry{Tries: 4, Base: 1, Longest: 1}
-
-// TestMain has the client library not wait after the only try that it makes.
-func TestMain(m *testing.M) {
-	minio.DefaultRetryUnit = 1
-	os.Exit(m.Run())
-}
-
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, "tcp", address)
-}
-
-// credentials are a directory as the kubelet mounts it.
-func credentials(t *testing.T, id string) string {
-	t.Helper()
-	dir := t.TempDir()
-	writeCredentials(t, dir, map[string]string{
-		wirev1.ObjectStoreAccessKeyIDKey: id + "\n", wirev1.ObjectStoreSecretAccessKeyKey: "hush",
-	})
-	return dir
-}
-
-func writeCredentials(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func options(t *testing.T, server *objectstoretest.Server) objectstore.Options {
 	t.Helper()
-	return objectstore.Options{
-		Endpoint: server.URL, CABundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east/bank",
-		CredentialsDirectory: credentials(t, "me"), Dial: dial, Retry: quick,
-	}
-}
-
-func open(t *testing.T, o objectstore.Options) *objectstore.Store {
-	t.Helper()
-	store, err := objectstore.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	o := server.Options("east/bank")
+	o.CredentialsDirectory = objectstoretest.Credentials(t, "me", "hush")
+	return o
 }
 
 // start returns a server and a store that uses it.
 func start(t *testing.T) (*objectstoretest.Server, *objectstore.Store) {
 	t.Helper()
 	server := objectstoretest.New(t, "me")
-	return server, open(t, options(t, server))
+	return server, objectstoretest.Open(t, options(t, server))
 }
 
 func put(t *testing.T, store *objectstore.Store, name, content string) string {
@@ -183,11 +136,11 @@ func TestLargeDirectory(t *testing.T) {
 	}
 	o := options(t, server)
 	o.Prefix, o.MaxNames = "", 7
-	if children, err := open(t, o).Directory(t.Context(), "large"); len(children) != 7 || err != nil {
+	if children, err := objectstoretest.Open(t, o).Directory(t.Context(), "large"); len(children) != 7 || err != nil {
 		t.Errorf("got %d names, %v", len(children), err)
 	}
 	o.MaxNames = 6
-	_, err := open(t, o).Directory(t.Context(), "large")
+	_, err := objectstoretest.Open(t, o).Directory(t.Context(), "large")
 	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT) {
 		t.Errorf("a directory of too many names: %v", err)
 	}
@@ -200,7 +153,7 @@ func TestWrittenWith(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	o := options(t, server)
 	o.StorageClass, o.Encryption = "STANDARD_IA", objectstore.Encryption{KMSKeyID: "key-1"}
-	store := open(t, o)
+	store := objectstoretest.Open(t, o)
 	put(t, store, "one", "x")
 	u, err := store.Create(t.Context(), "two", nil)
 	if err != nil {
@@ -346,21 +299,21 @@ func TestPartLimits(t *testing.T) {
 func TestRotation(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	o := options(t, server)
-	store := open(t, o)
+	store := objectstoretest.Open(t, o)
 	put(t, store, "a", "x")
 	server.Set(objectstoretest.Faults{}, "new")
 	_, err := store.Head(t.Context(), "a")
 	if !errors.Is(err, objectstore.ErrAccessDenied) {
 		t.Errorf("with old credentials: %v", err)
 	}
-	writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreAccessKeyIDKey: "new"})
+	objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreAccessKeyIDKey, "new")
 	if _, err := store.Head(t.Context(), "a"); err != nil {
 		t.Errorf("with new credentials: %v", err)
 	}
 	for name, content := range map[string]string{
 		"none": "", "two lines": "a\nb", "not ASCII": "ü", "long": strings.Repeat("x", 20<<10),
 	} {
-		writeCredentials(t, o.CredentialsDirectory, map[string]string{wirev1.ObjectStoreAccessKeyIDKey: content})
+		objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreAccessKeyIDKey, content)
 		if _, err := store.Head(t.Context(), "a"); !errors.Is(err, objectstore.ErrCredentials) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -368,7 +321,7 @@ func TestRotation(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := objectstore.Options{Endpoint: "http://store", Bucket: "b", Dial: dial}
+	good := objectstore.Options{Endpoint: "http://store", Bucket: "b", Dial: objectstoretest.Dial}
 	if _, err := objectstore.New(good); err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +353,7 @@ func TestBlockedAddress(t *testing.T) {
 	o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 		return egress.NewGuard(egress.Policy{}).Dial(ctx, time.Minute, address)
 	}
-	if _, err := open(t, o).Head(t.Context(), "a"); !errors.Is(err, egress.ErrBlocked) {
+	if _, err := objectstoretest.Open(t, o).Head(t.Context(), "a"); !errors.Is(err, egress.ErrBlocked) {
 		t.Error(err)
 	}
 	if n := len(server.Requests()); n != 0 {

@@ -159,17 +159,9 @@ func TestArchive(t *testing.T) {
 // is made of what the store has.
 func TestStoreArchive(t *testing.T) {
 	server := objectstoretest.New(t, "me")
-	credentials := t.TempDir()
-	for name, content := range map[string]string{
-		wirev1.ObjectStoreAccessKeyIDKey: "me", wirev1.ObjectStoreSecretAccessKeyKey: "hush",
-	} {
-		if err := os.WriteFile(filepath.Join(credentials, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	at := &wirev1.ObjectStoreConfig{
 		Endpoint: server.URL, CaBundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east",
-		CredentialsDirectory: credentials,
+		CredentialsDirectory: objectstoretest.Credentials(t, "me", "hush"),
 	}
 	first := newMember(t)
 	first.change(func(c *wirev1.QueueConfig) {

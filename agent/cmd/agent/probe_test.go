@@ -4,7 +4,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,18 +15,10 @@ import (
 
 func probeConfig(t *testing.T, server *objectstoretest.Server) *wirev1.ProbeConfig {
 	t.Helper()
-	secret := t.TempDir()
-	for name, content := range map[string]string{
-		wirev1.ObjectStoreAccessKeyIDKey: "me", wirev1.ObjectStoreSecretAccessKeyKey: "hush-hush",
-	} {
-		if err := os.WriteFile(filepath.Join(secret, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return &wirev1.ProbeConfig{
 		Store: &wirev1.ObjectStoreConfig{
 			Endpoint: server.URL, CaBundle: server.CA, Bucket: objectstoretest.Bucket, Prefix: "east",
-			CredentialsDirectory: secret,
+			CredentialsDirectory: objectstoretest.Credentials(t, "me", "hush-hush"),
 		},
 		DialPolicy: &wirev1.DialPolicy{AllowLoopback: true},
 	}

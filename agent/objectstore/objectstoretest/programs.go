@@ -28,7 +28,7 @@ import (
 	"testing"
 	"time"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/agent/objectstore"
 )
 
 // The programs of hack/objectstores.sh.
@@ -57,9 +57,13 @@ func certificate(t testing.TB) (certFile, keyFile string, ca []byte) {
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	writeFiles(t, dir, map[string]string{
-		"cert.pem": string(ca), "key.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
-	})
+	for path, content := range map[string][]byte{
+		certFile: ca, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}),
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return certFile, keyFile, ca
 }
 
@@ -198,6 +202,14 @@ type Program struct {
 	process *process
 }
 
+// Options are those of a prefix of the server.
+func (p Program) Options(prefix string) objectstore.Options {
+	return objectstore.Options{
+		Endpoint: p.Endpoint, CABundle: p.CA, CredentialsDirectory: p.Credentials, Bucket: Bucket, Prefix: prefix,
+		Dial: Dial, Retry: Retry,
+	}
+}
+
 // Kill ends the server as a crash does. A Proxy in front of it stays.
 func (p Program) Kill() { p.process.kill() }
 
@@ -209,19 +221,8 @@ var Programs = map[string]func(testing.TB) Program{"versitygw": versitygw, "moto
 
 func newProgram(t testing.TB, p *process) Program {
 	t.Helper()
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{
-		wirev1.ObjectStoreAccessKeyIDKey: AccessKey, wirev1.ObjectStoreSecretAccessKeyKey: SecretKey,
-	})
-	return Program{Endpoint: "https://" + p.address, CA: p.ca, Credentials: dir, process: p}
-}
-
-func writeFiles(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	return Program{
+		Endpoint: "https://" + p.address, CA: p.ca, Credentials: Credentials(t, AccessKey, SecretKey), process: p,
 	}
 }
 

@@ -15,8 +15,7 @@ import (
 func TestServers(t *testing.T) {
 	for name, start := range objectstoretest.Programs {
 		t.Run(name, func(t *testing.T) {
-			server := start(t)
-			at := openStore(t, server.Endpoint, server.CA, server.Credentials)
+			at := objectstoretest.Open(t, start(t).Options(storePrefix))
 			roundTrip(t, at, func(name string) {
 				if err := at.Delete(t.Context(), name); err != nil {
 					t.Fatal(err)

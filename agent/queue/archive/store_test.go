@@ -7,16 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/minio/minio-go/v7"
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
@@ -26,41 +21,15 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-func init() {
-	minio.DefaultRetryUnit = 1 // The client library does not wait after the only try that it makes.
-}
-
 const storePrefix = "east/archives"
-
-func openStore(t *testing.T, endpoint string, ca []byte, credentials string) *objectstore.Store {
-	t.Helper()
-	opened, err := objectstore.New(objectstore.Options{
-		Endpoint: endpoint, CABundle: ca, Bucket: objectstoretest.Bucket, Prefix: storePrefix,
-		CredentialsDirectory: credentials, Retry: objectstore.Retry{Tries: 3, Base: 1, Longest: 1},
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(opened.Close)
-	return opened
-}
 
 // newStore returns a server and what has archives in it.
 func newStore(t *testing.T) (*objectstoretest.Server, *objectstore.Store) {
 	t.Helper()
 	server := objectstoretest.New(t, "me")
-	credentials := t.TempDir()
-	for name, content := range map[string]string{
-		wirev1.ObjectStoreAccessKeyIDKey: "me", wirev1.ObjectStoreSecretAccessKeyKey: "hush",
-	} {
-		if err := os.WriteFile(filepath.Join(credentials, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return server, openStore(t, server.URL, server.CA, credentials)
+	o := server.Options(storePrefix)
+	o.CredentialsDirectory = objectstoretest.Credentials(t, "me", "hush")
+	return server, objectstoretest.Open(t, o)
 }
 
 func (q *queue) storeArchiver(
