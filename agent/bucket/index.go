@@ -5,12 +5,12 @@ package bucket
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/gzip"
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
@@ -162,8 +162,11 @@ type indexWriter struct {
 
 func newIndexWriter(ctx context.Context, store *objectstore.Store) (*indexWriter, error) {
 	w := &indexWriter{ctx: ctx, store: store}
-	w.packed = gzip.NewWriter(w)
-	_, err := protodelim.MarshalTo(w.packed, &wirev1.StoreIndexHeader{Version: indexVersion})
+	var err error
+	if w.packed, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
+		return nil, fmt.Errorf("compress the index: %w", err)
+	}
+	_, err = protodelim.MarshalTo(w.packed, &wirev1.StoreIndexHeader{Version: indexVersion})
 	return w, err
 }
 

@@ -183,7 +183,7 @@ func (w *writing) sweep(ctx context.Context) error {
 	}
 	defer func() { _ = there.close() }() // It was only read.
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(w.options.Streams)
+	g.SetLimit(w.small.count())
 	for f := there.peek(); f != nil && gctx.Err() == nil; f = there.peek() {
 		if err := there.advance(); err != nil {
 			return errorsOf(g, err)

@@ -137,16 +137,15 @@ func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]
 func (w *writing) read(
 	ctx context.Context, e *tree.Entry, offset int64, digest bool, request func(context.Context, io.ReaderAt) error,
 ) (sum string, err error) {
-	var buffer []byte
-	select {
-	case buffer = <-w.buffers:
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	buffers := w.buffers
+	if e.Size <= SmallFile {
+		buffers = w.small
 	}
-	if buffer == nil {
-		buffer = make([]byte, bufferSize)
+	buffer, err := buffers.take(ctx)
+	if err != nil {
+		return "", err
 	}
-	defer func() { w.buffers <- buffer }()
+	defer buffers.give(buffer)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &rangeReader{origin: w.options.Origin, entry: e, begin: offset, buffer: buffer, failed: cancel}

@@ -35,6 +35,9 @@ const (
 	entriesAtStake = 32 << 20
 	// bufferSize is how much of a source is read at once.
 	bufferSize = 4 << 20
+	// SmallFile is the most bytes of a file of which SmallStreams are put at once: what waiting for answers costs more
+	// than sending.
+	SmallFile = 256 << 10
 	// maxChangedNames bounds the files that a message names.
 	maxChangedNames = 5
 )
@@ -64,9 +67,10 @@ type WriteOptions struct {
 	Verify bool
 	// CheckpointInterval is how many bytes are put at once at most, from MinPart to MaxPart.
 	CheckpointInterval int64
-	// Streams is how many requests with data there are at once.
-	Streams int
-	Report  *send.Report
+	// Streams is how many requests with data there are at once, but for files of up to SmallFile bytes. Of those there
+	// are SmallStreams, and no fewer than Streams.
+	Streams, SmallStreams int
+	Report                *send.Report
 	// ChangedPauses are how long to wait before a file that changed while it was read is read again. nil is the default:
 	// 1 s, then 5 s.
 	ChangedPauses []time.Duration
@@ -87,11 +91,9 @@ func Write(ctx context.Context, o WriteOptions) error {
 	defer func() { _ = held.release(ctx) }() // What is left the next attempt of this Transfer takes over.
 	w := &writing{
 		options: &o, hold: held, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
-		buffers: make(chan []byte, o.Streams), stake: semaphore.NewWeighted(entriesAtStake),
-		jobs: make(chan *job), slots: make(chan *slot, 1<<16),
-	}
-	for range o.Streams {
-		w.buffers <- nil
+		buffers: newBuffers(o.Streams, bufferSize), small: newBuffers(max(o.SmallStreams, o.Streams), SmallFile),
+		stake: semaphore.NewWeighted(entriesAtStake),
+		jobs:  make(chan *job), slots: make(chan *slot, 1<<16),
 	}
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
@@ -130,8 +132,8 @@ type writing struct {
 	notes   *notes
 	// folds: the server takes A and a for one.
 	folds bool
-	// buffers are as many as there may be requests with data.
-	buffers chan []byte
+	// buffers and small are for as many requests with data as there may be at once, small for those of small files.
+	buffers, small *buffers
 	// stake bounds slots that are not in the index yet.
 	stake *semaphore.Weighted
 	jobs  chan *job
@@ -141,6 +143,37 @@ type writing struct {
 	// displaced: something that is no file has an object in its place. It is set by walk.
 	displaced bool
 }
+
+// buffers are those of requests that run at once. They are made when they are needed first.
+type buffers struct {
+	free chan []byte
+	size int
+}
+
+func newBuffers(count, size int) *buffers {
+	b := &buffers{free: make(chan []byte, count), size: size}
+	for range count {
+		b.free <- nil
+	}
+	return b
+}
+
+func (b *buffers) count() int { return cap(b.free) }
+
+// take waits for one that is free. It is to be given back.
+func (b *buffers) take(ctx context.Context) ([]byte, error) {
+	select {
+	case buffer := <-b.free:
+		if buffer == nil {
+			buffer = make([]byte, b.size)
+		}
+		return buffer, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (b *buffers) give(buffer []byte) { b.free <- buffer }
 
 // slot is an entry's place in the index.
 type slot struct {
@@ -165,7 +198,7 @@ func (w *writing) run(parent context.Context) error {
 		defer close(w.slots)
 		return w.walk(ctx)
 	})
-	for range w.options.Streams {
+	for range w.small.count() {
 		g.Go(func() error {
 			for j := range w.jobs {
 				if err := w.file(ctx, j); err != nil {

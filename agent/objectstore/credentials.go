@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -24,22 +25,58 @@ const maxCredential = 16 << 10
 var ErrCredentials = errors.New("the credentials cannot be used")
 
 // directory provides the credentials that its files have at the moment: a rotated Secret counts with the next request.
-type directory string
-
-func (d directory) Retrieve() (credentials.Value, error) { return d.read() }
-
-func (d directory) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
-	return d.read()
+// The client library calls it for one request at a time.
+type directory struct {
+	path string
+	// seen is what the files were when they were read; nil: they were not, or not with success.
+	seen []os.FileInfo
 }
 
-// IsExpired makes the client ask each time.
-func (directory) IsExpired() bool { return true }
+// Retrieve implements credentials.Provider.
+func (d *directory) Retrieve() (credentials.Value, error) {
+	// A file that is replaced meanwhile is looked at again with the next request.
+	seen := d.look()
+	value, err := d.read()
+	if d.seen = seen; err != nil {
+		d.seen = nil
+	}
+	return value, err
+}
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (d *directory) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return d.Retrieve()
+}
+
+// IsExpired implements credentials.Provider. It is asked before each request.
+func (d *directory) IsExpired() bool {
+	return d.seen == nil || !slices.EqualFunc(d.seen, d.look(), sameFile)
+}
+
+// look returns what the files are; nil in the place of one that there is not.
+func (d *directory) look() []os.FileInfo {
+	keys := wirev1.ObjectStoreKeys()
+	files := make([]os.FileInfo, len(keys))
+	for i, key := range keys {
+		// One that cannot be looked at cannot be read, which says why.
+		files[i], _ = os.Stat(filepath.Join(d.path, key))
+	}
+	return files
+}
+
+// sameFile reports whether nothing was written to a file, nor another put in its place.
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
 
 // read returns the credentials. Errors are ErrCredentials and quote nothing that was read.
-func (d directory) read() (credentials.Value, error) {
+func (d *directory) read() (credentials.Value, error) {
 	values := make(map[string]string)
 	for _, key := range wirev1.ObjectStoreKeys() {
-		text, err := readCredential(filepath.Join(string(d), key))
+		text, err := readCredential(filepath.Join(d.path, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -62,7 +62,10 @@ func (s *Store) Put(
 		return "", fmt.Errorf("put %q: %w: it has %d bytes, and the limit of one request is %d", shorten(name), ErrInvalid,
 			size, int64(MaxPut))
 	}
-	token := rand.Text()
+	token := "" // It tells whose object is there when the answer to a request with a condition was lost.
+	if o.IfAbsent {
+		token = rand.Text()
+	}
 	options := s.putOptions(token, o.Metadata)
 	if o.IfAbsent {
 		options.SetMatchETagExcept("*")

@@ -113,7 +113,11 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// A connection carries many requests: its records need not be small at first.
+		DynamicRecordSizingDisabled: true,
+	}
 	if len(o.CABundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(o.CABundle) {
@@ -138,7 +142,7 @@ func New(o Options) (*Store, error) {
 	}
 	provider := credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	if o.CredentialsDirectory != "" {
-		provider = credentials.New(directory(o.CredentialsDirectory))
+		provider = credentials.New(&directory{path: o.CredentialsDirectory})
 	}
 	network := newTransport(o, config)
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{

@@ -24,6 +24,11 @@ const (
 	// idleTimeout bounds how long a connection may carry nothing in both directions. Servers may take minutes to
 	// complete an upload.
 	idleTimeout = 2 * time.Minute
+
+	// maxIdle is how many connections are kept between requests.
+	maxIdle = 32
+	// writeBuffer takes the header and the body of a small object, which are sent at once then.
+	writeBuffer = 32 << 10
 )
 
 // errTooLong says that a server does not end its answer.
@@ -64,7 +69,7 @@ func newTransport(o Options, config *tls.Config) *transport {
 		},
 		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout, DisableCompression: true,
 		MaxResponseHeaderBytes: maxHeader, ResponseHeaderTimeout: idleTimeout,
-		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute, WriteBufferSize: writeBuffer,
 	}}
 }
 

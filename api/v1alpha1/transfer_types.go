@@ -205,8 +205,8 @@ type TransferSpec struct {
 	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
 
 	// streams is how many connections carry data at once, each with a block of at most 1 MiB in the making. 0: as many
-	// as the sending agent may use cores. More help where the way is long, not where it is fast. A change takes effect
-	// with the next attempt or run.
+	// as the sending agent may use cores; 8 from an object store, and 16 of files of up to 256 KiB into one. More help
+	// where the way is long, not where it is fast. A change takes effect with the next attempt or run.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16

@@ -73,15 +73,15 @@ func (a *agent) local(ctx context.Context) error {
 		if ends.destination != nil {
 			return a.toStore(ctx, &c, ends, report)
 		}
-		return a.moveLocally(ctx, from, to, ends.source, resolved, report)
+		return a.moveLocally(ctx, &c, ends.source, resolved, report)
 	}())
 }
 
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
-	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, source send.Source,
-	resolved compression.Settings, report *send.Report,
+	ctx context.Context, c *wirev1.LocalConfig, source send.Source, resolved compression.Settings, report *send.Report,
 ) error {
+	from, to := c.GetSend(), c.GetReceive()
 	destination, err := tree.OpenDestination(to.GetVolume(), to.GetPath(), to.GetRunId(), to.GetAttempt())
 	if err != nil {
 		return err
@@ -115,6 +115,7 @@ func (a *agent) moveLocally(
 	received := make(chan error, 1)
 	go func() { received <- receiver.Wait(waiting) }()
 	options := sendOptions(from, source, compress, resolved, report)
+	options.Streams = localStreams(c)
 	options.Dial = func() (send.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }
 	options.OneProcess = true

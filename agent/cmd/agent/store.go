@@ -83,6 +83,30 @@ func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *sen
 	return e, nil
 }
 
+// How many requests there are at once unless somebody chose, more than there are cores: they wait for the store.
+const (
+	// smallStreams put small files.
+	smallStreams = 16
+	// sourceStreams read from a store.
+	sourceStreams = 8
+)
+
+// localStreams returns how many streams a Transfer within one process has.
+func localStreams(c *wirev1.LocalConfig) int {
+	if c.GetSourceStore() != nil && c.GetSend().GetStreams() == 0 {
+		return sourceStreams
+	}
+	return streamsOf(c.GetSend())
+}
+
+// smallStreamsOf returns how many small files are put at once.
+func smallStreamsOf(c *wirev1.SendConfig) int {
+	if c.GetStreams() != 0 {
+		return streamsOf(c)
+	}
+	return smallStreams
+}
+
 // toStore writes a store.
 func (a *agent) toStore(ctx context.Context, c *wirev1.LocalConfig, e *ends, report *send.Report) error {
 	from := c.GetSend()
@@ -90,7 +114,7 @@ func (a *agent) toStore(ctx context.Context, c *wirev1.LocalConfig, e *ends, rep
 		Origin: e.source, Store: e.destination, Transfer: c.GetTransfer(), RunID: from.GetRunId(),
 		Attempt: from.GetAttempt(), Delete: from.GetMirror(), AllowEmpty: from.GetAllowEmptySource(), Filter: e.filter,
 		Verify: from.GetVerify(), CheckpointInterval: int64(min(from.GetCheckpointInterval(), bucket.MaxPart)),
-		Streams: streamsOf(from), Report: report,
+		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report,
 	})
 	a.logDetail(err)
 	return err
