@@ -6,6 +6,7 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -82,6 +83,34 @@ func (p *Pair) Limit(ctx context.Context, mbits int) error {
 	burst := max(mbits*1e6/8/250, leastBurst) // 4 ms
 	return harness.Command(ctx, "tc", "-n", p.sender.space, "qdisc", "add", "dev", p.sender.device, "root", "tbf",
 		"rate", fmt.Sprintf("%dmbit", mbits), "burst", fmt.Sprint(burst), "latency", "50ms")
+}
+
+// Sent is how many bytes have crossed the link since Limit, with the headers of frames, packets and segments.
+func (p *Pair) Sent(ctx context.Context) (int64, error) {
+	out, err := exec.CommandContext(
+		ctx, "tc", "-n", p.sender.space, "-s", "-j", "qdisc", "show", "dev", p.sender.device,
+	).Output()
+	if err != nil {
+		return 0, fmt.Errorf("count what crossed the link: %w", err)
+	}
+	return sent(out)
+}
+
+// sent reads what tc tells of a device.
+func sent(told []byte) (int64, error) {
+	var all []struct {
+		Kind  string
+		Bytes int64
+	}
+	if err := json.Unmarshal(told, &all); err != nil {
+		return 0, fmt.Errorf("count what crossed the link: %w", err)
+	}
+	for _, one := range all {
+		if one.Kind == "tbf" {
+			return one.Bytes, nil
+		}
+	}
+	return 0, errors.New("count what crossed the link: it has no limit")
 }
 
 // Command is one that runs in a namespace of the pair.

@@ -101,7 +101,11 @@ type sample struct {
 }
 
 // taken is what one direction took: the CPU time of the client, and that of the whole system, all that is not idle.
-type taken struct{ wall, client, system time.Duration }
+type taken struct {
+	wall, client, system time.Duration
+	// wire is how many bytes crossed the limited link; 0 where there is none.
+	wire int64
+}
 
 func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	for _, path := range []*string{&o.agent, &o.versitygw, &o.rclone, &o.restic} {
@@ -239,6 +243,10 @@ func (s *server) time(
 	if err != nil {
 		return taken{}, err
 	}
+	crossed, err := s.crossed(ctx)
+	if err != nil {
+		return taken{}, err
+	}
 	begin := time.Now()
 	p, err := harness.Start(c.command(ctx, s))
 	if err != nil {
@@ -249,6 +257,20 @@ func (s *server) time(
 	}
 	wall := time.Since(begin)
 	after, _, err := harness.SystemCPU()
+	if err != nil {
+		return taken{}, err
+	}
+	wire, err := s.crossed(ctx)
 	state := p.Command.ProcessState
-	return taken{wall: wall, client: state.UserTime() + state.SystemTime(), system: after - before}, err
+	return taken{
+		wall: wall, client: state.UserTime() + state.SystemTime(), system: after - before, wire: wire - crossed,
+	}, err
+}
+
+// crossed is how many bytes have crossed the limited link; 0 where there is none.
+func (s *server) crossed(ctx context.Context) (int64, error) {
+	if s.link == nil {
+		return 0, nil
+	}
+	return s.link.Sent(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -24,15 +25,22 @@ func restoreWall(s sample) float64  { return s.restore.wall.Seconds() }
 func restoreCPU(s sample) float64   { return s.restore.client.Seconds() }
 func restoreTotal(s sample) float64 { return s.restore.system.Seconds() }
 
-// onLink is how long the bytes of the objects take at the speed of the link, in seconds.
+// onLink is how long the bytes of the objects take at the speed of the link, in seconds. onWire is how long those take
+// that crossed it, with requests and the headers of packets.
 func onLink(s sample) float64 { return float64(s.stored) * 8 / (linkMbits * 1e6) }
+func onWire(s sample) float64 { return float64(s.store.wire) * 8 / (linkMbits * 1e6) }
+
+// storeServer is what the server and the network stack spent.
+func storeServer(s sample) float64 { return storeSystem(s) - storeClient(s) }
 
 func (r result) median(of func(sample) float64) float64 { return harness.MedianOf(r.samples, of) }
 
 // String is the table of a cell.
 func (m measured) String() string {
 	head := []string{"contender", "store: wall s (least to most)", "client CPU s", "system CPU s", "MB stored"}
-	if !m.limited {
+	if m.limited {
+		head = append(head, "MB on the link")
+	} else {
 		head = append(head, "restore: wall s", "client CPU s", "system CPU s")
 	}
 	var rows [][]string
@@ -43,11 +51,28 @@ func (m measured) String() string {
 			r.name, fmt.Sprintf("%.2f (%.2f to %.2f)", r.median(storeWall), storeWall(least), storeWall(most)),
 			seconds(storeClient), seconds(storeSystem),
 			fmt.Sprintf("%.0f", r.median(func(s sample) float64 { return float64(s.stored) })/1e6),
-			seconds(restoreWall), seconds(restoreCPU), seconds(restoreTotal),
 		})
+		row := &rows[len(rows)-1]
+		if m.limited {
+			*row = append(*row, fmt.Sprintf("%.0f", r.median(func(s sample) float64 { return float64(s.store.wire) })/1e6))
+		} else {
+			*row = append(*row, seconds(restoreWall), seconds(restoreCPU), seconds(restoreTotal))
+		}
 	}
 	return fmt.Sprintf("%s: %s (%d files, %d links, %d directories, %.0f MB; %d runs)\n\n", m.name, m.about, m.tree.Files,
 		m.tree.Links, m.tree.Directories, float64(m.tree.Bytes)/1e6, len(m.results[0].samples)) + harness.Table(head, rows)
+}
+
+// Floor says below what nobody comes who puts an object for each file: what the server and the network stack spend on
+// our objects, at best on all cores at once.
+func (m measured) Floor() string {
+	i := slices.IndexFunc(m.results, func(r result) bool { return r.name == oursName })
+	if m.limited || i < 0 {
+		return ""
+	}
+	spent, cores := m.results[i].median(storeServer), runtime.NumCPU()
+	return fmt.Sprintf("Server and network stack take %.2f s of CPU for our objects, %.0f µs for each. On %d cores that "+
+		"is %.2f s at least, whatever the client does.\n", spent, spent*1e6/float64(m.tree.Files), cores, spent/float64(cores))
 }
 
 // Title is the name with a capital.
@@ -100,6 +125,10 @@ func targets(all []measured) []harness.Target {
 		{
 			"link-wall-vs-rate", "wall of storing by the time of our objects at the link's speed", "link", oursName, storeWall,
 			onLink, 1.05,
+		},
+		{
+			"link-wall-vs-wire", "wall of storing by the time of what crossed the link", "link", oursName, storeWall, onWire,
+			1.05,
 		},
 		{
 			"link-wall-vs-compressed", "wall of storing by the time of restic's compressed objects at the link's speed", "link",

@@ -36,6 +36,8 @@ type server struct {
 	ca                    []byte
 	// space is the network namespace of clients; empty: that of this process.
 	space string
+	// link is between clients and server; nil: loopback.
+	link *network.Pair
 }
 
 // startServer starts one on loopback, or beyond a link.
@@ -53,7 +55,7 @@ func startServer(ctx context.Context, path, dir string, link *network.Pair) (*se
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir, endpoint: "https://" + address, caFile: filepath.Join(dir, "ca.pem")}
+	s := &server{link: link, dir: dir, endpoint: "https://" + address, caFile: filepath.Join(dir, "ca.pem")}
 	key := filepath.Join(dir, "key.pem")
 	if s.ca, err = certify(host, s.caFile, key); err != nil {
 		return nil, err
