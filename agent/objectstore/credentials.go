@@ -12,24 +12,30 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// maxCredential is the longest file with a credential in bytes.
-const maxCredential = 16 << 10
+const (
+	// maxCredential is the longest file with a credential in bytes.
+	maxCredential = 16 << 10
+	// lookInterval is how often files with credentials are looked at.
+	lookInterval = 100 * time.Millisecond
+)
 
 // ErrCredentials says that credentials are missing or make no sense.
 var ErrCredentials = errors.New("the credentials cannot be used")
 
-// directory provides the credentials that its files have at the moment: a rotated Secret counts with the next request.
-// The client library calls it for one request at a time.
+// directory provides the credentials that its files have: a rotated Secret counts for requests after lookInterval. The
+// client library calls it for one request at a time.
 type directory struct {
 	path string
 	// seen is what the files were when they were read; nil: they were not, or not with success.
-	seen []os.FileInfo
+	seen   []os.FileInfo
+	looked time.Time
 }
 
 // Retrieve implements credentials.Provider.
@@ -48,13 +54,17 @@ func (d *directory) RetrieveWithCredContext(*credentials.CredContext) (credentia
 	return d.Retrieve()
 }
 
-// IsExpired implements credentials.Provider. It is asked before each request.
+// IsExpired implements credentials.Provider. It is asked twice for each request.
 func (d *directory) IsExpired() bool {
-	return d.seen == nil || !slices.EqualFunc(d.seen, d.look(), sameFile)
+	if d.seen != nil && time.Since(d.looked) >= lookInterval && !slices.EqualFunc(d.seen, d.look(), sameFile) {
+		d.seen = nil
+	}
+	return d.seen == nil
 }
 
 // look returns what the files are; nil in the place of one that there is not.
 func (d *directory) look() []os.FileInfo {
+	d.looked = time.Now()
 	keys := wirev1.ObjectStoreKeys()
 	files := make([]os.FileInfo, len(keys))
 	for i, key := range keys {

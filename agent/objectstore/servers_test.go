@@ -87,13 +87,17 @@ func TestServers(t *testing.T) {
 			}
 			t.Run("Rotation", func(t *testing.T) {
 				objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreSecretAccessKeyKey, "another")
-				if _, err := list(t, store, ""); !errors.Is(err, objectstore.ErrAccessDenied) {
-					t.Error(err)
-				}
-				objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreSecretAccessKeyKey, objectstoretest.SecretKey)
-				if _, err := list(t, store, ""); err != nil {
-					t.Error(err)
-				}
+				objectstoretest.Eventually(t, "another key to be denied", func() bool {
+					_, err := list(t, store, "")
+					return errors.Is(err, objectstore.ErrAccessDenied)
+				})
+				objectstoretest.WriteCredential(
+					t, o.CredentialsDirectory, wirev1.ObjectStoreSecretAccessKeyKey, objectstoretest.SecretKey,
+				)
+				objectstoretest.Eventually(t, "the key to be taken", func() bool {
+					_, err := list(t, store, "")
+					return err == nil
+				})
 			})
 			t.Run("Pages", func(t *testing.T) {
 				for i := range 1100 {

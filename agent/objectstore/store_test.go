@@ -307,16 +307,18 @@ func TestRotation(t *testing.T) {
 		t.Errorf("with old credentials: %v", err)
 	}
 	objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreAccessKeyIDKey, "new")
-	if _, err := store.Head(t.Context(), "a"); err != nil {
-		t.Errorf("with new credentials: %v", err)
-	}
+	objectstoretest.Eventually(t, "the new credentials to be taken", func() bool {
+		_, err := store.Head(t.Context(), "a")
+		return err == nil
+	})
 	for name, content := range map[string]string{
 		"none": "", "two lines": "a\nb", "not ASCII": "ü", "long": strings.Repeat("x", 20<<10),
 	} {
 		objectstoretest.WriteCredential(t, o.CredentialsDirectory, wirev1.ObjectStoreAccessKeyIDKey, content)
-		if _, err := store.Head(t.Context(), "a"); !errors.Is(err, objectstore.ErrCredentials) {
-			t.Errorf("%s: %v", name, err)
-		}
+		objectstoretest.Eventually(t, "credentials to be refused: "+name, func() bool {
+			_, err := store.Head(t.Context(), "a")
+			return errors.Is(err, objectstore.ErrCredentials)
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package objectstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -91,6 +92,11 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.network = errNoProgress
 		return nil, errNoProgress
 	}
+	request, err := inMemory(request)
+	if err != nil {
+		c.network = err
+		return nil, err
+	}
 	response, err := t.inner.RoundTrip(request)
 	if err != nil {
 		c.network = err
@@ -101,6 +107,23 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &boundedBody{body: response.Body, left: maxAnswer, call: c}
 	}
 	return response, nil
+}
+
+// inMemory has a request with a small body carry it in memory. Of other bodies it is not known how soon they can be
+// read, so that the header would be sent before in a record and a packet of its own.
+func inMemory(request *http.Request) (*http.Request, error) {
+	if request.Body == nil || request.ContentLength <= 0 || request.ContentLength > writeBuffer {
+		return request, nil
+	}
+	content := make([]byte, request.ContentLength)
+	_, err := io.ReadFull(request.Body, content)
+	if err := errors.Join(err, request.Body.Close()); err != nil {
+		return nil, err
+	}
+	changed := *request
+	changed.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	changed.Body, err = changed.GetBody()
+	return &changed, err
 }
 
 // boundedBody is an answer that may not be longer than it has left.
