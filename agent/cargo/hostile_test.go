@@ -102,7 +102,7 @@ func TestDamage(t *testing.T) {
 				continue
 			}
 			r := reader(t, flipped, index)
-			for at := range len(plain) {
+			for at := range plain {
 				if n, err := r.ReadAt(got[:1], int64(at)); err == nil && (n != 1 || got[0] != plain[at]) {
 					t.Fatalf("%v, bit %d: byte %d is another one", form, bit, at)
 				}

@@ -132,7 +132,7 @@ func (s *scanner) nextGzip(rest []byte) (length, plain int, err error) {
 	}
 	n, err := io.ReadFull(s.deflate, s.plain)
 	if !s.tape.flushed || n > frame.MaxPlain {
-		return 0, 0, fmt.Errorf("%w: %d bytes, which expand to %d, do not end in a flush: %v", ErrForeign, s.tape.at, n, err)
+		return 0, 0, fmt.Errorf("%w: %d bytes, which expand to %d, do not end in a flush: %w", ErrForeign, s.tape.at, n, err)
 	}
 	return s.tape.at, n, nil
 }
