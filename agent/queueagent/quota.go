@@ -9,17 +9,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
-// quotaInterval is between two looks at how much the stream has stored, quotaPatience how long one may take.
-const (
-	quotaInterval = time.Second
-	quotaPatience = 5 * time.Second
-)
+// quotaInterval is between two looks at how much the stream has stored.
+const quotaInterval = time.Second
 
 // openQuota bounds the ids that the members' servers remember, each of which remembers those that any of them
 // admitted: a member admits its share. It is nil with external servers, whose memory is their owner's matter.
@@ -80,13 +76,7 @@ func (a *Agent) keepQuota(ctx context.Context, conn *nats.Conn, queue string, qu
 
 // lastSequence of the stream; 0: it is not known now.
 func lastSequence(ctx context.Context, conn *nats.Conn, queue string) uint64 {
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return 0
-	}
-	ctx, cancel := context.WithTimeout(ctx, quotaPatience)
-	defer cancel()
-	stream, err := js.Stream(ctx, queue)
+	_, stream, err := store.Look(ctx, conn, queue)
 	if err != nil {
 		return 0
 	}

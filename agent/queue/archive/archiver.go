@@ -18,6 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // Settings of an archive. They may be changed while it is written.
@@ -241,11 +242,7 @@ func (a *Archiver) show(c *current) {
 
 // pass brings the archive up to what the queue holds now.
 func (a *Archiver) pass(ctx context.Context, settings Settings) error {
-	js, err := jetstream.New(a.options.Conn)
-	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	info, err := a.info(ctx, js)
+	info, err := a.info(ctx)
 	if err != nil {
 		return err
 	}
@@ -287,18 +284,16 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 }
 
 // info asks for the state of the stream, with the sequences that have no message if they are not too many to name.
-func (a *Archiver) info(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
-	asked, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	stream, err := js.Stream(asked, a.options.Stream)
+func (a *Archiver) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	_, stream, err := store.Look(ctx, a.options.Conn, a.options.Stream)
 	if err != nil {
-		return nil, fmt.Errorf("look at the queue's stream: %w", err)
+		return nil, err
 	}
 	info := stream.CachedInfo()
 	if info.State.NumDeleted == 0 || info.State.NumDeleted > maxNamed {
 		return info, nil
 	}
-	ctx, cancel = context.WithTimeout(ctx, messageTimeout)
+	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
 	if info, err = stream.Info(ctx, jetstream.WithDeletedDetails(true)); err != nil {
 		return nil, fmt.Errorf("look at the queue's stream: %w", err)

@@ -154,7 +154,7 @@ func (r *Restorer) Confirm(ctx context.Context) {
 
 // confirmed reports whether the stream has the note. If not, the member that leads makes it again.
 func (r *Restorer) confirmed(ctx context.Context) (bool, error) {
-	stream, err := r.stream(ctx)
+	_, stream, err := store.Look(ctx, r.options.Conn, r.options.Stream)
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +180,7 @@ func (r *Restorer) failed(err error) {
 
 // try goes on with the restore if this member leads.
 func (r *Restorer) try(ctx context.Context) (done bool, err error) {
-	stream, err := r.stream(ctx)
+	_, stream, err := store.Look(ctx, r.options.Conn, r.options.Stream)
 	if err != nil {
 		return false, err
 	}
@@ -214,20 +214,6 @@ func (r *Restorer) try(ctx context.Context) (done bool, err error) {
 		w.at.Elapsed.String(),
 	)
 	return true, nil
-}
-
-func (r *Restorer) stream(ctx context.Context) (jetstream.Stream, error) {
-	js, err := jetstream.New(r.options.Conn)
-	if err != nil {
-		return nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	stream, err := js.Stream(ctx, r.options.Stream)
-	if err != nil {
-		return nil, fmt.Errorf("look at the queue's stream: %w", err)
-	}
-	return stream, nil
 }
 
 func processCPU() time.Duration {

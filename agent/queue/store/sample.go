@@ -30,15 +30,9 @@ const (
 func (s *Streams) Sample(
 	ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error),
 ) error {
-	js, err := jetstream.New(conn)
+	_, stream, err := Look(ctx, conn, s.queue)
 	if err != nil {
 		return err
-	}
-	looking, cancel := context.WithTimeout(ctx, requestTimeout) // who asks for a sample has time for more than one answer
-	defer cancel()
-	stream, err := js.Stream(looking, s.queue)
-	if err != nil {
-		return fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 {

@@ -356,20 +356,16 @@ func notedBounds(c jetstream.StreamConfig) bounds {
 
 // moveLimit gives the stream the limit that there is space for. Whatever else the stream has stays.
 func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
 	s.space.changing.Lock()
 	defer s.space.changing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	stream, err := js.Stream(ctx, s.queue)
+	js, stream, err := Look(ctx, conn, s.queue)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // It is made yet.
 	}
 	if err != nil {
-		return fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
+		return err
 	}
 	info := stream.CachedInfo()
 	want := info.Config

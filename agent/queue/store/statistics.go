@@ -78,15 +78,11 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 
 // Statistics asks the server.
 func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, error) {
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return Statistics{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	stream, err := js.Stream(ctx, s.queue)
+	_, stream, err := Look(ctx, conn, s.queue)
 	if err != nil {
-		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
+		return Statistics{}, err
 	}
 	// What channels note and dead letters are in the stream as well, but no messages of the queue.
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("$LIGHTERAGE.>"))

@@ -312,15 +312,26 @@ func (s *Streams) metadata(have map[string]string, own bool, settings bounds) ma
 	return out
 }
 
-// SetMetadata keeps a value with the stream itself, where it stays whatever becomes of messages. It may be repeated.
-func SetMetadata(ctx context.Context, conn *nats.Conn, queue, key, value string) error {
+// Look returns the stream of a queue as it is now.
+func Look(ctx context.Context, conn *nats.Conn, queue string) (jetstream.JetStream, jetstream.Stream, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
+		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	stream, err := js.Stream(ctx, queue)
 	if err != nil {
-		return fmt.Errorf("look at the stream of queue %s: %w", queue, err)
+		return nil, nil, fmt.Errorf("look at the stream of queue %s: %w", queue, err)
+	}
+	return js, stream, nil
+}
+
+// SetMetadata keeps a value with the stream itself, where it stays whatever becomes of messages. It may be repeated.
+func SetMetadata(ctx context.Context, conn *nats.Conn, queue, key, value string) error {
+	js, stream, err := Look(ctx, conn, queue)
+	if err != nil {
+		return err
 	}
 	c := stream.CachedInfo().Config
 	c.Metadata = ownMetadata(c.Metadata)

@@ -53,16 +53,9 @@ func (w *Sweep) Run(ctx context.Context) (removed int, done bool, err error) {
 }
 
 func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
-	js, err := jetstream.New(w.conn)
+	_, stream, err := Look(ctx, w.conn, w.store.options.Queue)
 	if err != nil {
 		return 0, false, err
-	}
-	stream, err := js.Stream(ctx, w.store.options.Queue)
-	if err != nil {
-		return 0, false, err
-	}
-	if stream.CachedInfo().Config.Retention != jetstream.WorkQueuePolicy {
-		return 0, true, nil
 	}
 	if w.store.refiltered() {
 		return 0, true, nil // The next start will tell what is to be kept.
