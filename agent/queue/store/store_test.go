@@ -182,7 +182,7 @@ func TestSettings(t *testing.T) {
 	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
 
 	var refused *store.StreamError
-	err := s.Ensure(t.Context(), conn, store.Settings{KeepAcknowledged: true})
+	err := s.Ensure(t.Context(), conn, store.Settings{Replicas: 3})
 	if !errors.As(err, &refused) || !refused.Permanent {
 		t.Errorf("what cannot be changed was changed: %v", err)
 	}

@@ -33,10 +33,6 @@ type Settings struct {
 	// DuplicateWindow within which a message with the Nats-Msg-Id of another is not stored
 	// again. 0: 2 minutes. It is never longer than MaxAge.
 	DuplicateWindow time.Duration
-	// KeepAcknowledged says that messages stay until a limit drops them, and every consumer
-	// gets all. Else a message goes to one consumer and leaves the queue when that
-	// acknowledges it. It cannot be changed.
-	KeepAcknowledged bool
 }
 
 const defaultDuplicateWindow = 2 * time.Minute
@@ -125,9 +121,6 @@ func (s *Streams) streamConfig(settings Settings) jetstream.StreamConfig {
 	}
 	if settings.DropOldest {
 		c.Discard = jetstream.DiscardOld
-	}
-	if settings.KeepAcknowledged {
-		c.Retention = jetstream.LimitsPolicy
 	}
 	if s.memory {
 		c.Storage = jetstream.MemoryStorage
