@@ -51,11 +51,8 @@ func (x *session) storeDead(ctx context.Context, js jetstream.JetStream, l *lett
 		Header: l.headers, Data: l.payload,
 	}, l.sequence,
 		&messagesv1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
-	if known := x.options.IDs; known != nil && known.Any() {
-		// It was stored and read before, and whoever stored it was killed before it acknowledged the letter.
-		if _, ok := known.Sequence([]byte(dead.Header.Get(nats.MsgIdHdr))); ok {
-			return nil
-		}
+	if _, ok := ids.Known(x.options.IDs, []byte(dead.Header.Get(nats.MsgIdHdr))); ok {
+		return nil // It was stored and read before, and whoever stored it was killed before it acknowledged the letter.
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
@@ -293,30 +294,21 @@ func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *messagesv
 		m = stored.message()
 	}
 	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), m, sequence, why)
-	if d.wasBuried(dead) {
+	id := []byte(dead.Header.Get(nats.MsgIdHdr))
+	if _, ok := ids.Known(d.hub.options.IDs, id); ok {
+		// It became this dead letter before, which was given to somebody since: who moved it was killed before that was
+		// written.
 		return false, nil
 	}
-	if quota := d.hub.options.Quota; quota.Full() {
-		return false, fmt.Errorf("store the dead letter of message %d: %s", sequence, quota.Refusal())
+	if why := d.hub.options.Quota.Admit(id); why != "" {
+		return false, fmt.Errorf("store the dead letter of message %d: %s", sequence, why)
 	}
-	d.hub.options.Quota.Add(1)
 	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 	defer stop()
 	if _, err := d.js.PublishMsg(ctx, dead); err != nil {
 		return false, fmt.Errorf("store the dead letter of message %d: %w", sequence, err)
 	}
 	return false, nil
-}
-
-// wasBuried reports whether a message became this dead letter before, which was given to
-// somebody since, so that it may be gone: who moved it was killed before that was written.
-func (d *dispatcher) wasBuried(dead *nats.Msg) bool {
-	known := d.hub.options.IDs
-	if known == nil || !known.Any() {
-		return false
-	}
-	_, ok := known.Sequence([]byte(dead.Header.Get(nats.MsgIdHdr)))
-	return ok
 }
 
 // buried is a message that is among the dead letters, and where it was before.

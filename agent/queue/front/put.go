@@ -44,17 +44,14 @@ func (in *inbound) put(g *generation, s *step) *rejection {
 			return &rejection{code: badRequest, why: "headers that begin with " + envelope.DeadPrefix +
 				" are those of dead letters: put the message without them"}
 		}
-		if sequence, ok := f.known(id); ok {
+		if sequence, ok := ids.Known(f.options.IDs, id); ok {
 			return f.duplicate(s, sequence)
 		}
-		if len(id) > 0 && f.options.Quota.Full() {
-			return &rejection{code: unavailable, why: f.options.Quota.Refusal()}
+		if why := f.options.Quota.Admit(id); why != "" {
+			return &rejection{code: unavailable, why: why}
 		}
 		if why := f.batches.admit(s.header, len(s.header)+len(s.payload)); why != "" {
 			return &rejection{code: unavailable, why: why}
-		}
-		if len(id) > 0 && f.options.Quota != nil {
-			f.options.Quota.Add(ids.Cost(id))
 		}
 	}
 	if formed {
@@ -69,15 +66,6 @@ func (in *inbound) put(g *generation, s *step) *rejection {
 
 // errDuplicateInBatch is what the server says of such a message.
 const errDuplicateInBatch = 10201
-
-// known returns the sequence of the message with an id if that was given before the server was started, which may not
-// know it any more.
-func (f *Front) known(id []byte) (sequence uint64, ok bool) {
-	if len(id) == 0 || f.options.IDs == nil || !f.options.IDs.Any() {
-		return 0, false
-	}
-	return f.options.IDs.Sequence(id)
-}
 
 // duplicate has a put of a message that was stored before answered.
 func (f *Front) duplicate(s *step, sequence uint64) *rejection {

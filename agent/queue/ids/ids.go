@@ -35,6 +35,15 @@ type Keeper interface {
 	Close() error
 }
 
+// Known returns the sequence of a message with an id that was given before the server was started, which may not know
+// it any more. A nil keeper knows none.
+func Known(k Keeper, id []byte) (sequence uint64, ok bool) {
+	if k == nil || !k.Any() {
+		return 0, false
+	}
+	return k.Sequence(id)
+}
+
 // Message is one that is given to a consumer.
 type Message struct {
 	ID []byte

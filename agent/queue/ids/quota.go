@@ -147,22 +147,22 @@ func (q *Quota) Full() bool {
 	return q != nil && q.passed.Load() >= q.options.Limit && q.stored.Load()+q.fresh.Load() >= q.options.Limit
 }
 
-// Refusal says so to who puts a message with an id.
-func (q *Quota) Refusal() string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's "+
-		"duplicateWindow of %v: wait and put the message again, put it without an id, or shorten duplicateWindow",
-		q.options.Limit, q.window)
-}
-
-// Add counts what is admitted, as its cost.
-func (q *Quota) Add(cost int64) {
-	if q == nil {
-		return
+// Admit counts a message with an id, or says to who puts it why no more may be put now. One without an id is not
+// counted.
+func (q *Quota) Admit(id []byte) (refusal string) {
+	if q == nil || len(id) == 0 {
+		return ""
 	}
-	q.fresh.Add(cost)
-	q.passed.Add(cost)
+	if q.Full() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's "+
+			"duplicateWindow of %v: wait and put the message again, put it without an id, or shorten duplicateWindow",
+			q.options.Limit, q.window)
+	}
+	q.fresh.Add(Cost(id))
+	q.passed.Add(Cost(id))
+	return ""
 }
 
 // SetWindow changes it, from now on.

@@ -35,10 +35,9 @@ func newQuota(t *testing.T, o ids.QuotaOptions) *quota {
 // put admits as many as it can, of which the stream stores some.
 func (q *quota) put(n, stored int) (in int) {
 	for range n {
-		if q.Full() {
+		if q.Admit([]byte("1")) != "" {
 			break
 		}
-		q.Add(1)
 		in++
 	}
 	q.last += uint64(min(stored, in))
@@ -71,8 +70,12 @@ func TestQuota(t *testing.T) {
 	}
 	q.SetWindow(time.Second)
 	q.pass(3 * time.Second)
-	if in := q.put(200, 200); in != 100 || !strings.Contains(q.Refusal(), "shorten duplicateWindow") {
-		t.Errorf("%d are admitted with a shorter window; %s", in, q.Refusal())
+	in, why := q.put(200, 200), q.Admit([]byte("more"))
+	if in != 100 || !strings.Contains(why, "shorten duplicateWindow") {
+		t.Errorf("%d are admitted with a shorter window; %s", in, why)
+	}
+	if why := q.Admit(nil); why != "" {
+		t.Errorf("a message without an id is refused: %s", why)
 	}
 }
 
@@ -100,7 +103,9 @@ func TestQuotaOfRefused(t *testing.T) {
 func TestQuotaUnknownStream(t *testing.T) {
 	q := newQuota(t, ids.QuotaOptions{Limit: 100, Window: time.Minute})
 	for range 10 {
-		q.Add(10)
+		for range 10 {
+			q.Admit([]byte("1"))
+		}
 		q.now = q.now.Add(time.Second)
 		q.Turn(0)
 	}
@@ -153,9 +158,8 @@ func TestQuotaAfterRestart(t *testing.T) {
 // TestNoQuota: without one everything is admitted.
 func TestNoQuota(t *testing.T) {
 	var none *ids.Quota
-	none.Add(1)
 	none.SetWindow(time.Second)
-	if none.Full() || none.Counts() || none.Write(true) != nil {
+	if none.Admit([]byte("1")) != "" || none.Full() || none.Counts() || none.Write(true) != nil {
 		t.Error("a quota that is none counts")
 	}
 }
@@ -180,7 +184,7 @@ func FuzzQuotaFile(f *testing.F) {
 		if q == nil || err != nil && q.Counts() {
 			t.Fatal("what cannot be read counts")
 		}
-		q.Add(1)
+		q.Admit([]byte("1"))
 		q.Turn(6)
 		if err := q.Write(true); err != nil {
 			t.Fatal(err)

@@ -40,17 +40,14 @@ func (s *Service) Put(ctx context.Context, r *messagesv1.PutRequest) (*messagesv
 		if m == nil {
 			continue
 		}
-		if sequence, ok := s.known(m); ok {
+		id := []byte(m.Header.Get(nats.MsgIdHdr))
+		if sequence, ok := ids.Known(s.options.IDs, id); ok {
 			results[i] = &messagesv1.PutResult{Sequence: sequence, Duplicate: true}
 			continue
 		}
-		if id := m.Header.Get(nats.MsgIdHdr); id != "" {
-			if s.options.Quota.Full() {
-				results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL,
-					Error: s.options.Quota.Refusal()}
-				continue
-			}
-			s.options.Quota.Add(ids.Cost([]byte(id)))
+		if why := s.options.Quota.Admit(id); why != "" {
+			results[i] = &messagesv1.PutResult{Refused: messagesv1.PutRefusal_PUT_REFUSAL_FULL, Error: why}
+			continue
 		}
 		// Without patience: the connection is one within the process.
 		if futures[i], err = s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0)); err != nil {
@@ -72,16 +69,6 @@ func (s *Service) Put(ctx context.Context, r *messagesv1.PutRequest) (*messagesv
 		}
 	}
 	return &messagesv1.PutResponse{Results: results}, nil
-}
-
-// known returns the sequence of a message that was put with the same id, and left the queue before the server was
-// started, which may not know it any more.
-func (s *Service) known(m *nats.Msg) (sequence uint64, ok bool) {
-	id := m.Header.Get(nats.MsgIdHdr)
-	if id == "" || s.options.IDs == nil || !s.options.IDs.Any() {
-		return 0, false
-	}
-	return s.options.IDs.Sequence([]byte(id))
 }
 
 // await waits until a message is stored.
