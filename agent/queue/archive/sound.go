@@ -32,9 +32,7 @@ func fit(r *Record) (was bool) {
 	if err != nil {
 		// Nobody can get it, but it is in the queue. Without its form it is bytes.
 		r.Form, was = message.Form{}, false
-		for _, name := range []string{
-			message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader,
-		} {
+		for _, name := range message.FormHeaders {
 			delete(r.Headers, name)
 		}
 	}

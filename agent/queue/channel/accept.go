@@ -109,7 +109,7 @@ func toMessage(
 	} else if *scratch, err = work.decode(decoder, (*scratch)[:0], form, m.GetPayload(), l.maxMessage); err != nil {
 		return nil, invalid("a payload that cannot be read: %w", err)
 	}
-	setForm(out.Header, form)
+	envelope.SetForm(out, form)
 	if m.GetTimeToLive() != nil {
 		life := m.GetTimeToLive().AsDuration()
 		if m.GetTimeToLive().CheckValid() != nil || life < time.Second {
@@ -172,17 +172,6 @@ func formFromWire(f *wirev1.ChannelForm) (message.Form, error) {
 		return message.Form{}, invalid("a payload in a form that this release (%s) does not know", wirev1.Version)
 	}
 	return message.Form{Codec: id, Class: class, Length: int(f.GetLength()), Checksum: f.GetChecksum()}, nil
-}
-
-// setForm puts a form into headers.
-func setForm(h nats.Header, f message.Form) {
-	if f.Plain() {
-		return
-	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(f.AppendHeaders(nil)), "\r\n"), "\r\n") {
-		name, value, _ := strings.Cut(line, ": ")
-		h[name] = []string{value}
-	}
 }
 
 // toMessages is toMessage for a batch, on all cores if there is work to do.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -184,15 +185,8 @@ func (w *worker) unreadable(l *letter, err error) error {
 		l.sequence, err)
 }
 
-var formHeaders = []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader}
-
 func isForm(name string) bool {
-	for _, form := range formHeaders {
-		if strings.EqualFold(name, form) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(message.FormHeaders, func(form string) bool { return strings.EqualFold(name, form) })
 }
 
 // headersToWire are those that travel.

@@ -3,13 +3,16 @@
 
 package message
 
+// FormHeaders are the headers of a form.
+var FormHeaders = []string{CodecHeader, EngineHeader, LengthHeader, ChecksumHeader}
+
 // FormOf is ParseForm for headers that were taken apart, such as those of nats.Msg.
 func FormOf(headers map[string][]string) (Form, error) {
 	if len(headers) == 0 {
 		return Form{}, nil
 	}
 	var block []byte
-	for _, name := range [...]string{CodecHeader, EngineHeader, LengthHeader, ChecksumHeader} {
+	for _, name := range FormHeaders {
 		for _, value := range headers[name] {
 			block = append(append(append(append(block, name...), ": "...), value...), "\r\n"...)
 		}
