@@ -26,26 +26,12 @@ const jsonType = "application/json"
 func (s *Service) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern, method string, h http.Handler) { mux.Handle(pattern, s.guard(requests[method], h)) }
-	handle("POST /v1/put", messagesv1.MessageService_Put_FullMethodName, call(s, s.Put, func() *messagesv1.PutRequest {
-		return new(messagesv1.PutRequest)
-	}))
-	handle("POST /v1/get", messagesv1.MessageService_Get_FullMethodName, call(s, s.Get, func() *messagesv1.GetRequest {
-		return new(messagesv1.GetRequest)
-	}))
-	handle("POST /v1/acknowledge", messagesv1.MessageService_Acknowledge_FullMethodName,
-		call(s, s.Acknowledge, func() *messagesv1.AcknowledgeRequest { return new(messagesv1.AcknowledgeRequest) }))
-	handle("POST /v1/release", messagesv1.MessageService_Release_FullMethodName, call(s, s.Release,
-		func() *messagesv1.ReleaseRequest {
-			return new(messagesv1.ReleaseRequest)
-		}))
-	handle("POST /v1/extend", messagesv1.MessageService_Extend_FullMethodName, call(s, s.Extend,
-		func() *messagesv1.ExtendRequest {
-			return new(messagesv1.ExtendRequest)
-		}))
-	handle("POST /v1/reject", messagesv1.MessageService_Reject_FullMethodName, call(s, s.Reject,
-		func() *messagesv1.RejectRequest {
-			return new(messagesv1.RejectRequest)
-		}))
+	handle("POST /v1/put", messagesv1.MessageService_Put_FullMethodName, call(s, s.Put))
+	handle("POST /v1/get", messagesv1.MessageService_Get_FullMethodName, call(s, s.Get))
+	handle("POST /v1/acknowledge", messagesv1.MessageService_Acknowledge_FullMethodName, call(s, s.Acknowledge))
+	handle("POST /v1/release", messagesv1.MessageService_Release_FullMethodName, call(s, s.Release))
+	handle("POST /v1/extend", messagesv1.MessageService_Extend_FullMethodName, call(s, s.Extend))
+	handle("POST /v1/reject", messagesv1.MessageService_Reject_FullMethodName, call(s, s.Reject))
 	handle("POST /v1/message", messagesv1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
 	handle("POST /v1/message/next", messagesv1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
 	handle(
@@ -55,9 +41,15 @@ func (s *Service) mux() *http.ServeMux {
 	return mux
 }
 
+// pointer is to a message of a type that protobuf generates.
+type pointer[T any] interface {
+	*T
+	proto.Message
+}
+
 // call serves one of the service's calls with JSON.
-func call[Request, Response proto.Message](
-	s *Service, f func(context.Context, Request) (Response, error), request func() Request,
+func call[T any, Request pointer[T], Response proto.Message](
+	s *Service, f func(context.Context, Request) (Response, error),
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := s.body(w, r)
@@ -65,7 +57,7 @@ func call[Request, Response proto.Message](
 			writeError(w, err)
 			return
 		}
-		in := request()
+		in := Request(new(T))
 		if err := protojson.Unmarshal(body, in); err != nil {
 			writeError(w, invalid("the body is not the JSON of this call: %v", err))
 			return

@@ -124,6 +124,13 @@ func duration(name string, d *durationpb.Duration, absent, least, most time.Dura
 	return 0, invalid("%s is %v: use %v to %v", name, d.AsDuration(), least, most)
 }
 
+// visibilityOf reads that of a request.
+func (s *Service) visibilityOf(d *durationpb.Duration) (time.Duration, error) {
+	return duration(
+		"visibility_timeout", d, time.Duration(s.visibility.Load()), dispatch.MinVisibility, dispatch.MaxVisibility,
+	)
+}
+
 // Get implements messagesv1.MessageServiceServer.
 func (s *Service) Get(ctx context.Context, r *messagesv1.GetRequest) (*messagesv1.GetResponse, error) {
 	return s.get(ctx, r, func(*messagesv1.QueueMessage) bool { return r.GetStored() })
@@ -140,10 +147,7 @@ func (s *Service) get(
 	if err != nil {
 		return nil, err
 	}
-	visibility, err := duration(
-		"visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility,
-		dispatch.MaxVisibility,
-	)
+	visibility, err := s.visibilityOf(r.GetVisibilityTimeout())
 	if err != nil {
 		return nil, err
 	}
@@ -264,10 +268,7 @@ func (s *Service) Release(ctx context.Context, r *messagesv1.ReleaseRequest) (*m
 
 // Extend implements messagesv1.MessageServiceServer.
 func (s *Service) Extend(ctx context.Context, r *messagesv1.ExtendRequest) (*messagesv1.ExtendResponse, error) {
-	visibility, err := duration(
-		"visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility,
-		dispatch.MaxVisibility,
-	)
+	visibility, err := s.visibilityOf(r.GetVisibilityTimeout())
 	if err != nil {
 		return nil, err
 	}
