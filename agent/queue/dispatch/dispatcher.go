@@ -506,7 +506,7 @@ func (d *dispatcher) count(now time.Time) {
 	for _, e := range d.window.held {
 		note(e)
 	}
-	for _, e := range d.window.timed {
+	for _, e := range d.window.timed.all {
 		if e.count > 0 && !e.leased && !e.busy && e.until.After(now) {
 			note(e)
 		}

@@ -93,7 +93,7 @@ func TestWindow(t *testing.T) {
 					size += 10 - len(e.key)
 				}
 			}
-			for i, e := range w.timed {
+			for i, e := range w.timed.all {
 				if e.place != i+1 || e.gone {
 					t.Fatalf("seed %d: %+v is among the timed ones at %d", seed, e, i)
 				}

@@ -56,9 +56,8 @@ type window struct {
 	keys    map[string][]*entry // in order of sequence
 	// ready may hold entries that are not so any more, and timed may be looked at too early. Each is in timed at most
 	// once.
-	ready ready
-	timed timed
-	bytes int // what they count, together
+	ready, timed entries
+	bytes        int // what they count, together
 	// wanted are those that could be given out if they were not away. Some may have changed since.
 	wanted map[uint64]*entry
 	// held are those that are with clients, or busy.
@@ -69,6 +68,8 @@ func newWindow() *window {
 	return &window{
 		entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry),
 		wanted: make(map[uint64]*entry),
+		ready:  entries{before: func(a, b *entry) bool { return a.sequence < b.sequence }},
+		timed:  entries{before: func(a, b *entry) bool { return a.timer.Before(b.timer) }, placed: true},
 	}
 }
 
@@ -119,8 +120,8 @@ func (w *window) first(e *entry) bool { return e.key == "" || w.keys[e.key][0] =
 
 // expire offers what was with clients, or delayed, for long enough.
 func (w *window) expire(now time.Time) {
-	for len(w.timed) > 0 && !w.timed[0].timer.After(now) {
-		e := w.timed[0]
+	for len(w.timed.all) > 0 && !w.timed.all[0].timer.After(now) {
+		e := w.timed.all[0]
 		heap.Pop(&w.timed)
 		w.offer(e, now)
 	}
@@ -128,16 +129,16 @@ func (w *window) expire(now time.Time) {
 
 // next is when expire has something to do; zero: never.
 func (w *window) next() time.Time {
-	if len(w.timed) == 0 {
+	if len(w.timed.all) == 0 {
 		return time.Time{}
 	}
-	return w.timed[0].timer
+	return w.timed.all[0].timer
 }
 
 // peek returns the first message that may be given out; nil: there is none.
 func (w *window) peek(now time.Time) *entry {
-	for len(w.ready) > 0 {
-		e := w.ready[0]
+	for len(w.ready.all) > 0 {
+		e := w.ready.all[0]
 		if !e.gone && !e.busy && !e.away && !e.until.After(now) && w.first(e) {
 			return e
 		}
@@ -215,54 +216,43 @@ func (w *window) remove(e *entry, now time.Time) {
 	w.offer(rest[0], now)
 }
 
-// ready is a heap of entries by sequence.
-type ready []*entry
+// entries are a heap of some, by an order.
+type entries struct {
+	all    []*entry
+	before func(a, b *entry) bool
+	// placed says that entries know where they are.
+	placed bool
+}
 
-func (h ready) Len() int           { return len(h) }
-func (h ready) Less(i, j int) bool { return h[i].sequence < h[j].sequence }
-func (h ready) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *entries) Len() int           { return len(h.all) }
+func (h *entries) Less(i, j int) bool { return h.before(h.all[i], h.all[j]) }
+
+func (h *entries) Swap(i, j int) {
+	h.all[i], h.all[j] = h.all[j], h.all[i]
+	h.place(i, i+1)
+	h.place(j, j+1)
+}
+
+func (h *entries) place(i, place int) {
+	if h.placed {
+		h.all[i].place = place
+	}
+}
 
 // Push implements heap.Interface.
-func (h *ready) Push(x any) {
+func (h *entries) Push(x any) {
 	if e, ok := x.(*entry); ok {
-		*h = append(*h, e)
+		h.all = append(h.all, e)
+		h.place(len(h.all)-1, len(h.all))
 	}
 }
 
 // Pop implements heap.Interface.
-func (h *ready) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return e
-}
-
-// timed is a heap by time, whose entries know where they are.
-type timed []*entry
-
-func (h timed) Len() int           { return len(h) }
-func (h timed) Less(i, j int) bool { return h[i].timer.Before(h[j].timer) }
-
-func (h timed) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i+1, j+1
-}
-
-// Push implements heap.Interface.
-func (h *timed) Push(x any) {
-	if e, ok := x.(*entry); ok {
-		*h = append(*h, e)
-		e.place = len(*h)
-	}
-}
-
-// Pop implements heap.Interface.
-func (h *timed) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	e.place = 0
+func (h *entries) Pop() any {
+	last := len(h.all) - 1
+	h.place(last, 0)
+	e := h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
 	return e
 }
