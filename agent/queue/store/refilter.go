@@ -31,8 +31,6 @@ type filters struct {
 	// unnamed says that there are consumers whose names were not heard.
 	unnamed bool
 	changed bool
-	// conn is by which consumers are looked at in a cluster; nil as long as that was not needed.
-	conn *nats.Conn
 }
 
 const (
@@ -49,35 +47,7 @@ func (s *Store) Configure(ctx context.Context, consumer string, subjects []strin
 	if s.options.Cluster == nil {
 		return false, s.note(consumer, subjects)
 	}
-	conn, err := s.looking()
-	if err != nil {
-		return false, err
-	}
-	return s.CheckFilters(ctx, conn, consumer, subjects)
-}
-
-// looking returns the connection by which consumers are looked at.
-func (s *Store) looking() (*nats.Conn, error) {
-	f := &s.filters
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.conn == nil {
-		conn, err := s.Connect("filters of consumers")
-		if err != nil {
-			return nil, err
-		}
-		f.conn = conn
-	}
-	return f.conn, nil
-}
-
-// close ends the connection by which consumers are looked at.
-func (f *filters) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.conn != nil {
-		f.conn.Close()
-	}
+	return s.CheckFilters(ctx, s.looks, consumer, subjects)
 }
 
 // FiltersError says that the filters of a consumer cannot be changed.

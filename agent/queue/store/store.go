@@ -98,6 +98,7 @@ type Store struct {
 	log      *logger
 	password map[string]string
 	filters  filters
+	looks    *nats.Conn // at consumers, in a cluster
 }
 
 // The users of the server.
@@ -159,7 +160,11 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 		defer close(started)
 		s.server.Start()
 	}()
-	if err := s.awaitStart(ctx, started); err != nil {
+	err = s.awaitStart(ctx, started)
+	if err == nil && o.Cluster != nil {
+		s.looks, err = s.Connect("filters of consumers")
+	}
+	if err != nil {
 		s.server.Shutdown()
 		return nil, fmt.Errorf("start the store of queue %s in %s: %w", o.Queue, o.Directory, err)
 	}
@@ -384,7 +389,9 @@ func (s *Store) RouteAddress() net.Addr {
 // Shutdown ends the server, hands what it leads to other members and waits until all is on
 // the volume. Shutting down twice is allowed.
 func (s *Store) Shutdown() {
-	s.filters.close()
+	if s.looks != nil {
+		s.looks.Close()
+	}
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }
