@@ -191,9 +191,9 @@ func (c *conn) tell(text string) {
 }
 
 // revoked ends the connection of a client whose operations are others now, in the words of the server.
-func (c *conn) revoked() {
+func (c *conn) revoked(client roles.Client) {
 	c.front.options.Log.Warn("Client is disconnected: its token, the CA of its certificate or its role has changed",
-		"client", c.client.Name, "remote", c.outer.RemoteAddr().String())
+		"client", client.Name, "remote", c.outer.RemoteAddr().String())
 	if c.greeted.Load() {
 		c.tell("User Authentication Revoked")
 	}

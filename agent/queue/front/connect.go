@@ -196,7 +196,7 @@ func (c *conn) connect(args []byte, certificate *Credential, nonce string) ([]by
 	if err := json.Unmarshal(args, &said); err != nil {
 		return nil, fmt.Errorf("%w: CONNECT: %w", errProtocol, err)
 	}
-	c.guest = c.front.Watch(func() { go c.revoked() }, Token(said.Token), certificate)
+	c.guest = c.front.Watch(func(client roles.Client) { go c.revoked(client) }, Token(said.Token), certificate)
 	if c.client = c.guest.Client(); c.client.Operations == roles.None {
 		return nil, errAuthentication
 	}

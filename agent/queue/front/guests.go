@@ -95,7 +95,7 @@ func (g *generation) same(other *generation) bool {
 type Guest struct {
 	front *Front
 	shown []*Credential
-	cut   func()
+	cut   func(roles.Client)
 	// client is who it is since Watch, and judged that it was found out.
 	client roles.Client
 	judged bool
@@ -111,9 +111,9 @@ type guests struct {
 	all map[*Guest]struct{}
 }
 
-// Watch returns who credentials stand for, and has cut called, which must not wait for anything, when their operations
-// become others. Leave has to follow.
-func (f *Front) Watch(cut func(), shown ...*Credential) *Guest {
+// Watch returns who credentials stand for, and has cut called with that, which must not wait for anything, when their
+// operations become others, perhaps before Watch returns. Leave has to follow.
+func (f *Front) Watch(cut func(roles.Client), shown ...*Credential) *Guest {
 	g := &Guest{front: f, shown: shown, cut: cut}
 	f.guests.mu.Lock()
 	if f.guests.all == nil {
@@ -153,7 +153,7 @@ func (f *Front) revoke(s *generation) {
 	f.guests.mu.Unlock()
 	for g, client := range all {
 		if s.client(g.shown...).Operations != client.Operations {
-			g.cut()
+			g.cut(client)
 		}
 	}
 }

@@ -91,3 +91,33 @@ func TestRevoked(t *testing.T) {
 	wait("a client with a token, and none is admitted", twoGone)
 	wait("a client with a token and a certificate", bothGone)
 }
+
+// TestRevokedAtOnce: a client may be revoked at the moment when it authenticates. The race detector looks at it.
+func TestRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := settings(t, nil)
+	s.Open, s.Tokens = false, tokens("one")
+	q := start(t, s, nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			if conn, err := q.connect(nats.Token("one"), nats.NoReconnect()); err == nil {
+				conn.Close()
+			}
+		}
+	}()
+	for odd := true; ; odd = !odd {
+		if s.Tokens = nil; odd {
+			s.Tokens = tokens("one")
+		}
+		if err := q.front.Reload(s); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}

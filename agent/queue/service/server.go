@@ -160,7 +160,7 @@ func own(c net.Conn) *conn {
 }
 
 // cut ends the connection and the requests on it.
-func (c *conn) cut() { _ = c.Close() }
+func (c *conn) cut(roles.Client) { _ = c.Close() }
 
 // credential returns the client's certificate, if it showed one. From then on the connection ends when that
 // lets nobody in any more.
@@ -222,7 +222,7 @@ func (s *Service) handler(calls, reflection, other http.Handler) http.Handler {
 		}
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		shown := []*front.Credential{front.Token(strings.TrimSpace(token)), nil}
-		cut := func() {} // Nothing but its connection ends a request.
+		cut := func(roles.Client) {} // Nothing but its connection ends a request.
 		c, _ := r.Context().Value(connKey{}).(*conn)
 		if c != nil {
 			shown[1], cut = c.credential(r.TLS), c.cut
