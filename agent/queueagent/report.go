@@ -8,12 +8,8 @@ import (
 	"net/http"
 	"runtime"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/queue/front"
-	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -65,13 +61,13 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 		r.Detail = err.Error()
 	}
 	s := running.front.Statistics()
-	r.Statistics = statistics(s)
+	r.Statistics = s.QueueStatistics
 	r.Statistics.Reset_ = reset
 	r.Statistics.VolumeSyncs = running.syncs.report()
 	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {
-		r.Content = contentOf(content)
+		r.Content = content.QueueContent
 		held, again := running.messages.held()
 		r.Content.Unacknowledged += held
 		r.Content.Redelivered += again
@@ -101,41 +97,6 @@ func (r *running) passed() uint64 {
 }
 
 func count(n int64) uint64 { return uint64(max(n, 0)) }
-
-func contentOf(s store.Statistics) *wirev1.QueueContent {
-	c := &wirev1.QueueContent{
-		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence,
-		Consumers:      uint64(s.Consumers),
-		Unacknowledged: uint64(s.Unacknowledged), Redelivered: uint64(s.Redelivered), Waiting: uint64(s.Waiting),
-		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline), DeadLetters: s.DeadLetters, Kept: s.Kept,
-	}
-	if !s.OldestTime.IsZero() {
-		c.OldestTime = timestamppb.New(s.OldestTime)
-	}
-	if !s.Created.IsZero() {
-		c.Created = timestamppb.New(s.Created)
-	}
-	return c
-}
-
-func statistics(s front.Statistics) *wirev1.QueueStatistics {
-	rate := func(r front.Rate) *wirev1.QueueRate {
-		return &wirev1.QueueRate{
-			Count: count(r.Count), MilliPerSecond: uint64(r.PerSecond * 1000), HighMilliPerSecond: uint64(r.Highest * 1000),
-		}
-	}
-	return &wirev1.QueueStatistics{
-		Puts: rate(s.Puts), Gets: rate(s.Gets), Compressions: rate(s.Encoded), Decompressions: rate(s.Decoded),
-		CompressedPlainBytes: count(s.CompressedPlainBytes), CompressedBytes: count(s.CompressedBytes),
-		RecentPlainBytes: count(s.RecentPlainBytes), RecentBytes: count(s.RecentBytes),
-		Tried: count(s.Tried), TriedNanos: uint64(max(s.Compression.CPU, 0)),
-		StoredFormGets: count(s.StoredGets), RefusedPuts: count(s.RefusedPuts), Duplicates: count(s.Duplicates),
-		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened),
-		Closed:             count(s.Closed),
-		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated),
-		ForbiddenRequests: count(s.Forbidden), Since: timestamppb.New(s.Since),
-	}
-}
 
 // HealthHandler answers GET /livez and GET /readyz.
 func (a *Agent) HealthHandler() http.Handler {

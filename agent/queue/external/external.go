@@ -307,7 +307,9 @@ func (e *External) Configure(ctx context.Context, consumer string, subjects []st
 // keep them.
 func (e *External) Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error) {
 	out, err := e.Streams.Statistics(ctx, conn)
-	out.Leader = e.lease.holder()
+	if err == nil {
+		out.Leader = e.lease.holder()
+	}
 	return out, err
 }
 

@@ -174,7 +174,7 @@ func TestCluster(t *testing.T) {
 	await(t, "the member leads again", e.Leader)
 	awaitAnswer(t, "the server is missed", func(ctx context.Context) error {
 		got, err := e.Statistics(ctx, conn)
-		if err == nil && got.Offline != 1 {
+		if err == nil && got.Unreachable != 1 {
 			err = fmt.Errorf("%+v", got)
 		}
 		return err

@@ -76,11 +76,11 @@ func TestAuthentication(t *testing.T) {
 	// A client hears from TLS that its certificate is refused before that is counted.
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		got := q.front.Statistics()
-		if got.Unauthenticated == 6 && got.Puts.Count == 4 {
+		if got.FailedAuthentications == 6 && got.Puts.Count == 4 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d not admit, %d puts", got.Unauthenticated, got.Puts.Count)
+			t.Fatalf("%d not admit, %d puts", got.FailedAuthentications, got.Puts.Count)
 		}
 	}
 	// Tokens change for new connections.
@@ -228,7 +228,7 @@ func TestTooManyConnections(t *testing.T) {
 	r := q.raw(t)
 	r.hear("INFO {")
 	q.raw(t).hear("-ERR 'maximum connections exceeded'")
-	if got := q.front.Statistics(); got.Refused != 1 || got.Connections != 1 {
+	if got := q.front.Statistics(); got.RefusedConnections != 1 || got.Connections != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -233,19 +233,19 @@ func TestPutAndGet(t *testing.T) {
 		}
 	}
 	got := q.front.Statistics()
-	total, small := int64(len(acks)), int64(3*3)
-	if got.Puts.Count != total || got.Gets.Count != total || got.Encoded.Count != total-small ||
-		got.Decoded.Count != total-small ||
-		got.Compression.Skipped[policy.BelowMinimum] != small || got.Compression.Stored.Operations != small ||
+	total, small := uint64(len(acks)), uint64(3*3)
+	if got.Puts.Count != total || got.Gets.Count != total || got.Compressions.Count != total-small ||
+		got.Decompressions.Count != total-small ||
+		got.Compression.Skipped[policy.BelowMinimum] != int64(small) || got.Compression.Stored.Operations != int64(small) ||
 		got.CompressedBytes >= got.CompressedPlainBytes/2 ||
-		got.Opened != 1 || got.Connections != 1 || got.HighWater != 1 || got.Wire.Wire == 0 || got.RefusedPuts != 0 ||
+		got.Opened != 1 || got.Connections != 1 || got.HighWaterConnections != 1 || got.Wire.Wire == 0 || got.RefusedPuts != 0 ||
 		got.Undecodable != 0 ||
 		got.Compression.CPU <= 0 || got.Decompression.CPU <= 0 {
 		t.Errorf("%+v", got)
 	}
 	q.front.ResetStatistics(time.Now())
 	if got := q.front.Statistics(); got.Puts.Count != 0 || got.Compression.UncompressedBytes != 0 ||
-		got.Connections != 1 || got.HighWater != 1 {
+		got.Connections != 1 || got.HighWaterConnections != 1 {
 		t.Errorf("after a reset: %+v", got)
 	}
 }
@@ -352,8 +352,8 @@ func TestCore(t *testing.T) {
 	if m, err := answers.NextMsgWithContext(t.Context()); err != nil || !bytes.Equal(m.Data, plain) {
 		t.Errorf("an answer: %v", err)
 	}
-	if got := q.front.Statistics(); got.Encoded.Count != 1 {
-		t.Errorf("%+v", got.Encoded)
+	if got := q.front.Statistics(); got.Compressions.Count != 1 {
+		t.Errorf("%+v", got.Compressions)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestStoredForm(t *testing.T) {
 	if m := pull(nil); !bytes.Equal(m.Data, plain) {
 		t.Errorf("who did not ask got %d bytes, headers %v", len(m.Data), m.Header)
 	}
-	if got := q.front.Statistics(); got.StoredGets != 1 || got.Gets.Count != 2 {
+	if got := q.front.Statistics(); got.StoredFormGets != 1 || got.Gets.Count != 2 {
 		t.Errorf("%+v", got)
 	}
 

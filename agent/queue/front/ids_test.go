@@ -113,7 +113,7 @@ func TestIDsAfterRestart(t *testing.T) {
 			t.Errorf("%s once more: %+v, %v", id, ack, err)
 		}
 	}
-	if got := f.Statistics(); got.Duplicates != int64(len(names)) {
+	if got := f.Statistics(); got.Duplicates != uint64(len(names)) {
 		t.Errorf("%d duplicates were counted", got.Duplicates)
 	}
 	// A client that puts several at once is told as the server would.

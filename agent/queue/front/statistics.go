@@ -10,10 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Counter is what a front counts.
@@ -55,33 +58,14 @@ func (c *counters) add(n counts) {
 	}
 }
 
-// Rate counts something and how often it happened.
-type Rate struct {
-	Count int64
-	// PerSecond in the last window, and the highest that was in any.
-	PerSecond, Highest float64
-}
-
-// Statistics are since the start or the last reset, but for Connections.
+// Statistics are since the start or the last reset, but for the connections that are open.
 type Statistics struct {
-	// Puts, Gets, and Encoded and Decoded messages that were compressed and inflated.
-	Puts, Gets, Encoded, Decoded Rate
-	// These are counters.
-	StoredGets, RefusedPuts, Duplicates, Undecodable    int64
-	Opened, Closed, Refused, Unauthenticated, Forbidden int64
+	*wirev1.QueueStatistics
+	Undecodable uint64
 	// Wire is of the connections of clients.
 	Wire transport.Counted
-	// Connections of clients that are open, and the most that were at once.
-	Connections, HighWater int64
 	// Compression and Decompression of payloads.
 	Compression, Decompression meter.Snapshot
-	// Tried messages that were put are those that an engine worked on, whether they shrank or not. What they took is
-	// Compression.CPU.
-	Tried int64
-	// CompressedPlainBytes and CompressedBytes are of the messages that were compressed,
-	// RecentPlainBytes and RecentBytes of those of the last window in which there was any.
-	CompressedPlainBytes, CompressedBytes, RecentPlainBytes, RecentBytes int64
-	Since                                                                time.Time
 }
 
 // window is how long rates are taken over.
@@ -192,18 +176,27 @@ func (f *Front) Statistics() Statistics {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := now.minus(h.base)
-	n, rated := t.counts, t.rated()
-	rate := func(i int) Rate { return Rate{rated[i], h.rates[i], h.highest[i]} }
-	s := Statistics{
-		Puts: rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
-		StoredGets: n[StoredGets], RefusedPuts: n[RefusedPuts], Duplicates: n[Duplicates], Undecodable: n[Undecodable],
-		Opened: n[Opened], Closed: n[Closed], Refused: n[Refused], Unauthenticated: n[Unauthenticated],
-		Forbidden: n[ForbiddenRequests], Wire: t.wire, Connections: f.open.Load(), HighWater: h.highWater,
-		Compression: t.compression, Decompression: t.decompression, Tried: message.WorkedOn(t.compression),
-		RecentPlainBytes: h.recentPlain, RecentBytes: h.recentBytes, Since: h.since,
+	rated := t.rated()
+	rate := func(i int) *wirev1.QueueRate {
+		return &wirev1.QueueRate{
+			Count: uint64(rated[i]), MilliPerSecond: uint64(h.rates[i] * 1000), HighMilliPerSecond: uint64(h.highest[i] * 1000),
+		}
 	}
-	s.CompressedPlainBytes, s.CompressedBytes = t.bytes()
-	return s
+	n := func(c Counter) uint64 { return uint64(t.counts[c]) }
+	plain, compressed := t.bytes()
+	return Statistics{
+		QueueStatistics: &wirev1.QueueStatistics{
+			Puts: rate(putRate), Gets: rate(getRate), Compressions: rate(encodeRate), Decompressions: rate(decodeRate),
+			CompressedPlainBytes: uint64(plain), CompressedBytes: uint64(compressed),
+			RecentPlainBytes: uint64(h.recentPlain), RecentBytes: uint64(h.recentBytes),
+			Tried: uint64(message.WorkedOn(t.compression)), TriedNanos: uint64(max(t.compression.CPU, 0)),
+			StoredFormGets: n(StoredGets), RefusedPuts: n(RefusedPuts), Duplicates: n(Duplicates),
+			Connections: uint64(max(f.open.Load(), 0)), HighWaterConnections: uint64(h.highWater),
+			Opened: n(Opened), Closed: n(Closed), RefusedConnections: n(Refused), FailedAuthentications: n(Unauthenticated),
+			ForbiddenRequests: n(ForbiddenRequests), Since: timestamppb.New(h.since),
+		},
+		Wire: t.wire, Undecodable: n(Undecodable), Compression: t.compression, Decompression: t.decompression,
+	}
 }
 
 // ResetStatistics begins counting again.

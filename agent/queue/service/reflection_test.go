@@ -143,7 +143,7 @@ func TestReflectionRejects(t *testing.T) {
 	if _, err := q.reflect(t, "wrong").ask(list()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("with a wrong token: %v", err)
 	}
-	if n := q.front.Statistics().Unauthenticated; n != 1 {
+	if n := q.front.Statistics().FailedAuthentications; n != 1 {
 		t.Errorf("%d requests are counted as unauthenticated", n)
 	}
 	if _, err := q.reflect(t, token).ask(

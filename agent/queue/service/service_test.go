@@ -240,8 +240,8 @@ func TestJSON(t *testing.T) {
 		t.Error(code, got)
 	}
 	s := q.front.Statistics()
-	if s.Puts.Count != 3 || s.Duplicates != 1 || s.RefusedPuts != 3 || s.Gets.Count != 4 || s.Encoded.Count == 0 ||
-		s.Decoded.Count != 1 || s.Wire.Wire < 12000 || s.Opened == 0 {
+	if s.Puts.Count != 3 || s.Duplicates != 1 || s.RefusedPuts != 3 || s.Gets.Count != 4 || s.Compressions.Count == 0 ||
+		s.Decompressions.Count != 1 || s.Wire.Wire < 12000 || s.Opened == 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -293,7 +293,7 @@ func TestRefusedRequests(t *testing.T) {
 			}
 		})
 	}
-	if s := q.front.Statistics(); s.Unauthenticated != 2 || s.Puts.Count != 0 {
+	if s := q.front.Statistics(); s.FailedAuthentications != 2 || s.Puts.Count != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -349,7 +349,7 @@ func TestRaw(t *testing.T) {
 	if res, _ := q.ask("DELETE", "/v1/message/"+released, nil); res.StatusCode != http.StatusGone {
 		t.Errorf("acknowledged after it was given back: %d", res.StatusCode)
 	}
-	if s := q.front.Statistics(); s.StoredGets != 1 || s.Gets.Count != 2 {
+	if s := q.front.Statistics(); s.StoredFormGets != 1 || s.Gets.Count != 2 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -15,37 +15,16 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Statistics are about what the stream holds now.
 type Statistics struct {
-	// Messages and Bytes, as they are stored, in the queue.
-	Messages, Bytes uint64
-	// DeadLetters are none of the messages, but their bytes are among Bytes.
-	DeadLetters uint64
-	// Kept is how many Bytes are of: messages, dead letters, and what channels and archives note.
-	Kept uint64
-	// FirstSequence and LastSequence are numbers of messages; the last counts all that
-	// were ever put.
-	FirstSequence, LastSequence uint64
-	// Created is when the stream was made. It is another one when what kept the messages was lost.
-	Created time.Time
-	// OldestTime is when the oldest message was put; zero when there is none.
-	OldestTime time.Time
-	// Consumers of the stream.
-	Consumers int
-	// Unacknowledged messages were delivered to a consumer and not acknowledged yet, of all
-	// consumers but those that serve clients of gRPC and HTTP. Redelivered of those were
-	// delivered before.
-	Unacknowledged, Redelivered int
-	// Waiting is how many requests for messages wait, of all consumers.
-	Waiting int
-	// Leader is the member that leads the stream, empty without one. Lag is by how many
-	// changes the replica that is furthest behind lags, Offline how many replicas cannot be
-	// reached. Both are known to the leader's member alone.
-	Leader  string
-	Lag     uint64
-	Offline int
+	// QueueContent does not count what is with consumers that serve clients of gRPC and HTTP. Lag and Unreachable are
+	// known to the leader's member alone.
+	*wirev1.QueueContent
 	// Used is what messages take in this member; nil when they are not kept in it.
 	Used *Used
 }
@@ -65,7 +44,7 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 		return Statistics{}, err
 	}
 	if s.options.Cluster == nil {
-		out.Leader, out.Lag, out.Offline = s.options.Member, 0, 0
+		out.Leader, out.Lag, out.Unreachable = s.options.Member, 0, 0
 	}
 	used := &Used{}
 	if js, err := s.server.Jsz(nil); err == nil {
@@ -89,10 +68,9 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 	if err != nil {
 		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
-	out := Statistics{
+	out := &wirev1.QueueContent{
 		Messages: info.State.Msgs, Kept: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq,
-		LastSequence: info.State.LastSeq,
-		Consumers:    info.State.Consumers, Created: info.Created,
+		LastSequence: info.State.LastSeq, Consumers: uint64(info.State.Consumers), Created: timestamp(info.Created),
 	}
 	for subject, n := range info.State.Subjects {
 		out.Messages -= min(n, out.Messages)
@@ -101,19 +79,20 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 		}
 	}
 	if out.Messages > 0 {
-		out.OldestTime = info.State.FirstTime
+		first := info.State.FirstTime
 		if len(info.State.Subjects) > 0 {
-			if out.OldestTime, err = oldest(ctx, stream, s.queue); err != nil {
+			if first, err = oldest(ctx, stream, s.queue); err != nil {
 				return Statistics{}, fmt.Errorf("look for the oldest message of queue %s: %w", s.queue, err)
 			}
 		}
+		out.OldestTime = timestamp(first)
 	}
 	if info.Cluster != nil {
 		out.Leader = info.Cluster.Leader
 		for _, replica := range info.Cluster.Replicas {
 			out.Lag = max(out.Lag, replica.Lag)
 			if replica.Offline {
-				out.Offline++
+				out.Unreachable++
 			}
 		}
 	}
@@ -122,14 +101,22 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 		if Serves(c.Name) {
 			continue // it holds more than clients have
 		}
-		out.Unacknowledged += c.NumAckPending
-		out.Redelivered += c.NumRedelivered
-		out.Waiting += c.NumWaiting
+		out.Unacknowledged += uint64(c.NumAckPending)
+		out.Redelivered += uint64(c.NumRedelivered)
+		out.Waiting += uint64(c.NumWaiting)
 	}
 	if err := consumers.Err(); err != nil {
 		return Statistics{}, fmt.Errorf("list the consumers of queue %s: %w", s.queue, err)
 	}
-	return out, nil
+	return Statistics{QueueContent: out}, nil
+}
+
+// timestamp is nil for no time.
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
 }
 
 // oldest is when the first of the queue's own messages was put, zero when there is none any more.

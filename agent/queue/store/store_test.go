@@ -67,7 +67,7 @@ func TestOldest(t *testing.T) {
 	ensure(t, s, conn, store.Settings{})
 	put(t, js, "$LIGHTERAGE.CHANNEL.orders.0123456789abcdef", "position")
 	put(t, js, store.DeadSubject("orders"), "dead")
-	if got := statistics(t, s, conn); got.Messages != 0 || got.DeadLetters != 1 || !got.OldestTime.IsZero() {
+	if got := statistics(t, s, conn); got.Messages != 0 || got.DeadLetters != 1 || got.OldestTime != nil {
 		t.Errorf("without messages: %+v", got)
 	}
 	stream, err := js.Stream(t.Context(), "orders")
@@ -81,7 +81,7 @@ func TestOldest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := statistics(t, s, conn); !got.OldestTime.Equal(m.Time) {
+		if got := statistics(t, s, conn); !got.OldestTime.AsTime().Equal(m.Time) {
 			t.Errorf("the oldest is of %v, want that of message %d, %v", got.OldestTime, sequence, m.Time)
 		}
 		if err := stream.DeleteMsg(t.Context(), sequence); err != nil {
@@ -119,18 +119,18 @@ func TestRestart(t *testing.T) {
 	}
 	got := statistics(t, first, conn)
 	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 ||
-		got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() ||
-		got.Leader != "orders" || got.Created.IsZero() {
+		got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime == nil ||
+		got.Leader != "orders" || got.Created == nil {
 		t.Errorf("%+v", got)
 	}
-	created := got.Created
+	created := got.Created.AsTime()
 	first.Shutdown()
 
 	second := start(t, store.Options{Directory: directory})
 	conn, js = connect(t, second)
 	ensure(t, second, conn, store.Settings{})
 	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 ||
-		!got.Created.Equal(created) {
+		!got.Created.AsTime().Equal(created) {
 		t.Errorf("after the restart: %+v", got)
 	}
 	if ack := put(t, js, "orders.new", "9", jetstream.WithMsgID("9")); !ack.Duplicate {
