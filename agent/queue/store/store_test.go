@@ -194,18 +194,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestMarkers: what channels note is no message of the queue.
-func TestMarkers(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
-	conn, js := connect(t, s)
-	ensure(t, s, conn, store.Settings{})
-	put(t, js, "orders", "1")
-	put(t, js, "$LIGHTERAGE.CHANNEL.orders.0011223344556677", "position")
-	if got := statistics(t, s, conn); got.Messages != 1 || got.LastSequence != 2 {
-		t.Errorf("%+v", got)
-	}
-}
-
 // credentials are those of a client.
 func credentials(t *testing.T, s *store.Store) (user, password string) {
 	t.Helper()
