@@ -160,13 +160,16 @@ test-e2e-fresh:
 
 # Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
 # times slower and has nothing to find but in those that share an engine.
-SERIAL := /(agent/(codec|estimate|policy)|hack/bench/policy|test/chart)(/|$$)
+SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(apilint|arch|chart|corpus))(/|$$)
 
 # Of a list of tests and what they are made of, the packages that come to an engine in C: the others are the same without.
 USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
 
 # Packages and tests at once beside each other. The slowest wait for elections and time-outs most of the time.
 AT_ONCE := -p 4 -parallel 4
+
+# How long a program with the race detector waits at its end for races, in place of a second: goroutines of tests have ended by then.
+export GORACE := atexit_sleep_ms=50
 
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
