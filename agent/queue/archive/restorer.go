@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -119,8 +120,7 @@ func (r *Restorer) Run(ctx context.Context) error {
 		}
 		pause := leadPause
 		// What another member has stored meanwhile is no failure.
-		if refusal, refused := batch.RefusalOf(err); err != nil && ctx.Err() == nil && (!refused ||
-			refusal != batch.Overtaken) {
+		if err != nil && ctx.Err() == nil && !jetstreamerror.Overtaken(err) {
 			pause = r.options.RetryPause
 			r.failed(err)
 		}
@@ -444,33 +444,27 @@ func (w *work) keep(ctx context.Context) error {
 
 // whyNot gives an error of restoring a reason that says what to do.
 func whyNot(err error) error {
+	const fix = "put back what was archived, or take spec.restore away, which leaves what is restored by now"
 	var known *failure.Error
-	if errors.As(err, &known) {
+	var refused *jetstream.APIError
+	switch {
+	case errors.As(err, &known):
 		return err
-	}
-	if refusal, refused := batch.RefusalOf(err); refused {
-		switch refusal {
-		case batch.Full:
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
-				"the queue cannot hold all messages of the archive (%w): raise its limits or storage.size", err)
-		case batch.Overtaken:
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "another member restores the archive (%w)", err)
-		case batch.Busy:
-			return failure.New(
-				wirev1.FailureReason_FAILURE_REASON_ABORTED, "the queue has as many batches open as it can (%w); it is tried again",
-				err,
-			)
-		case batch.TooLarge:
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-				"a message of the archive is longer than the queue takes (%w): raise limits.maxMessageSize", err)
-		case batch.OtherRefusal:
-		}
+	case jetstreamerror.Full(err):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
+			"the queue cannot hold all messages of the archive (%w): raise its limits or storage.size", err)
+	case jetstreamerror.Overtaken(err):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "another member restores the archive (%w)", err)
+	case jetstreamerror.Is(err, jetstreamerror.TooManyBatches):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			"the queue has as many batches open as it can (%w); it is tried again", err)
+	case jetstreamerror.Is(err, jetstreamerror.MessageTooLarge):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+			"a message of the archive is longer than the queue takes (%w): raise limits.maxMessageSize", err)
+	case errors.As(err, &refused):
 		return failure.New(
 			wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "the queue does not take what is restored: %w", err,
 		)
-	}
-	const fix = "put back what was archived, or take spec.restore away, which leaves what is restored by now"
-	switch {
 	case errors.Is(err, ErrNotFound):
 		return failure.New(
 			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,

@@ -17,8 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-
-	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // The headers of JetStream's atomic publishing.
@@ -97,39 +95,4 @@ func Publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64
 		return ack.Sequence, nil
 	}
 	return 0, errors.New("a batch without messages")
-}
-
-// Refusal is what a stream has against a batch.
-type Refusal int
-
-const (
-	// OtherRefusal is none of the others.
-	OtherRefusal Refusal = iota
-	// Full says that a limit, or the volume, has no space.
-	Full
-	// Overtaken says that the stream has changed since the sequence that a message names.
-	Overtaken
-	// TooLarge says that a message is longer than the stream takes.
-	TooLarge
-	// Busy says that the stream has as many batches open as it can: try again later.
-	Busy
-)
-
-// RefusalOf says what an error of Publish means. The refusal counts where refused.
-func RefusalOf(err error) (r Refusal, refused bool) {
-	var api *jetstream.APIError
-	switch {
-	case !errors.As(err, &api):
-		return OtherRefusal, false
-	case jetstreamerror.Full(err):
-		return Full, true
-	case jetstreamerror.Overtaken(err):
-		return Overtaken, true
-	case jetstreamerror.Is(err, jetstreamerror.MessageTooLarge):
-		return TooLarge, true
-	case jetstreamerror.Is(err, jetstreamerror.TooManyBatches):
-		return Busy, true
-	default:
-		return OtherRefusal, true
-	}
 }

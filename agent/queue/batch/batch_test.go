@@ -4,8 +4,6 @@
 package batch_test
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/batch"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
@@ -43,20 +42,6 @@ func TestLifeLeft(t *testing.T) {
 	}
 }
 
-func TestRefusalOf(t *testing.T) {
-	for code, want := range map[jetstream.ErrorCode]batch.Refusal{
-		10077: batch.Full, 10071: batch.Overtaken, 10054: batch.TooLarge, 1: batch.OtherRefusal,
-	} {
-		if got, refused := batch.RefusalOf(fmt.Errorf("put: %w", &jetstream.APIError{ErrorCode: code})); got != want ||
-			!refused {
-			t.Errorf("code %d is %v, %v", code, got, refused)
-		}
-	}
-	if _, refused := batch.RefusalOf(errors.New("lost")); refused {
-		t.Error("what is not known is taken for a refusal")
-	}
-}
-
 // A batch is stored at once, or not at all.
 func TestPublish(t *testing.T) {
 	_, conn, _ := storetest.Open(t, store.Options{}, store.Settings{})
@@ -74,7 +59,7 @@ func TestPublish(t *testing.T) {
 	overtaken[2].Header.Set(jetstream.ExpectedLastSubjSeqHeader, "1")
 	overtaken[2].Subject = "orders.old"
 	_, err := batch.Publish(t.Context(), conn, overtaken)
-	if refusal, refused := batch.RefusalOf(err); !refused || refusal != batch.Overtaken {
+	if !jetstreamerror.Overtaken(err) {
 		t.Errorf("refused with %v", err)
 	}
 	if last, err := batch.Publish(t.Context(), conn, messages(1)); last != 4 || err != nil {
@@ -98,10 +83,7 @@ func TestBusy(t *testing.T) {
 		}
 	}
 	_, err := batch.Publish(t.Context(), conn, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")})
-	if refusal, refused := batch.RefusalOf(err); err != nil && (!refused || refusal != batch.Busy) {
+	if err != nil && !jetstreamerror.Is(err, jetstreamerror.TooManyBatches) {
 		t.Errorf("refused with %v", err)
-	}
-	if refusal, refused := batch.RefusalOf(&jetstream.APIError{ErrorCode: 10210}); !refused || refusal != batch.Busy {
-		t.Errorf("%v, %v", refusal, refused)
 	}
 }

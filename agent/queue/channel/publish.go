@@ -5,11 +5,14 @@ package channel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/batch"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -24,22 +27,21 @@ func publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64
 
 // whyNot says what JetStream's refusal means for the sender.
 func whyNot(err error) error {
-	refusal, refused := batch.RefusalOf(err)
-	if !refused {
+	var refused *jetstream.APIError
+	switch {
+	case !errors.As(err, &refused):
 		return err
-	}
-	switch refusal {
-	case batch.Full:
+	case jetstreamerror.Full(err):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
 			"the receiving queue takes no more messages now (%w): get messages from it, or raise its limits or storage; the "+
 				"channel goes on by itself", err)
-	case batch.Overtaken:
+	case jetstreamerror.Overtaken(err):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
 			"something else moved the channel's position in the receiving queue (%w); the channel starts again", err)
-	case batch.Busy:
+	case jetstreamerror.Is(err, jetstreamerror.TooManyBatches):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
 			"the receiving queue has as many batches open as it can (%w); the channel tries again later by itself", err)
-	case batch.TooLarge:
+	case jetstreamerror.Is(err, jetstreamerror.MessageTooLarge):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"a message is longer than the receiving queue takes (%w): raise its limits.maxMessageSize", err)
 	default:
