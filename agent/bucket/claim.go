@@ -37,8 +37,8 @@ type hold struct {
 	checked time.Time
 }
 
-// claim takes the prefix for one Transfer, by an object that one writer alone can make. An attempt takes it over from an
-// earlier one of its Transfer, which finds that out with check.
+// claim takes the prefix for one Transfer, by an object that one writer alone can make. An attempt takes it over from
+// an earlier one of its Transfer, which finds that out with check.
 func claim(ctx context.Context, o *WriteOptions) (*hold, error) {
 	ours := &wirev1.StoreWriter{Transfer: o.Transfer, RunId: o.RunID, Attempt: o.Attempt}
 	if err := putNote(ctx, o.Store, writerName, ours, true); errors.Is(err, objectstore.ErrExists) {

@@ -18,8 +18,8 @@ import (
 
 const writer = prefix + "/.lighterage/writer"
 
-// TestSuperseded has the next attempt take the prefix over, before the index of the one before is written or after: that
-// one removes neither the claim nor objects of the next, and writes no index.
+// TestSuperseded has the next attempt take the prefix over, before the index of the one before is written or after:
+// that one removes neither the claim nor objects of the next, and writes no index.
 func TestSuperseded(t *testing.T) {
 	for name, c := range map[string]struct {
 		// until is the name whose put is the last request of the time before.

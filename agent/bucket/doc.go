@@ -6,8 +6,8 @@
 // Every file is an object of its own with the file's bytes as they are, so that other tools read it. Everything else,
 // that is directories, links, FIFOs, owners, modes, times and extended attributes, is in an index, an object that
 // replaces the former one when a run is complete. An entry of the index belongs to a file's object as long as that has
-// the ETag which the entry notes: an object that was overwritten keeps mode and owner, one that others added has default
-// attributes.
+// the ETag which the entry notes: an object that was overwritten keeps mode and owner, one that others added has
+// default attributes.
 //
 //	PREFIX/PATH                          a file
 //	PREFIX/.lighterage/index             the index

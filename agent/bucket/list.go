@@ -23,8 +23,8 @@ type listed struct {
 	below bool
 }
 
-// lister lists a store in the order of tree.Compare. What cannot be an entry's path is passed to unfit, a directory once
-// for all that is in it.
+// lister lists a store in the order of tree.Compare. What cannot be an entry's path is passed to unfit, a directory
+// once for all that is in it.
 type lister struct {
 	store *objectstore.Store
 	// enter reports whether anything in a directory is asked for; nil: always.

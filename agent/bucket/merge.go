@@ -209,8 +209,8 @@ func errorsOf(g *errgroup.Group, err error) error {
 func (w *writing) storable(path string) bool { return w.options.Store.Check(path) == nil }
 
 // giveWay removes what a server that keeps objects as files has in the place of a file, which is put next: sweep would
-// come too late. The origin has directories above the file, and clear has permitted what is below it. why is returned if
-// it is not. There may be nothing: another stream may have done it.
+// come too late. The origin has directories above the file, and clear has permitted what is below it. why is returned
+// if it is not. There may be nothing: another stream may have done it.
 func (w *writing) giveWay(ctx context.Context, path string, why error) error {
 	if err := w.hold.check(ctx); err != nil {
 		return err

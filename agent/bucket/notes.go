@@ -102,8 +102,8 @@ func noteName(name string) string {
 	return uploadsName + hex.EncodeToString(sum[:16])
 }
 
-// abortAll aborts the uploads of one object, but for one. It is for when the id of ours is not known, and takes those of
-// other tools for the same object with it.
+// abortAll aborts the uploads of one object, but for one. It is for when the id of ours is not known, and takes those
+// of other tools for the same object with it.
 func (n *notes) abortAll(ctx context.Context, name, but string) error {
 	var uploads []objectstore.Upload
 	for u, err := range n.store.Uploads(ctx, name) {

@@ -335,8 +335,8 @@ func (w *writing) upload(ctx context.Context, e *tree.Entry, metadata map[string
 	return u, size, nil, putNote(ctx, w.options.Store, noteName(e.Path), fresh, false)
 }
 
-// resume returns the upload that a note is of, and the parts that it has. They are nil if nobody can go on with it: then
-// it is aborted, and the note is removed.
+// resume returns the upload that a note is of, and the parts that it has. They are nil if nobody can go on with it:
+// then it is aborted, and the note is removed.
 func (w *writing) resume(ctx context.Context, e *tree.Entry, note *wirev1.StoreUpload) (
 	u objectstore.Upload, have map[int]objectstore.Part, err error,
 ) {

@@ -275,8 +275,8 @@ func (s *Source) file(path string, object *objectstore.Object) *tree.Entry {
 	}
 }
 
-// rewritten is a file whose object is another one than the index knows: of a run that broke off, or of somebody else. It
-// keeps owner and mode, but nothing that would lend privilege to a content that nobody vouches for.
+// rewritten is a file whose object is another one than the index knows: of a run that broke off, or of somebody else.
+// It keeps owner and mode, but nothing that would lend privilege to a content that nobody vouches for.
 func rewritten(before *tree.Entry, object *objectstore.Object) *tree.Entry {
 	mode := before.Mode & permissions
 	if _, ok := before.Xattrs.Get(accessACL); ok {
@@ -309,8 +309,8 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 	return rewritten(e, &object), nil
 }
 
-// ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object is
-// not the one that Walk found, or a part of a file that somebody began to put.
+// ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object
+// is not the one that Walk found, or a part of a file that somebody began to put.
 func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {

@@ -97,7 +97,8 @@ func TestRequests(t *testing.T) {
 		"none": nil, "length": bytes.NewReader(packed), "chunked": io.MultiReader(bytes.NewReader(packed)),
 		"empty": strings.NewReader(""),
 	} {
-		res := p.ask(t, "POST", "/a%2Fb//c?x=1;y&z=%zz", body, "Content-Encoding", "gzip", "X-Custom", "kept", "Connection", "close, X-Private",
+		res := p.ask(t, "POST", "/a%2Fb//c?x=1;y&z=%zz", body, "Content-Encoding", "gzip", "X-Custom", "kept", "Connection",
+			"close, X-Private",
 			"X-Private", "secret", "Proxy-Authorization", "secret", "Te", "trailers, gzip", "Keep-Alive", "x", "X-Forwarded-For",
 			"6.6.6.6", "Forwarded", "for=6.6.6.6", "Accept-Encoding", "gzip")
 		if res.StatusCode != http.StatusOK {

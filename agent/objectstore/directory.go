@@ -28,7 +28,8 @@ type Child struct {
 }
 
 // Directory returns what is in a directory, sorted by name; an empty path is the root. Everything in one directory is
-// held in memory, and more than Options.MaxNames is a failure. Object stores have no directories: nothing is what one has that does not exist.
+// held in memory, and more than Options.MaxNames is a failure. Object stores have no directories: nothing is what one
+// has that does not exist.
 func (s *Store) Directory(ctx context.Context, path string) ([]Child, error) {
 	prefix := s.root()
 	if path != "" {

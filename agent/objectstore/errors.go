@@ -272,6 +272,6 @@ func accessFix(code string, signed bool) string {
 	case badKey(code), code == "SignatureDoesNotMatch":
 		return "correct or renew the keys of the Secret that spec.credentials names"
 	}
-	return "permit these credentials to put, get, list and delete objects and to list and abort uploads under the prefix, " +
-		"and see that no retention or legal hold protects the objects there"
+	return "permit these credentials to put, get, list and delete objects and to list and abort uploads under the " +
+		"prefix, and see that no retention or legal hold protects the objects there"
 }

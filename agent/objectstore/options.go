@@ -57,8 +57,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Encryption by the server with its own keys (SSE-S3) or those of a key service (SSE-KMS). The zero value asks for none:
-// the bucket's default counts.
+// Encryption by the server with its own keys (SSE-S3) or those of a key service (SSE-KMS). The zero value asks for
+// none: the bucket's default counts.
 type Encryption struct {
 	// S3 asks for SSE-S3.
 	S3 bool

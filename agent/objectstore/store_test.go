@@ -284,7 +284,8 @@ func TestPartLimits(t *testing.T) {
 		}
 	}
 	for _, size := range []int64{-1, objectstore.MaxPut + 1} {
-		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, always); !errors.Is(err, objectstore.ErrInvalid) {
+		if _, err := store.Put(t.Context(), "a", bytes.NewReader(nil), size, always); !errors.Is(err,
+			objectstore.ErrInvalid) {
 			t.Errorf("put of %d: %v", size, err)
 		}
 	}

@@ -69,7 +69,8 @@ func TestLimitUnmoved(t *testing.T) {
 	}
 }
 
-// TestSpaceWhileDraining: the stream is closed for want of space until that is ended, also when the agent was told to end.
+// TestSpaceWhileDraining: the stream is closed for want of space until that is ended, also when the agent was told to
+// end.
 func TestSpaceWhileDraining(t *testing.T) {
 	const limit = 1 << 30
 	kept, conn, js := storetest.Open(t, store.Options{Capacity: limit}, store.Settings{MaxBytes: 1 << 20})

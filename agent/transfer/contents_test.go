@@ -77,7 +77,8 @@ func TestContents(t *testing.T) {
 		sent, received := move(t, source, destination, withContents)
 		same(t, source, destination)
 		want := manifestOf(t, destination)
-		for side, c := range map[string]*wirev1.ContentDigest{"sender": sent.GetContents(), "receiver": received.GetContents()} {
+		for side, c := range map[string]*wirev1.ContentDigest{"sender": sent.GetContents(),
+			"receiver": received.GetContents()} {
 			if !bytes.Equal(c.GetSha256(), want.Sum()) || c.GetEntries() != want.Files+want.Links ||
 				c.GetBytes() != want.Bytes || c.GetCpuNanos() == 0 {
 				t.Errorf("%s: %v, expected %d files and %d links of %d bytes", side, c, want.Files, want.Links, want.Bytes)

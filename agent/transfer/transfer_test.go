@@ -55,7 +55,8 @@ func TestTreeArrivesWhole(t *testing.T) {
 		sent.GetTraffic().GetReceivedBytes() > 1<<20 {
 		t.Errorf("arrived at the receiver: %v, it says %v; at the sender: %v", came, peer, sent.GetTraffic())
 	}
-	if cpu := sent.Cpu; cpu.SendNanos == 0 || cpu.ReceiveNanos == 0 || cpu.CompressNanos == 0 || cpu.DecompressNanos == 0 ||
+	if cpu := sent.Cpu; cpu.SendNanos == 0 || cpu.ReceiveNanos == 0 || cpu.CompressNanos == 0 ||
+		cpu.DecompressNanos == 0 ||
 		cpu.ReadNanos == 0 || cpu.WriteNanos == 0 || cpu.CompressNanos+cpu.ReadNanos > cpu.SendNanos {
 		t.Errorf("CPU is %v", cpu)
 	}

@@ -35,8 +35,8 @@ func NewPace(bytesPerSecond int64) (*Pace, error) {
 	return &Pace{rate.NewLimiter(rate.Limit(bytesPerSecond), int(burst))}, nil
 }
 
-// Meter returns a connection whose bytes are counted and that neither writes nor reads faster than a pace, together with
-// others of it; nil: not counted, or as fast as it can.
+// Meter returns a connection whose bytes are counted and that neither writes nor reads faster than a pace, together
+// with others of it; nil: not counted, or as fast as it can.
 func Meter(conn net.Conn, counter *Counter, pace *Pace) net.Conn {
 	conn = counter.Count(conn)
 	if pace != nil {

@@ -61,7 +61,8 @@ func TestTraffic(t *testing.T) {
 			t.Errorf("%d acknowledgements after closing, %d before", got, before)
 		}
 	}
-	if got := received.Traffic().Wire(); got.GetReceivedBytes() < 2*size || got.GetReceivedBytes() > 2*size+2 || got.GetDataSegments() == 0 {
+	if got := received.Traffic().Wire(); got.GetReceivedBytes() < 2*size || got.GetReceivedBytes() > 2*size+2 ||
+		got.GetDataSegments() == 0 {
 		t.Errorf("reported: %v", got)
 	}
 }

@@ -238,7 +238,8 @@ func writeError(did, path string, err error) error {
 			"the destination volume is read-only (%s %q: %w): mount it writable", did, path, err)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"the agent may not %s %q at the destination (%w): give the directory to group 65532 or let the volume honour fsGroup",
+			"the agent may not %s %q at the destination (%w): give the directory to group 65532 or let the volume honour "+
+				"fsGroup",
 			did, path, err)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,

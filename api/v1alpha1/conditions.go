@@ -124,8 +124,8 @@ const (
 	// ReasonNotGranted (Transfer, Delivery, Queue): no PeerGrant in the destination's namespace allows this. Create one
 	// there, or change it; the message says what it lacks.
 	ReasonNotGranted = "NotGranted"
-	// ReasonReceiptPending (Transfer, Delivery): the run is complete, and the other cluster has not signed its receipt yet.
-	// If it lasts, check that the manager and the gateway of the other cluster run.
+	// ReasonReceiptPending (Transfer, Delivery): the run is complete, and the other cluster has not signed its receipt
+	// yet. If it lasts, check that the manager and the gateway of the other cluster run.
 	ReasonReceiptPending = "ReceiptPending"
 	// ReasonReceiptUnsupported (Transfer): spec.receipt is true and the other cluster is of a release without receipts.
 	// Upgrade it, or set spec.receipt to false. Nothing was sent.
@@ -146,25 +146,25 @@ const (
 	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
 	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
 	ReasonPrivilegeNotAllowed = "PrivilegeNotAllowed"
-	// ReasonUnschedulable (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, ObjectStore): the scheduler finds no node for
-	// the agent. The message has its words.
+	// ReasonUnschedulable (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, ObjectStore): the scheduler finds no
+	// node for the agent. The message has its words.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonAgentNotStarted (Transfer, Delivery, CompressionTrial, HTTPEndpoint, ObjectStore): the agent's pod or its container
-	// cannot be created or started. The message has the words of the API server or the kubelet.
+	// ReasonAgentNotStarted (Transfer, Delivery, CompressionTrial, HTTPEndpoint, ObjectStore): the agent's pod or its
+	// container cannot be created or started. The message has the words of the API server or the kubelet.
 	ReasonAgentNotStarted = "AgentNotStarted"
-	// ReasonAgentLost (Transfer, Delivery, CompressionTrial, ObjectStore): the agent ended without a report, for example because its
-	// node failed or it exceeded its memory limit.
+	// ReasonAgentLost (Transfer, Delivery, CompressionTrial, ObjectStore): the agent ended without a report, for example
+	// because its node failed or it exceeded its memory limit.
 	ReasonAgentLost = "AgentLost"
-	// ReasonEvicted (Transfer, Delivery, CompressionTrial, ObjectStore): the cluster removed the agent's pod, for example to drain
-	// its node. It does not count as a failed attempt.
+	// ReasonEvicted (Transfer, Delivery, CompressionTrial, ObjectStore): the cluster removed the agent's pod, for example
+	// to drain its node. It does not count as a failed attempt.
 	ReasonEvicted = "Evicted"
 	// ReasonConnectionLost (Transfer, Delivery, CompressionTrial, Queue): the connection between the agents broke.
 	ReasonConnectionLost = "ConnectionLost"
 	// ReasonInvalidData (Transfer, Delivery, Queue): one side received data that the protocol does not allow, or an
 	// archive is damaged.
 	ReasonInvalidData = "InvalidData"
-	// ReasonInternal (Transfer, Delivery, CompressionTrial, Queue, ObjectStore): an error without a better reason; the message has
-	// it.
+	// ReasonInternal (Transfer, Delivery, CompressionTrial, Queue, ObjectStore): an error without a better reason; the
+	// message has it.
 	ReasonInternal = "Internal"
 	// ReasonAborted (Transfer, Delivery): the run was ended from outside, for example because its Transfer was deleted.
 	ReasonAborted = "Aborted"
@@ -183,9 +183,9 @@ const (
 	// ReasonRollingOut (HTTPEndpoint, Queue): replicas or members are being started, or do not use the present spec
 	// yet.
 	ReasonRollingOut = "RollingOut"
-	// ReasonAddressNotAllowed (HTTPEndpoint, Queue, ObjectStore): a backend or an external server has an address that agents may not
-	// dial, or is a Service of a namespace that does not consent. Correct the spec, or annotate that namespace with
-	// lighterage.dev/allow-backends-from.
+	// ReasonAddressNotAllowed (HTTPEndpoint, Queue, ObjectStore): a backend or an external server has an address that
+	// agents may not dial, or is a Service of a namespace that does not consent. Correct the spec, or annotate that
+	// namespace with lighterage.dev/allow-backends-from.
 	ReasonAddressNotAllowed = "AddressNotAllowed"
 	// ReasonBackendNotFound (HTTPEndpoint): the backend's Service, or its port, does not exist. Create it or correct
 	// spec.backend.
@@ -204,8 +204,9 @@ const (
 	// ReasonNameConflict (HTTPEndpoint, Queue): an object that is needed, such as the Service, exists and belongs to
 	// something else. Delete it, or choose another name.
 	ReasonNameConflict = "NameConflict"
-	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile, ObjectStore): the API server rejects
-	// what the object needs, for example because of a ResourceQuota or an admission webhook. The message has its words.
+	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile, ObjectStore): the API server
+	// rejects what the object needs, for example because of a ResourceQuota or an admission webhook. The message has its
+	// words.
 	ReasonRefused = "Refused"
 	// ReasonAgentUnreachable (HTTPEndpoint, Queue): replicas or members run but do not answer the manager.
 	ReasonAgentUnreachable = "AgentUnreachable"
@@ -434,8 +435,8 @@ const (
 	// ReasonRebuilt (Statement): the Statement was deleted by hand and is rebuilt from objects that still exist; figures
 	// of others are missing.
 	ReasonRebuilt = "Rebuilt"
-	// ReasonMarksLost (Statement): Statements were deleted by hand, or the status of an object was changed by hand, so that
-	// it is not known what was booked; figures are missing, as the message says.
+	// ReasonMarksLost (Statement): Statements were deleted by hand, or the status of an object was changed by hand, so
+	// that it is not known what was booked; figures are missing, as the message says.
 	ReasonMarksLost = "MarksLost"
 	// ReasonNamespaceReplaced (Statement): the namespace was deleted and created again, and its Statements were restored;
 	// what the former namespace used after its last booking is missing.

@@ -56,14 +56,16 @@ func TestSamples(t *testing.T) {
 		t.Error("a rate of nothing")
 	}
 	for i := range 20 {
-		samples = samples.Add(agentreport.Sample{Time: attempttest.Now.Add(time.Duration(i) * 2 * time.Second), Bytes: uint64(i) * 200})
+		samples = samples.Add(agentreport.Sample{Time: attempttest.Now.Add(time.Duration(i) * 2 * time.Second),
+			Bytes: uint64(i) * 200})
 	}
 	if len(samples) > 7 || samples.Rate() != 100 {
 		t.Errorf("%d samples, rate %d", len(samples), samples.Rate())
 	}
 	last := samples[len(samples)-1]
 	for i := range 10 {
-		samples = samples.Add(agentreport.Sample{Time: last.Time.Add(time.Duration(i+1) * 2 * time.Second), Bytes: last.Bytes})
+		samples = samples.Add(agentreport.Sample{Time: last.Time.Add(time.Duration(i+1) * 2 * time.Second),
+			Bytes: last.Bytes})
 	}
 	if samples.Rate() != 0 {
 		t.Errorf("rate %d although nothing moves", samples.Rate())

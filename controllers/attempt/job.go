@@ -41,7 +41,8 @@ func (a *Attempt) Secret(content Secret) *corev1.Secret {
 
 func (a *Attempt) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: a.spec.Name, Namespace: a.spec.Namespace, Labels: a.spec.Labels, OwnerReferences: []metav1.OwnerReference{a.spec.Owner},
+		Name: a.spec.Name, Namespace: a.spec.Namespace, Labels: a.spec.Labels,
+		OwnerReferences: []metav1.OwnerReference{a.spec.Owner},
 	}
 }
 
@@ -130,7 +131,8 @@ func (a *Attempt) container() corev1.Container {
 	container.Args = []string{
 		a.spec.Mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault,
 	}
-	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: agentpod.ControlPort, Protocol: corev1.ProtocolTCP}}
+	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: agentpod.ControlPort,
+		Protocol: corev1.ProtocolTCP}}
 	container.SecurityContext = agentpod.Security(a.spec.Template.SecurityContext, a.spec.Capabilities)
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	container.TerminationMessagePath = corev1.TerminationMessagePathDefault

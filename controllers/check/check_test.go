@@ -33,7 +33,8 @@ func healthy(t *testing.T) *Facts {
 	f := &Facts{
 		Now: now, Client: "v1.2.0", Wanted: []string{"Peer", "Transfer"}, OperatorNamespace: "lighterage-system",
 		ServerTime: Fact[time.Time]{Value: now.Add(time.Second)}, Kubernetes: Fact[string]{Value: "v1.36.3"},
-		Served: Fact[[]string]{Value: []string{"Transfer", "Peer", "Other"}}, CA: Fact[[]byte]{Value: authority.CertificatePEM},
+		Served: Fact[[]string]{Value: []string{"Transfer", "Peer", "Other"}},
+		CA:     Fact[[]byte]{Value: authority.CertificatePEM},
 	}
 	f.Namespace.Value.Labels = map[string]string{enforceLabel: "restricted"}
 	for _, name := range []string{"lighterage-manager", "lighterage-gateway"} {

@@ -54,11 +54,12 @@ func shown(t *testing.T, registry *prometheus.Registry, gauge string) map[string
 // is gone.
 func TestStatus(t *testing.T) {
 	at := metav1.NewTime(now)
-	object := &v1alpha1.DataQuota{ObjectMeta: named("team"), Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
-		RunningTransfers: ptr.To[int32](1), RunningDeliveries: ptr.To[int32](10),
-		Bandwidth:  ptr.To(resource.MustParse("200Mi")),
-		QueueBytes: ptr.To(resource.MustParse("100Gi")),
-	}}}
+	object := &v1alpha1.DataQuota{ObjectMeta: named("team"),
+		Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
+			RunningTransfers: ptr.To[int32](1), RunningDeliveries: ptr.To[int32](10),
+			Bandwidth:  ptr.To(resource.MustParse("200Mi")),
+			QueueBytes: ptr.To(resource.MustParse("100Gi")),
+		}}}
 	object.Generation = 3
 	runs := func(name, bandwidth string) *v1alpha1.Transfer {
 		return &v1alpha1.Transfer{ObjectMeta: named(name), Status: v1alpha1.TransferStatus{

@@ -262,9 +262,10 @@ func TestFailureOfTheAgent(t *testing.T) {
 	cluster.Create(t, d)
 	pod := f.run(d)
 	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull, func() {
-		cluster.EndPod(t, pod, 1, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
-			Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "no space left",
-		}}))
+		cluster.EndPod(t, pod, 1, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED,
+			Failure: &wirev1.Failure{
+				Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "no space left",
+			}}))
 	})
 }
 

@@ -199,7 +199,8 @@ func (e *Explanation) assumptions(w *weighing) {
 	}
 	if w.status.Policy != nil && w.status.Policy.Mode == v1alpha1.CompressionAuto {
 		e.assume(
-			"in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its data",
+			"in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its " +
+				"data",
 		)
 	}
 }

@@ -45,8 +45,9 @@ var cases = map[string]func(*explain.Input){
 					CPU: "0.1", Network: "0.05", Saved: "0",
 				},
 				{
-					StartTime: at(0), Prices: decided, CPUSeconds: "10.88", CodecSeconds: "7.08", WireBytes: 3 * gib / 4, SavedBytes: gib,
-					CPU: "0.1088", Network: "0.0375", Saved: "-0.0208",
+					StartTime: at(0), Prices: decided, CPUSeconds: "10.88", CodecSeconds: "7.08", WireBytes: 3 * gib / 4,
+					SavedBytes: gib,
+					CPU:        "0.1088", Network: "0.0375", Saved: "-0.0208",
 				},
 			},
 		}
@@ -166,7 +167,8 @@ func TestObjectStore(t *testing.T) {
 			t.Errorf("nothing is estimated: %+v", choice)
 		}
 	}
-	if len(e.Choices) == 0 || slices.ContainsFunc(e.Notes, func(n string) bool { return strings.Contains(n, "receiver") }) {
+	if len(e.Choices) == 0 || slices.ContainsFunc(e.Notes,
+		func(n string) bool { return strings.Contains(n, "receiver") }) {
 		t.Errorf("%q", e.Notes)
 	}
 }

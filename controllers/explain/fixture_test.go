@@ -28,15 +28,17 @@ func worker(name string) *v1alpha1.NodeProfile {
 	profile := &v1alpha1.NodeProfile{Status: v1alpha1.NodeProfileStatus{
 		Architecture: "amd64", Cores: 4, NetworkCPUSecondsPerGiB: "0.50",
 		Engines: []v1alpha1.EngineProfile{
-			{Name: "isa-l", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 900e6, Inflates: true, Levels: []v1alpha1.LevelProfile{
-				level(v1alpha1.CompressionFast, 500e6, "3.00", true),
-			}},
+			{Name: "isa-l", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 900e6, Inflates: true,
+				Levels: []v1alpha1.LevelProfile{
+					level(v1alpha1.CompressionFast, 500e6, "3.00", true),
+				}},
 			{Name: "zlib-ng", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 600e6, Levels: []v1alpha1.LevelProfile{
 				level(v1alpha1.CompressionFast, 250e6, "3.00", false), level(v1alpha1.CompressionBalanced, 100e6, "3.60", true),
 			}},
-			{Name: "libzstd", Codec: "zstd", Verified: true, DecompressBytesPerSecond: 1800e6, Inflates: true, Levels: []v1alpha1.LevelProfile{
-				level(v1alpha1.CompressionFast, 400e6, "3.30", true), level(v1alpha1.CompressionHigh, 10e6, "4.50", true),
-			}},
+			{Name: "libzstd", Codec: "zstd", Verified: true, DecompressBytesPerSecond: 1800e6, Inflates: true,
+				Levels: []v1alpha1.LevelProfile{
+					level(v1alpha1.CompressionFast, 400e6, "3.30", true), level(v1alpha1.CompressionHigh, 10e6, "4.50", true),
+				}},
 			{
 				Name: "go", Codec: "deflate", Verified: false,
 				Levels: []v1alpha1.LevelProfile{level(v1alpha1.CompressionFast, 90e6, "2.90", false)},
@@ -55,9 +57,10 @@ func mainframe() *v1alpha1.NodeProfile {
 			AcceleratorProfile: v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
 		},
 		Engines: []v1alpha1.EngineProfile{
-			{Name: "dfltcc", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 8e9, Inflates: true, Levels: []v1alpha1.LevelProfile{
-				level(v1alpha1.CompressionFast, 4e9, "2.80", true),
-			}},
+			{Name: "dfltcc", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 8e9, Inflates: true,
+				Levels: []v1alpha1.LevelProfile{
+					level(v1alpha1.CompressionFast, 4e9, "2.80", true),
+				}},
 			{Name: "zlib-ng", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 500e6, Levels: []v1alpha1.LevelProfile{
 				level(v1alpha1.CompressionFast, 200e6, "3.00", false),
 			}},

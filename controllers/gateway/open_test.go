@@ -332,11 +332,12 @@ func TestLimitsOfAPeer(t *testing.T) {
 	}, peerOf("east", east),
 		grantOf("vault", "east", "bank", "ledger-copy"), grantOf("vault", "east", "shop", "stock"))
 	of := func(namespace string) wirev1.GatewayClient {
-		return w.dial(issueFor(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now(), func(c *pki.RunClaims) {
-			if namespace == "shop" {
-				c.Claim = "stock"
-			}
-		}))
+		return w.dial(issueFor(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now(),
+			func(c *pki.RunClaims) {
+				if namespace == "shop" {
+					c.Claim = "stock"
+				}
+			}))
 	}
 	hello := func(c wirev1.GatewayClient) error {
 		_, err := c.Hello(context.Background(), &wirev1.HelloRequest{})

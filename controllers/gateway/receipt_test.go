@@ -98,7 +98,8 @@ func TestReceiptOfOthers(t *testing.T) {
 
 	for range 2 { // idempotent
 		answer, err = ask(east, manager("east"), "7f3ca", offer)
-		if err != nil || !bytes.Equal(answer.GetReceiver(), part) || len(answer.GetEnvelope()) > 0 || offered() != string(offer) {
+		if err != nil || !bytes.Equal(answer.GetReceiver(), part) || len(answer.GetEnvelope()) > 0 ||
+			offered() != string(offer) {
 			t.Fatalf("%v, %v, %q", answer, err, offered())
 		}
 	}

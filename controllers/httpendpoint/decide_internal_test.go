@@ -45,7 +45,8 @@ func TestDecide(t *testing.T) {
 			change: onHardware, present: &appsv1.Deployment{}, want: shape{usable: true, keepServing: true},
 		},
 		"backend may not be": {
-			permission: egress.Permission{Problem: &agentpod.Problem{}}, want: shape{usable: true, apply: true, notAllowed: true},
+			permission: egress.Permission{Problem: &agentpod.Problem{}}, want: shape{usable: true, apply: true,
+				notAllowed: true},
 		},
 		"policy does not exist": {change: func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Compression = &v1alpha1.HTTPCompression{PolicyName: "none"}

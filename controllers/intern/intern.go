@@ -116,7 +116,8 @@ func (p *Pool) conditions(list []metav1.Condition) []metav1.Condition {
 
 // figures of a first run are those of the object.
 func (p *Pool) figures(
-	compression *v1alpha1.CompressionStatus, run *v1alpha1.RunStatus, used **v1alpha1.UsageStatus, cost **v1alpha1.CostStatus,
+	compression *v1alpha1.CompressionStatus, run *v1alpha1.RunStatus, used **v1alpha1.UsageStatus,
+	cost **v1alpha1.CostStatus,
 ) {
 	if c := compression; c != nil {
 		c.Codec, c.Level, c.Engine, c.Reason = p.text(c.Codec), p.text(c.Level), p.text(c.Engine), p.text(c.Reason)

@@ -19,8 +19,9 @@ func TestQueues(t *testing.T) {
 	started := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	report := func(since time.Time, puts uint64) *wirev1.QueueReport {
 		return &wirev1.QueueReport{
-			Statistics: &wirev1.QueueStatistics{Since: timestamppb.New(since), Puts: &wirev1.QueueRate{Count: puts}, Connections: 2,
-				FileBytes: new(uint64(50)), FileBlocks: new(uint64(3)), MemoryBytes: new(uint64(8)),
+			Statistics: &wirev1.QueueStatistics{Since: timestamppb.New(since), Puts: &wirev1.QueueRate{Count: puts},
+				Connections: 2,
+				FileBytes:   new(uint64(50)), FileBlocks: new(uint64(3)), MemoryBytes: new(uint64(8)),
 				VolumeSyncs: &wirev1.QueueVolumeSyncs{Count: puts, TotalNanos: 5e8 * puts, Failed: 2 * puts},
 			},
 			Compression: &wirev1.Compression{

@@ -30,9 +30,9 @@ const (
 	receive   = "receive"
 )
 
-// Attempt is the policy of all attempts of one owner, a Transfer, Delivery, CompressionTrial or ObjectStore, whose UID is
-// in the label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway or by
-// senders of this cluster; a trial asks other agents; a probe dials a store.
+// Attempt is the policy of all attempts of one owner, a Transfer, Delivery, CompressionTrial or ObjectStore, whose UID
+// is in the label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway
+// or by senders of this cluster; a trial asks other agents; a probe dials a store.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic attempt.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
 	s.toNames(Dialled{Endpoint: traffic.Gateway})

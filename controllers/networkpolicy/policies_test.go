@@ -28,7 +28,8 @@ type pod struct {
 }
 
 func agent(namespace, mode, label, uid string) pod {
-	return pod{namespace, map[string]string{agentpod.AppLabel: agentpod.AppName, agentpod.ComponentLabel: mode, label: uid}}
+	return pod{namespace, map[string]string{agentpod.AppLabel: agentpod.AppName, agentpod.ComponentLabel: mode,
+		label: uid}}
 }
 
 func ofOperator(component string) pod {
@@ -232,7 +233,8 @@ func TestNames(t *testing.T) {
 	); first.Name == second.Name {
 		t.Errorf("both are called %s", first.Name)
 	}
-	if first.Labels["k"] != "v" || first.Labels[agentpod.ManagedByLabel] != agentpod.ManagedBy || len(first.OwnerReferences) != 1 {
+	if first.Labels["k"] != "v" || first.Labels[agentpod.ManagedByLabel] != agentpod.ManagedBy ||
+		len(first.OwnerReferences) != 1 {
 		t.Errorf("metadata %+v", first.ObjectMeta)
 	}
 }

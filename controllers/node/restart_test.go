@@ -28,8 +28,8 @@ func (u unanswered) Observe(types.NamespacedName, ...agentpoll.Target) agentpoll
 	}}
 }
 
-// TestRestart: a manager that has just started and asked an agent once in vain leaves the profile as it is. What it then
-// writes is that the agent has been silent for long.
+// TestRestart: a manager that has just started and asked an agent once in vain leaves the profile as it is. What it
+// then writes is that the agent has been silent for long.
 func TestRestart(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
 	b.reconcile()

@@ -167,7 +167,8 @@ func notice(held bundle, now time.Time) string {
 	if now.Before(held.expires.Add(-expiryNotice)) {
 		return ""
 	}
-	return fmt.Sprintf("; the last certificate in spec.caBundle expires on %s, add the cluster's next one beside it before",
+	return fmt.Sprintf("; the last certificate in spec.caBundle expires on %s, add the cluster's next one beside it "+
+		"before",
 		held.expires.UTC().Format(time.DateOnly))
 }
 

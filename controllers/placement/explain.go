@@ -41,7 +41,8 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 	case r.Waits && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
 		status.Message = fmt.Sprintf(
-			"the scheduler does not place the agent beside the accelerator of %s, most often because its resources are exhausted",
+			"the scheduler does not place the agent beside the accelerator of %s, most often because its resources are "+
+				"exhausted",
 			names(able),
 		)
 	case len(able) > 0:
@@ -76,7 +77,8 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 	switch {
 	case all(serving, v1alpha1.PlacementReasonClaimBound) && f.Attached != "":
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
-			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator of %s",
+			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator "+
+				"of %s",
 			f.Claim, f.Attached, names(serving))
 	case all(serving, v1alpha1.PlacementReasonClaimBound):
 		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {

@@ -38,8 +38,8 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 	for i := range facts.Local.Rivals {
 		if other := &facts.Local.Rivals[i]; sharePlace(transfer, other) && goesFirst(other, transfer) {
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse,
-				Message: "a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, " +
-					"or delete this Transfer and create one into a path outside of it"}
+				Message: "a Transfer of another namespace writes into the same place of this claim now; wait until its attempt " +
+					"has ended, or delete this Transfer and create one into a path outside of it"}
 		}
 	}
 	return nil

@@ -308,14 +308,16 @@ func (d *deliveryDecision) renew() {
 	}
 	run := d.delivery.Status.Run
 	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now,
+		d.facts.CertificateLifetime))
 }
 
 func (d *deliveryDecision) followStarting(state attempt.State) {
 	waited := d.facts.Now.Sub(state.Since)
 	d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
 	if state.Stuck != nil && state.Stuck.Reason == v1alpha1.ReasonUnschedulable {
-		d.delivery.Status.Placement = attempt.Expected(attempt.Waiting(receivePlacement(d.image), d.facts.Placement, d.facts.Job))
+		d.delivery.Status.Placement = attempt.Expected(attempt.Waiting(receivePlacement(d.image), d.facts.Placement,
+			d.facts.Job))
 	}
 	if state.Stuck == nil || waited < attempt.StartGrace && state.Stuck.Reason != v1alpha1.ReasonUnschedulable {
 		d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
@@ -384,7 +386,8 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 func (d *deliveryDecision) finish(report *wirev1.Report) {
 	status, now := &d.delivery.Status, metav1.NewTime(d.facts.Now)
 	progressed := report.GetProgress()
-	d.apply(report, agentreport.WholeRate(report, progressed.GetBytes()-min(progressed.GetBytes(), progressed.GetUnchangedBytes())))
+	d.apply(report, agentreport.WholeRate(report, progressed.GetBytes()-min(progressed.GetBytes(),
+		progressed.GetUnchangedBytes())))
 	if status.Progress != nil {
 		status.Progress.ETA = nil
 	}

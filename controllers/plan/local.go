@@ -86,9 +86,10 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem
 			continue
 		}
 		if namespace != transfer.Namespace {
-			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf("a Delivery in namespace %q writes into the same "+
-				"place of claim %q; wait until it has ended, or delete this Transfer and create one into a path outside of it",
-				namespace, destination.ClaimName)}
+			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse,
+				Message: fmt.Sprintf("a Delivery in namespace %q writes into the same "+
+					"place of claim %q; wait until it has ended, or delete this Transfer and create one into a path outside of it",
+					namespace, destination.ClaimName)}
 		}
 		return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and "+

@@ -37,7 +37,8 @@ const (
 
 // ValidateTransfer checks again what the API server checks. The error is a *policy.InvalidError.
 func ValidateTransfer(spec v1alpha1.TransferSpec) error {
-	if err := attempt.ValidatePath("spec.source.persistentVolumeClaim.path", spec.Source.PersistentVolumeClaim.Path); err != nil {
+	if err := attempt.ValidatePath("spec.source.persistentVolumeClaim.path",
+		spec.Source.PersistentVolumeClaim.Path); err != nil {
 		return err
 	}
 	if err := attempt.ValidatePath(

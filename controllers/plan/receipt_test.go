@@ -48,7 +48,8 @@ func TestContentsOfARun(t *testing.T) {
 
 // What a run leaves when the next one begins.
 func TestReceiptOfTheRunBefore(t *testing.T) {
-	signed := metav1.Condition{Type: v1alpha1.ConditionReceiptSigned, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded}
+	signed := metav1.Condition{Type: v1alpha1.ConditionReceiptSigned, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonSucceeded}
 	for name, test := range map[string]struct {
 		receipt *v1alpha1.ReceiptStatus
 		want    string

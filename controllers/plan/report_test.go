@@ -115,8 +115,8 @@ func TestReportBecomesStatus(t *testing.T) {
 	}
 }
 
-// TestPriceChangesInMidRun: what was used is charged at the prices of when it was reported, on the node that the agent is
-// on, and history keeps them. A node that is gone keeps its price.
+// TestPriceChangesInMidRun: what was used is charged at the prices of when it was reported, on the node that the agent
+// is on, and history keeps them. A node that is gone keeps its price.
 func TestPriceChangesInMidRun(t *testing.T) {
 	night := v1alpha1.CPUHourRule{
 		Price: "1.8", NodeSelector: map[string]string{"class": "spot"},
@@ -128,10 +128,12 @@ func TestPriceChangesInMidRun(t *testing.T) {
 		},
 		Spec: v1alpha1.TariffSpec{
 			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "3.6", Rules: []v1alpha1.CPUHourRule{night}},
-			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1", Peers: []string{"west"}}}},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1",
+				Peers: []string{"west"}}}},
 		},
 	}
-	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 10e9}, WireBytes: gib}
+	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 10e9},
+		WireBytes: gib}
 	transfer, facts := running(1)
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Tariffs, facts.NodeLabels, facts.Report = []v1alpha1.Tariff{tariff}, map[string]string{"class": "spot"}, report
@@ -143,9 +145,10 @@ func TestPriceChangesInMidRun(t *testing.T) {
 	report.Cpu.SendNanos, report.WireBytes = 30e9, 3*gib
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 	cost := transfer.Status.Cost
-	if cost.CPU != "0.0200" || cost.Network != "3.0000" || len(cost.Periods) != 2 || cost.Periods[0].Prices != (v1alpha1.PricesStatus{
-		Currency: "EUR", CPUHour: "1.8", NetworkGiB: "1", Source: v1alpha1.PricesOfTariff, Name: "t", UID: "u", Generation: 5,
-	}) {
+	if cost.CPU != "0.0200" || cost.Network != "3.0000" || len(cost.Periods) != 2 ||
+		cost.Periods[0].Prices != (v1alpha1.PricesStatus{
+			Currency: "EUR", CPUHour: "1.8", NetworkGiB: "1", Source: v1alpha1.PricesOfTariff, Name: "t", UID: "u", Generation: 5,
+		}) {
 		t.Fatalf("at both prices: %+v", cost)
 	}
 	facts.NodeLabels = nil
@@ -180,7 +183,8 @@ func TestEndIsWhatCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		ended time.Duration // from now
 		cpu   string
-	}{"an hour ago": {-time.Hour, "0.0100"}, "in the future": {time.Hour, "0.0200"}, "a day off": {-25 * time.Hour, "0.0200"}} {
+	}{"an hour ago": {-time.Hour, "0.0100"}, "in the future": {time.Hour, "0.0200"}, "a day off": {-25 * time.Hour,
+		"0.0200"}} {
 		ended := now.Add(-time.Hour)
 		tariff := v1alpha1.Tariff{
 			ObjectMeta: metav1.ObjectMeta{Name: "t", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}},
@@ -214,7 +218,8 @@ func TestDecisionsByTariff(t *testing.T) {
 		},
 		Spec: v1alpha1.TariffSpec{
 			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "2"},
-			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1", Peers: []string{"west"}}}},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "1",
+				Peers: []string{"west"}}}},
 		},
 	}}
 	want := v1alpha1.PricesStatus{

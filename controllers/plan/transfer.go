@@ -181,8 +181,8 @@ func (d *transferDecision) waiting() bool {
 	return d.transfer.Status.Run.NextAttemptTime != nil
 }
 
-// wantsNewRun: the first one, or one whose time has come, or one asked for by annotation, or one with another spec after one that
-// got stuck.
+// wantsNewRun: the first one, or one whose time has come, or one asked for by annotation, or one with another spec
+// after one that got stuck.
 func (d *transferDecision) wantsNewRun() bool {
 	status := &d.transfer.Status
 	if status.Run == nil && d.transfer.Spec.Schedule == nil {
@@ -315,9 +315,10 @@ func (d *transferDecision) follow() {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
 	if state.Node != "" {
 		d.transfer.Status.Run.Node = state.Node
-		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node, func(node string) v1alpha1.PlacementStatus {
-			return placement.Explain(d.placement(), attempt.AsPlanned(d.facts.Placement, d.facts.Job), node)
-		})
+		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node,
+			func(node string) v1alpha1.PlacementStatus {
+				return placement.Explain(d.placement(), attempt.AsPlanned(d.facts.Placement, d.facts.Job), node)
+			})
 	}
 	switch state.Phase {
 	case attempt.Absent:
@@ -340,7 +341,8 @@ func (d *transferDecision) renew() {
 	}
 	run := d.transfer.Status.Run
 	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now,
+		d.facts.CertificateLifetime))
 }
 
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody

@@ -234,7 +234,8 @@ func TestTariffs(t *testing.T) {
 	tariff := func(name string, isDefault bool) v1alpha1.Tariff {
 		made := v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2}, Spec: v1alpha1.TariffSpec{
 			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"},
-			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "3", Peers: []string{"west"}}}},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{{Price: "3",
+				Peers: []string{"west"}}}},
 		}}
 		if isDefault {
 			made.Annotations = map[string]string{v1alpha1.DefaultTariffAnnotation: "true"}

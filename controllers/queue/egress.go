@@ -16,9 +16,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/egress"
 )
 
-// permitted is content with what members may dial, if they have external servers or object stores. That is looked up for
-// those in the content, which may be those of an earlier spec, and is no part of what the revision names: it changes with the
-// nodes of the cluster.
+// permitted is content with what members may dial, if they have external servers or object stores. That is looked up
+// for those in the content, which may be those of an earlier spec, and is no part of what the revision names: it
+// changes with the nodes of the cluster.
 func (r *Reconciler) permitted(
 	ctx context.Context, namespace string, content agentsecret.Content,
 ) (agentsecret.Content, error) {

@@ -34,7 +34,8 @@ func (w Wanted) startDigest() string {
 	// A hash never fails to take what is written.
 	_, _ = fmt.Fprintln(
 		sum, c.GetListenAddress(), c.GetServiceAddress(), c.GetRouteAddress(), c.GetControlAddress(),
-		c.GetHealthAddress(), c.GetStorage().GetCapacity(), max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress(),
+		c.GetHealthAddress(), c.GetStorage().GetCapacity(), max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize),
+		c.GetAcceptance().GetAddress(),
 	)
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())

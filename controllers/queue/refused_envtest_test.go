@@ -24,12 +24,13 @@ func anyMeta(namespace string) metav1.ObjectMeta {
 
 func TestWebhookThatFails(t *testing.T) {
 	namespace := cluster.Namespace(t)
-	end := cluster.FailingWebhook(t, "apps", "statefulsets", &appsv1.StatefulSet{ObjectMeta: anyMeta(namespace), Spec: appsv1.StatefulSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: anyMeta(namespace).Labels},
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: anyMeta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}},
-		},
-	}})
+	end := cluster.FailingWebhook(t, "apps", "statefulsets", &appsv1.StatefulSet{ObjectMeta: anyMeta(namespace),
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: anyMeta(namespace).Labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: anyMeta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}},
+			},
+		}})
 	q := create(t, namespace, nil)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
 	end()

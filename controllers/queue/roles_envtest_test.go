@@ -28,10 +28,11 @@ func TestRolesValidation(t *testing.T) {
 				{Token: "till.eu_1", Operations: put},
 				{Token: "*", Operations: []v1alpha1.QueueOperation{"Get", "Put"}},
 			}
-			a.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: authority(t, "clients"), Roles: []v1alpha1.QueueCertificateRole{
-				{Certificate: "CN:till", Operations: put}, {Certificate: "DNS:till.example", Operations: put},
-				{Certificate: "URI:spiffe://shop/till", Operations: put}, {Certificate: "*", Operations: put},
-			}}
+			a.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: authority(t, "clients"),
+				Roles: []v1alpha1.QueueCertificateRole{
+					{Certificate: "CN:till", Operations: put}, {Certificate: "DNS:till.example", Operations: put},
+					{Certificate: "URI:spiffe://shop/till", Operations: put}, {Certificate: "*", Operations: put},
+				}}
 		}, ""},
 		"no operations": {
 			func(a *v1alpha1.QueueAuthentication) { a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "till"}} }, "operations",

@@ -135,7 +135,8 @@ func TestMetricsAgree(t *testing.T) {
 		s := r.GetStatistics()
 		s.Puts, s.Gets, s.Decompressions = &wirev1.QueueRate{Count: 11 * n}, &wirev1.QueueRate{Count: 12 * n},
 			&wirev1.QueueRate{Count: 13 * n}
-		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections, s.FailedAuthentications = n,
+		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections,
+			s.FailedAuthentications = n,
 			2*n, 3*n, 4*n, 5*n, 6*n, 7*n
 		s.ForbiddenRequests = 8 * n
 		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)

@@ -46,7 +46,8 @@ func party(k receipt.PrivateKey, cluster string) receipt.Party {
 		Contents: receipt.Contents{
 			Format: receipt.ContentsFormat, SHA256: strings.Repeat("ab", 32), Entries: 4000, Bytes: 30 << 30,
 		},
-		Scope: receipt.ScopeAttempt, WireBytes: 5 << 30, Files: 3990, Bytes: 30 << 30, CPUSeconds: "6.6", CodecSeconds: "1.9", DigestSeconds: "17.1",
+		Scope: receipt.ScopeAttempt, WireBytes: 5 << 30, Files: 3990, Bytes: 30 << 30, CPUSeconds: "6.6",
+		CodecSeconds: "1.9", DigestSeconds: "17.1",
 	}
 }
 
@@ -177,7 +178,8 @@ func TestRejected(t *testing.T) {
 		}), dayBehind(), receipt.ErrSignature},
 		"another payload type": {change(t, complete(t), func(e *receipt.Envelope) { e.PayloadType = "text/plain" }), dayBehind(), receipt.ErrMalformed},
 		"unknown field":        {bytes.Replace(complete(t), []byte(`{"payloadType"`), []byte(`{"x":1,"payloadType"`), 1), dayBehind(), receipt.ErrMalformed},
-		"duplicate field": {bytes.Replace(complete(t), []byte(`{"payloadType"`), []byte(`{"payloadType":"x","payloadType"`), 1),
+		"duplicate field": {bytes.Replace(complete(t), []byte(`{"payloadType"`), []byte(`{"payloadType":"x","payloadType"`),
+			1),
 			dayBehind(), receipt.ErrMalformed},
 		"another case": {bytes.Replace(complete(t), []byte(`"payloadType"`), []byte(`"PayloadType"`), 1), dayBehind(), receipt.ErrMalformed},
 		"oversize":     {append(complete(t), bytes.Repeat([]byte{' '}, receipt.MaxBytes)...), dayBehind(), receipt.ErrMalformed},

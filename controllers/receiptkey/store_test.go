@@ -31,7 +31,8 @@ type fixture struct {
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	f := &fixture{T: t, client: fake.NewClientBuilder().WithObjects(objects...).Build(), clock: clocktesting.NewFakeClock(begin)}
+	f := &fixture{T: t, client: fake.NewClientBuilder().WithObjects(objects...).Build(),
+		clock: clocktesting.NewFakeClock(begin)}
 	f.store = receiptkey.New(receiptkey.Options{
 		Client: f.client, Reader: f.client, Clock: f.clock, Namespace: namespace, Cluster: "east",
 	})
@@ -59,7 +60,8 @@ func (f *fixture) public() *receipt.KeySet {
 func (f *fixture) secret() *corev1.Secret {
 	f.Helper()
 	secret := &corev1.Secret{}
-	if err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: receiptkey.Name}, secret); err != nil {
+	if err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: receiptkey.Name},
+		secret); err != nil {
 		f.Fatal(err)
 	}
 	return secret

@@ -24,7 +24,8 @@ const (
 
 func prices(currency, cpuHour, networkGiB string) *v1alpha1.PricesStatus {
 	return &v1alpha1.PricesStatus{
-		Currency: currency, CPUHour: cpuHour, NetworkGiB: networkGiB, Source: v1alpha1.PricesOfTariff, Name: "t", Generation: 1,
+		Currency: currency, CPUHour: cpuHour, NetworkGiB: networkGiB, Source: v1alpha1.PricesOfTariff, Name: "t",
+		Generation: 1,
 	}
 }
 
@@ -222,10 +223,12 @@ func TestEffective(t *testing.T) {
 		"not charged yet": {nil, tariff.Rates{CPUHour: 2, NetworkGiB: 0.5}},
 		"one period":      {charge(report{hours(1, 0, 1, 0), night}), tariff.Rates{CPUHour: 1, NetworkGiB: 0.25}},
 		"two": {
-			charge(report{hours(1, 0, 1, 0), day}, report{hours(2, 0, 2, 0), night}), tariff.Rates{CPUHour: 1.5, NetworkGiB: 0.375},
+			charge(report{hours(1, 0, 1, 0), day}, report{hours(2, 0, 2, 0), night}), tariff.Rates{CPUHour: 1.5,
+				NetworkGiB: 0.375},
 		},
 		"no network": {
-			charge(report{hours(1, 0, 0, 0), day}, report{hours(2, 0, 0, 0), night}), tariff.Rates{CPUHour: 1.5, NetworkGiB: 0.25},
+			charge(report{hours(1, 0, 0, 0), day}, report{hours(2, 0, 0, 0), night}), tariff.Rates{CPUHour: 1.5,
+				NetworkGiB: 0.25},
 		},
 	} {
 		if got, ok := tariff.Effective(c.cost, day); !ok || got != c.want {

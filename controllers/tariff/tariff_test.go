@@ -77,9 +77,10 @@ func TestResolve(t *testing.T) {
 		"before the clock is set":   {time: "2026-03-29T00:59:59Z", cpu: "0.03", network: "0.02"}, // 01:59:59
 		"after the hour left out":   {time: "2026-03-30T04:00:00Z", cpu: "0.05", network: "0.02"}, // 06:00 in summer
 		"06:00 of winter in summer": {time: "2026-03-30T05:00:00Z", cpu: "0.05", network: "0.02"},
-		"no time zone is UTC": {time: "2026-03-04T19:30:00Z", cpu: "0.05", network: "0.02", changeOfTariff: func(s *v1alpha1.TariffSpec) {
-			s.TimeZone = ""
-		}},
+		"no time zone is UTC": {time: "2026-03-04T19:30:00Z", cpu: "0.05", network: "0.02",
+			changeOfTariff: func(s *v1alpha1.TariffSpec) {
+				s.TimeZone = ""
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject := berlin()
@@ -287,7 +288,8 @@ func TestParsePrice(t *testing.T) {
 			t.Errorf("%s: %d, %v", price, got, err)
 		}
 	}
-	for _, price := range []string{"", "-1", "1e3", "1000000", "0.0000000001", "Inf", "NaN", ".5", "1.", "1,5", " 1", "0x1"} {
+	for _, price := range []string{"", "-1", "1e3", "1000000", "0.0000000001", "Inf", "NaN", ".5", "1.", "1,5", " 1",
+		"0x1"} {
 		if got, err := tariff.ParsePrice(price); err == nil {
 			t.Errorf("%q is taken for %d", price, got)
 		}

@@ -43,7 +43,8 @@ func TestAgainstAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		index.Setup(t.Context(), mgr.GetFieldIndexer()), tariffstatus.Setup(mgr, tariffstatus.Options{}), compressionpolicy.Setup(mgr, compressionpolicy.Options{}),
+		index.Setup(t.Context(), mgr.GetFieldIndexer()), tariffstatus.Setup(mgr, tariffstatus.Options{}),
+		compressionpolicy.Setup(mgr, compressionpolicy.Options{}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,8 @@ func TestAgainstAnAPIServer(t *testing.T) {
 	reason(t, cluster, &user, func() []metav1.Condition { return user.Status.Conditions }, v1alpha1.ReasonAccepted)
 	reason(t, cluster, &cost, func() []metav1.Condition { return cost.Status.Conditions }, v1alpha1.ReasonAccepted)
 	cluster.Create(t, &second)
-	reason(t, cluster, &second, func() []metav1.Condition { return second.Status.Conditions }, v1alpha1.ReasonMultipleDefaults)
+	reason(t, cluster, &second, func() []metav1.Condition { return second.Status.Conditions },
+		v1alpha1.ReasonMultipleDefaults)
 	used(t, cluster, &first, "cost", "names")
 
 	change(t, cluster, &first, func() { first.Annotations = nil })
@@ -74,7 +76,10 @@ func TestAgainstAnAPIServer(t *testing.T) {
 	reason(t, cluster, &second, func() []metav1.Condition { return second.Status.Conditions }, v1alpha1.ReasonInvalidSpec)
 	reason(t, cluster, &cost, func() []metav1.Condition { return cost.Status.Conditions }, v1alpha1.ReasonTariffInvalid)
 
-	change(t, cluster, &user, func() { user.Spec.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "1"} })
+	change(t, cluster, &user, func() {
+		user.Spec.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1",
+			NetworkGiB: "1"}
+	})
 	reason(t, cluster, &user, func() []metav1.Condition { return user.Status.Conditions }, v1alpha1.ReasonCurrencyMismatch)
 
 	first.Spec.Currency = "USD"

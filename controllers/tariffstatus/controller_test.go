@@ -42,7 +42,8 @@ func policy(name, tariffName string, prices *v1alpha1.Prices) v1alpha1.Compressi
 }
 
 func TestJudge(t *testing.T) {
-	plain, old, young := tariff("plain", false, time.Hour), tariff("old", true, time.Hour), tariff("young", true, time.Minute)
+	plain, old, young := tariff("plain", false, time.Hour), tariff("old", true, time.Hour), tariff("young", true,
+		time.Minute)
 	mars, twice := tariff("mars", true, 0), tariff("twice", false, 0)
 	mars.Spec.TimeZone = "Mars/Olympus"
 	rule := v1alpha1.NetworkGiBRule{Price: "1", Direction: v1alpha1.DirectionSend}
@@ -109,7 +110,8 @@ func TestReconcile(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "t"}, &got); err != nil {
 			t.Fatal(err)
 		}
-		if s := got.Status; s.ObservedGeneration != 7 || s.PolicyCount != 40 || len(s.Policies) != 32 || s.Policies[0] != "p-00" ||
+		if s := got.Status; s.ObservedGeneration != 7 || s.PolicyCount != 40 || len(s.Policies) != 32 ||
+			s.Policies[0] != "p-00" ||
 			!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) {
 			t.Fatalf("%+v", s)
 		}

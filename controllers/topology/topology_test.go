@@ -192,9 +192,10 @@ func TestFreeSlots(t *testing.T) {
 	}
 	agent := func(name, node string, phase corev1.PodPhase, asks bool) *corev1.Pod {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},
-			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}},
-			Status:     corev1.PodStatus{Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name,
+				Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},
+			Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}},
+			Status: corev1.PodStatus{Phase: phase},
 		}
 		if asks {
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{slot: resource.MustParse("1")}

@@ -37,8 +37,9 @@ func TestTrimAgents(t *testing.T) {
 		Volumes: []corev1.Volume{{Name: "config"}},
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}}, Spec: *spec.DeepCopy(),
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},
+		Spec:       *spec.DeepCopy(),
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
 	}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: *spec.DeepCopy()}}}
 	avoids := placement.Avoids(job.Spec.Template.Spec.Affinity)

@@ -33,7 +33,8 @@ func newExchanges(clock clock.PassiveClock, workers int) *exchanges {
 
 // begin returns what to call at the end, with the time before the next exchange for the Transfer; 0 for none. Instead
 // it returns how long to wait: pause if others are in the way.
-func (e *exchanges) begin(of types.UID, peer string, pause time.Duration) (end func(time.Duration), wait time.Duration) {
+func (e *exchanges) begin(of types.UID, peer string, pause time.Duration) (end func(time.Duration),
+	wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if wait := e.next[of].Sub(e.clock.Now()); wait > 0 {

@@ -24,7 +24,8 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID(), CertificateLifetime: r.Attempts.CertificateLifetime()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement,
+		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
+		r.gatherPlacement,
 		r.gatherQuotas, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {

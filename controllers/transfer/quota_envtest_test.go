@@ -350,7 +350,8 @@ func TestSuspendedHoldNothing(t *testing.T) {
 	second := f.add("second", "")
 	f.settle(1, "first")
 	suspend := func(value bool) {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t},"metadata":{"annotations":{%q:%q}}}`,
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+			`{"spec":{"suspend":%t},"metadata":{"annotations":{%q:%q}}}`,
 			value, v1alpha1.RunAnnotation, time.Now().String()))
 		if err := cluster.Client.Patch(context.Background(), second, patch); err != nil {
 			t.Fatal(err)

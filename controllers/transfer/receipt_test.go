@@ -124,10 +124,12 @@ func newLink(t *testing.T, peer string, route v1alpha1.Route) *link {
 	ended, begun := metav1.NewTime(now), metav1.NewTime(now.Add(-time.Minute))
 	claim := v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}
 	l := &link{t: t, transfer: &v1alpha1.Transfer{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid",
+			Finalizers: []string{v1alpha1.Finalizer}},
 		Spec: v1alpha1.TransferSpec{
-			Receipt:     true,
-			Source:      v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"}},
+			Receipt: true,
+			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger",
+				Path: "/"}},
 			Destination: v1alpha1.TransferDestination{Peer: peer, PersistentVolumeClaim: claim},
 		},
 		Status: v1alpha1.TransferStatus{
@@ -245,7 +247,8 @@ func (l *link) delivered() *v1alpha1.Delivery {
 func (s *side) kept(t *testing.T) []string {
 	t.Helper()
 	found := &corev1.ConfigMapList{}
-	if err := s.List(t.Context(), found, client.InNamespace("bank"), client.MatchingLabels{v1alpha1.ReceiptLabel: "true"}); err != nil {
+	if err := s.List(t.Context(), found, client.InNamespace("bank"),
+		client.MatchingLabels{v1alpha1.ReceiptLabel: "true"}); err != nil {
 		t.Fatal(err)
 	}
 	var all []string

@@ -92,9 +92,10 @@ func newStubborn(objects ...client.Object) *stubborn {
 // endedAgent is the Job, the pod and the Secret of an attempt that has succeeded.
 func endedAgent(owner client.Object, name string) []client.Object {
 	yes := true
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, UID: "job", OwnerReferences: []metav1.OwnerReference{
-		{Kind: "Transfer", Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes},
-	}}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, UID: "job",
+		OwnerReferences: []metav1.OwnerReference{
+			{Kind: "Transfer", Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes},
+		}}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "bank", Name: name + "-x",

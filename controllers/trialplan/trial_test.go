@@ -402,7 +402,8 @@ func FuzzTrialResult(f *testing.F) {
 	f.Add(good)
 	f.Add([]byte{})
 	bodies := trialResult()
-	bodies.Sample.Unit, bodies.Sample.Items, bodies.Sample.Agents, bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY,
+	bodies.Sample.Unit, bodies.Sample.Items, bodies.Sample.Agents,
+		bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY,
 		5, 1, 1<<63
 	bodies.Sample.Silence = "no route"
 	if good, err = proto.Marshal(bodies); err != nil {

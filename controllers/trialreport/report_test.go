@@ -53,7 +53,8 @@ func trial() *v1alpha1.CompressionTrial {
 			Sample: &v1alpha1.TrialSampleStatus{
 				Bytes: 64 << 20, Files: 12, BytesTotal: 5 << 30, FilesTotal: 4000, HopelessBytes: 4 << 20,
 			},
-			Policy: &v1alpha1.PolicyStatus{Objective: v1alpha1.ObjectiveElapsed, Prices: &v1alpha1.PricesStatus{Currency: "USD"}},
+			Policy: &v1alpha1.PolicyStatus{Objective: v1alpha1.ObjectiveElapsed,
+				Prices: &v1alpha1.PricesStatus{Currency: "USD"}},
 			Links: []v1alpha1.TrialLink{
 				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")},
 				{Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
@@ -192,7 +193,8 @@ func TestItems(t *testing.T) {
 	} {
 		sampled := trial()
 		sampled.Spec.Source = source
-		sampled.Status.Sample = &v1alpha1.TrialSampleStatus{Bytes: 4 << 20, BytesTotal: 1 << 30, Items: 4000, ItemsTotal: 90000, CutItems: 3, UnreadableItems: 2,
+		sampled.Status.Sample = &v1alpha1.TrialSampleStatus{Bytes: 4 << 20, BytesTotal: 1 << 30, Items: 4000,
+			ItemsTotal: 90000, CutItems: 3, UnreadableItems: 2,
 			Agents: 2, SilentAgents: 1, SilentMessage: "no route"}
 		var out bytes.Buffer
 		if err := trialreport.HTML(&out, sampled); err != nil {

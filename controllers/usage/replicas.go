@@ -75,9 +75,9 @@ func Count(
 	return all.Status(), next
 }
 
-// Begin is Count for an object that an earlier version of the manager wrote, which did not count: what its replicas have
-// used until now is not of the time that is counted. Those that are silent get marks without a start, and nothing is
-// counted of what they report first.
+// Begin is Count for an object that an earlier version of the manager wrote, which did not count: what its replicas
+// have used until now is not of the time that is counted. Those that are silent get marks without a start, and nothing
+// is counted of what they report first.
 func Begin(replicas []Replica) (*v1alpha1.UsageStatus, []v1alpha1.ReplicaUsage) {
 	var marks []v1alpha1.ReplicaUsage
 	for _, replica := range replicas[:min(len(replicas), maxReplicas)] {

@@ -104,9 +104,9 @@ func (u Usage) Reached(o Usage) Usage {
 }
 
 // base is the mark to count from: that of the last report, but 0 for each counter that is smaller now, because it began
-// again. Of the bytes on the wire those with other clusters are a counter of their own, which also begins again with the
-// channel of a Queue. The estimate for the network stack is no counter: it follows the node's coefficient, and begins
-// again with the bytes that it is for.
+// again. Of the bytes on the wire those with other clusters are a counter of their own, which also begins again with
+// the channel of a Queue. The estimate for the network stack is no counter: it follows the node's coefficient, and
+// begins again with the bytes that it is for.
 func (u Usage) base(mark Usage) Usage {
 	counter := func(was, is int64) int64 {
 		if is < was {

@@ -66,8 +66,8 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 	}
 }
 
-// OfAttempt finds the Transfer or Delivery, of a kind of which list makes an empty list, that a pod of an attempt is of,
-// with its UID in that label. Its Job says who owns it; without one, as when somebody deleted it, the namespace is
+// OfAttempt finds the Transfer or Delivery, of a kind of which list makes an empty list, that a pod of an attempt is
+// of, with its UID in that label. Its Job says who owns it; without one, as when somebody deleted it, the namespace is
 // searched: an index of UIDs would take more memory than anything else that is known of a Transfer.
 func OfAttempt(reader client.Reader, kind string, list func() client.ObjectList, label string) handler.MapFunc {
 	return func(ctx context.Context, pod client.Object) []reconcile.Request {

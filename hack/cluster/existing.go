@@ -127,11 +127,12 @@ func examine(ctx context.Context, kubeconfig []byte, name string) (id string, no
 	if err != nil {
 		return "", nil, fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "namespaces"},
-		},
-	}, metav1.CreateOptions{})
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "namespaces"},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return "", nil, fmt.Errorf("asking for permissions: %w", err)
 	}

@@ -29,8 +29,8 @@ type ban struct {
 	reason string
 }
 
-const endsReason = "the ends of a Transfer share what they agree about and nothing else: either is read, and changed, " +
-	"without the other, which may be of another release"
+const endsReason = "the ends of a Transfer share what they agree about and nothing else: either is read, and " +
+	"changed, without the other, which may be of another release"
 
 var bans = []ban{
 	{

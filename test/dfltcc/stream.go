@@ -10,7 +10,8 @@ package dfltcc
 #include <stdlib.h>
 #include <zlib-ng.h>
 
-static int stream_call(zng_stream *s, int inflate, uint8_t *dst, uint32_t *dst_len, const uint8_t *src, uint32_t *src_len, int flush) {
+static int stream_call(zng_stream *s, int inflate, uint8_t *dst, uint32_t *dst_len, const uint8_t *src,
+	uint32_t *src_len, int flush) {
 	uint8_t none = 0;
 	s->next_in = *src_len == 0 ? &none : src;
 	s->avail_in = *src_len;

@@ -215,7 +215,8 @@ func TestHTTPEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 6*time.Minute, "everything of the HTTPEndpoint to go", func() (bool, string) {
-		out, err := east.command("-n", namespace, "get", "deployments,services,secrets,pods,poddisruptionbudgets", "-o", "name",
+		out, err := east.command("-n", namespace, "get", "deployments,services,secrets,pods,poddisruptionbudgets", "-o",
+			"name",
 			"-l", v1alpha1.HTTPEndpointLabel).CombinedOutput()
 		return err == nil && len(bytes.TrimSpace(out)) == 0, string(out)
 	})

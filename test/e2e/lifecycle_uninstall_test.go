@@ -122,7 +122,8 @@ func TestLifecycleUninstall(t *testing.T) {
 		for _, name := range left {
 			switch name {
 			case "configmap/kube-root-ca.crt", "serviceaccount/default", // every namespace has them
-				"configmap/lighterage-ca", "secret/lighterage-ca", "secret/lighterage-gateway-tls", "secret/lighterage-node-agent-tls",
+				"configmap/lighterage-ca", "secret/lighterage-ca", "secret/lighterage-gateway-tls",
+				"secret/lighterage-node-agent-tls",
 				"configmap/lighterage-receipt-keys", "secret/lighterage-receipt-keys",
 				"lease.coordination.k8s.io/manager.lighterage.dev":
 			default:

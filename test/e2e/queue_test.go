@@ -206,7 +206,8 @@ func statisticsProblem(queue *v1alpha1.Queue, messages [][]byte, got int) string
 	}
 	if s.Compressions.Count != compressed || s.Decompressions.Count != decompressed ||
 		s.AverageUncompressedSize != plain/compressed {
-		return fmt.Sprintf("%d compressions of %d bytes, %d decompressions; want %d of %d, %d", s.Compressions.Count, s.AverageUncompressedSize,
+		return fmt.Sprintf("%d compressions of %d bytes, %d decompressions; want %d of %d, "+
+			"%d", s.Compressions.Count, s.AverageUncompressedSize,
 			s.Decompressions.Count, compressed, plain/compressed, decompressed)
 	}
 	if ratio, err := strconv.ParseFloat(s.AverageRatio, 64); err != nil || ratio <= 2 {

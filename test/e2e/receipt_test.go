@@ -28,7 +28,8 @@ func checkReceipt(t *testing.T, transfer *v1alpha1.Transfer) string {
 		}
 		return file
 	}
-	file := write("receipt.json", east, "receipt", "show", "transfer/"+transfer.Name, "-n", transfer.Namespace, "-o", "envelope")
+	file := write("receipt.json", east, "receipt", "show", "transfer/"+transfer.Name, "-n", transfer.Namespace, "-o",
+		"envelope")
 	sender, receiver := write("east.json", east, "receipt", "keys"), write("west.json", west, "receipt", "keys")
 	of := []string{"receipt", "verify", file, "--transfer", transfer.Namespace + "/" + transfer.Name, "--run", run}
 	digest := transfer.Status.Receipt.ContentsSHA256

@@ -10,8 +10,8 @@
 //
 // A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does
 // its damage, and
-// wants to see the attempt end of it, or, where one should live through it, go on. A bandwidth limit or a slow link into west makes
-// runs last for that.
+// wants to see the attempt end of it, or, where one should live through it, go on. A bandwidth limit or a slow link
+// into west makes runs last for that.
 //
 // Tests run one after the other, because most faults concern a whole cluster. Those whose names end with ForMinutes are
 // for make test-faults-long.

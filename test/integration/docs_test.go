@@ -58,7 +58,8 @@ func TestDocuments(t *testing.T) {
 		})
 	}
 	for _, kind := range []string{
-		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota", "Tariff",
+		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota",
+		"Tariff",
 		"ObjectStore",
 	} {
 		if !kinds[kind] {

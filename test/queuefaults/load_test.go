@@ -439,7 +439,8 @@ func (l *load) judge() {
 	l.Helper()
 	events := l.finish()
 	count := l.history.Count
-	l.Logf("%d puts, %d acknowledged; %d gets, %d acknowledged; %d rejected, %d dead letters got, %d acknowledged", count(queuefaults.Put), count(queuefaults.PutAcknowledged),
+	l.Logf("%d puts, %d acknowledged; %d gets, %d acknowledged; %d rejected, %d dead letters got, %d "+
+		"acknowledged", count(queuefaults.Put), count(queuefaults.PutAcknowledged),
 		count(queuefaults.Got), count(queuefaults.GetAcknowledged), count(queuefaults.Rejected), count(queuefaults.GotDead),
 		count(queuefaults.DeadAcknowledged))
 	if count(queuefaults.GetAcknowledged) == 0 {

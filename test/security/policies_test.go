@@ -106,10 +106,11 @@ func judge(t *testing.T, r request) []string {
 }
 
 func matches(policy *admissionregistrationv1.ValidatingAdmissionPolicy, r request) bool {
-	return slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
-		return slices.Contains(rule.APIGroups, r.resource.Group) && slices.Contains(rule.Resources, r.resource.Resource) &&
-			slices.Contains(rule.Operations, admissionregistrationv1.OperationType(r.operation))
-	})
+	return slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules,
+		func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Contains(rule.APIGroups, r.resource.Group) && slices.Contains(rule.Resources, r.resource.Resource) &&
+				slices.Contains(rule.Operations, admissionregistrationv1.OperationType(r.operation))
+		})
 }
 
 // compiled are the expressions of a policy, which take longer to compile than to run.
@@ -191,7 +192,8 @@ func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	whole := r.resource
 	var part string
 	whole.Resource, part, _ = strings.Cut(r.resource.Resource, "/")
-	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), whole, part, r.operation, nil, false,
+	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), whole, part,
+		r.operation, nil, false,
 		&user.DefaultInfo{Name: r.user})
 	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
 	versioned.VersionedObject.Set(object)

@@ -143,7 +143,8 @@ func TestPutOnlyClient(t *testing.T) {
 	if heard := till.said("SUB $JS.API.X 9\r\n"); !strings.Contains(heard, "Permissions Violation") {
 		t.Fatalf("this test hears nothing: %q", heard)
 	}
-	for _, pattern := range []string{"orders", "orders.>", "orders.*", ">", "*.>", "_INBOX.>", "_INBOX.*", "_DELIVER.>", "_DELIVER.orders.x", "$JS.EVENT.ADVISORY.>",
+	for _, pattern := range []string{"orders", "orders.>", "orders.*", ">", "*.>", "_INBOX.>", "_INBOX.*", "_DELIVER.>",
+		"_DELIVER.orders.x", "$JS.EVENT.ADVISORY.>",
 		"$JS.EVENT.ADVISORY.CONSUMER.CREATED.orders.*", "$JS.>", "$JS.ACK.>", "$LIGHTERAGE.>", "$SYS.>"} {
 		if heard := till.said("SUB " + pattern + " 2\r\n"); !strings.Contains(
 			heard, "Permissions Violation for Subscription",

@@ -40,7 +40,8 @@ func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 		return a.plan(ctx, c, options, verdict)
 	}
 	chosen := calibrate.Run(ctx, options)
-	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", calibrate.Describe(chosen.Compress),
+	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software",
+		calibrate.Describe(chosen.Compress),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
 	return encoders{registry: chosen.Encode, accelerator: verdict.Accelerator(c.Policy.Level)}
 }

@@ -33,7 +33,8 @@ func TestProve(t *testing.T) {
 func TestProofOf(t *testing.T) {
 	verdict := hardware.Verdict{
 		State: hardware.Verified, Reason: hardware.Proved, Message: "seen", Levels: []codec.Level{codec.Levels()[0]},
-		Compress:       []hardware.Speed{{Level: codec.Levels()[0], Hardware: 9e9, Software: 1e8, HardwareRatio: 3, SoftwareRatio: 4}},
+		Compress: []hardware.Speed{{Level: codec.Levels()[0], Hardware: 9e9, Software: 1e8, HardwareRatio: 3,
+			SoftwareRatio: 4}},
 		InflateMinSize: 512, InflateHardware: 8e9, InflateSoftware: 4e8,
 	}
 	written := func() string {

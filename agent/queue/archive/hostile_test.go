@@ -97,7 +97,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 	to := newQueue(t, "again", store.Settings{})
 	to.restore(to.restorer(directory, nil))
-	to.expect("again=first", "again.a=pretends", "again.b=not a header", "again.c=no headers", "again.d=names", "again=subject", "again.e=without an end",
+	to.expect("again=first", "again.a=pretends", "again.b=not a header", "again.c=no headers", "again.d=names",
+		"again=subject", "again.e=without an end",
 		"again.f=half a form", "again.g=last")
 	all := to.content()
 	for i, customer := range map[int]string{1: "7", 2: "8", 3: "", 4: "9", 5: "10", 6: "11", 7: "12"} {

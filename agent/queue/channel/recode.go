@@ -181,7 +181,8 @@ func (w *worker) letter(l *letter) error {
 // unreadable is about this member, not about the message.
 func (w *worker) unreadable(l *letter, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
-		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer one",
+		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer "+
+			"one",
 		l.sequence, err)
 }
 

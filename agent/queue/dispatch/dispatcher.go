@@ -102,8 +102,8 @@ type dispatcher struct {
 	letters      chan *nats.Msg
 	heard        time.Time
 	// delivered says that all were that the queue had at the start, which takes as many deliveries as expected. filled
-	// says that the window has, or had once, what the queue has, as far as there is space. It counts as filled at fillBy in
-	// any case.
+	// says that the window has, or had once, what the queue has, as far as there is space. It counts as filled at fillBy
+	// in any case.
 	delivered bool
 	filled    bool
 	fillBy    time.Time

@@ -119,7 +119,8 @@ func TestShared(t *testing.T) {
 		}
 	}
 	// It was stored compressed.
-	if stored := q.front.Statistics(); stored.Compressions.Count != 3 || stored.Decompressions.Count != 2 || stored.Puts.Count != 3 ||
+	if stored := q.front.Statistics(); stored.Compressions.Count != 3 || stored.Decompressions.Count != 2 ||
+		stored.Puts.Count != 3 ||
 		stored.Duplicates != 1 {
 		t.Errorf("%+v", stored)
 	}

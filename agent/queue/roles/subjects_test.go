@@ -50,7 +50,8 @@ func TestPublished(t *testing.T) {
 		"$JS.API.STREAM.DELETE.orders":                     roles.Unknown,
 		"$JS.API.CONSUMER.DELETE.orders.":                  roles.Unknown,
 		"$JS.API.CONSUMER.DELETE.QUEUE.clerk":              roles.Unknown,
-		"":                                                 roles.Unknown, ".": roles.Unknown, "$JS.API.INFO.x": roles.Unknown,
+		"":                                                 roles.Unknown, ".": roles.Unknown,
+		"$JS.API.INFO.x": roles.Unknown,
 	} {
 		if got := roles.Published("orders", subject); got != want {
 			t.Errorf("%q: %d, want %d", subject, got, want)

@@ -93,7 +93,8 @@ func refusal(err error) *messagesv1.PutResult {
 		return &messagesv1.PutResult{
 			Refused: messagesv1.PutRefusal_PUT_REFUSAL_UNKNOWN,
 			Error: fmt.Sprintf(
-				"the message was not sent, because too many wait for the stream to store them; put it again later, with its id (%v)",
+				"the message was not sent, because too many wait for the stream to store them; put it again later, with its id "+
+					"(%v)",
 				err,
 			),
 		}

@@ -85,11 +85,12 @@ func (x *Server) Serve(l net.Listener) error {
 		x.http.Protocols.SetUnencryptedHTTP2(true)
 		err = x.http.Serve(l)
 	} else {
-		x.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			c := f.TLSConfig()
-			c.NextProtos = []string{"h2", "http/1.1"}
-			return c, nil
-		}}
+		x.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				c := f.TLSConfig()
+				c.NextProtos = []string{"h2", "http/1.1"}
+				return c, nil
+			}}
 		err = x.http.ServeTLS(l, "", "")
 	}
 	if errors.Is(err, http.ErrServerClosed) {

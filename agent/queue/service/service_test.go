@@ -324,7 +324,8 @@ func TestRaw(t *testing.T) {
 		t.Fatalf("%d %v, %d bytes", stored.StatusCode, h, len(body))
 	}
 	// As it is stored it can be put again.
-	if res, answer := q.ask("POST", "/v1/message", body, "Content-Encoding", "zstd", "Lighterage-Length", h.Get("Lighterage-Length"),
+	if res, answer := q.ask("POST", "/v1/message", body, "Content-Encoding", "zstd", "Lighterage-Length",
+		h.Get("Lighterage-Length"),
 		"Lighterage-Checksum", h.Get("Lighterage-Checksum"), "Lighterage-Engine",
 		h.Get("Lighterage-Engine")); res.StatusCode != http.StatusCreated {
 		t.Fatalf("%d %s", res.StatusCode, answer)

@@ -15,7 +15,8 @@ import (
 
 // TestEngine: a server in this process does what every engine does, with a volume and in memory.
 func TestEngine(t *testing.T) {
-	for name, o := range map[string]store.Options{"File": {Capacity: 1 << 30}, "Memory": {Capacity: 1 << 26, Memory: true}} {
+	for name, o := range map[string]store.Options{"File": {Capacity: 1 << 30}, "Memory": {Capacity: 1 << 26,
+		Memory: true}} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Run(t, func(t *testing.T, settings store.Settings) (store.Engine, *nats.Conn) {
 				t.Helper()

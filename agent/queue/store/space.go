@@ -60,8 +60,8 @@ func (s *Store) Crowded(longest int64) error {
 	}
 	least := s.space.leastFree(v)
 	return fmt.Errorf("%w: only %d of %d bytes of the volume are free, so messages are rejected, whatever "+
-		"spec.limits.overflow says, until there are %d; the rest is used by something else, or by what acknowledged messages "+
-		"leave between others until these are acknowledged too; no message that is there is removed",
+		"spec.limits.overflow says, until there are %d; the rest is used by something else, or by what acknowledged "+
+		"messages leave between others until these are acknowledged too; no message that is there is removed",
 		syscall.ENOSPC, v.Free, v.Size, 2*least)
 }
 

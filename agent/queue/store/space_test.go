@@ -361,8 +361,8 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestTurn: a member tells what changes at once and the rest each second, closes the stream when its volume or another's
-// is short, and says what keeps it from that.
+// TestTurn: a member tells what changes at once and the rest each second, closes the stream when its volume or
+// another's is short, and says what keeps it from that.
 func TestTurn(t *testing.T) {
 	const capacity = 1 << 30
 	q := newSpacious(t, capacity)

@@ -211,7 +211,8 @@ func TestClientRights(t *testing.T) {
 	ensure(t, s, conn, store.Settings{})
 	user, password := credentials(t, s)
 	denied := make(chan error, 100)
-	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password), nats.Timeout(patience),
+	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password),
+		nats.Timeout(patience),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
 	if err != nil {
 		t.Fatal(err)

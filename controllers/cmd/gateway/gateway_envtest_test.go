@@ -57,9 +57,10 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), gatewaytest.Patience)
 		t.Cleanup(cancel)
-		c := w.Dial(gatewaytest.IssueFor(t, east, pki.TransferIdentity("east", "bank", "ledger"), time.Now(), func(c *pki.RunClaims) {
-			c.Audience, c.Namespace = []string{pki.Fingerprint(ca.Certificate)}, namespace
-		}))
+		c := w.Dial(gatewaytest.IssueFor(t, east, pki.TransferIdentity("east", "bank", "ledger"), time.Now(),
+			func(c *pki.RunClaims) {
+				c.Audience, c.Namespace = []string{pki.Fingerprint(ca.Certificate)}, namespace
+			}))
 		stream, err := c.Open(ctx, &wirev1.OpenRequest{
 			ProtocolVersion: wirev1.ProtocolVersion, RunId: "7f3ca", Attempt: 1,
 			Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "ledger-copy", Path: "/"},

@@ -73,15 +73,17 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 		return v1alpha1.PersistentVolumeClaimPath{ClaimName: name}
 	}
 	return map[string]steadyRow{
-		"Transfer": {label: v1alpha1.TransferLabel, owns: attempt(), object: &v1alpha1.Transfer{ObjectMeta: named, Spec: v1alpha1.TransferSpec{
-			Source:      v1alpha1.TransferSource{PersistentVolumeClaim: claim("ledger")},
-			Destination: v1alpha1.TransferDestination{PersistentVolumeClaim: claim("copy")},
-		}}},
-		"Delivery": {label: v1alpha1.DeliveryLabel, owns: attempt(), object: plan.NewDelivery(namespace, v1alpha1.DeliverySpec{
-			Peer:        "steady",
-			Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1},
-			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: claim("arrived")},
-		})},
+		"Transfer": {label: v1alpha1.TransferLabel, owns: attempt(), object: &v1alpha1.Transfer{ObjectMeta: named,
+			Spec: v1alpha1.TransferSpec{
+				Source:      v1alpha1.TransferSource{PersistentVolumeClaim: claim("ledger")},
+				Destination: v1alpha1.TransferDestination{PersistentVolumeClaim: claim("copy")},
+			}}},
+		"Delivery": {label: v1alpha1.DeliveryLabel, owns: attempt(), object: plan.NewDelivery(namespace,
+			v1alpha1.DeliverySpec{
+				Peer:        "steady",
+				Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1},
+				Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: claim("arrived")},
+			})},
 		"Queue": {label: v1alpha1.QueueLabel, owns: map[client.ObjectList]int{
 			&appsv1.StatefulSetList{}: 1, &corev1.ServiceList{}: 2, &policyv1.PodDisruptionBudgetList{}: 1,
 			&networkingv1.NetworkPolicyList{}: 1,
@@ -178,7 +180,8 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeStore(t, cluster, namespace, "archives")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
+		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue",
+		"HTTPEndpoint",
 		"CompressionTrial", "ObjectStore",
 	} {
 		cluster.Create(t, rows[kind].object)
@@ -249,9 +252,10 @@ func makeNode(t *testing.T, cluster *controllertest.Cluster, name string) {
 		t.Fatal(err)
 	}
 	cluster.Create(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "node-agent", Labels: map[string]string{
-			agentpod.AppLabel: operatorApp, node.ComponentLabel: node.NodeAgent,
-		}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "node-agent",
+			Labels: map[string]string{
+				agentpod.AppLabel: operatorApp, node.ComponentLabel: node.NodeAgent,
+			}},
 		Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
 	})
 }

@@ -17,8 +17,8 @@ import (
 // lifetime of certificates: longer than any benchmark.
 const lifetime = 24 * time.Hour
 
-// Files writes what an agent has mounted into a new directory: its certificate from the CA of its own cluster, both CAs,
-// and other files by name.
+// Files writes what an agent has mounted into a new directory: its certificate from the CA of its own cluster, both
+// CAs, and other files by name.
 func Files(dir string, own, peer *pki.CA, certificate pki.Template, others map[string][]byte) error {
 	certificate.Lifetime = lifetime
 	pair, err := own.Issue(certificate, time.Now())

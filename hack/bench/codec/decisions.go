@@ -114,21 +114,22 @@ func framing(s setting, mode policy.Mode, plain []byte) (contender, error) {
 		return contender{}, err
 	}
 	blocks, buf := split(plain, mainBlock), make([]byte, 0, frame.HeaderSize+mainBlock)
-	return contender{name: fmt.Sprintf("%s, %s", s.name(), mode), close: encoder.Close, pass: func(context.Context) (sample, error) {
-		out := 0
-		sample, err := timed(func() error {
-			for _, b := range blocks {
-				header, payload, _, err := encoder.Next(buf, b, false)
-				if err != nil {
-					return err
+	return contender{name: fmt.Sprintf("%s, %s", s.name(), mode), close: encoder.Close,
+		pass: func(context.Context) (sample, error) {
+			out := 0
+			sample, err := timed(func() error {
+				for _, b := range blocks {
+					header, payload, _, err := encoder.Next(buf, b, false)
+					if err != nil {
+						return err
+					}
+					out += len(header) + len(payload)
 				}
-				out += len(header) + len(payload)
-			}
-			return nil
-		})
-		sample.in, sample.out = int64(len(plain)), int64(out)
-		return sample, err
-	}}, nil
+				return nil
+			})
+			sample.in, sample.out = int64(len(plain)), int64(out)
+			return sample, err
+		}}, nil
 }
 
 func newFrameEncoder(s setting, mode policy.Mode) (*frame.Encoder, error) {

@@ -62,7 +62,8 @@ func buildLoops(ctx context.Context, dir string) ([]loop, error) {
 		}
 		l.path = filepath.Join(dir, l.library+"-loop")
 		args := []string{"-O2", "-Wall", "-Wextra", "-Werror", "-o", l.path, filepath.Join(dir, "peers", l.library+".c")}
-		if out, err := exec.CommandContext(ctx, compiler, append(args, strings.Fields(string(flags))...)...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, compiler, append(args,
+			strings.Fields(string(flags))...)...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("compile the loop over %s: %w\n%s", l.library, err, out)
 		}
 		all = append(all, l)

@@ -261,8 +261,8 @@ func CPUByProcess(without map[PID]bool) (programs, kernel map[PID]time.Duration,
 	return programs, kernel, nil
 }
 
-// parseProcess reads /proc/PID/stat: the CPU time of the process without its children, and whether it is a thread of the
-// kernel.
+// parseProcess reads /proc/PID/stat: the CPU time of the process without its children, and whether it is a thread of
+// the kernel.
 func parseProcess(stat string) (spent time.Duration, kernel bool, err error) {
 	const kernelThread = 0x00200000 // PF_KTHREAD
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])

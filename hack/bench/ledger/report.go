@@ -113,10 +113,11 @@ func targets(booked, system, reports []float64) []harness.Target {
 
 func (o *options) networkText() string {
 	if o.network == nil {
-		return fmt.Sprintf("The network was not calibrated (%v; others used %.0f %% of the processors' time), so that nothing "+
-			"is booked for the network stack.", o.calibrateErr, 100*o.measured.Background)
+		return fmt.Sprintf("The network was not calibrated (%v; others used %.0f %% of the processors' time), so that "+
+			"nothing is booked for the network stack.", o.calibrateErr, 100*o.measured.Background)
 	}
-	return fmt.Sprintf("The network was calibrated just before: %.3f µs for an acknowledgement, %.3f µs for a segment with "+
+	return fmt.Sprintf("The network was calibrated just before: %.3f µs for an acknowledgement, %.3f µs for a segment "+
+		"with "+
 		"data, %.4f s for a GiB in segments; %.4f s for a GiB in bulk, runs from %.4f to %.4f s; others used %.1f %% of the "+
 		"processors' time.", 1e6*o.measured.Acknowledgement, 1e6*o.measured.Segment, gib*o.measured.Byte,
 		o.measured.Median.Seconds(), o.measured.Least.Seconds(), o.measured.Most.Seconds(), 100*o.measured.Background)

@@ -13,9 +13,9 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// makeTrees makes a tree of each size, of files of records of a length. Files of smaller trees are further names of those
-// of the largest, so that all trees take the memory of that one. Within a tree no two names are of one file: agents move
-// such a file once.
+// makeTrees makes a tree of each size, of files of records of a length. Files of smaller trees are further names of
+// those of the largest, so that all trees take the memory of that one. Within a tree no two names are of one file:
+// agents move such a file once.
 func (o *options) makeTrees(record int) (map[int64]string, error) {
 	kind, found := corpus.ByName("csv")
 	if !found {

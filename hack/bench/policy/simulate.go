@@ -47,10 +47,11 @@ func mainframe(link float64) (policytest.World, policytest.Data, map[string]poli
 		"none": {}, "software": {Codec: codec.Deflate, Class: codec.Software, Level: codec.Balanced},
 		accelerated: {Codec: codec.Deflate, Class: codec.Hardware, Level: codec.Fast},
 	}
-	return w, policytest.Data{Name: "published", Predicted: acceleratorBytes / published, Effects: map[policy.Option]policytest.Effect{
-		options["software"]:  effect(softSend, softReceive, softBytes),
-		options[accelerated]: effect(acceleratorSend, acceleratorReceive, acceleratorBytes),
-	}}, options
+	return w, policytest.Data{Name: "published", Predicted: acceleratorBytes / published,
+		Effects: map[policy.Option]policytest.Effect{
+			options["software"]:  effect(softSend, softReceive, softBytes),
+			options[accelerated]: effect(acceleratorSend, acceleratorReceive, acceleratorBytes),
+		}}, options
 }
 
 // simulate returns a table of what Auto chooses there.

@@ -218,12 +218,14 @@ func populate(t *testing.T, cluster *controllertest.Cluster) {
 		profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		cluster.Create(t, profile)
 		profile.Status = v1alpha1.NodeProfileStatus{Cores: 2, Engines: []v1alpha1.EngineProfile{
-			{Name: "isa-l", Codec: "deflate", Verified: true, Inflates: true, DecompressBytesPerSecond: 9e8, Levels: []v1alpha1.LevelProfile{
-				{Level: v1alpha1.CompressionFast, CompressBytesPerSecond: 5e8, Ratio: "3.00", Selected: true},
-			}},
-			{Name: "libzstd", Codec: "zstd", Verified: true, Inflates: true, DecompressBytesPerSecond: 2e9, Levels: []v1alpha1.LevelProfile{
-				{Level: v1alpha1.CompressionFast, CompressBytesPerSecond: 4e8, Ratio: "3.30", Selected: true},
-			}},
+			{Name: "isa-l", Codec: "deflate", Verified: true, Inflates: true, DecompressBytesPerSecond: 9e8,
+				Levels: []v1alpha1.LevelProfile{
+					{Level: v1alpha1.CompressionFast, CompressBytesPerSecond: 5e8, Ratio: "3.00", Selected: true},
+				}},
+			{Name: "libzstd", Codec: "zstd", Verified: true, Inflates: true, DecompressBytesPerSecond: 2e9,
+				Levels: []v1alpha1.LevelProfile{
+					{Level: v1alpha1.CompressionFast, CompressBytesPerSecond: 4e8, Ratio: "3.30", Selected: true},
+				}},
 		}}
 		update(t, cluster, profile)
 	}

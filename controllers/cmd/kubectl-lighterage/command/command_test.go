@@ -83,7 +83,8 @@ func TestTree(t *testing.T) {
 		})
 	})
 	want := []string{
-		"", " check", " completion", " connect", " cost", " disconnect", " explain", " gather", " prove", " queue", " queue get",
+		"", " check", " completion", " connect", " cost", " disconnect", " explain", " gather", " prove", " queue",
+		" queue get",
 		" queue put", " queue stat", " receipt",
 		" receipt keys", " receipt manifest", " receipt show", " receipt verify", " trial", " trial report", " verify",
 	}

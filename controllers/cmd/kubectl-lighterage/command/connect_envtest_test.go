@@ -82,14 +82,16 @@ func TestConnect(t *testing.T) {
 		t.Errorf("manifests: %v\n%s", err, out)
 	}
 	directory := t.TempDir()
-	grants := []string{"connect", "--to", "west", "--manifests", directory, "--to-grant", "vault/ledger=bank", "--grant", "a=b"}
+	grants := []string{"connect", "--to", "west", "--manifests", directory, "--to-grant", "vault/ledger=bank", "--grant",
+		"a=b"}
 	for _, state := range []string{"written", "unchanged"} {
 		if _, said, err := run(grants...); err != nil || strings.Count(said, state) != 4 {
 			t.Errorf("manifests: %v\n%s", err, said)
 		}
 	}
 	for file, want := range map[string]string{
-		"east/peer-west.yaml": "name: west", "west/peer-east.yaml": "name: east", "east/peergrant-a.from-west.b.yaml": "peer: west",
+		"east/peer-west.yaml": "name: west", "west/peer-east.yaml": "name: east",
+		"east/peergrant-a.from-west.b.yaml":               "peer: west",
 		"west/peergrant-vault.from-east.bank.ledger.yaml": "peer: east",
 	} {
 		text, err := os.ReadFile(filepath.Join(directory, file))
@@ -169,7 +171,8 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(out, "kinds are served") || !strings.Contains(out, "the cluster's CA is valid until") {
 		t.Errorf("check: %v\n%s", err, out)
 	}
-	if out, _, err := run("check", "--context", "east-nobody", "-o", "json"); !strings.Contains(out, `"result": "skipped"`) {
+	if out, _, err := run("check", "--context", "east-nobody", "-o", "json"); !strings.Contains(out,
+		`"result": "skipped"`) {
 		t.Errorf("check without rights: %v\n%s", err, out)
 	}
 	tryProve(t, east, run)

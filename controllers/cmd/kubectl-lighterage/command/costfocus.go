@@ -129,8 +129,8 @@ func (e *export) files(charges []focus.Charge, namespace string) (format string,
 	return format, files
 }
 
-// twice fails when a file of a whole month would stand beside files of its days from an earlier export, so that a reader
-// of the directory would count them twice.
+// twice fails when a file of a whole month would stand beside files of its days from an earlier export, so that a
+// reader of the directory would count them twice.
 func (e *export) twice(files map[string][]focus.Charge) error {
 	for path, charges := range files {
 		period := charges[0].PeriodName()

@@ -161,11 +161,12 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: read},
 			{Name: "namespaces", Kind: "Namespace", Verbs: read},
 		}},
-		"/apis/" + version.GroupVersion: metav1.APIResourceList{GroupVersion: version.GroupVersion, APIResources: []metav1.APIResource{
-			{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read},
-			{Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
-			{Name: "compressiontrials", Kind: "CompressionTrial", Namespaced: true, Verbs: read},
-		}},
+		"/apis/" + version.GroupVersion: metav1.APIResourceList{GroupVersion: version.GroupVersion,
+			APIResources: []metav1.APIResource{
+				{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read},
+				{Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
+				{Name: "compressiontrials", Kind: "CompressionTrial", Namespaced: true, Verbs: read},
+			}},
 		"/apis/" + version.GroupVersion + "/namespaces/bank/queues/orders": f.queue,
 		namespace + "pods": corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: f.pods},
 		"/api/v1/namespaces/lighterage-system/configmaps/lighterage-ca": corev1.ConfigMap{

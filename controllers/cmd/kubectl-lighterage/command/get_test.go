@@ -42,7 +42,8 @@ func TestGet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := three(t)
-			out, said, err := try(t, "", service.direct(append([]string{"queue", "get", "orders"}, strings.Fields(test.line)...)...)...)
+			out, said, err := try(t, "", service.direct(append([]string{"queue", "get", "orders"},
+				strings.Fields(test.line)...)...)...)
 			if err != nil || out != test.out || countIn(said) != test.count {
 				t.Errorf("%q, %q, %v", out, said, err)
 			}

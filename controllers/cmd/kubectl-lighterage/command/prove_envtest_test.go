@@ -43,7 +43,8 @@ func tryProve(t *testing.T, cluster *controllertest.Cluster, run func(...string)
 		pod.Spec.NodeName, pod.Spec.Containers = node, []corev1.Container{{Name: "agent", Image: "agent"}}
 		cluster.Create(t, pod)
 		if i == 0 {
-			if _, _, err := run("prove", node, "--wait", "50ms"); err == nil || !strings.Contains(err.Error(), "not measured again") {
+			if _, _, err := run("prove", node, "--wait", "50ms"); err == nil ||
+				!strings.Contains(err.Error(), "not measured again") {
 				t.Errorf("%s is not measured again: %v", node, err)
 			}
 			cluster.Create(t, &corev1.Pod{
@@ -72,14 +73,16 @@ func tryProve(t *testing.T, cluster *controllertest.Cluster, run func(...string)
 		t.Fatal(err)
 	}
 	files := unpack(t, file)
-	if !strings.Contains(files["objects/nodeprofiles.yaml"], "name: z0") || strings.Contains(files["index.yaml"], "not read") ||
+	if !strings.Contains(files["objects/nodeprofiles.yaml"], "name: z0") ||
+		strings.Contains(files["index.yaml"], "not read") ||
 		!strings.Contains(files["operator/services.yaml"], gatewayService) {
 		t.Errorf("bundle: %s\n%s", files["index.yaml"], files["objects/nodeprofiles.yaml"])
 	}
 }
 
 // measure is what the node agent and the manager do.
-func measure(t *testing.T, cluster *controllertest.Cluster, node string, state v1alpha1.AcceleratorState, at time.Time) {
+func measure(t *testing.T, cluster *controllertest.Cluster, node string, state v1alpha1.AcceleratorState,
+	at time.Time) {
 	t.Helper()
 	var profile v1alpha1.NodeProfile
 	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Name: node}, &profile); err != nil {

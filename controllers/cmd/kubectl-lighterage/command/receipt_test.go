@@ -66,7 +66,8 @@ func writeReceiptFiles(t *testing.T) written {
 	write(w.receipt, envelope)
 	for file, key := range map[string]receipt.PrivateKey{w.sender: east, w.receiver: west} {
 		set := receipt.KeySet{Keys: []receipt.PublicKey{{
-			KeyID: key.ID(), Cluster: "east", NotBefore: receipt.At(now.Add(-time.Hour)), NotAfter: receipt.At(now.Add(time.Hour)),
+			KeyID: key.ID(), Cluster: "east", NotBefore: receipt.At(now.Add(-time.Hour)),
+			NotAfter: receipt.At(now.Add(time.Hour)),
 		}}}
 		text, err := set.Encode()
 		if err != nil {
@@ -141,7 +142,8 @@ func TestReceiptShow(t *testing.T) {
 			t.Errorf("%s: %q, %v", output, out, err)
 		}
 	}
-	if out, _, err := try(t, "", "receipt", "show", "--file", w.receipt, "-o", "envelope"); err != nil || out != string(envelope) {
+	if out, _, err := try(t, "", "receipt", "show", "--file", w.receipt, "-o", "envelope"); err != nil ||
+		out != string(envelope) {
 		t.Errorf("%q, %v", out, err)
 	}
 	if err := os.WriteFile(w.receipt, envelope[:len(envelope)-9], 0o600); err != nil {

@@ -233,7 +233,8 @@ func checkSteady(t *testing.T, world fleet.World, s bed.Span) {
 	checkProgress(t, world, s)
 	checkBookings(t, s)
 	if n := s.Writes(); n > 0 {
-		t.Errorf("%d writes that are neither progress nor statistics nor bookings: %s", n, listed(s, controlplane.Kind.Writes))
+		t.Errorf("%d writes that are neither progress nor statistics nor bookings: "+
+			"%s", n, listed(s, controlplane.Kind.Writes))
 	}
 	reads := func(k controlplane.Kind) bool {
 		return k.Program == controlplane.Manager && (k.Verb == "get" || k.Verb == "list")
@@ -243,8 +244,8 @@ func checkSteady(t *testing.T, world fleet.World, s bed.Span) {
 	}
 }
 
-// checkBookings: a namespace is booked once a minute, and at once when a manager has been started. A Statement takes two
-// writes until it is open.
+// checkBookings: a namespace is booked once a minute, and at once when a manager has been started. A Statement takes
+// two writes until it is open.
 func checkBookings(t *testing.T, s bed.Span) {
 	t.Helper()
 	limit := 3 + int64(s.Length().Minutes())
