@@ -57,6 +57,19 @@ var cost = dashboard{
 				queries:     one(`sum by (kind) (lighterage:saved_bytes:rate5m)`, "{{kind}}"),
 			},
 		}},
+		{title: "Statements", panels: []panel{
+			{
+				title: "Bookings", kind: timeseries, unit: perSecond, width: 12,
+				description: "Writes of Statements by result. Those that failed are tried again.",
+				queries: one(`sum by (cluster, result) (rate(lighterage_statement_writes_total[$__rate_interval]))`,
+					"{{cluster}} {{result}}"),
+			}, {
+				title: "Objects whose figures are in no Statement", kind: timeseries, unit: perSecond, width: 12,
+				description: "Objects that were deleted unbooked, and tries to book deleted ones without space, by reason.",
+				queries: one(`sum by (cluster, reason) (rate(lighterage_statement_refused_total[$__rate_interval]))`,
+					"{{cluster}} {{reason}}"),
+			},
+		}},
 		{title: "Prices in force", panels: []panel{
 			{
 				title: "CPU hour", kind: table, unit: currencyUnit, width: 8,

@@ -120,7 +120,17 @@ func (o *options) networkText() string {
 		"with "+
 		"data, %.4f s for a GiB in segments; %.4f s for a GiB in bulk, runs from %.4f to %.4f s; others used %.1f %% of the "+
 		"processors' time.", 1e6*o.measured.Acknowledgement, 1e6*o.measured.Segment, gib*o.measured.Byte,
-		o.measured.Median.Seconds(), o.measured.Least.Seconds(), o.measured.Most.Seconds(), 100*o.measured.Background)
+		o.measured.Median.Seconds(), o.measured.Least.Seconds(), o.measured.Most.Seconds(), 100*o.measured.Background) +
+		o.exercised()
+}
+
+// exercised says when the estimate for the network stack has no part in the result.
+func (o *options) exercised() string {
+	if o.measured.Acknowledgement+o.measured.Segment+o.measured.Byte > 0 {
+		return ""
+	}
+	return " This kernel charges the work of interrupts to the processes that they interrupt, so nothing is left for the " +
+		"estimate: what is explained here is the CPU time of processes alone."
 }
 
 func (o *options) sizeText() string {
