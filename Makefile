@@ -232,7 +232,7 @@ test-objectstore: tools-go ## One round trip of a claim through versitygw over T
 test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, with every fault and kill; both are installed once
 	env=$$(hack/objectstores.sh versitygw moto); eval "$$env"; \
 		go test -v -count=1 -timeout 15m -tags objectstores -run '^Test(Servers|ServersEndWithTest|ServerFaults|Killed|Full|FoldedServer)$$' \
-		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent ./agent/queue/archive
+		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent ./agent/queue/archive ./agent/handoff
 
 .PHONY: test-ledger-faults
 test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact

@@ -32,6 +32,8 @@ type Dialer struct {
 	Counter *Counter
 	// Pace bounds how fast all connections write; nil: nothing does.
 	Pace *Pace
+	// Connect makes what is below TLS; nil: TCP.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client is a connection to a server of the other cluster. It is made when it is first used.
@@ -72,7 +74,11 @@ func (d *Dialer) dial(caFile, serverName string) (*Client, error) {
 }
 
 func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	connect := d.Connect
+	if connect == nil {
+		connect = new(net.Dialer).DialContext
+	}
+	conn, err := connect(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,40 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build objectstores
+
+package handoff_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
+)
+
+// TestServers moves a tree through real servers and leaves nothing.
+func TestServers(t *testing.T) {
+	for name, start := range objectstoretest.Programs {
+		t.Run(name, func(t *testing.T) {
+			server := start(t)
+			s := sidesOf(t, func() *objectstore.Store {
+				return client(t, objectstore.Options{
+					Endpoint: server.Endpoint, CABundle: server.CA, CredentialsDirectory: server.Credentials,
+				})
+			})
+			content := noise(8 << 20)
+			if err := os.WriteFile(filepath.Join(s.source, "noise"), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.attempt(t.Context(), t, 1, directory); err != nil {
+				t.Fatal(err)
+			}
+			s.compare(t, "noise", content)
+			for object, err := range s.store().List(t.Context(), "") {
+				t.Errorf("left behind: %s, %v", object.Name, err)
+			}
+		})
+	}
+}
