@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -313,6 +314,8 @@ func TestHostile(t *testing.T) {
 
 // sides are what both ends of an attempt have.
 type sides struct {
+	// stop ends the receiver of the attempt under way.
+	stop           func()
 	store          func() *objectstore.Store
 	server         *objectstoretest.Server
 	sender, target string // directories of certificates
@@ -361,6 +364,7 @@ func (s *sides) attempt(
 	receiving, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { ended <- receiver.Wait(receiving) }()
+	s.stop = func() { stop(); data.Stop() }
 
 	near := linkOf(t, s.store(), directory, 64<<10, 10*time.Second)
 	report := send.NewReport()
@@ -456,6 +460,33 @@ func TestRestart(t *testing.T) {
 	if plain.Load() {
 		t.Error("the bucket got what the file has")
 	}
+	s.resume(t, content)
+}
+
+// TestReceiverStops stops the receiver in the middle, and not the sender.
+func TestReceiverStops(t *testing.T) {
+	s := newSides(t)
+	content := noise(24 << 20)
+	if err := os.WriteFile(filepath.Join(s.source, "noise"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var bytesPut atomic.Int64
+	var once sync.Once
+	s.server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/d/") && bytesPut.Add(r.ContentLength) > 12<<20 {
+			once.Do(func() { go s.stop() })
+		}
+		return false
+	})
+	if _, err := s.attempt(t.Context(), t, 1, directory); err == nil {
+		t.Fatal("the first attempt has moved everything")
+	}
+	s.resume(t, content)
+}
+
+// resume makes the second attempt, which finds what the first one has moved.
+func (s *sides) resume(t *testing.T, content []byte) {
+	t.Helper()
 	if err := handoff.Sweep(t.Context(), open(t, s.server), directory); err != nil {
 		t.Fatal(err)
 	}
