@@ -12,7 +12,9 @@
 //
 // A reader asks for the next segment by its name, so lists that lag delay nothing. It removes a segment when what is in
 // it was taken; a writer has at most Window segments in the store that were not removed. Segment 0 opens a stream and
-// is empty; a connection is there when both are open. The last one of a stream says that there is no more.
+// is empty; a connection is there when both are open. The last one of a stream says that there is no more. Segment 0
+// stays until then: servers that keep objects as files remove directories that become empty, and fail a put that makes
+// one at that moment.
 //
 // Nothing here is authenticated: whoever can write to the bucket can open, break and delay connections, and read the
 // segments. Connections are therefore to carry TLS from end to end (package transport), whose keys are in neither the

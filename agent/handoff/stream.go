@@ -186,7 +186,11 @@ func (w *writer) open(ctx context.Context) error {
 	if w.next > 0 {
 		return nil
 	}
-	return w.segment(ctx, kindOpen, nil)
+	if err := w.segment(ctx, kindOpen, nil); err != nil {
+		return err
+	}
+	w.oldest = w.next // it stays until the end
+	return nil
 }
 
 // drain waits until the other side has removed everything.
@@ -399,6 +403,14 @@ func (r *reader) follow(ctx context.Context) error {
 			case <-r.closed:
 			case <-ctx.Done():
 				return ctx.Err()
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		if end {
+			if err := r.options.Store.Delete(ctx, segmentName(r.directory, 0)); err != nil {
+				return err
 			}
 		}
 		if err := r.options.Store.Delete(ctx, segmentName(r.directory, n)); err != nil {
