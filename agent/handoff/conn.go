@@ -51,6 +51,10 @@ func (c *conn) run() {
 	})
 	c.writer.run(c.ctx)
 	reading.Wait()
+	if c.ctx.Err() == nil {
+		c.link.note(c.reader.err)
+		c.link.note(c.writer.failure())
+	}
 }
 
 // Read implements net.Conn.

@@ -5,6 +5,7 @@ package handoff
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -35,6 +36,21 @@ func FuzzSegment(f *testing.F) {
 		}
 		if !bytes.Equal(written, segment) {
 			t.Errorf("%x was taken for %x", segment, written)
+		}
+	})
+}
+
+// FuzzParseID: what a list has belongs to a sender only if its name is built as it should be.
+func FuzzParseID(f *testing.F) {
+	for _, name := range []string{
+		"", offers, offers + "abcdefghijklmnopqrstuvwxyz", connections + "abcdefghijklmnopqrstuvwxy2/0/d/1", relays + "../x",
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		id, ok := parseID(name)
+		if ok && (len(id) != idLength || !strings.Contains(name, "/"+id) || strings.ContainsAny(id, "/.")) {
+			t.Errorf("%q belongs to %q", name, id)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 )
 
@@ -36,6 +37,10 @@ type Options struct {
 	SegmentSize int
 	// Patience is how long what was closed waits for the other side; 0: 10 s.
 	Patience time.Duration
+	// Connections bounds those that are open at once; 0: maxConnections.
+	Connections int
+	// Renewal is how often an offer is renewed; 0: 1 min.
+	Renewal time.Duration
 }
 
 // Link is one side of the connections below a directory. It is safe for concurrent use, but for Accept, which is called
@@ -55,10 +60,11 @@ type Link struct {
 	// pending were dialed, and nobody has accepted them yet.
 	pending []*conn
 	next    uint64 // number of the next connection
+	err     error  // see Err
+	failed  chan struct{}
 }
 
-// NewLink returns a Link. One side only dials, the other only accepts.
-func NewLink(o Options) *Link {
+func (o Options) withDefaults() Options {
 	if o.First == 0 {
 		o.First = 50 * time.Millisecond
 	}
@@ -71,7 +77,21 @@ func NewLink(o Options) *Link {
 	if o.Patience == 0 {
 		o.Patience = 10 * time.Second
 	}
-	l := &Link{options: o, slots: make(chan struct{}, maxConnections), open: make(map[*conn]struct{})}
+	if o.Connections == 0 {
+		o.Connections = maxConnections
+	}
+	if o.Renewal == 0 {
+		o.Renewal = time.Minute
+	}
+	return o
+}
+
+// NewLink returns a Link. One side only dials, the other only accepts.
+func NewLink(o Options) *Link {
+	o = o.withDefaults()
+	l := &Link{
+		options: o, slots: make(chan struct{}, o.Connections), open: make(map[*conn]struct{}), failed: make(chan struct{}),
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.accepting, l.stopAccepting = context.WithCancel(l.ctx)
 	return l
@@ -94,6 +114,7 @@ func (l *Link) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 			// Somebody else's, or one of ours whose answer was lost: the other side gives it up.
 			<-l.slots
 		case err != nil:
+			l.note(err)
 			l.mu.Lock()
 			l.pending = append(l.pending, c)
 			l.mu.Unlock()
@@ -122,7 +143,7 @@ func (l *Link) dialing() (*conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	default:
-		return nil, fmt.Errorf("%d connections are open", maxConnections)
+		return nil, fmt.Errorf("%d connections are open", l.options.Connections)
 	}
 	c := newConn(l, l.next, "d", "a")
 	l.next++
@@ -148,6 +169,7 @@ func (l *Link) Accept() (net.Conn, error) {
 	case l.accepting.Err() != nil:
 		err = net.ErrClosed
 	}
+	l.note(err)
 	<-l.slots
 	return nil, fmt.Errorf("wait for a connection through the object store: %w", err)
 }
@@ -183,6 +205,27 @@ func (l *Link) Close() error {
 	l.conns.Wait()
 	l.cancel()
 	return nil
+}
+
+// note keeps the first error that the store has given a reason for. What fails while the link is closed does not count.
+func (l *Link) note(err error) {
+	var known *failure.Error
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil && l.accepting.Err() == nil && errors.As(err, &known) {
+		l.err = err
+		close(l.failed)
+	}
+}
+
+// Failed is closed when the store has failed a connection, or the wait for one.
+func (l *Link) Failed() <-chan struct{} { return l.failed }
+
+// Err is why, nil if it has not. What the connections carry knows it as a lost connection only.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 // Addr implements net.Listener.

@@ -133,6 +133,13 @@ func (w *writer) fail(err error) {
 	}
 }
 
+// failure is why writes fail, nil if they do not, or not for a reason of this side.
+func (w *writer) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
 // discard has writes fail, since nobody reads them any more. The end of the stream is put still.
 func (w *writer) discard() {
 	w.mu.Lock()

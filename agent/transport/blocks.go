@@ -38,7 +38,7 @@ func (d *Dialer) DialBlocks(ctx context.Context, serverName string) (net.Conn, e
 		return nil, err
 	}
 	config.NextProtos = []string{blocksProtocol}
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	raw, err := d.connect(ctx, d.Address)
 	if err != nil {

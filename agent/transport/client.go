@@ -4,6 +4,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -34,7 +35,11 @@ type Dialer struct {
 	Pace *Pace
 	// Connect makes what is below TLS; nil: TCP.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
+	// Timeout bounds making a connection, its handshake included; 0: handshakeTimeout.
+	Timeout time.Duration
 }
+
+func (d *Dialer) timeout() time.Duration { return cmp.Or(d.Timeout, handshakeTimeout) }
 
 // Client is a connection to a server of the other cluster. It is made when it is first used.
 type Client struct {
@@ -59,7 +64,7 @@ func (d *Dialer) dial(caFile, serverName string) (*Client, error) {
 		grpc.WithContextDialer(d.connect),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second},
-			MinConnectTimeout: 10 * time.Second,
+			MinConnectTimeout: d.timeout(),
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithDisableRetry(),
