@@ -41,6 +41,8 @@ Modes:
   queue     keep the messages of a queue
   node      measure this node and tell the manager
   trial     measure every engine on a sample of a directory
+  handoff   send as in mode send, through an object store to the relay of the other cluster
+  relay     connect senders that come through an object store to the gateway
   probe     find out what an object store does
   fill      write test data into a directory
   prove     prove the use of this machine's accelerator; needs no cluster
@@ -102,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	modes := map[string]func(context.Context) error{
 		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue,
-		"trial": a.trial, "probe": a.probe, "fill": a.fill, "prove": a.prove,
+		"handoff": a.handOff, "relay": a.relay, "trial": a.trial, "probe": a.probe, "fill": a.fill, "prove": a.prove,
 	}
 	mode, ok := modes[args[0]]
 	switch {
@@ -145,7 +147,7 @@ const transferMemory = 208 << 20
 // memoryLimit returns the limit of a mode in bytes.
 func memoryLimit(mode string) int64 {
 	switch mode {
-	case "send", "receive":
+	case "send", "handoff", "receive":
 		return transferMemory
 	case "local": // Both sides.
 		return 2 * transferMemory

@@ -27,13 +27,9 @@ func (a *agent) probe(ctx context.Context) error {
 	}
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
-		options, err := storeOptions(c.GetStore(), c.GetDialPolicy())
+		store, err := openStore(c.GetStore(), c.GetDialPolicy())
 		if err != nil {
 			return err
-		}
-		store, err := objectstore.New(options)
-		if err != nil {
-			return badConfig("%w", err)
 		}
 		defer store.Close()
 		ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, failure.New(
@@ -65,6 +61,19 @@ func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (object
 		return objectstore.Options{}, badConfig("%w", err)
 	}
 	return objectstore.FromWire(c, egress.NewGuard(parsed)), nil
+}
+
+// openStore returns a store as it was configured.
+func openStore(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (*objectstore.Store, error) {
+	options, err := storeOptions(c, dials)
+	if err != nil {
+		return nil, err
+	}
+	store, err := objectstore.New(options)
+	if err != nil {
+		return nil, badConfig("%w", err)
+	}
+	return store, nil
 }
 
 // probeReport is the report of a probe.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
+	"github.com/lighterage/lighterage/agent/handoff"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -41,14 +43,29 @@ func (a *agent) send(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
+	var err error
+	if c.GetReceiverEndpoint() == "" {
+		err = required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
+	} else {
+		err = required("receiver_server_name", c.GetReceiverServerName())
+	}
+	if err != nil {
+		return err
+	}
+	return a.sendTo(ctx, &c, func(_ context.Context, to *transport.Dialer, _ *send.Report) (*handoff.Offer, error) {
+		to.Address = cmp.Or(c.GetReceiverEndpoint(), c.GetGatewayEndpoint())
+		return nil, nil
+	})
+}
+
+// sendTo sends to whom connect has the dialer reach, through an object store if it returns an offer.
+func (a *agent) sendTo(
+	ctx context.Context, c *wirev1.SendConfig,
+	connect func(context.Context, *transport.Dialer, *send.Report) (*handoff.Offer, error),
+) error {
 	err := required(
 		"run_id", c.GetRunId(), "volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(),
 	)
-	if err == nil && c.GetReceiverEndpoint() == "" {
-		err = required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
-	} else if err == nil {
-		err = required("receiver_server_name", c.GetReceiverServerName())
-	}
 	if err != nil {
 		return err
 	}
@@ -56,7 +73,7 @@ func (a *agent) send(ctx context.Context) error {
 	if err != nil {
 		return badConfig("%w", err)
 	}
-	pace, err := paceOf(&c)
+	pace, err := paceOf(c)
 	if err != nil {
 		return err
 	}
@@ -69,7 +86,7 @@ func (a *agent) send(ctx context.Context) error {
 	defer stop()
 
 	err = func() error {
-		source, err := openSource(&c)
+		source, err := openSource(c)
 		if err != nil {
 			return err
 		}
@@ -77,21 +94,31 @@ func (a *agent) send(ctx context.Context) error {
 		// The engines are tried while the receiver starts.
 		chosen := make(chan encoders, 1)
 		go func() { chosen <- a.encoders(ctx, resolved) }()
-		address, name, version := c.GetReceiverEndpoint(), c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion)
-		if address == "" {
-			address = c.GetGatewayEndpoint()
-			if name, version, err = a.open(ctx, &c, files, report); err != nil {
-				return err
+		dialer := &transport.Dialer{Files: files}
+		offer, err := connect(ctx, dialer, report)
+		if err != nil {
+			return err
+		}
+		ctx, done := a.whileOffered(ctx, offer)
+		defer done()
+		name, version, backoff := c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion), send.DefaultBackoff
+		if offer != nil {
+			backoff = handOffBackoff
+		}
+		if c.GetReceiverEndpoint() == "" {
+			if name, version, err = a.open(ctx, c, dialer, report, backoff); err != nil {
+				return because(offer, err)
 			}
 		}
 		compress := <-chosen
-		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire, Pace: pace}
-		options := sendOptions(&c, source, compress, resolved, report)
+		data := *dialer
+		data.Counter, data.Pace = &report.Wire, pace
+		options := sendOptions(c, source, compress, resolved, report)
 		options.Dial = func() (send.Conn, error) { return data.Dial(name) }
 		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
 		options.Direct = c.GetReceiverEndpoint() != ""
 		options.ProtocolVersion = version
-		return send.Run(ctx, options)
+		return because(offer, send.Run(ctx, options))
 	}()
 	return a.end(report, err)
 }
@@ -142,9 +169,8 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 // open opens the run at the peer's gateway and returns the TLS server name of the receiving agent, and the version of
 // the protocol in which to speak to it.
 func (a *agent) open(
-	ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *send.Report,
+	ctx context.Context, c *wirev1.SendConfig, dialer *transport.Dialer, report *send.Report, backoff send.Backoff,
 ) (name string, version uint32, err error) {
-	dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
 	gateway, err := dialer.Dial(transport.GatewayServerName)
 	if err != nil {
 		return "", 0, badConfig("%w", err)
@@ -158,7 +184,7 @@ func (a *agent) open(
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
 	}
-	if name, err = send.Open(ctx, gateway, request, report, send.DefaultBackoff); err != nil {
+	if name, err = send.Open(ctx, gateway, request, report, backoff); err != nil {
 		return "", 0, err
 	}
 	a.log.Info("Receiving agent is ready", "serverName", name, "protocol", request.GetProtocolVersion())

@@ -24,10 +24,15 @@ type Backoff struct {
 	First, Most time.Duration
 	// Patience is how long tries may fail one after the other.
 	Patience time.Duration
+	// Advice is what to check when nobody has answered.
+	Advice string
 }
 
 // DefaultBackoff is what agents use.
-var DefaultBackoff = Backoff{First: time.Second, Most: 10 * time.Second, Patience: 2 * time.Minute}
+var DefaultBackoff = Backoff{
+	First: time.Second, Most: 10 * time.Second, Patience: 2 * time.Minute,
+	Advice: "check the endpoint of the Peer, and that the network lets this cluster reach it",
+}
 
 // Open opens a run at the peer's gateway and returns the TLS server name of the receiving agent when that is ready. It
 // tries again while the gateway cannot be reached. What is waited for is shown in the report. The request has the
@@ -67,9 +72,7 @@ func Open(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, report
 		}
 		if time.Since(since)+pause > b.Patience {
 			return "", failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
-				"the peer's gateway did not answer for %v (%w): check the endpoint of the Peer, and that the network lets this "+
-					"cluster reach it",
-				time.Since(since).Round(time.Second), err)
+				"the peer's gateway did not answer for %v (%w): %s", time.Since(since).Round(time.Second), err, b.Advice)
 		}
 		report.SetDetail(fmt.Sprintf("The peer's gateway does not answer, trying again in %v", pause))
 		select {

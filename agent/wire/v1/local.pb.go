@@ -104,6 +104,60 @@ func (x *LocalConfig) GetTransfer() string {
 	return ""
 }
 
+// HandOffConfig is what the agent in mode handoff needs to know, which sends through an object store to the gateway of the peer that a relay
+// connects it to. Endpoints in send are not used.
+type HandOffConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Send          *SendConfig            `protobuf:"bytes,1,opt,name=send,proto3" json:"send,omitempty"`
+	Via           *StoreEnd              `protobuf:"bytes,2,opt,name=via,proto3" json:"via,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOffConfig) Reset() {
+	*x = HandOffConfig{}
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOffConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOffConfig) ProtoMessage() {}
+
+func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOffConfig.ProtoReflect.Descriptor instead.
+func (*HandOffConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HandOffConfig) GetSend() *SendConfig {
+	if x != nil {
+		return x.Send
+	}
+	return nil
+}
+
+func (x *HandOffConfig) GetVia() *StoreEnd {
+	if x != nil {
+		return x.Via
+	}
+	return nil
+}
+
 var File_agent_wire_v1_local_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_local_proto_rawDesc = "" +
@@ -114,7 +168,10 @@ const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\x12?\n" +
 	"\fsource_store\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\vsourceStore\x12I\n" +
 	"\x11destination_store\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x10destinationStore\x12\x1a\n" +
-	"\btransfer\x18\x05 \x01(\tR\btransferB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\btransfer\x18\x05 \x01(\tR\btransfer\"s\n" +
+	"\rHandOffConfig\x122\n" +
+	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12.\n" +
+	"\x03via\x18\x02 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x03viaB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_local_proto_rawDescOnce sync.Once
@@ -128,23 +185,26 @@ func file_agent_wire_v1_local_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_local_proto_rawDescData
 }
 
-var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_agent_wire_v1_local_proto_goTypes = []any{
 	(*LocalConfig)(nil),   // 0: lighterage.wire.v1.LocalConfig
-	(*SendConfig)(nil),    // 1: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil), // 2: lighterage.wire.v1.ReceiveConfig
-	(*StoreEnd)(nil),      // 3: lighterage.wire.v1.StoreEnd
+	(*HandOffConfig)(nil), // 1: lighterage.wire.v1.HandOffConfig
+	(*SendConfig)(nil),    // 2: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil), // 3: lighterage.wire.v1.ReceiveConfig
+	(*StoreEnd)(nil),      // 4: lighterage.wire.v1.StoreEnd
 }
 var file_agent_wire_v1_local_proto_depIdxs = []int32{
-	1, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	2, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	3, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
-	3, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	3, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	4, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
+	4, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
+	2, // 4: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	4, // 5: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_local_proto_init() }
@@ -160,7 +220,7 @@ func file_agent_wire_v1_local_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_local_proto_rawDesc), len(file_agent_wire_v1_local_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

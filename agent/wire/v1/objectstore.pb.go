@@ -258,6 +258,61 @@ func (x *StoreEnd) GetDialPolicy() *DialPolicy {
 	return nil
 }
 
+// RelayConfig is what the agent in mode relay needs to know. It takes up the connections that sending agents of other clusters make through
+// the store and has them go on to the gateway of its own, until it is told to stop or the store rejects a request. It does not listen.
+type RelayConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Store *StoreEnd              `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// gateway_address is the host and port of the gateway.
+	GatewayAddress string `protobuf:"bytes,2,opt,name=gateway_address,json=gatewayAddress,proto3" json:"gateway_address,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RelayConfig) Reset() {
+	*x = RelayConfig{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayConfig) ProtoMessage() {}
+
+func (x *RelayConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayConfig.ProtoReflect.Descriptor instead.
+func (*RelayConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RelayConfig) GetStore() *StoreEnd {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *RelayConfig) GetGatewayAddress() string {
+	if x != nil {
+		return x.GatewayAddress
+	}
+	return ""
+}
+
 // StoreWriter is the content, as JSON, of the object that one writer of a prefix tells others by.
 type StoreWriter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -271,7 +326,7 @@ type StoreWriter struct {
 
 func (x *StoreWriter) Reset() {
 	*x = StoreWriter{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +338,7 @@ func (x *StoreWriter) String() string {
 func (*StoreWriter) ProtoMessage() {}
 
 func (x *StoreWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +351,7 @@ func (x *StoreWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreWriter.ProtoReflect.Descriptor instead.
 func (*StoreWriter) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StoreWriter) GetTransfer() string {
@@ -338,7 +393,7 @@ type StoreUpload struct {
 
 func (x *StoreUpload) Reset() {
 	*x = StoreUpload{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -350,7 +405,7 @@ func (x *StoreUpload) String() string {
 func (*StoreUpload) ProtoMessage() {}
 
 func (x *StoreUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -363,7 +418,7 @@ func (x *StoreUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreUpload.ProtoReflect.Descriptor instead.
 func (*StoreUpload) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StoreUpload) GetName() string {
@@ -412,7 +467,7 @@ type StoreIndexHeader struct {
 
 func (x *StoreIndexHeader) Reset() {
 	*x = StoreIndexHeader{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +479,7 @@ func (x *StoreIndexHeader) String() string {
 func (*StoreIndexHeader) ProtoMessage() {}
 
 func (x *StoreIndexHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +492,7 @@ func (x *StoreIndexHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreIndexHeader.ProtoReflect.Descriptor instead.
 func (*StoreIndexHeader) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StoreIndexHeader) GetVersion() uint32 {
@@ -459,7 +514,7 @@ type StoreIndexEntry struct {
 
 func (x *StoreIndexEntry) Reset() {
 	*x = StoreIndexEntry{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +526,7 @@ func (x *StoreIndexEntry) String() string {
 func (*StoreIndexEntry) ProtoMessage() {}
 
 func (x *StoreIndexEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +539,7 @@ func (x *StoreIndexEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreIndexEntry.ProtoReflect.Descriptor instead.
 func (*StoreIndexEntry) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StoreIndexEntry) GetEntry() *Entry {
@@ -527,7 +582,10 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\bStoreEnd\x12;\n" +
 	"\x05store\x18\x01 \x01(\v2%.lighterage.wire.v1.ObjectStoreConfigR\x05store\x12?\n" +
 	"\vdial_policy\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
-	"dialPolicy\"Z\n" +
+	"dialPolicy\"j\n" +
+	"\vRelayConfig\x122\n" +
+	"\x05store\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x05store\x12'\n" +
+	"\x0fgateway_address\x18\x02 \x01(\tR\x0egatewayAddress\"Z\n" +
 	"\vStoreWriter\x12\x1a\n" +
 	"\btransfer\x18\x01 \x01(\tR\btransfer\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -556,29 +614,31 @@ func file_agent_wire_v1_objectstore_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_objectstore_proto_rawDescData
 }
 
-var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*ProbeConfig)(nil),       // 0: lighterage.wire.v1.ProbeConfig
 	(*ObjectStoreConfig)(nil), // 1: lighterage.wire.v1.ObjectStoreConfig
 	(*StoreEnd)(nil),          // 2: lighterage.wire.v1.StoreEnd
-	(*StoreWriter)(nil),       // 3: lighterage.wire.v1.StoreWriter
-	(*StoreUpload)(nil),       // 4: lighterage.wire.v1.StoreUpload
-	(*StoreIndexHeader)(nil),  // 5: lighterage.wire.v1.StoreIndexHeader
-	(*StoreIndexEntry)(nil),   // 6: lighterage.wire.v1.StoreIndexEntry
-	(*DialPolicy)(nil),        // 7: lighterage.wire.v1.DialPolicy
-	(*Entry)(nil),             // 8: lighterage.wire.v1.Entry
+	(*RelayConfig)(nil),       // 3: lighterage.wire.v1.RelayConfig
+	(*StoreWriter)(nil),       // 4: lighterage.wire.v1.StoreWriter
+	(*StoreUpload)(nil),       // 5: lighterage.wire.v1.StoreUpload
+	(*StoreIndexHeader)(nil),  // 6: lighterage.wire.v1.StoreIndexHeader
+	(*StoreIndexEntry)(nil),   // 7: lighterage.wire.v1.StoreIndexEntry
+	(*DialPolicy)(nil),        // 8: lighterage.wire.v1.DialPolicy
+	(*Entry)(nil),             // 9: lighterage.wire.v1.Entry
 }
 var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
 	1, // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	7, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	8, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	1, // 2: lighterage.wire.v1.StoreEnd.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	7, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	8, // 4: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	2, // 4: lighterage.wire.v1.RelayConfig.store:type_name -> lighterage.wire.v1.StoreEnd
+	9, // 5: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_objectstore_proto_init() }
@@ -594,7 +654,7 @@ func file_agent_wire_v1_objectstore_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_objectstore_proto_rawDesc), len(file_agent_wire_v1_objectstore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
