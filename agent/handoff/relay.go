@@ -103,6 +103,8 @@ type sender struct {
 	stop context.CancelFunc
 	// taken: another relay has it, or had it when it was killed.
 	taken atomic.Bool
+	// again: it could not be taken up, as the store did not answer.
+	again atomic.Bool
 }
 
 // look serves the senders whose offers are there, and no others.
@@ -154,7 +156,7 @@ func (r *relay) look(ctx context.Context, tidy bool) error {
 
 // begin has a sender served if it is not, and there is a place.
 func (r *relay) begin(ctx context.Context, id string, s *sender) {
-	if s.stop != nil || s.taken.Load() {
+	if s.stop != nil && !s.again.Swap(false) {
 		return
 	}
 	select {
@@ -167,7 +169,14 @@ func (r *relay) begin(ctx context.Context, id string, s *sender) {
 	r.serving.Go(func() {
 		defer func() { <-r.slots }()
 		defer stop()
-		if err := r.serve(serving, id, s); err != nil && serving.Err() == nil {
+		err := r.serve(serving, id, s)
+		switch {
+		case serving.Err() != nil || err == nil:
+		case errors.Is(err, objectstore.ErrUnavailable):
+			r.Log.Warn("A sender cannot be taken up yet", "id", id, "error", err.Error())
+			s.again.Store(true)
+			return
+		default:
 			r.fail(err)
 		}
 		if ctx.Err() == nil && !s.taken.Load() {

@@ -36,15 +36,15 @@ func (a *agent) handOff(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
+	sent := c.GetSend()
+	if err := ofClaim(sent.GetVolume()); err != nil {
+		return err
+	}
 	store, err := openStore(c.GetVia().GetStore(), c.GetVia().GetDialPolicy())
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	sent := c.GetSend()
-	if sent == nil {
-		return required("send", "")
-	}
 	sent.GatewayEndpoint, sent.ReceiverEndpoint, sent.ReceiverServerName = "", "", ""
 	return a.sendTo(ctx, sent, func(
 		ctx context.Context, to *transport.Dialer, report *send.Report,

@@ -238,6 +238,7 @@ func TestHandOffConfig(t *testing.T) {
 	for name, change := range map[string]func(){
 		"the store":           func() { r.send.Via, r.relay.Store = nil, nil },
 		"the policy of dials": func() { r.send.Via.DialPolicy, r.relay.Store.DialPolicy = nil, nil },
+		"a claim":             func() { r.send.Send.Volume, r.relay.GatewayAddress = "/etc/lighterage-store", "" },
 		"the rest":            func() { r.send.Send, r.relay.GatewayAddress = nil, "" },
 	} {
 		r.send.Via, r.relay.Store = storeEnd(t, r.server), storeEnd(t, r.server)

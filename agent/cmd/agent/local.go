@@ -40,11 +40,8 @@ func (a *agent) local(ctx context.Context) error {
 		return err
 	}
 	for _, volume := range []string{from.GetVolume(), to.GetVolume()} {
-		// Credentials are mounted there, which are nobody's data.
-		if clean := path.Clean("/" + volume); clean == "/" || clean == "/etc" || strings.HasPrefix(clean, "/etc/") {
-			if volume != "" {
-				return badConfig("the volume %q is not that of a claim", volume)
-			}
+		if err := ofClaim(volume); err != nil && volume != "" {
+			return err
 		}
 	}
 	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
@@ -75,6 +72,15 @@ func (a *agent) local(ctx context.Context) error {
 		}
 		return a.moveLocally(ctx, &c, ends.source, resolved, report)
 	}())
+}
+
+// ofClaim is an error unless a volume can be that of a claim: credentials of stores, which are nobody's data, are mounted
+// in /etc.
+func ofClaim(volume string) error {
+	if clean := path.Clean("/" + volume); clean == "/" || clean == "/etc" || strings.HasPrefix(clean, "/etc/") {
+		return badConfig("the volume %q is not that of a claim", volume)
+	}
+	return nil
 }
 
 // moveLocally joins a receiver and a sender.
