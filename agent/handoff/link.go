@@ -102,7 +102,7 @@ func NewLink(o Options) *Link {
 func (l *Link) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.accepting, cancel)()
+	defer context.AfterFunc(l.accepting, cancel)() //nolint:contextcheck // That of the link ends the dial, too.
 	for range maxTaken {
 		c, err := l.dialing()
 		if err != nil {

@@ -36,14 +36,14 @@ type Offer struct {
 }
 
 // NewOffer makes a Link to the relay of the store, which may start at any time. Options.Directory is chosen.
-func NewOffer(ctx context.Context, o Options) (*Offer, error) {
+func NewOffer(ctx context.Context, o Options) (*Offer, error) { //nolint:contextcheck // Close ends what goes on.
 	id := strings.ToLower(rand.Text())
 	o.Directory = connections + id
 	offer := &Offer{Link: NewLink(o), id: id}
 	if err := offer.put(ctx, 0); err != nil {
 		return nil, fmt.Errorf("offer connections through the object store: %w", err)
 	}
-	renewing, stop := context.WithCancel(context.Background())
+	renewing, stop := context.WithCancel(context.Background()) // It ends with Close.
 	offer.stop = stop
 	offer.renewing.Go(func() { offer.renew(renewing) })
 	return offer, nil

@@ -218,8 +218,8 @@ func (r *relay) serve(ctx context.Context, id string, s *sender) error {
 	return err
 }
 
-// join has a connection go on to where all go. That is dialed when there is something to say, since the other side waits
-// for a handshake for a short time only.
+// join has a connection go on to where all go. That is dialed when there is something to say, since the other side
+// waits for a handshake for a short time only.
 func (r *relay) join(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	first := make([]byte, 32<<10)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/handoff"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -52,11 +53,16 @@ func echo(t *testing.T) string {
 // relay runs one until the function that it returns is called, which returns why it ended.
 func relay(t *testing.T, server *objectstoretest.Server, address string) (stop func() error) {
 	t.Helper()
+	return relayOf(t, open(t, server), address)
+}
+
+func relayOf(t *testing.T, store *objectstore.Store, address string) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	o := handoff.RelayOptions{
 		Options: handoff.Options{
-			Store: open(t, server), First: time.Millisecond, Longest: 5 * time.Millisecond, Patience: time.Second,
+			Store: store, First: time.Millisecond, Longest: 5 * time.Millisecond, Patience: time.Second,
 		},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -76,8 +82,13 @@ func relay(t *testing.T, server *objectstoretest.Server, address string) (stop f
 
 func offer(t *testing.T, server *objectstoretest.Server) *handoff.Offer {
 	t.Helper()
+	return offerOf(t, open(t, server))
+}
+
+func offerOf(t *testing.T, store *objectstore.Store) *handoff.Offer {
+	t.Helper()
 	o, err := handoff.NewOffer(t.Context(), handoff.Options{
-		Store: open(t, server), First: time.Millisecond, Longest: 5 * time.Millisecond, Patience: time.Second,
+		Store: store, First: time.Millisecond, Longest: 5 * time.Millisecond, Patience: time.Second,
 		Renewal: 50 * time.Millisecond,
 	})
 	if err != nil {

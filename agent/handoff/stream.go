@@ -99,8 +99,9 @@ func (w *writer) write(p []byte) (int, error) {
 		w.mu.Lock()
 		switch {
 		case w.err != nil:
-			defer w.mu.Unlock()
-			return written, w.err
+			err := w.err
+			w.mu.Unlock()
+			return written, err
 		case w.closed || w.gone:
 			w.mu.Unlock()
 			return written, net.ErrClosed
@@ -219,8 +220,9 @@ func (w *writer) take(ctx context.Context, spare []byte) (content []byte, last b
 		full := len(w.buffer) == w.options.SegmentSize
 		switch {
 		case w.err != nil:
-			defer w.mu.Unlock()
-			return nil, false, w.err
+			err := w.err
+			w.mu.Unlock()
+			return nil, false, err
 		case w.closed || full:
 			return w.grab(spare)
 		case len(w.buffer) > 0 && patience == nil:

@@ -26,8 +26,8 @@ const (
 // handOffBackoff is for a relay that may start later than the sender.
 var handOffBackoff = send.Backoff{
 	First: time.Second, Most: 10 * time.Second, Patience: 10 * time.Minute,
-	Advice: "in the other cluster an ObjectStore with the same bucket and prefix must have spec.handOff and the condition " +
-		"HandOffReady",
+	Advice: "in the other cluster an ObjectStore with the same bucket and prefix must have handOff: Receive and the " +
+		"condition HandOffReady",
 }
 
 // handOff sends through an object store.
@@ -40,15 +40,19 @@ func (a *agent) handOff(ctx context.Context) error {
 	if err := ofClaim(sent.GetVolume()); err != nil {
 		return err
 	}
-	store, err := openStore(c.GetVia().GetStore(), c.GetVia().GetDialPolicy())
+	pace, err := paceOf(sent)
+	if err != nil {
+		return err
+	}
+	report := send.NewReport()
+	// What the network carries are the requests to the store.
+	store, err := openMetered(c.GetVia(), report, pace)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	sent.GatewayEndpoint, sent.ReceiverEndpoint, sent.ReceiverServerName = "", "", ""
-	return a.sendTo(ctx, sent, func(
-		ctx context.Context, to *transport.Dialer, report *send.Report,
-	) (*handoff.Offer, error) {
+	return a.sendTo(ctx, sent, report, func(ctx context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		report.SetDetail("Waiting for the other cluster to take this up from the object store")
 		offer, err := handoff.NewOffer(ctx, handoff.Options{Store: store})
 		if err != nil {
@@ -105,7 +109,7 @@ func (a *agent) relay(ctx context.Context) error {
 	}
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
-		store, err := openStore(c.GetStore().GetStore(), c.GetStore().GetDialPolicy())
+		store, err := openStore(c.GetStore().GetStore(), c.GetStore().GetDialPolicy(), nil)
 		if err != nil {
 			return err
 		}

@@ -74,8 +74,8 @@ func (a *agent) local(ctx context.Context) error {
 	}())
 }
 
-// ofClaim is an error unless a volume can be that of a claim: credentials of stores, which are nobody's data, are mounted
-// in /etc.
+// ofClaim is an error unless a volume can be that of a claim: credentials of stores, which are nobody's data, are
+// mounted in /etc.
 func ofClaim(volume string) error {
 	if clean := path.Clean("/" + volume); clean == "/" || clean == "/etc" || strings.HasPrefix(clean, "/etc/") {
 		return badConfig("the volume %q is not that of a claim", volume)

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"runtime"
 	"time"
 
@@ -27,7 +28,7 @@ func (a *agent) probe(ctx context.Context) error {
 	}
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
-		store, err := openStore(c.GetStore(), c.GetDialPolicy())
+		store, err := openStore(c.GetStore(), c.GetDialPolicy(), nil)
 		if err != nil {
 			return err
 		}
@@ -63,11 +64,22 @@ func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (object
 	return objectstore.FromWire(c, egress.NewGuard(parsed)), nil
 }
 
-// openStore returns a store as it was configured.
-func openStore(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (*objectstore.Store, error) {
+// openStore returns a store as it was configured; wrap, if there is one, is asked for each connection to it.
+func openStore(
+	c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy, wrap func(net.Conn) net.Conn,
+) (*objectstore.Store, error) {
 	options, err := storeOptions(c, dials)
 	if err != nil {
 		return nil, err
+	}
+	if dial := options.Dial; wrap != nil {
+		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return wrap(conn), nil
+		}
 	}
 	store, err := objectstore.New(options)
 	if err != nil {

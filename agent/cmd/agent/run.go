@@ -52,16 +52,22 @@ func (a *agent) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.sendTo(ctx, &c, func(_ context.Context, to *transport.Dialer, _ *send.Report) (*handoff.Offer, error) {
+	pace, err := paceOf(&c)
+	if err != nil {
+		return err
+	}
+	report := send.NewReport()
+	return a.sendTo(ctx, &c, report, func(_ context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		to.Address = cmp.Or(c.GetReceiverEndpoint(), c.GetGatewayEndpoint())
+		to.Counter, to.Pace = &report.Wire, pace
 		return nil, nil
 	})
 }
 
 // sendTo sends to whom connect has the dialer reach, through an object store if it returns an offer.
 func (a *agent) sendTo(
-	ctx context.Context, c *wirev1.SendConfig,
-	connect func(context.Context, *transport.Dialer, *send.Report) (*handoff.Offer, error),
+	ctx context.Context, c *wirev1.SendConfig, report *send.Report,
+	connect func(context.Context, *transport.Dialer) (*handoff.Offer, error),
 ) error {
 	err := required(
 		"run_id", c.GetRunId(), "volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(),
@@ -73,12 +79,7 @@ func (a *agent) sendTo(
 	if err != nil {
 		return badConfig("%w", err)
 	}
-	pace, err := paceOf(c)
-	if err != nil {
-		return err
-	}
 	files := transport.NewFiles(a.configDir)
-	report := send.NewReport()
 	stop, err := a.serveControl(files, c.GetControlAddress(), report)
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func (a *agent) sendTo(
 		chosen := make(chan encoders, 1)
 		go func() { chosen <- a.encoders(ctx, resolved) }()
 		dialer := &transport.Dialer{Files: files}
-		offer, err := connect(ctx, dialer, report)
+		offer, err := connect(ctx, dialer)
 		if err != nil {
 			return err
 		}
@@ -111,11 +112,9 @@ func (a *agent) sendTo(
 			}
 		}
 		compress := <-chosen
-		data := *dialer
-		data.Counter, data.Pace = &report.Wire, pace
 		options := sendOptions(c, source, compress, resolved, report)
-		options.Dial = func() (send.Conn, error) { return data.Dial(name) }
-		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
+		options.Dial = func() (send.Conn, error) { return dialer.Dial(name) }
+		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, name) }
 		options.Direct = c.GetReceiverEndpoint() != ""
 		options.ProtocolVersion = version
 		return because(offer, send.Run(ctx, options))
@@ -171,7 +170,10 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 func (a *agent) open(
 	ctx context.Context, c *wirev1.SendConfig, dialer *transport.Dialer, report *send.Report, backoff send.Backoff,
 ) (name string, version uint32, err error) {
-	gateway, err := dialer.Dial(transport.GatewayServerName)
+	// What it takes to open a run is nobody's data.
+	quiet := *dialer
+	quiet.Counter, quiet.Pace = nil, nil
+	gateway, err := quiet.Dial(transport.GatewayServerName)
 	if err != nil {
 		return "", 0, badConfig("%w", err)
 	}

@@ -38,24 +38,11 @@ func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *sen
 		return nil, err
 	}
 	open := func(end *wirev1.StoreEnd) (*objectstore.Store, error) {
-		options, err := storeOptions(end.GetStore(), end.GetDialPolicy())
-		if err != nil {
-			return nil, err
+		store, err := openMetered(end, report, pace)
+		if err == nil {
+			e.closers = append(e.closers, store.Close)
 		}
-		dial := options.Dial
-		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := dial(ctx, address)
-			if err != nil {
-				return nil, err
-			}
-			return transport.Meter(conn, &report.Wire, pace), nil
-		}
-		store, err := objectstore.New(options)
-		if err != nil {
-			return nil, badConfig("%w", err)
-		}
-		e.closers = append(e.closers, store.Close)
-		return store, nil
+		return store, err
 	}
 	if e.filter, err = filter.New(c.GetSend().GetInclude(), c.GetSend().GetExclude()); err != nil {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
@@ -105,6 +92,13 @@ func smallStreamsOf(c *wirev1.SendConfig) int {
 		return streamsOf(c)
 	}
 	return smallStreams
+}
+
+// openMetered opens a store, the connections to which are counted and do not exceed a pace.
+func openMetered(end *wirev1.StoreEnd, report *send.Report, pace *transport.Pace) (*objectstore.Store, error) {
+	return openStore(end.GetStore(), end.GetDialPolicy(), func(conn net.Conn) net.Conn {
+		return transport.Meter(conn, &report.Wire, pace)
+	})
 }
 
 // toStore writes a store.
