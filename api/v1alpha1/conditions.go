@@ -38,6 +38,9 @@ const (
 	// ConditionFeatureConfirmed (NodeProfile): True when the accelerator that Node Feature Discovery announces on the
 	// node passed the proof, False when it did not, with the reason. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
+	// ConditionHandOffReady (ObjectStore): True while an agent connects Transfers of other clusters that come through the
+	// store to this cluster's gateway, False when it does not, with the reason. Absent without spec.handOff.
+	ConditionHandOffReady = "HandOffReady"
 )
 
 // Reasons of Transfer, Delivery and CompressionTrial conditions. Those why attempts end are in status.history of a
@@ -49,7 +52,7 @@ const (
 	ReasonScheduled = "Scheduled"
 	// ReasonSuspended (Transfer): spec.suspend keeps runs and attempts from starting. Set it to false to continue.
 	ReasonSuspended = "Suspended"
-	// ReasonStarting (Transfer, Delivery, CompressionTrial): the agent's pod is being scheduled or started.
+	// ReasonStarting (Transfer, Delivery, CompressionTrial, ObjectStore): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
 	// ReasonOpening (Transfer, Delivery): the sending agent waits for the receiving agent to be ready.
 	ReasonOpening = "Opening"
@@ -109,6 +112,8 @@ const (
 	ReasonVerificationFailed = "VerificationFailed"
 	// ReasonPeerNotFound (Transfer, Delivery, Queue): the Peer that the spec names does not exist. Create it.
 	ReasonPeerNotFound = "PeerNotFound"
+	// ReasonStoreNotFound (Transfer): the ObjectStore of destination.via does not exist in the Transfer's namespace.
+	ReasonStoreNotFound = "StoreNotFound"
 	// ReasonPeerHasNoEndpoint (Transfer, Queue): the Peer has no endpoint, so nothing can be sent to it. Set
 	// spec.endpoint of the Peer.
 	ReasonPeerHasNoEndpoint = "PeerHasNoEndpoint"
@@ -297,6 +302,14 @@ const (
 	ReasonClockSkew = "ClockSkew"
 	// ReasonStoreFull (ObjectStore, Queue): the store is full or its quota is used up.
 	ReasonStoreFull = "StoreFull"
+	// ReasonRelaying (ObjectStore): the agent of spec.handOff runs.
+	ReasonRelaying = "Relaying"
+	// ReasonStoreNotReady (ObjectStore): the agent of spec.handOff waits until the store is Ready; that condition says
+	// why it is not.
+	ReasonStoreNotReady = "StoreNotReady"
+	// ReasonGatewayNotFound (ObjectStore): the operator's namespace has no Service lighterage-gateway for the agent of
+	// spec.handOff to connect to. Install the gateway.
+	ReasonGatewayNotFound = "GatewayNotFound"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.

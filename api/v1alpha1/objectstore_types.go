@@ -46,6 +46,27 @@ type StoreEncryption struct {
 	KeyID string `json:"keyID,omitempty"`
 }
 
+// ObjectStoreReference names an ObjectStore.
+type ObjectStoreReference struct {
+	// name of the ObjectStore, in the namespace of what names it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+}
+
+// StoreHandOff says whether Transfers of other clusters come through a store.
+// +kubebuilder:validation:Enum=None;Receive
+type StoreHandOff string
+
+const (
+	// StoreHandOffNone: they do not; the same as none stated.
+	StoreHandOffNone StoreHandOff = "None"
+	// StoreHandOffReceive: an agent connects them to this cluster's gateway.
+	StoreHandOffReceive StoreHandOff = "Receive"
+)
+
 // ObjectStorePath is a directory in an ObjectStore.
 type ObjectStorePath struct {
 	// name of the ObjectStore, in the namespace of what names it.
@@ -143,6 +164,13 @@ type ObjectStoreSpec struct {
 	// encryption by the server of what is written. Absent: BucketDefault.
 	// +optional
 	Encryption *StoreEncryption `json:"encryption,omitempty"`
+
+	// handOff: Receive has an agent of the namespace take up Transfers of other clusters from the store, by their
+	// destination.via, and connect them to this cluster's gateway. What they may write is up to PeerGrants as with any
+	// other. Whoever may write to the bucket below the prefix then reaches the gateway, which authenticates them. Each
+	// receiving cluster, and each direction between two, needs a prefix of its own.
+	// +optional
+	HandOff StoreHandOff `json:"handOff,omitempty"`
 }
 
 // StorePromiseType is something that Transfers need of a store.
@@ -212,7 +240,7 @@ type ObjectStoreStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled.
+	// conditions: Ready, Reconciling, Stalled; HandOffReady with spec.handOff.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -244,6 +272,7 @@ type ObjectStoreStatus struct {
 // +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=`.spec.prefix`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Hand-off",type=string,JSONPath=`.status.conditions[?(@.type=="HandOffReady")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Probed",type=date,JSONPath=`.status.lastProbeTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ObjectStore struct {

@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // PeerSpec says how to reach and recognise the other cluster. It holds public material only and is safe in Git.
 type PeerSpec struct {
 	// endpoint is the host and port of the other cluster's gateway. Absent: runs from this peer are accepted, none can
-	// be sent to it.
+	// be sent to it but through an object store, by destination.via of a Transfer.
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=300

@@ -51,15 +51,29 @@ type TransferSource struct {
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 }
 
+// TransferVia is a way to another cluster.
+type TransferVia struct {
+	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
+	// have handOff: Receive. The bucket gets what the connections between the agents carry, encrypted from end to end.
+	// +required
+	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
+}
+
 // TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim and objectStore.
 // +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="destination must have exactly one of persistentVolumeClaim and objectStore"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
 type TransferDestination struct {
 	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Peer string `json:"peer,omitempty"`
+
+	// via is how the other cluster is reached. Absent: over the network, at the endpoint of the Peer, which need not have
+	// one otherwise.
+	// +optional
+	Via *TransferVia `json:"via,omitempty"`
 
 	// namespace of the claim in the destination's cluster. Defaults to the Transfer's own.
 	// +optional
@@ -137,6 +151,7 @@ type TransferSchedule struct {
 // +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="a receipt is of what claims hold; remove receipt, or use a persistentVolumeClaim at both ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
@@ -261,7 +276,7 @@ const (
 )
 
 // Route is how the data of an attempt go.
-// +kubebuilder:validation:Enum=Gateway;Direct;Pod;ObjectStore
+// +kubebuilder:validation:Enum=Gateway;Direct;Pod;ObjectStore;Storage
 type Route string
 
 const (
@@ -273,6 +288,8 @@ const (
 	RoutePod Route = "Pod"
 	// RouteObjectStore: between object stores, or one and a claim that the same pod mounts, over the network.
 	RouteObjectStore Route = "ObjectStore"
+	// RouteStorage: from agent to agent of the other cluster through an object store, by destination.via.
+	RouteStorage Route = "Storage"
 )
 
 // ThisCluster stands in status for the Peer when the other side is in this cluster. It is no name that a Peer can have.

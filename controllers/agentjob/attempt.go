@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -196,7 +197,7 @@ func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job str
 
 // Retire removes the owner's Jobs, which have its UID in that label, and their Secrets, but not those named keep. Pods
 // end in the background.
-func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep string) error {
+func (c *Cluster) Retire(ctx context.Context, owner client.Object, label string, keep ...string) error {
 	namespace := owner.GetNamespace()
 	jobs := &batchv1.JobList{}
 	err := c.options.Client.List(
@@ -208,7 +209,7 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		// An owner reference can be forged like a label.
-		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !attempt.IsName(owner.GetName(), job.Name) {
+		if slices.Contains(keep, job.Name) || !metav1.IsControlledBy(job, owner) || !attempt.IsName(owner.GetName(), job.Name) {
 			continue
 		}
 		err := c.options.Client.Delete(

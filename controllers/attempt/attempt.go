@@ -61,7 +61,7 @@ type Spec struct {
 	Mounts []Mount
 	// credentials are Secrets of the user's, which may be missing.
 	credentials []string
-	// stores are the object stores that the agent dials.
+	// stores are the object stores that the agent dials, and what else it does.
 	stores   []StoreTraffic
 	Template v1alpha1.AgentPodTemplate
 	Where    placement.Plan

@@ -43,6 +43,11 @@ func (s *Spec) AddStore(
 	return config
 }
 
+// Reach has the agent's pod dial another address beside its stores. service is the one that it names; nil: none.
+func (s *Spec) Reach(address string, service *corev1.Service) {
+	s.stores = append(s.stores, StoreTraffic{Address: address, Service: service})
+}
+
 // StoreConfig is what agents are told of a directory below a store's prefix, but for its credentials.
 func StoreConfig(spec v1alpha1.ObjectStoreSpec, directory string) *wirev1.ObjectStoreConfig {
 	config := &wirev1.ObjectStoreConfig{

@@ -18,7 +18,7 @@ type Traffic struct {
 	// Receives data, from senders in SenderNamespace of this cluster, or, when that is empty, through the gateway.
 	Receives        bool
 	SenderNamespace string
-	// Stores are the object stores that the agent dials.
+	// Stores are the object stores that the agent dials, and the gateway of a relay.
 	Stores []StoreTraffic
 	// AsksAgents: it asks other agents of its namespace for samples.
 	AsksAgents bool

@@ -6,6 +6,7 @@ package check
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,13 @@ func TestFindings(t *testing.T) {
 		"accelerator slow":     {func(f *Facts) { f.NodeProfiles.Value[0].Status.Accelerator.SlowerThanSoftware = true }, "accelerator", Warning, "slower"},
 		"no default class":     {func(f *Facts) { f.StorageClasses.Value[0].Annotations = nil }, "storage-classes", Warning, "none of 1"},
 		"two default classes":  {func(f *Facts) { f.StorageClasses.Value = append(f.StorageClasses.Value, f.StorageClasses.Value[0]) }, "storage-classes", Warning, "2 StorageClasses"},
-		"store not ready":      {func(f *Facts) { f.ObjectStores.Value[0].Status.Conditions = nil }, "object-stores", Error, "bank/s3"},
+		"store without relay": {func(f *Facts) {
+			s := &f.ObjectStores.Value[0].Status
+			s.Conditions = append(slices.Clone(s.Conditions), metav1.Condition{
+				Type: v1alpha1.ConditionHandOffReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonGatewayNotFound,
+			})
+		}, "object-stores", Error, "GatewayNotFound"},
+		"store not ready": {func(f *Facts) { f.ObjectStores.Value[0].Status.Conditions = nil }, "object-stores", Error, "bank/s3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)

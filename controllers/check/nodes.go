@@ -174,11 +174,17 @@ func objectStores(f *Facts) []Result {
 	for i := range f.ObjectStores.Value {
 		s := &f.ObjectStores.Value[i]
 		name := s.Namespace + "/" + s.Name
-		if c := unready(s.Status.Conditions); c != "" {
+		fix := "kubectl -n " + s.Namespace + " describe objectstore " + s.Name
+		c := unready(s.Status.Conditions)
+		relay := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionHandOffReady)
+		switch {
+		case c != "":
+			results = append(results, wrong(fix, "ObjectStore %s: %s", name, c))
+		case relay != nil && relay.Status != metav1.ConditionTrue:
 			results = append(results, wrong(
-				"kubectl -n "+s.Namespace+" describe objectstore "+s.Name, "ObjectStore %s: %s", name, c,
+				fix, "Transfers through ObjectStore %s do not arrive: %s: %s", name, relay.Reason, relay.Message,
 			))
-		} else {
+		default:
 			results = append(results, ok("ObjectStore %s is ready", name))
 		}
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Cluster is this cluster's name in identities.
 	Cluster string
+	// OperatorNamespace is where the gateway is.
+	OperatorNamespace string
 	// Image that agents run.
 	Image agentpod.Image
 	// Concurrency is how many ObjectStores are looked after at once.
@@ -113,23 +115,34 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.writeStatus(ctx, store, decision); err != nil {
 		return ctrl.Result{}, err
 	}
-	if decision.Ended {
-		if err := r.Attempts.Retire(ctx, store, v1alpha1.ObjectStoreLabel, ""); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	problem, err := r.Attempts.Replace(ctx, store, v1alpha1.ObjectStoreLabel, decision.Start, agentjob.Certificate{
-		Identity:   pki.ObjectStoreIdentity(r.Cluster, store.Namespace, store.Name),
-		ServerName: pki.ProbeServerName(string(store.UID)),
-	})
-	if err != nil {
+	if err := r.Attempts.Retire(ctx, store, v1alpha1.ObjectStoreLabel, decision.Keep...); err != nil {
 		return ctrl.Result{}, err
 	}
-	if problem != nil {
-		decision = objectstoreplan.Refuse(store, *problem, facts.Now)
-		if err := r.writeStatus(ctx, store, decision); err != nil {
+	if decision.RelayEnded != "" {
+		r.Metrics.RelayEnded(store.Namespace, decision.RelayEnded)
+	}
+	for _, one := range []struct {
+		start  *attempt.Attempt
+		refuse func(*v1alpha1.ObjectStore, agentpod.Problem, time.Time) objectstoreplan.Decision
+	}{{decision.Start, objectstoreplan.Refuse}, {decision.Relay, objectstoreplan.RefuseRelay}} {
+		if one.start == nil {
+			continue
+		}
+		problem, err := r.Attempts.Start(ctx, store, one.start, agentjob.Certificate{
+			Identity:   pki.ObjectStoreIdentity(r.Cluster, store.Namespace, store.Name),
+			ServerName: pki.ProbeServerName(string(store.UID)),
+		})
+		if err != nil {
 			return ctrl.Result{}, err
 		}
+		if problem == nil {
+			continue
+		}
+		refused := one.refuse(store, *problem, facts.Now)
+		if err := r.writeStatus(ctx, store, refused); err != nil {
+			return ctrl.Result{}, err
+		}
+		decision.RequeueAfter = attempt.Sooner(decision.RequeueAfter, refused.RequeueAfter)
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
@@ -171,6 +184,21 @@ func (r *reconciler) gather(ctx context.Context, store *v1alpha1.ObjectStore) (o
 	facts.Dial, facts.Service, facts.Problem = permission.Policy, permission.Services[host], permission.Problem
 	if probe := store.Status.Probe; probe != nil && probe.CompletionTime == nil {
 		facts.Job, facts.Pod, err = r.Attempts.Find(ctx, store, objectstoreplan.ProbeName(store))
+	}
+	if err != nil || store.Spec.HandOff != v1alpha1.StoreHandOffReceive {
+		return facts, err
+	}
+	gateway := &corev1.Service{}
+	key := client.ObjectKey{Namespace: r.OperatorNamespace, Name: objectstoreplan.GatewayService}
+	found, err := lookup.Get(ctx, r.Client, key, gateway)
+	if err != nil {
+		return facts, err
+	}
+	if found {
+		facts.Gateway = gateway
+	}
+	if name := objectstoreplan.RelayName(store, facts.Gateway, r.Image); name != "" {
+		facts.RelayJob, facts.RelayPod, err = r.Attempts.Find(ctx, store, name)
 	}
 	return facts, err
 }

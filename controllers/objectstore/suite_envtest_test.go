@@ -68,7 +68,8 @@ func run(m *testing.M) (code int, err error) {
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		}),
 		Recorder: mgr.GetEventRecorder("lighterage-objectstore"), Metrics: metrics.NewObjectStores(registry),
-		Clock: clock.RealClock{}, Cluster: "east", Image: agentpod.Image{Name: "registry.example/agent:test"},
+		Clock: clock.RealClock{}, Cluster: "east", OperatorNamespace: "lighterage-system",
+		Image:       agentpod.Image{Name: "registry.example/agent:test"},
 		Concurrency: 8,
 	})
 	if err != nil {

@@ -23,20 +23,24 @@ func ProbeName(store *v1alpha1.ObjectStore) string {
 
 // Attempt is the probe that the store's status names.
 func Attempt(
-	store *v1alpha1.ObjectStore, dial *wirev1.DialPolicy, service *corev1.Service, image agentpod.Image,
+	store *v1alpha1.ObjectStore, dial *wirev1.DialPolicy, service, gateway *corev1.Service, image agentpod.Image,
 ) *attempt.Attempt {
-	name := ProbeName(store)
-	a := attempt.Spec{
+	a := jobSpec(store, "probe", ProbeName(store), store.Status.Probe.ID, image)
+	a.Config = &wirev1.ProbeConfig{Store: a.AddStore(store.Spec, "", service), DialPolicy: dial}
+	reachGateway(&a, store, gateway)
+	return attempt.New(a)
+}
+
+func jobSpec(store *v1alpha1.ObjectStore, mode, name, id string, image agentpod.Image) attempt.Spec {
+	return attempt.Spec{
 		Name: name, SecretName: attempt.SecretName(name, store),
 		Namespace: store.Namespace,
-		Mode:      "probe",
-		Labels:    attempt.Labels("probe", v1alpha1.ObjectStoreLabel, store, store.Status.Probe.ID),
+		Mode:      mode,
+		Labels:    attempt.Labels(mode, v1alpha1.ObjectStoreLabel, store, id),
 		Owner:     agentpod.OwnerReference("ObjectStore", store),
 		Where: placement.Decide(placement.Request{
 			Placement: v1alpha1.PlacementAnyNode, Architectures: image.Architectures,
 		}, placement.Facts{}),
 		Image: image,
 	}
-	a.Config = &wirev1.ProbeConfig{Store: a.AddStore(store.Spec, "", service), DialPolicy: dial}
-	return attempt.New(a)
 }

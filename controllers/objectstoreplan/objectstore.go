@@ -59,17 +59,25 @@ type Facts struct {
 	// Job and Pod of the probe that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
+	// Gateway is the Service of this cluster's gateway; nil: there is none.
+	Gateway *corev1.Service
+	// RelayJob and RelayPod are those of RelayName; nil when they do not exist.
+	RelayJob *batchv1.Job
+	RelayPod *corev1.Pod
 }
 
 // Decision is what to do.
 type Decision struct {
 	// Status to write, before anything is made.
 	Status v1alpha1.ObjectStoreStatus
-	// Start is the probe that must exist; nil when none has to be made. Before it, all Jobs but its own are to be
-	// removed.
-	Start *attempt.Attempt
-	// Ended: a probe has ended. Its Secret is to be removed before Status is written, and its Job after it.
+	// Start is the probe that must exist, and Relay the relay; nil when none has to be made. Before it, all Jobs but
+	// those of Keep are to be removed.
+	Start, Relay *attempt.Attempt
+	Keep         []string
+	// Ended: a probe has ended. Its Secret is to be removed before Status is written.
 	Ended bool
+	// RelayEnded is why a relay has ended that is removed now; empty if none is.
+	RelayEnded string
 	// RequeueAfter is when to look again if nothing happens before.
 	RequeueAfter time.Duration
 }
@@ -97,6 +105,10 @@ func Decide(
 	default:
 		d.out.RequeueAfter = probe.NextTime.Sub(facts.Now)
 	}
+	if now := d.store.Status.Probe; now.CompletionTime == nil {
+		d.out.Keep = append(d.out.Keep, ProbeName(d.store))
+	}
+	d.handOff()
 	d.out.Status = d.store.Status
 	d.out.Status.ObservedGeneration = store.Generation
 	return d.out
@@ -141,7 +153,7 @@ func (d *decision) begin() {
 }
 
 func (d *decision) start() {
-	d.out.Start = Attempt(d.store, d.facts.Dial, d.facts.Service, d.image)
+	d.out.Start = Attempt(d.store, d.facts.Dial, d.facts.Service, d.facts.Gateway, d.image)
 	d.out.RequeueAfter = attempt.StartGrace
 }
 

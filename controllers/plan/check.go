@@ -55,18 +55,16 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 	if IsLocal(transfer) {
 		return checkLocal(transfer, facts.Local)
 	}
+	if transfer.Spec.Destination.Via != nil {
+		return checkVia(transfer, facts)
+	}
 	return CheckPeer(transfer.Spec.Destination.Peer, facts.Peer)
 }
 
 // CheckPeer says why nothing can be sent to a Peer, nil if it does not exist; nil as far as is known that it can.
 func CheckPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
 	if peer == nil {
-		return &agentpod.Problem{Reason: v1alpha1.ReasonPeerNotFound,
-			Message: fmt.Sprintf(
-				"Peer %q does not exist; create it with the other cluster's endpoint and CA, or delete this Transfer and create "+
-					"one that names another",
-				name,
-			)}
+		return peerNotFound(name)
 	}
 	if peer.Spec.Endpoint == "" {
 		return &agentpod.Problem{Reason: v1alpha1.ReasonPeerHasNoEndpoint,
@@ -85,4 +83,13 @@ func CheckPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
 		return nil
 	}
 	return &agentpod.Problem{Reason: reason, Message: fmt.Sprintf("Peer %q is not ready: %s", name, ready.Message)}
+}
+
+func peerNotFound(name string) *agentpod.Problem {
+	return &agentpod.Problem{Reason: v1alpha1.ReasonPeerNotFound,
+		Message: fmt.Sprintf(
+			"Peer %q does not exist; create it with the other cluster's endpoint and CA, or delete this Transfer and create "+
+				"one that names another",
+			name,
+		)}
 }

@@ -50,6 +50,8 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 	switch {
 	case UsesStore(transfer):
 		return v1alpha1.RouteObjectStore
+	case transfer.Spec.Destination.Via != nil:
+		return v1alpha1.RouteStorage
 	case !IsLocal(transfer):
 		return v1alpha1.RouteGateway
 	case DestinationNamespace(transfer) != transfer.Namespace:

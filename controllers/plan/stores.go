@@ -19,10 +19,15 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
+// handOffMode is the mode of agents that send through an object store.
+const handOffMode = "handoff"
+
 // StoreFacts are what was seen of the object stores that a Transfer names.
 type StoreFacts struct {
 	// Source and Destination are nil when they do not exist, or when the Transfer names none.
 	Source, Destination *v1alpha1.ObjectStore
+	// Via is that of destination.via.
+	Via *v1alpha1.ObjectStore
 	// Dial is what the agent may dial, and Services are those that endpoints name, by StoreHost.
 	Dial     *wirev1.DialPolicy
 	Services map[string]*corev1.Service
@@ -57,6 +62,18 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 		}
 		if err := attempt.ValidatePath(field+".path", at.Path); err != nil {
 			return err
+		}
+	}
+	if via := spec.Destination.Via; via != nil {
+		switch {
+		case via.ObjectStore.Name == "":
+			return &policy.InvalidError{Field: "spec.destination.via.objectStore.name", Fix: "must name an ObjectStore"}
+		case spec.Destination.Peer == "":
+			return &policy.InvalidError{Field: "spec.destination.via", Fix: "is a way to another cluster; add peer or remove it"}
+		case spec.Receipt:
+			return &policy.InvalidError{
+				Field: "spec.receipt", Fix: "must be false with destination.via: receipts are exchanged over the network",
+			}
 		}
 	}
 	switch {
@@ -106,6 +123,48 @@ func checkStore(missing, name string, store *v1alpha1.ObjectStore, denied *agent
 		}
 	}
 	return nil
+}
+
+// checkVia is CheckPeer for a Transfer that goes through an object store. Whether the Peer answers over the network
+// does not matter.
+func checkVia(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
+	destination, store := transfer.Spec.Destination, facts.Stores.Via
+	if facts.Peer == nil {
+		return peerNotFound(destination.Peer)
+	}
+	ready := meta.FindStatusCondition(facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == facts.Peer.Generation &&
+		ready.Reason == v1alpha1.ReasonInvalidCABundle {
+		return &agentpod.Problem{
+			Reason:  v1alpha1.ReasonPeerUntrusted,
+			Message: fmt.Sprintf("Peer %q is not ready: %s", facts.Peer.Name, ready.Message),
+		}
+	}
+	name := destination.Via.ObjectStore.Name
+	if problem := checkStore(v1alpha1.ReasonStoreNotFound, name, store, facts.Stores.Problem); problem != nil {
+		return problem
+	}
+	if store.Spec.HandOff == v1alpha1.StoreHandOffReceive {
+		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+			"ObjectStore %q receives for this cluster (spec.handOff), so this Transfer would come back; delete it and create "+
+				"one via an ObjectStore with the prefix that the other cluster receives at", name)}
+	}
+	return nil
+}
+
+// handOffAttempt is the attempt that the Transfer's status names, to another cluster through an object store.
+func handOffAttempt(
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, stores StoreFacts, image agentpod.Image,
+) *attempt.Attempt {
+	a := sendSpec(transfer, where, image)
+	a.Mode = handOffMode
+	a.Labels[agentpod.ComponentLabel] = a.Mode
+	host, _ := attempt.StoreHost(stores.Via.Spec)
+	store := a.AddStore(stores.Via.Spec, "", stores.Services[host])
+	a.Config = &wirev1.HandOffConfig{
+		Send: sendConfig(transfer, resolved), Via: &wirev1.StoreEnd{Store: store, DialPolicy: stores.Dial},
+	}
+	return attempt.New(a)
 }
 
 // storeAttempt is the attempt that the Transfer's status names, of which at least one end is an object store.

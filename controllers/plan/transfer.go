@@ -286,7 +286,11 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 		d.startLocal(resolved, where)
 		return
 	}
-	d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
+	if d.transfer.Spec.Destination.Via != nil {
+		d.out.Start = handOffAttempt(d.transfer, resolved, where, d.facts.Stores, d.image)
+	} else {
+		d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
+	}
 	d.starting(v1alpha1.ReasonStarting,
 		fmt.Sprintf(
 			"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID,

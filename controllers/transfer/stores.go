@@ -5,6 +5,7 @@ package transfer
 
 import (
 	"context"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,24 +24,28 @@ func (r *Reconciler) gatherStores(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
 ) error {
 	var uses []egress.Use
-	get := func(at *v1alpha1.ObjectStorePath) (*v1alpha1.ObjectStore, error) {
-		if at == nil {
+	get := func(name string) (*v1alpha1.ObjectStore, error) {
+		if name == "" {
 			return nil, nil
 		}
 		store := &v1alpha1.ObjectStore{}
-		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: transfer.Namespace, Name: at.Name}, store)
+		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: transfer.Namespace, Name: name}, store)
 		if !found || err != nil {
 			return nil, err
 		}
 		host, _ := attempt.StoreHost(store.Spec)
-		uses = append(uses, egress.Use{Field: "spec.endpoint of ObjectStore " + at.Name, Written: host, Host: host})
+		uses = append(uses, egress.Use{Field: "spec.endpoint of ObjectStore " + name, Written: host, Host: host})
 		return store, nil
 	}
+	source, destination, via := storesOf(transfer)
 	var err error
-	if facts.Stores.Source, err = get(transfer.Spec.Source.ObjectStore); err != nil {
+	if facts.Stores.Source, err = get(source); err != nil {
 		return err
 	}
-	if facts.Stores.Destination, err = get(transfer.Spec.Destination.ObjectStore); err != nil {
+	if facts.Stores.Destination, err = get(destination); err != nil {
+		return err
+	}
+	if facts.Stores.Via, err = get(via); err != nil {
 		return err
 	}
 	if len(uses) == 0 {
@@ -55,10 +60,24 @@ func (r *Reconciler) gatherStores(
 	return nil
 }
 
+// storesOf are the names of the ObjectStores that a Transfer names, empty where there is none.
+func storesOf(transfer *v1alpha1.Transfer) (source, destination, via string) {
+	if at := transfer.Spec.Source.ObjectStore; at != nil {
+		source = at.Name
+	}
+	if at := transfer.Spec.Destination.ObjectStore; at != nil {
+		destination = at.Name
+	}
+	if way := transfer.Spec.Destination.Via; way != nil {
+		via = way.ObjectStore.Name
+	}
+	return source, destination, via
+}
+
 // ofStore wakes the Transfers that name an ObjectStore.
 func (r *Reconciler) ofStore(ctx context.Context, store client.Object) []reconcile.Request {
-	names := func(at *v1alpha1.ObjectStorePath) bool { return at != nil && at.Name == store.GetName() }
 	return r.requests(ctx, func(t *v1alpha1.Transfer) bool {
-		return names(t.Spec.Source.ObjectStore) || names(t.Spec.Destination.ObjectStore)
+		source, destination, via := storesOf(t)
+		return slices.Contains([]string{source, destination, via}, store.GetName())
 	}, client.InNamespace(store.GetNamespace()))
 }

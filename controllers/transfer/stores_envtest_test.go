@@ -103,3 +103,48 @@ func TestStoreEndsAreValidated(t *testing.T) {
 		}
 	}
 }
+
+// TestMovesThroughAnObjectStore: to a Peer that cannot be reached over the network.
+func TestMovesThroughAnObjectStore(t *testing.T) {
+	f := prepare(t)
+	peer := &v1alpha1.Peer{}
+	if err := cluster.Client.Get(context.Background(), client.ObjectKey{Name: f.namespace}, peer); err != nil {
+		t.Fatal(err)
+	}
+	before := client.MergeFrom(peer.DeepCopy())
+	peer.Spec.Endpoint = ""
+	if err := cluster.Client.Patch(context.Background(), peer, before); err != nil {
+		t.Fatal(err)
+	}
+	via := &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "vault"}}
+	for says, change := range map[string]func(*v1alpha1.TransferSpec){
+		"add peer":  func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "" },
+		"a receipt": func(s *v1alpha1.TransferSpec) { s.Receipt = true },
+		"Required":  func(s *v1alpha1.TransferSpec) { s.Destination.Via = &v1alpha1.TransferVia{} },
+	} {
+		invalid := f.make("invalid")
+		invalid.Spec.Destination.Via = via.DeepCopy()
+		change(&invalid.Spec)
+		err := cluster.Client.Create(context.Background(), invalid, client.DryRunAll)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	f.transfer.Spec.Destination.Via = via
+	f.create()
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonStoreNotFound)
+	f.ready(f.store("vault"), metav1.ConditionTrue, v1alpha1.ReasonPromisesKept)
+	job := f.job(1)
+	if volumes := job.Spec.Template.Spec.Volumes; len(volumes) != 3 || volumes[1].Secret.SecretName != "vault-keys" ||
+		job.Spec.Template.Spec.Containers[0].Args[0] != "handoff" {
+		t.Errorf("%+v", job.Spec.Template.Spec)
+	}
+	pod := cluster.RunPod(t, job, f.namespace)
+	agents.Say(f.serverName(), transferring())
+	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
+	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
+	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	if run := f.transfer.Status.Run; run.Route != v1alpha1.RouteStorage {
+		t.Errorf("%+v", run)
+	}
+}

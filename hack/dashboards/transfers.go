@@ -96,9 +96,14 @@ var transfers = dashboard{
 				queries: one(`max by (namespace, quota, resource) (lighterage_quota_used / (lighterage_quota_hard > 0))`,
 					""),
 			}, {
-				title: "Probes of ObjectStores", kind: timeseries, unit: short, width: 12,
+				title: "Probes of ObjectStores", kind: timeseries, unit: short, width: 6,
 				description: "Probes that ended, by the reason that they led to.",
 				queries:     one(`sum by (reason) (increase(lighterage_objectstore_probes_total[$__rate_interval]))`, "{{reason}}"),
+			}, {
+				title: "Relays that ended", kind: timeseries, unit: short, width: 6,
+				description: "Relays of ObjectStores that ended and start again, by the reason of HandOffReady.",
+				queries: one(`sum by (reason) (increase(lighterage_objectstore_relays_ended_total[$__rate_interval]))`,
+					"{{reason}}"),
 			},
 		}},
 	},

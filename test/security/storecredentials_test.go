@@ -37,12 +37,14 @@ func TestCredentialsOfStores(t *testing.T) {
 	}{
 		"a probe":              {withKeys("probe", own, one), ""},
 		"a Transfer":           {withKeys("local", own, one), ""},
+		"through a store":      {withKeys("handoff", own, one), ""},
+		"a relay":              {withKeys("relay", own, one), ""},
 		"between stores":       {withKeys("local", own, one, two), ""},
-		"three":                {withKeys("local", own, one, two, two), "modes probe and local only"},
-		"a sender":             {withKeys("send", own, one), "modes probe and local only"},
-		"a key of others":      {withKeys("local", "password", one), "modes probe and local only"},
-		"all keys":             {withKeys("local", "", one), "modes probe and local only"},
-		"in place of a config": {withKeys("local", own, "/etc/lighterage"), "modes probe and local only"},
+		"three":                {withKeys("local", own, one, two, two), "modes probe, local, handoff and relay only"},
+		"a sender":             {withKeys("send", own, one), "modes probe, local, handoff and relay only"},
+		"a key of others":      {withKeys("local", "password", one), "modes probe, local, handoff and relay only"},
+		"all keys":             {withKeys("local", "", one), "modes probe, local, handoff and relay only"},
+		"in place of a config": {withKeys("local", own, "/etc/lighterage"), "modes probe, local, handoff and relay only"},
 		"as data":              {withKeys("local", own, "/volume"), "under the names of their keys"},
 	} {
 		expect(t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", c.pod), nil, bank}, c.fix)

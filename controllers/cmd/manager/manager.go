@@ -299,8 +299,8 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		stores: objectstore.Options{
 			Client: mgr.GetClient(), Attempts: attempts, Egress: permitted,
 			Recorder: mgr.GetEventRecorder("lighterage-objectstore"),
-			Metrics:  metrics.NewObjectStores(ctrlmetrics.Registry), Clock: real, Cluster: s.cluster, Image: image,
-			Concurrency: s.concurrency,
+			Metrics:  metrics.NewObjectStores(ctrlmetrics.Registry), Clock: real, Cluster: s.cluster,
+			OperatorNamespace: s.namespace, Image: image, Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: httpendpoint.Reports(pool, agents), Authority: authority,
