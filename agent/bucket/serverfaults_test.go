@@ -163,10 +163,8 @@ func reasons(t *testing.T, proxy *objectstoretest.Proxy, root string) {
 		want   wirev1.FailureReason
 	}
 	rotate := func(secret string) {
-		file := filepath.Join(proxy.Credentials, wirev1.ObjectStoreSecretAccessKeyKey)
-		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		objectstoretest.WriteCredential(t, proxy.Credentials, wirev1.ObjectStoreSecretAccessKeyKey, secret)
+		time.Sleep(250 * time.Millisecond) // Agents look at it ten times a second.
 	}
 	parts := objectstoretest.Parts
 	faults := map[string]fault{
