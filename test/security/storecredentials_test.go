@@ -4,10 +4,19 @@
 package security
 
 import (
+	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/queue"
 )
 
 // Jobs mount what users name for object stores, and nothing else of a Secret.
@@ -48,5 +57,62 @@ func TestCredentialsOfStores(t *testing.T) {
 		"as data":              {withKeys("local", own, "/volume"), "under the names of their keys"},
 	} {
 		expect(t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", c.pod), nil, bank}, c.fix)
+	}
+}
+
+// Members of Queues mount what users name for archives in object stores, as the manager makes them, and nothing else of
+// a Secret.
+func TestCredentialsOfArchives(t *testing.T) {
+	t.Parallel()
+	at := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/queues"}
+	q := &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "orders", UID: "uid-1", Generation: 1},
+		Spec: v1alpha1.QueueSpec{
+			Storage: v1alpha1.QueueStorage{Type: v1alpha1.QueueStorageFile, Size: resource.MustParse("1Gi")}, Replicas: 1,
+			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "orders-tokens"}},
+			Archive:        &v1alpha1.QueueArchive{ObjectStore: at},
+			Restore:        &v1alpha1.QueueRestore{ObjectStore: at, Queue: "orders"},
+		},
+	}
+	wanted, problem := queue.Want(q, nil, queue.Neighbours{NamespaceUID: "namespace-1", Stores: []v1alpha1.ObjectStore{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "vault"},
+		Spec: v1alpha1.ObjectStoreSpec{
+			Endpoint: "https://s3.example", Bucket: "cargo", Credentials: &v1alpha1.StoreCredentials{SecretName: "vault-keys"},
+		},
+		Status: v1alpha1.ObjectStoreStatus{Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPromisesKept,
+		}}},
+	}}}, false)
+	if problem != nil {
+		t.Fatal(problem.Message)
+	}
+	objects := wanted.Objects(nil, nil, agentpod.Image{Name: agentImage})
+	i := slices.IndexFunc(objects, func(o client.Object) bool { _, is := o.(*appsv1.StatefulSet); return is })
+	if i < 0 {
+		t.Fatalf("there is no StatefulSet in %v", objects)
+	}
+	made := objects[i].(*appsv1.StatefulSet)
+	// keys has the Secret of the ObjectStore with other keys.
+	keys := func(items ...corev1.KeyToPath) *appsv1.StatefulSet {
+		changed := made.DeepCopy()
+		for _, v := range changed.Spec.Template.Spec.Volumes {
+			if v.Secret != nil && v.Secret.SecretName == "vault-keys" {
+				v.Secret.Items = items
+			}
+		}
+		return changed
+	}
+	const fix = "StatefulSets alone have Secrets"
+	for what, c := range map[string]struct {
+		kind   string
+		object client.Object
+		fix    string
+	}{
+		"archive and restore": {"StatefulSet", made, ""},
+		"a key of others":     {"StatefulSet", keys(corev1.KeyToPath{Key: "password", Path: "password"}), fix},
+		"all keys":            {"StatefulSet", keys(), fix},
+		"a Deployment":        {"Deployment", deployment("bank", made.Spec.Template), fix},
+	} {
+		expect(t, what, request{managerAccount, admission.Create, resources[c.kind], c.object, nil, bank}, c.fix)
 	}
 }
