@@ -18,9 +18,11 @@ while :; do
     if [ -n "$files_total" ] && [ "${phase:-}" != Starting ] && [ "${phase:-}" != Opening ]; then
       filled=$((${percent:-0} * 30 / 100))
       bar=$(printf '%*s' "$filled" '' | tr ' ' '#')$(printf '%*s' $((30 - filled)) '' | tr ' ' '.')
-      printf '%s  %-12s [%s] %3d%%  %6d/%d files  %5d/%d MiB  %4d MiB/s  eta %-5s saved %d%% by %s on %s\n' "$(date +%T)" "$phase" "$bar" \
+      compression="saved ${saved:-0}% by ${engine:--}"
+      if [ "$engine" = none ]; then compression='not compressed'; fi
+      printf '%s  %-12s [%s] %3d%%  %6d/%d files  %5d/%d MiB  %4d MiB/s  eta %-5s %s on %s\n' "$(date +%T)" "$phase" "$bar" \
         "${percent:-0}" "${files:-0}" "$files_total" $((${bytes:-0} / 1048576)) $((${bytes_total:-0} / 1048576)) $((${rate:-0} / 1048576)) \
-        "${eta:--}" "${saved:-0}" "${engine:--}" "${node:--}"
+        "${eta:--}" "$compression" "${node:--}"
     else
       printf '%s  %-12s %s\n' "$(date +%T)" "${phase:-Pending}" "$message"
     fi
