@@ -1,0 +1,242 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/check"
+	"github.com/lighterage/lighterage/controllers/table"
+)
+
+// Object is what all kinds have in common.
+type Object struct {
+	Namespace  string
+	Name       string
+	Conditions []metav1.Condition
+}
+
+// Kind is what was read of a kind.
+type Kind struct {
+	Name    string
+	Objects check.Fact[[]Object]
+	// Cut: there are more objects than those.
+	Cut bool
+}
+
+// Facts are what a Status is made of.
+type Facts struct {
+	// Check are the facts of kubectl lighterage check.
+	Check *check.Facts
+	Kinds []Kind
+	Runs  []Run
+}
+
+// Count is how many objects of a kind are in which state.
+type Count struct {
+	Kind   string        `json:"kind"`
+	Total  int           `json:"total"`
+	States map[State]int `json:"states,omitempty"`
+	// Note says what is missing.
+	Note string `json:"note,omitempty"`
+}
+
+// Problem is an object that somebody should look at.
+type Problem struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	State     State  `json:"state"`
+	Reason    string `json:"reason,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+// Status is one screen about a cluster.
+type Status struct {
+	// Operator are results of checks: of versions, of the operator itself and of trust.
+	Operator []check.Result `json:"operator"`
+	// Nodes that have a NodeProfile, and those of them whose accelerator works.
+	Nodes        int `json:"nodes"`
+	Accelerators int `json:"accelerators"`
+	// Errors and Warnings of all checks.
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+
+	Kinds    []Count   `json:"kinds"`
+	Problems []Problem `json:"problems"`
+	// Runs that are under way or wait.
+	Runs []Run `json:"runs"`
+	// RunNotes say which are missing.
+	RunNotes []string `json:"runNotes,omitempty"`
+}
+
+// HasRuns reports whether objects of a kind are runs, or have some.
+func HasRuns(kind string) bool { return kind == "Transfer" || kind == "Delivery" || kind == trialKind }
+
+// Summarise makes a Status of facts.
+func Summarise(f *Facts) Status {
+	results := check.Run(f.Check)
+	s := Status{
+		Errors: check.Count(results, check.Error), Warnings: check.Count(results, check.Warning), Problems: []Problem{},
+		Runs: []Run{},
+	}
+	for _, r := range results {
+		switch r.Check {
+		case "kubernetes", "operator", "manager", "gateway", "node-agents", "ca":
+			s.Operator = append(s.Operator, r)
+		}
+	}
+	s.Nodes = len(f.Check.NodeProfiles.Value)
+	for i := range f.Check.NodeProfiles.Value {
+		a := f.Check.NodeProfiles.Value[i].Status.Accelerator
+		if a != nil && a.State == v1alpha1.AcceleratorVerified {
+			s.Accelerators++
+		}
+	}
+	for _, kind := range f.Kinds {
+		s.Kinds = append(s.Kinds, s.count(kind))
+	}
+	slices.SortFunc(s.Problems, func(a, b Problem) int {
+		return cmp.Or(
+			worse(a.State, b.State), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	for _, kind := range s.Kinds {
+		if kind.Note != "" && HasRuns(kind.Kind) {
+			s.RunNotes = append(s.RunNotes, "runs may be missing: "+kind.Kind+": "+kind.Note)
+		}
+	}
+	for i := range f.Runs {
+		if !f.Runs[i].Idle() {
+			s.Runs = append(s.Runs, f.Runs[i])
+		}
+	}
+	Sort(s.Runs)
+	return s
+}
+
+// count counts the objects of a kind and notes those with problems.
+func (s *Status) count(kind Kind) Count {
+	c := Count{Kind: kind.Name, Total: len(kind.Objects.Value), States: map[State]int{}}
+	switch {
+	case kind.Objects.Err != nil:
+		c.Note = "cannot be read: " + kind.Objects.Err.Error()
+	case kind.Cut:
+		c.Note = fmt.Sprintf("the first %d only", c.Total)
+	}
+	for i := range kind.Objects.Value {
+		o := &kind.Objects.Value[i]
+		now, why := StateOf(o.Conditions)
+		c.States[now]++
+		if now == Ready || now == Working || now == Resting {
+			continue
+		}
+		p := Problem{Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now}
+		if why != nil {
+			p.Reason, p.Message = why.Reason, why.Message
+		} else {
+			p.Message = "no controller has looked at it yet"
+		}
+		s.Problems = append(s.Problems, p)
+	}
+	return c
+}
+
+// Lines are the screen. Of problems and of runs there are at most as many as most, and lines are broken at width; 0 is
+// any, of both.
+func (s *Status) Lines(width, most int) []string {
+	var lines []string
+	line := func(format string, values ...any) {
+		text := table.Wrap(fmt.Sprintf(format, values...), "    ", width)
+		lines = append(lines, strings.Split(text, "\n")...)
+	}
+	line("Operator")
+	for _, r := range s.Operator {
+		line("  %-7s %s", r.Result, r.Message)
+	}
+	if s.Errors+s.Warnings > 0 {
+		line("  %d errors, %d warnings of all checks; see kubectl lighterage check", s.Errors, s.Warnings)
+	}
+	line("  %d nodes measured, %d with a working accelerator", s.Nodes, s.Accelerators)
+	line("Objects")
+	none := []string{}
+	for _, c := range s.Kinds {
+		if c.Total == 0 && c.Note == "" {
+			none = append(none, c.Kind)
+			continue
+		}
+		line("  %-17s %s", c.Kind, c.text())
+	}
+	if len(none) > 0 {
+		line("  none: %s", strings.Join(none, ", "))
+	}
+	line("Needs attention")
+	for i, p := range s.Problems {
+		if most > 0 && i == most {
+			line("  ... and %d more; --all shows them", len(s.Problems)-i)
+			break
+		}
+		line("  %s", p.text())
+	}
+	if len(s.Problems) == 0 {
+		line("  nothing")
+	}
+	line("Runs")
+	shown := s.Runs
+	if most > 0 && len(shown) > most {
+		shown = shown[:most]
+	}
+	line("  %s", Sum(s.Runs))
+	for i := range shown {
+		if width == 0 {
+			line("  %s", shown[i].Text())
+			continue
+		}
+		for _, text := range shown[i].block(max(width-2, 1)) {
+			lines = append(lines, "  "+text)
+		}
+	}
+	if n := len(s.Runs) - len(shown); n > 0 {
+		line("  ... and %d more; --all or kubectl lighterage watch shows them", n)
+	}
+	for _, note := range s.RunNotes {
+		line("  %s", note)
+	}
+	return lines
+}
+
+func (c *Count) text() string {
+	var parts []string
+	for _, s := range states {
+		if n := c.States[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	if c.Note != "" {
+		parts = append(parts, c.Note)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p *Problem) text() string {
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "/" + name
+	}
+	text := p.Kind + " " + name + " " + string(p.State)
+	if p.Reason != "" {
+		text += ", " + p.Reason
+	}
+	if p.Message != "" {
+		text += ": " + p.Message
+	}
+	return text
+}

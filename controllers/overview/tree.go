@@ -1,0 +1,227 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/check"
+	"github.com/lighterage/lighterage/controllers/table"
+)
+
+// Node is an object and what belongs to it. One without a kind is a remark.
+type Node struct {
+	Kind string `json:"kind,omitempty"`
+	// Cluster is that of the object where it is not that of the tree.
+	Cluster   string `json:"cluster,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Text says how the object is.
+	Text     string `json:"text,omitempty"`
+	Children []Node `json:"children,omitempty"`
+}
+
+// Side are the objects of one cluster that may belong to a Transfer: its own ones or those of its Deliveries.
+type Side struct {
+	Jobs       check.Fact[[]batchv1.Job]
+	Pods       check.Fact[[]corev1.Pod]
+	Deliveries check.Fact[[]v1alpha1.Delivery]
+}
+
+// TreeOf is what belongs to a Transfer: Jobs and pods of its own namespace, and the Deliveries of its present or last
+// run with their Jobs and pods, which are in the namespace of the destination. cluster is the name of the other cluster
+// if it is another one; without other, nothing is known of it.
+func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
+	run := OfTransfer(t)
+	root := Node{Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Text: run.summary()}
+	root.Children = workloads(own, v1alpha1.TransferLabel, string(t.UID), "")
+	peer := t.Spec.Destination.Peer
+	switch {
+	case t.Spec.Source.ObjectStore != nil || t.Spec.Destination.ObjectStore != nil, t.Status.Run == nil,
+		t.Status.Run.Route == v1alpha1.RoutePod:
+		return root // there is no Delivery
+	case other == nil:
+		root.Children = append(root.Children, Node{Text: fmt.Sprintf(
+			"the Delivery is in the cluster of Peer %s; name its context with --to-context", peer,
+		)})
+		return root
+	case other.Deliveries.Err != nil:
+		root.Children = append(root.Children, unread("Deliveries", cluster, other.Deliveries.Err))
+		return root
+	}
+	deliveries := slices.Clone(other.Deliveries.Value)
+	slices.SortFunc(deliveries, func(a, b v1alpha1.Delivery) int {
+		return cmp.Compare(b.Spec.Transfer.Attempt, a.Spec.Transfer.Attempt)
+	})
+	found := false
+	for i := range deliveries {
+		d := &deliveries[i]
+		of := d.Spec.Transfer
+		if of.Namespace != t.Namespace || of.Name != t.Name || of.Run != t.Status.Run.ID || (d.Spec.Peer == "") != (peer == "") {
+			continue
+		}
+		found = true
+		received := OfDelivery(d)
+		text := received.summary()
+		if d.Spec.Peer != "" {
+			text = "from Peer " + d.Spec.Peer + "  " + text
+		}
+		root.Children = append(root.Children, Node{
+			Kind: "Delivery", Cluster: cluster, Namespace: d.Namespace, Name: d.Name, Text: text,
+			Children: workloads(*other, v1alpha1.DeliveryLabel, string(d.UID), cluster),
+		})
+	}
+	if !found {
+		root.Children = append(root.Children, Node{Cluster: cluster, Text: "no Delivery of run " + t.Status.Run.ID})
+	}
+	return root
+}
+
+// workloads are the Jobs with a label, each with its pods, and pods whose Job is gone.
+func workloads(side Side, label, uid, cluster string) []Node {
+	var nodes []Node
+	byJob := map[string][]Node{}
+	if side.Jobs.Err != nil {
+		nodes = append(nodes, unread("Jobs", cluster, side.Jobs.Err))
+	}
+	if side.Pods.Err != nil {
+		nodes = append(nodes, unread("Pods", cluster, side.Pods.Err))
+	}
+	for i := range side.Pods.Value {
+		p := &side.Pods.Value[i]
+		if p.Labels[label] != uid {
+			continue
+		}
+		job := ""
+		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "Job" {
+			job = string(owner.UID)
+		}
+		byJob[job] = append(byJob[job], Node{
+			Kind: "Pod", Cluster: cluster, Namespace: p.Namespace, Name: p.Name, Text: podText(p),
+		})
+	}
+	for i := range side.Jobs.Value {
+		j := &side.Jobs.Value[i]
+		if j.Labels[label] != uid {
+			continue
+		}
+		nodes = append(nodes, Node{
+			Kind: "Job", Cluster: cluster, Namespace: j.Namespace, Name: j.Name, Text: jobText(j),
+			Children: byJob[string(j.UID)],
+		})
+		delete(byJob, string(j.UID))
+	}
+	for _, orphans := range byJob {
+		nodes = append(nodes, orphans...)
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return nodes
+}
+
+func unread(what, cluster string, err error) Node {
+	return Node{Cluster: cluster, Text: fmt.Sprintf("%s cannot be read: %v", what, err)}
+}
+
+// summary is how a run is, in one line.
+func (r *Run) summary() string {
+	text := cmp.Or(r.Phase, string(r.State))
+	if r.ID != "" {
+		text += fmt.Sprintf("  run %s attempt %d  %d%%", r.ID, r.Attempt, r.Percent)
+	}
+	if r.Node != "" {
+		text += "  on " + r.Node
+	}
+	if why := r.why(); why != "" {
+		text += "  " + why
+	}
+	return text
+}
+
+func jobText(j *batchv1.Job) string {
+	for _, c := range j.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			text := string(c.Type)
+			if c.Reason != "" && c.Type == batchv1.JobFailed {
+				text += "  " + c.Reason + ": " + c.Message
+			}
+			return text
+		}
+	}
+	if j.Status.Active > 0 {
+		return "Active"
+	}
+	return "Pending"
+}
+
+// podText has the phase, the node, and what keeps the pod from running.
+func podText(p *corev1.Pod) string {
+	text := string(p.Status.Phase)
+	if p.DeletionTimestamp != nil {
+		text = "Terminating"
+	}
+	if p.Spec.NodeName != "" {
+		text += "  on " + p.Spec.NodeName
+	}
+	if p.Status.Phase == corev1.PodPending {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return text + "  " + c.Reason + ": " + c.Message
+			}
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			return text + "  " + c.State.Waiting.Reason + ": " + c.State.Waiting.Message
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
+			return text + fmt.Sprintf("  exit code %d, %s", c.State.Terminated.ExitCode, c.State.Terminated.Reason)
+		}
+	}
+	return text
+}
+
+// Lines draw the tree, each of at most width columns; 0 is any.
+func (n Node) Lines(width int) []string {
+	lines := []string{Fit(n.line(), width)}
+	for i, child := range n.Children {
+		first, rest := "|- ", "|  "
+		if i == len(n.Children)-1 {
+			first, rest = "`- ", "   "
+		}
+		inner := 0
+		if width > 0 {
+			inner = max(width-len(first), 1)
+		}
+		for j, line := range child.Lines(inner) {
+			if j == 0 {
+				lines = append(lines, first+line)
+			} else {
+				lines = append(lines, rest+line)
+			}
+		}
+	}
+	return lines
+}
+
+func (n Node) line() string {
+	var parts []string
+	if n.Kind != "" {
+		parts = append(parts, n.Kind+" "+n.Namespace+"/"+n.Name)
+	}
+	if n.Cluster != "" {
+		parts = append(parts, "in "+n.Cluster)
+	}
+	if n.Text != "" {
+		parts = append(parts, n.Text)
+	}
+	return table.Printable(strings.Join(parts, "  "))
+}
