@@ -34,7 +34,7 @@ func Explain(in Input) (*Explanation, error) {
 		Running:   status.Run.CompletionTime == nil,
 		Placement: placement(status.Placement),
 		Policy:    resolved(status.Policy, transfer.Spec.Compression),
-		Decision:  decision(status),
+		Decision:  decided(status.Compression, status.Decompression),
 		Measured:  measured(status),
 		Choices:   []Choice{},
 		Run: Run{
@@ -113,14 +113,14 @@ func placement(status *v1alpha1.PlacementStatus) *Placement {
 	return p
 }
 
-func decision(status *v1alpha1.TransferStatus) *Decision {
-	c := status.Compression
+// decided is what compression did and why; nil where nothing is known.
+func decided(c *v1alpha1.CompressionStatus, inflated *v1alpha1.DecompressionStatus) *Decision {
 	if c == nil {
 		return nil
 	}
 	d := &Decision{
 		Codec: c.Codec, Engine: c.Engine, Level: c.Level, Reason: c.Reason, Sentence: sentence(sentences, c.Reason),
-		Hardware: c.Hardware, Software: c.Software, Stored: c.Stored, Decompression: status.Decompression,
+		Hardware: c.Hardware, Software: c.Software, Stored: c.Stored, Decompression: inflated,
 	}
 	for compressed, counts := range map[bool]map[string]int64{true: c.Reasons, false: c.Skipped} {
 		for reason, n := range counts {

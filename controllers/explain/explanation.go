@@ -16,6 +16,8 @@ type Input struct {
 	Sender, Receiver *v1alpha1.NodeProfile
 	// SenderUnknown and ReceiverUnknown say why and what to do, where a profile is nil.
 	SenderUnknown, ReceiverUnknown string
+	// Now is the present time, for prices that change; zero: that of this machine.
+	Now time.Time
 }
 
 // Explanation is what there is to say of a Transfer. Numbers that are nil are not known; Notes say why. Times are in

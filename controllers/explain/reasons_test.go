@@ -4,9 +4,12 @@
 package explain
 
 import (
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +37,44 @@ func TestEveryReasonHasASentence(t *testing.T) {
 	}
 	if s := sentence(sentences, "FromTheFuture"); !strings.Contains(s, "does not know") {
 		t.Error(s)
+	}
+}
+
+// TestEveryReasonIsDocumented: reasons.txt has what conditions.go says of each reason of conditions.
+func TestEveryReasonIsDocumented(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/conditions.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		literal, _ := spec.Values[0].(*ast.BasicLit)
+		reason, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, meaning, found := strings.Cut(strings.Join(strings.Fields(spec.Doc.Text()), " "), ": ")
+		if !found {
+			t.Errorf("%s says nothing", spec.Names[0].Name)
+		}
+		lines = append(lines, reason+": "+meaning+"\n")
+		return true
+	})
+	slices.Sort(lines)
+	if len(lines) < 100 {
+		t.Fatalf("found %d reasons: the search is broken", len(lines))
+	}
+	want := strings.Join(lines, "")
+	if update := flag.Lookup("update"); update != nil && update.Value.String() == "true" {
+		if err := os.WriteFile("reasons.txt", []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if documented != want {
+		t.Error("reasons.txt differs from conditions.go; go test ./controllers/explain -update writes it again")
 	}
 }
 

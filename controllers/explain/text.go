@@ -35,7 +35,7 @@ func (e *Explanation) WriteText(to io.Writer) error {
 }
 
 func (e *Explanation) writeRun(out *bytes.Buffer) {
-	fmt.Fprintf(out, "Transfer %s: %s\n", e.Transfer, cmp.Or(e.Phase, "phase unknown"))
+	fmt.Fprintf(out, "%s\n", table.Printable("Transfer "+e.Transfer+": "+cmp.Or(e.Phase, "phase unknown")))
 	var rows table.Rows
 	rows.Addf("run", "%s, attempt %d%s", e.Run.ID, e.Run.Attempt, since(e.Run.Start, e.Run.Completion))
 	if e.Stalled != "" {
@@ -72,7 +72,8 @@ func (e *Explanation) writePolicy(out *bytes.Buffer) {
 	if e.Policy.Name == "" {
 		fmt.Fprint(out, "\nPolicy of the run: built in, for no CompressionPolicy applied\n")
 	} else {
-		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name, cmp.Or(found, e.Policy.Source))
+		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name,
+			table.Printable(cmp.Or(found, e.Policy.Source)))
 	}
 	var rows table.Rows
 	for _, v := range e.Policy.Values {
@@ -96,17 +97,9 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 		}
 		rows.Addf("", "%d x %s%s", c.Operations, c.Reason, said)
 	}
-	rows.Addf(
-		"data", "%s by hardware, %s by software, %s stored as they were", table.Bytes(d.Hardware.Bytes),
-		table.Bytes(d.Software.Bytes), table.Bytes(d.Stored.Bytes),
-	)
-	if i := d.Decompression; i != nil {
-		text := fmt.Sprintf("%s by hardware, %s by software, of which %s by fallback from hardware",
-			table.Bytes(i.Hardware.Bytes), table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes))
-		if i.Reason != "" {
-			text += " (" + i.Reason + ")"
-		}
-		rows.Add("inflated", text)
+	rows.Add("data", paths(d.Hardware, d.Software, d.Stored))
+	if d.Decompression != nil {
+		rows.Add("inflated", inflatedBy(d.Decompression))
 	}
 	if s := e.Samples; s != nil {
 		text := fmt.Sprintf("%d blocks predicted and compressed, %d of them in vain", s.Blocks, s.Wasted)
@@ -116,6 +109,20 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 		rows.Add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
 	}
 	out.WriteString(rows.Text("  "))
+}
+
+func paths(hardware, software, stored v1alpha1.Operations) string {
+	return fmt.Sprintf("%s by hardware, %s by software, %s stored as they were", table.Bytes(hardware.Bytes),
+		table.Bytes(software.Bytes), table.Bytes(stored.Bytes))
+}
+
+func inflatedBy(i *v1alpha1.DecompressionStatus) string {
+	text := fmt.Sprintf("%s by hardware, %s by software, of which %s by fallback from hardware",
+		table.Bytes(i.Hardware.Bytes), table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes))
+	if i.Reason != "" {
+		text += " (" + i.Reason + ")"
+	}
+	return text
 }
 
 func own(d *Decision) string {

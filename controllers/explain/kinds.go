@@ -1,0 +1,449 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/table"
+	"github.com/lighterage/lighterage/controllers/tariff"
+)
+
+// kinds say what there is to tell of the objects of each kind beside their conditions. A test holds that all kinds of
+// the API are here.
+var kinds = map[string]func(Object, *sheet){
+	"CompressionPolicy": facts(ofPolicy),
+	"CompressionTrial":  facts(ofTrial),
+	"DataQuota":         facts(ofQuota),
+	"Delivery":          facts(ofDelivery),
+	"HTTPEndpoint":      facts(ofEndpoint),
+	"NodeProfile":       facts(ofProfile),
+	"ObjectStore":       facts(ofStore),
+	"Peer":              facts(ofPeer),
+	"PeerGrant":         facts(ofGrant),
+	"Queue":             facts(ofQueue),
+	"Statement":         facts(ofStatement),
+	"Tariff":            facts(ofTariff),
+	"Transfer":          facts(ofTransfer),
+}
+
+// facts makes what tells facts of a kind one that does so of any object, which is of that kind.
+func facts[T any](tell func(*T, *sheet)) func(Object, *sheet) {
+	return func(object Object, s *sheet) {
+		if typed, ok := any(object).(*T); ok {
+			tell(typed, s)
+		}
+	}
+}
+
+// ofTransfer adds what Explain does not have.
+func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
+	s.history(t.Status.History)
+	s.omissions(t.Status.Omissions)
+	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
+		s.section("Schedule")
+		s.row("cron", t.Status.Schedule.Cron+" "+t.Status.Schedule.TimeZone)
+		s.at("last time", t.Status.Schedule.LastTime)
+		s.at("next time", t.Status.Schedule.NextTime)
+		s.count("missed runs", t.Status.Schedule.MissedRuns)
+	}
+	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
+		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)
+	}
+}
+
+func ofDelivery(d *v1alpha1.Delivery, s *sheet) {
+	of := d.Spec.Transfer
+	s.section("Run")
+	s.rowf("of", "Transfer %s/%s of %s, run %s, attempt %d", of.Namespace, of.Name,
+		cmp.Or(d.Spec.Peer, v1alpha1.ThisCluster), of.Run, of.Attempt)
+	into := d.Spec.Destination.PersistentVolumeClaim
+	s.rowf("into", "claim %s, directory %s", into.ClaimName, cmp.Or(into.Path, "/"))
+	s.row("phase", string(d.Status.Phase))
+	if p := d.Status.Progress; p != nil {
+		s.rowf("progress", "%d%%, %d of %d files, %s of %s", p.Percent, p.Files, p.FilesTotal, table.Bytes(p.Bytes),
+			table.Bytes(p.BytesTotal))
+	}
+	s.run(d.Status.Run)
+	s.omissions(d.Status.Omissions)
+	s.compression(d.Status.Compression, d.Status.Decompression)
+	s.spent(d.Status.CPU, d.Status.Usage, d.Status.Cost)
+	s.placement(d.Status.Placement)
+	if d.Spec.Peer != "" {
+		s.next("what was decided, and what else would have cost, shows the cluster of Peer %s: kubectl lighterage explain "+
+			"transfer/%s -n %s", d.Spec.Peer, of.Name, of.Namespace)
+	}
+}
+
+func ofTrial(t *v1alpha1.CompressionTrial, s *sheet) {
+	s.run(t.Status.Run)
+	s.policy(t.Status.Policy)
+	if sample := t.Status.Sample; sample != nil {
+		s.section("Sample")
+		s.rowf("measured", "%s of %s", table.Bytes(sample.Bytes), table.Bytes(sample.BytesTotal))
+		s.rowf("hopeless", "%s would be sent as they are in mode Auto", table.Bytes(sample.HopelessBytes))
+		s.count("silent agents", sample.SilentAgents)
+	}
+	if r := t.Status.Recommendation; r != nil {
+		s.section("Recommendation")
+		s.row("why", r.Message)
+		for _, c := range r.Choices {
+			s.rowf(c.Link, "%s: %s", strings.Trim(c.Codec+" "+c.Engine+" "+c.Level, " "), c.Message)
+		}
+		s.next("write the recommended CompressionPolicy: kubectl get compressiontrial %s -n %s -o "+
+			"jsonpath='{.status.recommendation.policy}'", t.Name, t.Namespace)
+		s.next("see all figures: kubectl lighterage trial report %s -n %s -o text", t.Name, t.Namespace)
+	}
+	if len(t.Status.Results) > 0 {
+		s.section("Alternatives: what each engine did with the sample, for a GiB")
+		s.row("CODEC", "ENGINE", "LEVEL", "RATIO", "COMPRESS CPU", "INFLATE CPU", "PROBLEM")
+		for _, r := range t.Status.Results {
+			s.row(r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB, r.Problem)
+		}
+	}
+	s.placement(t.Status.Placement)
+}
+
+func ofEndpoint(e *v1alpha1.HTTPEndpoint, s *sheet) {
+	s.section("Service")
+	s.row("backend", e.Status.Backend)
+	s.row("ready", e.Status.Ready)
+	s.at("certificate ends", e.Status.CertificateExpirationTime)
+	if h := e.Status.Statistics; h != nil {
+		s.rowf("responses", "%d: %d compressed by hardware, %d by software, %d as they were", h.Responses, h.HardwareCount,
+			h.SoftwareCount, h.UncompressedCount)
+		s.count("refused connections", h.Refused)
+		s.count("timed out", h.TimedOut)
+	}
+	for _, r := range e.Status.Replicas {
+		if r.State != "Serving" || !r.Current {
+			s.rowf("replica "+r.Name, "%s on %s", r.State, cmp.Or(r.Node, "no node yet"))
+		}
+	}
+	s.policy(e.Status.Policy)
+	s.compression(e.Status.Compression, nil)
+	s.spent(e.Status.CPU, e.Status.Usage, e.Status.Cost)
+	s.placement(e.Status.Placement)
+	s.tryOthers(e.Namespace, "spec.source.httpEndpoint")
+}
+
+func ofQueue(q *v1alpha1.Queue, s *sheet) {
+	s.section("Service")
+	s.row("address", q.Status.Address)
+	s.row("ready", q.Status.Ready)
+	s.at("certificate ends", q.Status.CertificateExpirationTime)
+	if t := q.Status.Statistics; t != nil {
+		s.rowf("messages", "%d held, %d with consumers, %d dead letters", t.Depth, t.Unacknowledged, t.DeadLetters)
+		s.at("oldest", t.OldestMessageTime)
+		s.count("rejected puts", t.RefusedPuts)
+		s.count("failed authentications", t.FailedAuthentications)
+	}
+	for _, m := range q.Status.Members {
+		if m.State != "Serving" || !m.Current {
+			s.rowf("member "+m.Name, "%s on %s", m.State, cmp.Or(m.Node, "no node yet"))
+		}
+	}
+	if l := q.Status.Loss; l != nil {
+		s.rowf("lost", "%d messages, noticed %s", l.Messages.Count, clock(l.NoticedTime.Time))
+	}
+	if c := q.Status.Channel; c != nil {
+		s.section("Channel to " + c.Destination)
+		s.row("state", c.State)
+		s.row("carries", c.NegotiatedCodec)
+		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
+		if c.LastError != nil {
+			s.row("last error", c.LastError.Reason+": "+c.LastError.Message)
+		}
+		s.at("next try", c.NextTryTime)
+	}
+	for _, r := range q.Status.Received {
+		if r.LastError != nil {
+			s.section("Channel from " + r.Source)
+			s.row("last error", r.LastError.Reason+": "+r.LastError.Message)
+		}
+	}
+	s.archive("claim", q.Status.Archive)
+	s.archive("object store", q.Status.StoreArchive)
+	s.policy(q.Status.Policy)
+	s.compression(q.Status.Compression, q.Status.Decompression)
+	s.spent(q.Status.CPU, q.Status.Usage, q.Status.Cost)
+	s.placement(q.Status.Placement)
+	s.tryOthers(q.Namespace, "spec.source.queue")
+}
+
+func ofStore(o *v1alpha1.ObjectStore, s *sheet) {
+	s.section("Store")
+	s.rowf("at", "bucket %s of %s, prefix %q", o.Spec.Bucket, o.Spec.Endpoint, o.Spec.Prefix)
+	if p := o.Status.Probe; p != nil {
+		s.at("probed", o.Status.LastProbeTime)
+		s.at("next probe", p.NextTime)
+		s.count("failures in a row", int64(p.Failures))
+	}
+	if len(o.Status.Promises) > 0 {
+		s.section("What the last probe found")
+	}
+	for _, p := range o.Status.Promises {
+		answer := "no: " + p.Message
+		if p.Kept != nil && *p.Kept {
+			answer = "yes"
+		}
+		s.row(string(p.Type), answer)
+	}
+	s.next("have it probed now: change spec, or wait for the next probe")
+}
+
+func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
+	stated := p.DeepCopy()
+	objective := p.Spec.Objective
+	if objective == "" {
+		objective = v1alpha1.ObjectiveElapsed
+		if p.Spec.Prices != nil || p.Spec.TariffName != "" {
+			objective = v1alpha1.ObjectiveCost
+		}
+	}
+	stated.Spec.Objective = v1alpha1.ObjectiveElapsed // Cost cannot be resolved without the Tariffs
+	resolved, err := policy.Resolve(&v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*stated}, nil)
+	s.section("What objects get that name it and set nothing themselves")
+	if err != nil {
+		s.row("nothing", err.Error())
+		return
+	}
+	add := func(name, value string, set bool) {
+		origin := "built in"
+		if set {
+			origin = "from spec"
+		}
+		s.row(name, value, origin)
+	}
+	hardware, software := p.Spec.Hardware, p.Spec.Software
+	add("objective", string(objective), p.Spec.Objective != "")
+	add("mode", string(resolved.Mode), p.Spec.Mode != "")
+	add("codecs", list(resolved.Codecs), p.Spec.Codecs != nil)
+	add("level", string(resolved.Level), p.Spec.Level != "")
+	add("placement", string(resolved.Placement), p.Spec.Placement != "")
+	add("hardware.minSize", fmt.Sprint(resolved.HardwareMinSize), hardware != nil && hardware.MinSize != nil)
+	add("software.minSize", fmt.Sprint(resolved.SoftwareMinSize), software != nil && software.MinSize != nil)
+	add("software.disabled", fmt.Sprint(resolved.SoftwareDisabled), software != nil && software.Disabled)
+	add("software.engines", cmp.Or(list(resolved.SoftwareEngines), byMeasurement), len(resolved.SoftwareEngines) > 0)
+	switch {
+	case resolved.Prices != nil:
+		add("prices", pricesText(*resolved.Prices), true)
+	case p.Spec.TariffName != "":
+		add("prices", "of Tariff "+p.Spec.TariffName, true)
+	default:
+		add("prices", "of the default Tariff, if there is one", false)
+	}
+	s.usedBy("Used by", p.Status.UsedBy)
+	s.next("compare all engines and levels on your data: make a CompressionTrial (docs/how-to/trial.md)")
+}
+
+func ofTariff(t *v1alpha1.Tariff, s *sheet) {
+	s.section("Prices now")
+	if err := tariff.Validate(t); err != nil {
+		s.row("none", err.Error())
+		return
+	}
+	add := func(name string, node map[string]string, peer string, direction v1alpha1.Direction) {
+		prices, err := tariff.Resolve(tariff.Query{
+			Tariffs: []v1alpha1.Tariff{*t}, Name: t.Name, Node: node, Peer: peer, Direction: direction, Time: s.now,
+		})
+		if err == nil && prices != nil {
+			s.row(name, pricesText(*prices))
+		}
+	}
+	add("otherwise", nil, "", "")
+	for i, rule := range t.Spec.CPUHour.Rules {
+		if len(rule.NodeSelector) > 0 {
+			add(fmt.Sprintf("nodes of cpuHour.rules[%d]", i), rule.NodeSelector, "", "")
+		}
+	}
+	for _, rule := range t.Spec.NetworkGiB.Rules {
+		for _, peer := range rule.Peers {
+			direction := cmp.Or(rule.Direction, v1alpha1.DirectionSend)
+			add(strings.ToLower(string(direction))+", Peer "+peer, nil, peer, direction)
+		}
+	}
+	s.row("storage", cmp.Or(t.Spec.StorageGiBMonth, "0")+" per GiB and month")
+	if why := tariff.Unreachable(t); why != "" {
+		s.row("unreachable", why)
+	}
+	s.section("Used by")
+	s.rowf("policies", "%d: %s", t.Status.PolicyCount, strings.Join(t.Status.Policies, ", "))
+	s.next("see what was charged: kubectl lighterage cost --all-namespaces")
+}
+
+func ofPeer(p *v1alpha1.Peer, s *sheet) {
+	s.section("Link")
+	s.row("endpoint", cmp.Or(p.Spec.Endpoint, "none: nothing can be sent to it"))
+	s.row("version", cmp.Or(p.Status.Version, unknown))
+	s.row("knows this cluster as", cmp.Or(p.Status.KnownAs, unknown))
+	for _, fingerprint := range p.Status.CAFingerprints {
+		s.row("CA fingerprint", fingerprint)
+	}
+	s.at("CA ends", p.Status.CAExpirationTime)
+	s.at("revoked before", p.Spec.RevokedBefore)
+	s.usedBy("Sent to it", p.Status.Sent)
+	s.usedBy("Received from it", p.Status.Received)
+	s.next("move real data both ways: kubectl lighterage verify --to CONTEXT")
+}
+
+func ofGrant(g *v1alpha1.PeerGrant, s *sheet) {
+	s.section("Allows")
+	for _, from := range g.Spec.From {
+		s.rowf("from", "namespaces %s of %s", strings.Join(from.Namespaces, ", "), cmp.Or(from.Peer, v1alpha1.ThisCluster))
+	}
+	for _, to := range g.Spec.To {
+		text := fmt.Sprintf("%s %s", to.Kind, cmp.Or(to.Name, "(all)"))
+		if to.Kind == v1alpha1.GrantedPersistentVolumeClaim {
+			text += fmt.Sprintf(", directory %s, delete %t, privileged %t", cmp.Or(to.Path, "/"), to.AllowDelete,
+				to.AllowPrivileged)
+		}
+		s.row("to", text)
+	}
+	if end := g.Spec.ExpirationTime; end != nil {
+		s.at("ends", end)
+	} else {
+		s.row("ends", "never")
+	}
+	s.usedBy("Used by", g.Status.UsedBy)
+}
+
+func ofProfile(p *v1alpha1.NodeProfile, s *sheet) {
+	s.section("Node")
+	s.rowf("machine", "%s, %d cores, %s, kernel %s", p.Status.Architecture, p.Status.Cores,
+		cmp.Or(p.Status.CPUModel, unknown), cmp.Or(p.Status.Kernel, unknown))
+	s.at("measured", p.Status.MeasuredTime)
+	if a := p.Status.Accelerator; a != nil {
+		s.rowf("accelerator", "%s, %s: %s", a.State, a.Reason, a.Message)
+		if a.SlowerThanSoftware {
+			s.row("", "software compresses faster here")
+		}
+		s.row("busy", a.BusyFraction)
+	}
+	s.row("network stack", cmp.Or(p.Status.NetworkCPUSecondsPerGiB, unknown)+" CPU seconds per GiB")
+	if c := p.Status.LastChange; c != nil {
+		s.row("changed", c.Reason+": "+c.Message)
+	}
+	if len(p.Status.Engines) > 0 {
+		s.section("Engines on one core, on the agents' sample")
+		s.row("CODEC", "ENGINE", "LEVEL", "COMPRESSES", "RATIO", "INFLATES", "USED")
+	}
+	for _, e := range p.Status.Engines {
+		for _, l := range e.Levels {
+			var used []string
+			if l.Selected {
+				used = append(used, "to compress")
+			}
+			if e.Inflates {
+				used = append(used, "to inflate")
+			}
+			if !e.Verified {
+				used = append(used, "not verified")
+			}
+			s.row(e.Codec, e.Name, string(l.Level), table.Rate(float64(l.CompressBytesPerSecond)), l.Ratio,
+				table.Rate(float64(e.DecompressBytesPerSecond)), cmp.Or(strings.Join(used, ", "), "no"))
+		}
+	}
+	s.next("prove the accelerator now: kubectl lighterage prove %s", p.Name)
+}
+
+func ofStatement(t *v1alpha1.Statement, s *sheet) {
+	s.section("Month " + t.Spec.Month)
+	s.row("state", string(t.Status.State))
+	s.at("booked until", t.Status.LastBookingTime)
+	s.row("continued in", t.Status.Successor)
+	s.count("objects that are not booked", int64(t.Status.UnbookedObjects))
+	for _, total := range t.Status.Totals {
+		text := fmt.Sprintf("%s moved, %s on the wire, %s s of CPU", table.Bytes(total.PlainBytes),
+			table.Bytes(total.WireBytes), cmp.Or(total.CPUSeconds, "0"))
+		if total.Currency == "" {
+			s.row("not charged", text)
+			continue
+		}
+		s.rowf("total", "%s %s for %s; compression avoided %s", total.Currency, total.Cost, text, total.Avoided)
+	}
+	s.next("see it by day, Peer, direction or engine: kubectl lighterage cost -n %s --month %s", t.Namespace, t.Spec.Month)
+}
+
+func ofQuota(q *v1alpha1.DataQuota, s *sheet) {
+	s.section("Limits")
+	hard, used := q.Spec.Hard, v1alpha1.DataQuotaResources{}
+	if q.Status.Used != nil {
+		used = *q.Status.Used
+	}
+	count := func(name string, limit, now *int32) {
+		if limit != nil {
+			s.rowf(name, "%s of %d", numeral(now), *limit)
+		}
+	}
+	amount := func(name string, limit, now *resource.Quantity) {
+		if limit != nil {
+			text := unknown
+			if now != nil {
+				text = now.String()
+			}
+			s.rowf(name, "%s of %s", text, limit.String())
+		}
+	}
+	count("running Transfers", hard.RunningTransfers, used.RunningTransfers)
+	count("running Deliveries", hard.RunningDeliveries, used.RunningDeliveries)
+	amount("bandwidth", hard.Bandwidth, used.Bandwidth)
+	amount("storage of Queues", hard.QueueBytes, used.QueueBytes)
+	s.next("see what waits: kubectl lighterage status -n %s", q.Namespace)
+}
+
+func numeral(n *int32) string {
+	if n == nil {
+		return unknown
+	}
+	return fmt.Sprint(*n)
+}
+
+// sheet collects the facts about an object.
+type sheet struct {
+	report *Report
+	now    time.Time
+}
+
+// section begins another table. One that stays empty is not shown.
+func (s *sheet) section(title string) {
+	s.report.Sections = append(s.report.Sections, Section{Title: title, Rows: table.Rows{}})
+}
+
+// row adds a row of cells, of which one at least is beside the name, unless these are empty.
+func (s *sheet) row(name string, cells ...string) {
+	if strings.Join(cells, "") == "" {
+		return
+	}
+	last := &s.report.Sections[len(s.report.Sections)-1]
+	last.Rows.Add(append([]string{name}, cells...)...)
+}
+
+func (s *sheet) rowf(name, format string, values ...any) { s.row(name, fmt.Sprintf(format, values...)) }
+
+// at adds a time, unless it is not known.
+func (s *sheet) at(name string, t *metav1.Time) {
+	if t != nil && !t.IsZero() {
+		s.row(name, clock(t.Time))
+	}
+}
+
+// count adds a number, unless it is 0.
+func (s *sheet) count(name string, n int64) {
+	if n != 0 {
+		s.row(name, fmt.Sprint(n))
+	}
+}
+
+func (s *sheet) next(format string, values ...any) {
+	s.report.Next = append(s.report.Next, fmt.Sprintf(format, values...))
+}

@@ -1,0 +1,271 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/explain"
+)
+
+// hostile is what a tenant or another cluster may write into status.
+const hostile = "evil\x1b]0;title\x07\x1b[2J\r\nStalled True \u202eforged"
+
+// everyKind calls a test with an empty object of each kind of the API.
+func everyKind(t *testing.T, test func(*testing.T, explain.Object)) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for kind, of := range scheme.KnownTypes(v1alpha1.GroupVersion) {
+		object, ok := reflect.New(of).Interface().(explain.Object)
+		if !ok || of.PkgPath() != reflect.TypeFor[v1alpha1.Peer]().PkgPath() {
+			continue // lists, options
+		}
+		n++
+		t.Run(kind, func(t *testing.T) { test(t, object) })
+	}
+	if n < 13 {
+		t.Fatalf("found %d kinds: the search is broken", n)
+	}
+}
+
+func explainObject(t *testing.T, object explain.Object) (*explain.Report, string) {
+	t.Helper()
+	in := explain.Input{SenderUnknown: "x", ReceiverUnknown: "x", Now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)}
+	in.Transfer, _ = object.(*v1alpha1.Transfer)
+	r, err := explain.Of(object, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := r.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	return r, out.String()
+}
+
+// TestEveryKind: each kind of the API is explained, as long as nothing is known of it and when status is full of what
+// commands a terminal.
+func TestEveryKind(t *testing.T) {
+	everyKind(t, func(t *testing.T, object explain.Object) {
+		object.SetName("one")
+		if r, text := explainObject(t, object); len(r.Next) == 0 || r.Conditions == nil ||
+			!strings.Contains(text, "one: waiting") {
+			t.Errorf("%+v\n%s", r, text)
+		}
+	})
+	everyKind(t, func(t *testing.T, object explain.Object) {
+		fill(reflect.ValueOf(object).Elem(), 0)
+		object.SetDeletionTimestamp(nil)
+		r, text := explainObject(t, object)
+		if len(r.Sections) == 0 || len(r.Conditions) == 0 {
+			t.Errorf("%+v", r)
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.HasPrefix(strings.TrimSpace(line), "Stalled True") ||
+				strings.ContainsFunc(line, func(r rune) bool { return !strconv.IsPrint(r) }) {
+				t.Errorf("%q", line)
+			}
+		}
+		encoded, err := json.Marshal(r)
+		if err != nil || !json.Valid(encoded) {
+			t.Error(err)
+		}
+	})
+}
+
+// fill sets everything that can be set, one element of each list and map.
+func fill(v reflect.Value, depth int) {
+	if depth > 12 || !v.CanSet() {
+		return
+	}
+	switch value := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		*value = metav1.NewTime(time.Unix(1767000000, 0))
+		return
+	case *resource.Quantity:
+		*value = resource.MustParse("10Mi")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), depth+1)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth+1)
+	case reflect.Map:
+		key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth+1)
+		fill(element, depth+1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, element)
+	case reflect.String:
+		v.SetString(hostile)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Bool:
+		v.SetBool(true)
+	}
+}
+
+// TestReport: what each kind decided, why, what it cost and what else there is, and what to do.
+func TestReport(t *testing.T) {
+	full := func(change func(*v1alpha1.Queue)) explain.Object {
+		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "orders", Generation: 2}}
+		q.Status.ObservedGeneration = 2
+		q.Status.Conditions = conditions.Ready("Serving", "all serve")
+		change(q)
+		return q
+	}
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
+	peer.Spec.Endpoint = "gateway.west.example:8443"
+	peer.Status.Conditions = conditions.Stalled(v1alpha1.ReasonPeerUntrusted, "its certificate does not verify")
+	quota := &v1alpha1.DataQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "small"}}
+	quota.Spec.Hard.RunningTransfers = new(int32(3))
+	quota.Status.Used = &v1alpha1.DataQuotaResources{RunningTransfers: new(int32(2))}
+	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "priced"}}
+	policy.Spec.TariffName, policy.Spec.Level = "datacentre", v1alpha1.CompressionHigh
+	tariff := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "datacentre"}}
+	tariff.Spec = v1alpha1.TariffSpec{
+		Currency: "EUR", TimeZone: "Etc/UTC",
+		CPUHour: v1alpha1.CPUHourPrice{Price: "0.04", Rules: []v1alpha1.CPUHourRule{
+			{Price: "0.01", Windows: []v1alpha1.TariffWindow{{Start: "20:00", End: "06:00"}}},
+		}},
+		NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0", Rules: []v1alpha1.NetworkGiBRule{
+			{Price: "0.09", Peers: []string{"west"}, Direction: v1alpha1.DirectionSend},
+		}},
+	}
+	trial := &v1alpha1.CompressionTrial{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "files"}}
+	trial.Status.Conditions = append(conditions.Stalled("SourceEmpty", "no files"),
+		conditions.New(v1alpha1.ConditionFailed, true, "SourceEmpty", "no files"))
+	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "zstd", Engine: "libzstd", Level: "Fast", Ratio: "3.14"}}
+	delivery := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger-1"}}
+	delivery.Spec.Peer, delivery.Spec.Transfer = "east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger"}
+	delivery.Status.Compression = &v1alpha1.CompressionStatus{Codec: "deflate"}
+	statement := &v1alpha1.Statement{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "statement-2026-01"}}
+	statement.Spec.Month = "2026-01"
+	statement.Status.Totals = []v1alpha1.StatementTotal{{Currency: "EUR", Cost: "1.25", PlainBytes: 1 << 30}}
+	grant := &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "east"}}
+	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{"bank"}}}
+	grant.Spec.To = []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "copy", Path: "/in"}}
+	for name, test := range map[string]struct {
+		object explain.Object
+		says   []string
+	}{
+		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
+			q.Status.Compression = &v1alpha1.CompressionStatus{
+				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "3.00",
+				Skipped: map[string]int64{v1alpha1.CompressionBelowMinimum: 12},
+			}
+			q.Status.Cost = &v1alpha1.CostStatus{Currency: "EUR", CPU: "0.5", Network: "0", Saved: "0", Idle: "0.4"}
+			q.Status.Placement = &v1alpha1.PlacementStatus{
+				Node: "worker-1", Reason: v1alpha1.PlacementReasonNoRoom, Alternatives: []v1alpha1.PlacementAlternative{
+					{Node: "z15-a", Reason: v1alpha1.PlacementReasonCordoned},
+				},
+			}
+		}), []string{
+			"Queue bank/orders: ready", "deflate by isa-l at level Fast", "no accelerator that is known to", "12 x BelowMinimum",
+			"EUR 0.5 for CPU", "0.4 of that", "not on z15-a", "takes no new pods", "CompressionTrial",
+		}},
+		"a Queue whose spec changed": {full(func(q *v1alpha1.Queue) { q.Generation = 3 }), []string{
+			"about generation 2 of the spec, and the present one is 3",
+		}},
+		"a Queue that is deleted": {full(func(q *v1alpha1.Queue) {
+			q.DeletionTimestamp, q.Finalizers = new(metav1.Now()), []string{"lighterage.dev/queue"}
+			q.Status.Conditions = conditions.Stalled(v1alpha1.ReasonMessagesRemain, "3 messages")
+		}), []string{"being deleted", "lighterage.dev/queue", "What it means: the Queue is being deleted and has messages"}},
+		"Peer": {peer, []string{
+			"Peer west: stalled", "PeerUntrusted: its certificate", "Exchange the CAs again", "gateway.west.example:8443",
+			"troubleshooting.md",
+		}},
+		"DataQuota":         {quota, []string{"running Transfers  2 of 3"}},
+		"CompressionPolicy": {policy, []string{"High", "from spec", "Cost", "of Tariff datacentre", "PreferHardware"}},
+		"Tariff": {tariff, []string{
+			"EUR 0.01 per CPU hour, 0 per GiB", "send, Peer west  EUR 0.01 per CPU hour, 0.09 per GiB",
+		}},
+		"CompressionTrial": {trial, []string{
+			"CompressionTrial bank/files: failed", "libzstd", "3.14", "kubectl lighterage run compressiontrial/files -n bank",
+		}},
+		"Delivery":  {delivery, []string{"Transfer bank/ledger of east", "codec", "explain transfer/ledger -n bank"}},
+		"Statement": {statement, []string{"EUR 1.25 for 1.00 GiB moved", "cost -n bank --month 2026-01"}},
+		"PeerGrant": {grant, []string{"namespaces bank of east", "PersistentVolumeClaim copy, directory /in", "never"}},
+		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
+			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
+		}}}, []string{"List    yes", "Delete  no: 403"}},
+		"NodeProfile": {worker("worker-1"), []string{"isa-l", "to compress, to inflate", "not verified", "500.0 MB/s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, text := explainObject(t, test.object)
+			for _, want := range test.says {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in\n%s", want, text)
+				}
+			}
+		})
+	}
+}
+
+// TestTransferReport: a Transfer has what Explain tells, and all that other kinds have; one that has not run as well.
+func TestTransferReport(t *testing.T) {
+	in := base()
+	in.Transfer.Status.Conditions = conditions.Ready(v1alpha1.ReasonSucceeded, "run 7f3c is complete")
+	r, err := explain.Of(in.Transfer, in)
+	if err != nil || r.Explanation == nil || r.Decision.Engine != "isa-l" {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	var out bytes.Buffer
+	if err := r.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Transfer bank/ledger: Complete", "run 7f3c attempt 1", "ConnectionLost", "Ready True"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+	encoded, err := json.Marshal(r)
+	var got explain.Report
+	if err == nil {
+		err = json.Unmarshal(encoded, &got)
+	}
+	if err != nil || got.Kind != "Transfer" || got.Explanation == nil || got.Transfer != "bank/ledger" ||
+		len(got.Choices) != len(r.Choices) {
+		t.Errorf("%v\n%s", err, encoded)
+	}
+	in.Transfer.Status = v1alpha1.TransferStatus{
+		Phase: v1alpha1.TransferPending, Conditions: conditions.Stalled(v1alpha1.ReasonPeerNotFound, "there is no Peer west"),
+	}
+	_, text := explainObject(t, in.Transfer)
+	if !strings.Contains(text, "Transfer bank/ledger: stalled") || !strings.Contains(text, "there is no Peer west") ||
+		!strings.Contains(text, "Create it.") {
+		t.Error(text)
+	}
+}
+
+func TestUnknownKind(t *testing.T) {
+	if _, err := explain.Of(&unknownKind{}, explain.Input{}); err == nil {
+		t.Error("it is explained")
+	}
+}
+
+type unknownKind struct{ v1alpha1.Queue }
