@@ -15,14 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -122,62 +122,68 @@ func (c *checking) facts(ctx context.Context) (*check.Facts, error) {
 	var published corev1.ConfigMap
 	f.CA.Err = c.cluster.Get(ctx, client.ObjectKey{Namespace: c.operator, Name: pki.CAName}, &published)
 	f.CA.Value = []byte(published.Data[pki.CAKey])
-	listed(ctx, c.cluster, &f.Deployments, &appsv1.DeploymentList{}, in)
-	listed(ctx, c.cluster, &f.DaemonSets, &appsv1.DaemonSetList{}, in)
-	listed(ctx, c.cluster, &f.NetworkPolicies, &networkingv1.NetworkPolicyList{}, in)
-	listed(ctx, c.cluster, &f.Nodes, &corev1.NodeList{})
-	listed(ctx, c.cluster, &f.NodeProfiles, &v1alpha1.NodeProfileList{})
-	listed(ctx, c.cluster, &f.Peers, &v1alpha1.PeerList{})
-	listed(ctx, c.cluster, &f.ObjectStores, &v1alpha1.ObjectStoreList{})
-	listed(ctx, c.cluster, &f.StorageClasses, &storagev1.StorageClassList{})
+	listed(ctx, c.cluster, &f.Deployments, in)
+	listed(ctx, c.cluster, &f.DaemonSets, in)
+	listed(ctx, c.cluster, &f.NetworkPolicies, in)
+	listed(ctx, c.cluster, &f.Nodes)
+	listed(ctx, c.cluster, &f.NodeProfiles)
+	listed(ctx, c.cluster, &f.Peers)
+	listed(ctx, c.cluster, &f.ObjectStores)
+	listed(ctx, c.cluster, &f.StorageClasses)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("interrupted: %w", err)
 	}
 	return f, nil
 }
 
-// listed reads all objects of a list, page by page, into a fact.
-func listed[T any](
-	ctx context.Context, cluster client.Client, fact *check.Fact[[]T], list client.ObjectList,
-	options ...client.ListOption,
-) {
+// listed reads all objects of a type, page by page, into a fact.
+func listed[T any](ctx context.Context, cluster client.Client, fact *check.Fact[[]T], options ...client.ListOption) {
+	*fact = check.Fact[[]T]{}
+	list, err := listOf[T](cluster.Scheme())
+	if err != nil {
+		fact.Err = err
+		return
+	}
 	for more := ""; ; {
 		page, _ := list.DeepCopyObject().(client.ObjectList) // each is decoded into an empty one
 		some := append(slices.Clone(options), client.Limit(checkPage), client.Continue(more))
-		if fact.Err = cluster.List(ctx, page, some...); fact.Err != nil {
+		if fact.Err = cluster.List(ctx, page, some...); fact.Err == nil {
+			fact.Err = meta.EachListItem(page, func(o runtime.Object) error {
+				if item, ok := any(o).(*T); ok {
+					fact.Value = append(fact.Value, *item)
+				}
+				return nil
+			})
+		}
+		if fact.Err != nil {
 			fact.Value = nil
 			return
 		}
-		fact.Value = append(fact.Value, itemsOf[T](page)...)
 		if more = page.GetContinue(); more == "" {
 			return
 		}
 	}
 }
 
-// itemsOf are the objects of a list.
-func itemsOf[T any](list client.ObjectList) []T {
-	var items any
-	switch l := list.(type) {
-	case *appsv1.DeploymentList:
-		items = l.Items
-	case *appsv1.DaemonSetList:
-		items = l.Items
-	case *networkingv1.NetworkPolicyList:
-		items = l.Items
-	case *corev1.NodeList:
-		items = l.Items
-	case *v1alpha1.NodeProfileList:
-		items = l.Items
-	case *v1alpha1.PeerList:
-		items = l.Items
-	case *v1alpha1.ObjectStoreList:
-		items = l.Items
-	case *storagev1.StorageClassList:
-		items = l.Items
+// listOf is an empty list of objects of a type that the scheme knows.
+func listOf[T any](scheme *runtime.Scheme) (client.ObjectList, error) {
+	object, ok := any(new(T)).(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", object)
 	}
-	typed, _ := items.([]T)
-	return typed
+	of, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	made, err := scheme.New(of.GroupVersion().WithKind(of.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the list of %s: %w", of.Kind, err)
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is no list", made)
+	}
+	return list, nil
 }
 
 // times are that of this machine and that of the API server, as its answers state it, at about the same moment.
@@ -209,25 +215,23 @@ func (c *checking) times(ctx context.Context) (own time.Time, server check.Fact[
 	return own, check.Fact[time.Time]{Value: stated, Err: err}
 }
 
-// knownKinds are those that this plugin knows.
-func knownKinds() []string {
-	return []string{
-		"CompressionPolicy", "CompressionTrial", "DataQuota", "Delivery", "HTTPEndpoint", "NodeProfile", "ObjectStore",
-		"Peer", "PeerGrant", "Queue", "Statement", "Tariff", "Transfer",
-	}
-}
-
 // columns is the width of a terminal; 0 of what is none.
 func columns(out io.Writer) int {
+	width, _ := screen(out)
+	return width
+}
+
+// screen is the size of a terminal; 0 of what is none.
+func screen(out io.Writer) (width, height int) {
 	file, ok := out.(*os.File)
 	if !ok {
-		return 0
+		return 0, 0
 	}
-	width, _, err := term.GetSize(int(file.Fd())) //nolint:gosec // it fits, on all platforms
+	width, height, err := term.GetSize(int(file.Fd())) //nolint:gosec // it fits, on all platforms
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return width
+	return width, height
 }
 
 // writeChecked writes a line for each result, and hints below those that ask for something. Lines are broken at width.

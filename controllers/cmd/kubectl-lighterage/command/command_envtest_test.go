@@ -57,7 +57,9 @@ func TestProgram(t *testing.T) {
 		"none such": {
 			everything, "leger", []string{`Transfer "leger"`, `namespace "bank"`, "kubectl get transfers"}, "", true,
 		},
-		"not run yet": {everything, "new", []string{"bank/new"}, "", true},
+		"not run yet": {everything, "new", []string{
+			"Transfer bank/new: waiting", "no controller has looked at it yet",
+		}, "Other choices", false},
 		"still without": {everything, "starting", []string{
 			"Transfer bank/starting: Starting", "the agent has not reported what it decided",
 		}, "Other choices", false},
@@ -85,6 +87,7 @@ func TestProgram(t *testing.T) {
 	t.Run("queue stat", func(t *testing.T) { statQueue(t, cluster, nothing) })
 	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
 	t.Run("cost", func(t *testing.T) { showCosts(t, cluster, nothing) })
+	t.Run("watch", func(t *testing.T) { watchCluster(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		out, _, err := try(t, "", "explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything)
 		if err != nil {

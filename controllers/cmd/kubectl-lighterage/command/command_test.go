@@ -83,10 +83,9 @@ func TestTree(t *testing.T) {
 		})
 	})
 	want := []string{
-		"", " check", " completion", " connect", " cost", " disconnect", " explain", " gather", " prove", " queue",
-		" queue get",
-		" queue put", " queue stat", " receipt",
-		" receipt keys", " receipt manifest", " receipt show", " receipt verify", " trial", " trial report", " verify",
+		"", " check", " completion", " connect", " cost", " disconnect", " explain", " gather", " logs", " prove", " queue",
+		" queue get", " queue put", " queue stat", " receipt", " receipt keys", " receipt manifest", " receipt show",
+		" receipt verify", " resume", " run", " status", " suspend", " tree", " trial", " trial report", " verify", " watch",
 	}
 	for i := range want {
 		want[i] = "kubectl lighterage" + want[i]
@@ -141,7 +140,12 @@ func TestArguments(t *testing.T) {
 		"":                                                   "explain, trial, cost, queue",
 		"describe transfer/a":                                `"describe"`,
 		"explain":                                            "transfer/NAME",
-		"explain queue/a":                                    `"queue/a"`,
+		"explain secret/a":                                   `"secret/a"`,
+		"explain peer a":                                     "",
+		"explain node/a":                                     "nodeprofile/NAME",
+		"logs peer/a":                                        "httpendpoint/NAME",
+		"logs queue/a --pod b --previous":                    "",
+		"logs queue/a --follow --previous":                   "[follow previous]",
 		"explain transfer":                                   "transfer/NAME",
 		"explain transfer/":                                  "transfer/NAME",
 		"explain transfer/a/b":                               `"transfer/a/b"`,

@@ -19,33 +19,39 @@ func TestComplete(t *testing.T) {
 	cluster.listed = map[string][]string{
 		namespaces + "bank/queues": {"orders", "payments"}, namespaces + "bank/transfers": {"ledger", "archive"},
 		namespaces + "bank/compressiontrials": {"files"}, namespaces + "shop/queues": {"carts"},
-		"/api/v1/namespaces": {"bank", "shop"},
+		"/apis/lighterage.dev/v1alpha1/peers": {"west"}, "/api/v1/namespaces": {"bank", "shop"},
 	}
 	for line, want := range map[string][]string{
-		"":                      {"explain", "trial", "cost", "queue", "receipt", "completion", "help", "connect", "disconnect", "check", "verify", "gather", "prove"},
-		"queue ":                {"get", "put", "stat"},
-		"explain ":              {"transfer/ledger", "transfer/archive"},
-		"explain transfers/l":   {"transfers/ledger", "transfers/archive"}, // the shell leaves the first
-		"explain queue/":        nil,
-		"explain transfer ":     {"ledger", "archive"},
-		"explain transfer/a ":   nil,
-		"explain a -o ":         {"text", "json", "yaml"},
-		"trial report ":         {"files"},
-		"trial report trial/":   {"trial/files"},
-		"trial report -o ":      {"html", "svg", "text"},
-		"queue get ":            {"orders", "payments"},
-		"queue get orders ":     nil,
-		"queue put -n shop ":    {"carts"},
-		"queue stat queue/":     {"queue/orders", "queue/payments"},
-		"queue get a --output ": {"raw", "json"},
-		"queue stat -n ":        {"bank", "shop"},
-		"cost transfer/l":       {"transfer/ledger", "transfer/archive"},
-		"cost queue ":           {"orders", "payments"},
-		"cost -o ":              {"csv", "json", "table"},
-		"cost --by ":            {"day", "direction", "engine", "kind", "namespace", "nodeclass", "peer"},
-		"--context ":            {"east"},
-		"queue get --key-":      nil,
-		"completion ":           {"bash", "zsh", "fish", "powershell"},
+		"":                            {"explain", "trial", "cost", "queue", "receipt", "completion", "help", "connect", "disconnect", "check", "verify", "gather", "prove", "status", "watch", "tree", "run", "suspend", "resume", "logs"},
+		"queue ":                      {"get", "put", "stat"},
+		"explain peer/":               {"peer/west"},
+		"explain peers ":              {"west"},
+		"explain secret/":             nil,
+		"logs trial/":                 {"trial/files"},
+		"watch trial/files transfer/": {"transfer/ledger", "transfer/archive"},
+		"run trial/":                  {"trial/files"},
+		"suspend ":                    {"transfer/ledger", "transfer/archive"},
+		"explain transfers/l":         {"transfers/ledger", "transfers/archive"}, // the shell leaves the first
+		"explain queue/":              {"queue/orders", "queue/payments"},
+		"explain transfer ":           {"ledger", "archive"},
+		"explain transfer/a ":         nil,
+		"explain a -o ":               {"text", "json", "yaml"},
+		"trial report ":               {"files"},
+		"trial report trial/":         {"trial/files"},
+		"trial report -o ":            {"html", "svg", "text"},
+		"queue get ":                  {"orders", "payments"},
+		"queue get orders ":           nil,
+		"queue put -n shop ":          {"carts"},
+		"queue stat queue/":           {"queue/orders", "queue/payments"},
+		"queue get a --output ":       {"raw", "json"},
+		"queue stat -n ":              {"bank", "shop"},
+		"cost transfer/l":             {"transfer/ledger", "transfer/archive"},
+		"cost queue ":                 {"orders", "payments"},
+		"cost -o ":                    {"csv", "json", "table"},
+		"cost --by ":                  {"day", "direction", "engine", "kind", "namespace", "nodeclass", "peer"},
+		"--context ":                  {"east"},
+		"queue get --key-":            nil,
+		"completion ":                 {"bash", "zsh", "fish", "powershell"},
 	} {
 		arguments := append([]string{
 			cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig,
@@ -69,6 +75,15 @@ func TestComplete(t *testing.T) {
 		slices.Sort(want)
 		if diff := cmp.Diff(want, got); diff != "" && len(want)+len(got) > 0 {
 			t.Errorf("%q: %s", line, diff)
+		}
+	}
+	// The kind first, with no blank after it.
+	for command, kinds := range map[string]kinds{"explain": allKinds, "logs": logged, "run": runnable, "cost": charged} {
+		out, _, err := try(t, "", cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig, command, "")
+		for _, k := range kinds {
+			if err != nil || !strings.Contains(out, k.words[1]+"/\n") || !strings.HasSuffix(out, ":6\n") {
+				t.Errorf("%s: %v: %s is not in %q", command, err, k.words[1], out)
+			}
 		}
 	}
 	cluster.forbidden = []string{"/queues"}

@@ -70,7 +70,7 @@ It takes the verb list on statements, in the namespace or in the cluster, or the
   kubectl lighterage cost -n bank --from 2026-11-01 --to 2026-11-15 --by day -o csv > bank.csv
   kubectl lighterage cost transfer/ledger -n bank
   kubectl lighterage cost --all-namespaces --month 2026-11 --focus bills --focus-format parquet --cluster-name east`,
-		Args: c.argument, ValidArgsFunction: c.complete,
+		Args: c.argument, ValidArgsFunction: charged.complete(p),
 		PreRunE: func(*cobra.Command, []string) error { return c.check(time.Now()) },
 		RunE:    action(c.run),
 	})

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,46 +17,17 @@ import (
 )
 
 // charged are the kinds whose status has a cost.
-var charged = []kind{
-	transfers, {"Delivery", []string{"deliveries", "delivery"}, false},
-	{"HTTPEndpoint", []string{"httpendpoints", "httpendpoint"}, false}, {"Queue", queues.words, false},
-}
-
-// named finds the kind that a word such as transfer/ledger begins with; -1 if there is none.
-func named(word string) int {
-	before, _, _ := strings.Cut(word, "/")
-	return slices.IndexFunc(charged, func(k kind) bool { return k.is(before) })
-}
+var charged = kinds{transfers, deliveries, endpoints, queues}
 
 // argument reads the object that is named, if one is.
 func (c *costing) argument(cmd *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil
 	}
-	i := named(arguments[0])
-	if i < 0 {
-		var forms []string
-		for _, k := range charged {
-			forms = append(forms, k.words[1]+"/NAME")
-		}
-		return fmt.Errorf("name one of %s, or nothing, not %q", strings.Join(forms, ", "), strings.Join(arguments, " "))
+	if err := charged.argument(&c.kind, &c.name)(cmd, arguments); err != nil {
+		return fmt.Errorf("with an object, %w", err)
 	}
-	c.kind = charged[i]
-	return c.kind.argument(&c.name)(cmd, arguments)
-}
-
-// complete completes the kind, then the name.
-func (c *costing) complete(cmd *cobra.Command, arguments []string, typed string) (
-	[]cobra.Completion, cobra.ShellCompDirective,
-) {
-	if i := named(strings.Join(append(arguments[:len(arguments):len(arguments)], typed), "/")); i >= 0 {
-		return c.plugin.complete(charged[i])(cmd, arguments, typed)
-	}
-	var forms []cobra.Completion
-	for _, k := range charged {
-		forms = append(forms, k.words[1]+"/")
-	}
-	return forms, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	return nil
 }
 
 // object reads the cost in the status of an object: of its run, where it has a cost of all attempts, or else of itself.

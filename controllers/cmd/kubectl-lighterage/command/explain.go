@@ -6,6 +6,8 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,34 +16,82 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/explain"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/table"
 )
 
 func newExplain(p *plugin) *cobra.Command {
+	var of kind
 	var name string
 	output := choice{"text", "json", "yaml"}
 	return output.addTo(&cobra.Command{
-		Use:   "explain transfer/NAME",
-		Short: "Explain the compression of a Transfer and estimate other choices",
-		Long: `Explain what was decided about the compression of a Transfer that runs or has run, and on which figures. Estimate
-what other engines and levels would have cost. The output tells measured figures and estimates apart.
+		Use:   "explain KIND/NAME",
+		Short: "Explain an object of any kind: its conditions, decisions and cost, and what to do next",
+		Long: `Explain an object of any kind of Lighterage: what its conditions mean and what to do about them, what was decided
+and why, what it cost, and what the alternatives are. It changes nothing.
 
-It takes the verb get on transfers. It explains more with get on nodeprofiles and, for a Transfer within the
-cluster, with get on deliveries in the namespace of the destination.`,
+Of a Transfer that runs or has run, estimate what other engines and levels would have cost. The output tells measured
+figures and estimates apart.
+
+It takes the verb get on the object. It explains more of a Transfer with get on nodeprofiles and, for a Transfer within
+the cluster, with get on deliveries in the namespace of the destination.`,
 		Example: `  kubectl lighterage explain transfer/ledger -n bank
+  kubectl lighterage explain queue/orders -n bank
+  kubectl lighterage explain peer west
   kubectl lighterage explain transfer ledger -n bank -o json`,
-		Args: transfers.argument(&name), ValidArgsFunction: p.complete(transfers),
+		Args: allKinds.argument(&of, &name), ValidArgsFunction: allKinds.complete(p),
 		RunE: action(func(ctx context.Context) error {
-			in, err := p.gather(ctx, name)
+			report, err := p.explain(ctx, of, name)
 			if err != nil {
 				return err
 			}
-			explanation, err := explain.Explain(in)
-			if err != nil {
-				return err
-			}
-			return output.write(p.Out, explanation, explanation.WriteText)
+			return output.write(p.Out, report, func(to io.Writer) error {
+				var text strings.Builder
+				if err := report.WriteText(&text); err != nil {
+					return err
+				}
+				return writeNarrow(to, text.String(), columns(p.Out))
+			})
 		}),
 	})
+}
+
+// writeNarrow writes a text whose lines are broken where they are wider than a terminal.
+func writeNarrow(to io.Writer, text string, width int) error {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if width > 0 && len(line) > width { // as many bytes as columns, or more
+			line = table.Wrap(line, "      ", width)
+		}
+		lines = append(lines, line)
+	}
+	return writeLines(to, lines)
+}
+
+// explain reads an object and what is about it.
+func (p *plugin) explain(ctx context.Context, of kind, name string) (*explain.Report, error) {
+	if of.name == transfers.name {
+		in, err := p.gather(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return explain.Of(in.Transfer, in)
+	}
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	empty, err := p.cluster.Scheme().New(v1alpha1.GroupVersion.WithKind(of.name))
+	if err != nil {
+		return nil, fmt.Errorf("finding the kind %s: %w", of.name, err)
+	}
+	object, ok := empty.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", empty)
+	}
+	if err := p.get(ctx, of, name, object); err != nil {
+		return nil, err
+	}
+	return explain.Of(object, explain.Input{})
 }
 
 // gather reads a Transfer and what is known of the nodes of both sides.

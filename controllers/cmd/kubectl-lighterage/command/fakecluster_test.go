@@ -166,6 +166,7 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read},
 				{Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
 				{Name: "compressiontrials", Kind: "CompressionTrial", Namespaced: true, Verbs: read},
+				{Name: "peers", Kind: "Peer", Verbs: read},
 			}},
 		"/apis/" + version.GroupVersion + "/namespaces/bank/queues/orders": f.queue,
 		namespace + "pods": corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: f.pods},

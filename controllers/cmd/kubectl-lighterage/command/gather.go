@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -141,13 +140,12 @@ func (g *gathering) all(ctx context.Context) error {
 	if err := g.document("check.yaml", results, 0, ""); err != nil {
 		return err
 	}
-	for _, kind := range knownKinds() {
-		plural, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(kind))
-		namespace := *g.flags.Namespace
-		if kind == "NodeProfile" || kind == "Peer" || kind == "CompressionPolicy" || kind == "Tariff" {
+	for _, k := range allKinds {
+		resource, namespace := v1alpha1.GroupVersion.WithResource(k.words[0]), *g.flags.Namespace
+		if k.cluster {
 			namespace = ""
 		}
-		if _, err := g.objects(ctx, "objects/"+plural.Resource, plural, namespace, ""); err != nil {
+		if _, err := g.objects(ctx, "objects/"+resource.Resource, resource, namespace, ""); err != nil {
 			return err
 		}
 	}

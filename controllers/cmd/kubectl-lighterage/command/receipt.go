@@ -19,7 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 )
 
-var configMaps = kind{"ConfigMap", []string{"configmaps", "configmap", "cm"}, true}
+var configMaps = kind{name: "ConfigMap", words: []string{"configmaps", "configmap", "cm"}, bare: true}
 
 func newReceipt(p *plugin) *cobra.Command {
 	return group(&cobra.Command{
