@@ -4,13 +4,17 @@
 package gateway
 
 import (
+	"errors"
 	"path"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/link"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -55,6 +59,47 @@ func FuzzRequest(f *testing.F) {
 			if element == "." || element == ".." {
 				t.Errorf("path %q leads elsewhere", got)
 			}
+		}
+	})
+}
+
+// FuzzRedeem holds that whatever a stranger sends is rejected in words, and redeems nothing.
+func FuzzRedeem(f *testing.F) {
+	now := time.Now()
+	token, err := link.NewToken("west", "a:1", [32]byte{}, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	records, err := token.Add(nil, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ca, _, err := pki.NewCA("east", now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	valid, err := proto.Marshal(&wirev1.RedeemRequest{
+		TokenId: token.ID(), Key: make([]byte, 32), Name: "east", CaBundle: ca.CertificatePEM, Seal: make([]byte, 32),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(valid)
+	f.Add([]byte("\x0a\x08aaaaaaaa"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		in := &wirev1.RedeemRequest{}
+		if len(sent) > maxMessageBytes || proto.Unmarshal(sent, in) != nil {
+			return
+		}
+		offer, err := offerOf(in)
+		if err != nil {
+			if failureOf(err).GetMessage() == "" {
+				t.Errorf("a refusal without words: %v", err)
+			}
+			return
+		}
+		if _, err := link.Redeem(records, in.GetTokenId(), in.GetKey(), offer, now); !errors.Is(err, link.ErrRejected) {
+			t.Errorf("%v", err)
 		}
 	})
 }

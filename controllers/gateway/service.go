@@ -15,6 +15,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/audit"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -97,20 +98,9 @@ func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *
 
 // caller returns who makes a request, if it may make one now. Limits come first: what follows costs more.
 func (s *service) caller(ctx context.Context) (caller, error) {
-	connection := connectionOf(ctx)
-	if connection.conn == nil {
-		return caller{}, unavailable("the gateway does not know the connection")
-	}
-	owner := connection.conn.owner.Load()
-	if owner == nil && !s.limits.stranger() {
-		return caller{}, unavailable(
-			"the gateway has too many requests of callers that it does not know; trying again later helps",
-		)
-	}
-	if owner != nil {
-		if err := s.limits.request(owner.Name, owner.Part); err != nil {
-			return caller{peer: owner.Name}, err
-		}
+	connection, owner, err := s.admit(ctx)
+	if err != nil {
+		return caller{peer: nameOf(owner)}, err
 	}
 	from, err := s.trust.identify(ctx, connection.State.PeerCertificates)
 	if err != nil {
@@ -123,6 +113,33 @@ func (s *service) caller(ctx context.Context) (caller, error) {
 	}
 	connection.conn.as(from)
 	return from, nil
+}
+
+// admit returns the connection of a request, and who owns it, nil for a stranger, if one more may be made now.
+func (s *service) admit(ctx context.Context) (connectionInfo, *passthrough.Owner, error) {
+	connection := connectionOf(ctx)
+	if connection.conn == nil {
+		return connection, nil, unavailable("the gateway does not know the connection")
+	}
+	owner := connection.conn.owner.Load()
+	if owner == nil && !s.limits.stranger() {
+		return connection, nil, unavailable(
+			"the gateway has too many requests of callers that it does not know; trying again later helps",
+		)
+	}
+	if owner != nil {
+		if err := s.limits.request(owner.Name, owner.Part); err != nil {
+			return connection, owner, err
+		}
+	}
+	return connection, owner, nil
+}
+
+func nameOf(owner *passthrough.Owner) string {
+	if owner == nil {
+		return ""
+	}
+	return owner.Name
 }
 
 // reasonThrottled is that of rejections which trying again later helps.

@@ -36,6 +36,8 @@ var (
 		{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`), Removed},
 		// JSON Web Tokens, such as those of ServiceAccounts.
 		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`), Removed},
+		// Tokens of kubectl lighterage link.
+		{regexp.MustCompile(`\blighterage-link-[A-Za-z0-9_-]{16,}`), Removed},
 		// NATS seeds, which are private keys too.
 		{regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`), Removed},
 		{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), Removed},

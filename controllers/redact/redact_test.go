@@ -23,6 +23,7 @@ func TestText(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----\n" + planted:          "(removed)",
 		`"-----BEGIN PRIVATE KEY-----\n` + planted + `\n"`: `"(removed)`,
 		"token eyJhbGciOi.eyJ" + planted + ".sig ends":     "token (removed) ends",
+		"it is lighterage-link-AQAAAABp" + planted + "-_":  "it is (removed)",
 		"Authorization: Bearer " + planted:                 "Authorization: (removed) (removed)",
 		"got bearer " + planted + ", no":                   "got bearer (removed), no",
 		"https://me:" + planted + "@example.org/x":         "https://(removed)@example.org/x",

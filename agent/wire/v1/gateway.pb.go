@@ -754,6 +754,222 @@ func (x *ReceiptResponse) GetGone() bool {
 	return false
 }
 
+type AuthorityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityRequest) Reset() {
+	*x = AuthorityRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityRequest) ProtoMessage() {}
+
+func (x *AuthorityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityRequest.ProtoReflect.Descriptor instead.
+func (*AuthorityRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{12}
+}
+
+type AuthorityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ca_bundle as PEM.
+	CaBundle      []byte `protobuf:"bytes,1,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityResponse) Reset() {
+	*x = AuthorityResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityResponse) ProtoMessage() {}
+
+func (x *AuthorityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityResponse.ProtoReflect.Descriptor instead.
+func (*AuthorityResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AuthorityResponse) GetCaBundle() []byte {
+	if x != nil {
+		return x.CaBundle
+	}
+	return nil
+}
+
+type RedeemRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// token_id names the token, in 8 bytes.
+	TokenId []byte `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// key is derived from the token's secret, in 32 bytes. The secret itself is not sent.
+	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// name that the caller's cluster proposes for itself, a label of DNS; it may be empty.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// endpoint of its gateway as host:port; empty: nothing can be sent to it.
+	Endpoint string `protobuf:"bytes,4,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// ca_bundle of its CA, as PEM. At most 8 KiB.
+	CaBundle []byte `protobuf:"bytes,5,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
+	// seal proves to who made the token that all of this is from who was given it, in 32 bytes. The gateway cannot make it.
+	Seal          []byte `protobuf:"bytes,6,opt,name=seal,proto3" json:"seal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedeemRequest) Reset() {
+	*x = RedeemRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedeemRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedeemRequest) ProtoMessage() {}
+
+func (x *RedeemRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedeemRequest.ProtoReflect.Descriptor instead.
+func (*RedeemRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RedeemRequest) GetTokenId() []byte {
+	if x != nil {
+		return x.TokenId
+	}
+	return nil
+}
+
+func (x *RedeemRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *RedeemRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RedeemRequest) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *RedeemRequest) GetCaBundle() []byte {
+	if x != nil {
+		return x.CaBundle
+	}
+	return nil
+}
+
+func (x *RedeemRequest) GetSeal() []byte {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
+type RedeemResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version of the cluster.
+	Version       string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedeemResponse) Reset() {
+	*x = RedeemResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedeemResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedeemResponse) ProtoMessage() {}
+
+func (x *RedeemResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedeemResponse.ProtoReflect.Descriptor instead.
+func (*RedeemResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RedeemResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_gateway_proto_rawDesc = "" +
@@ -806,13 +1022,27 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x0fReceiptResponse\x12\x1a\n" +
 	"\breceiver\x18\x01 \x01(\fR\breceiver\x12\x1a\n" +
 	"\benvelope\x18\x02 \x01(\fR\benvelope\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone2\xa9\x03\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\x12\n" +
+	"\x10AuthorityRequest\"0\n" +
+	"\x11AuthorityResponse\x12\x1b\n" +
+	"\tca_bundle\x18\x01 \x01(\fR\bcaBundle\"\x9d\x01\n" +
+	"\rRedeemRequest\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\fR\atokenId\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bendpoint\x18\x04 \x01(\tR\bendpoint\x12\x1b\n" +
+	"\tca_bundle\x18\x05 \x01(\fR\bcaBundle\x12\x12\n" +
+	"\x04seal\x18\x06 \x01(\fR\x04seal\"*\n" +
+	"\x0eRedeemResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion2\xd4\x04\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
 	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponse\x12X\n" +
 	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponse\x12R\n" +
-	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12X\n" +
+	"\tAuthority\x12$.lighterage.wire.v1.AuthorityRequest\x1a%.lighterage.wire.v1.AuthorityResponse\x12O\n" +
+	"\x06Redeem\x12!.lighterage.wire.v1.RedeemRequest\x1a\".lighterage.wire.v1.RedeemResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_gateway_proto_rawDescOnce sync.Once
@@ -826,7 +1056,7 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*HelloRequest)(nil),      // 0: lighterage.wire.v1.HelloRequest
 	(*HelloResponse)(nil),     // 1: lighterage.wire.v1.HelloResponse
@@ -840,26 +1070,34 @@ var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*OpenQueueResponse)(nil), // 9: lighterage.wire.v1.OpenQueueResponse
 	(*ReceiptRequest)(nil),    // 10: lighterage.wire.v1.ReceiptRequest
 	(*ReceiptResponse)(nil),   // 11: lighterage.wire.v1.ReceiptResponse
-	(*ClaimPath)(nil),         // 12: lighterage.wire.v1.ClaimPath
-	(*Failure)(nil),           // 13: lighterage.wire.v1.Failure
+	(*AuthorityRequest)(nil),  // 12: lighterage.wire.v1.AuthorityRequest
+	(*AuthorityResponse)(nil), // 13: lighterage.wire.v1.AuthorityResponse
+	(*RedeemRequest)(nil),     // 14: lighterage.wire.v1.RedeemRequest
+	(*RedeemResponse)(nil),    // 15: lighterage.wire.v1.RedeemResponse
+	(*ClaimPath)(nil),         // 16: lighterage.wire.v1.ClaimPath
+	(*Failure)(nil),           // 17: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	12, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	16, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 1: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
 	5,  // 2: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	13, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	17, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
 	0,  // 4: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
 	2,  // 5: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
 	6,  // 6: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
 	8,  // 7: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
 	10, // 8: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
-	1,  // 9: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 10: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7,  // 11: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	9,  // 12: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	11, // 13: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
+	12, // 9: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
+	14, // 10: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
+	1,  // 11: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 12: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	7,  // 13: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	9,  // 14: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	11, // 15: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	13, // 16: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
+	15, // 17: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
+	11, // [11:18] is the sub-list for method output_type
+	4,  // [4:11] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -883,7 +1121,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,8 @@ const (
 	Gateway_Withdraw_FullMethodName  = "/lighterage.wire.v1.Gateway/Withdraw"
 	Gateway_OpenQueue_FullMethodName = "/lighterage.wire.v1.Gateway/OpenQueue"
 	Gateway_Receipt_FullMethodName   = "/lighterage.wire.v1.Gateway/Receipt"
+	Gateway_Authority_FullMethodName = "/lighterage.wire.v1.Gateway/Authority"
+	Gateway_Redeem_FullMethodName    = "/lighterage.wire.v1.Gateway/Redeem"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -52,6 +54,12 @@ type GatewayClient interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptResponse, error)
+	// Authority returns the CA that vouches for this gateway. It is public, and anybody may ask. Who has a link token compares it with the
+	// fingerprint in the token before anything else is sent.
+	Authority(ctx context.Context, in *AuthorityRequest, opts ...grpc.CallOption) (*AuthorityResponse, error)
+	// Redeem hands in, with a link token, how the caller's cluster is to be known here. It uses the token up. Anybody may call it. A token that
+	// is unknown, expired, used or altered is rejected with one and the same answer.
+	Redeem(ctx context.Context, in *RedeemRequest, opts ...grpc.CallOption) (*RedeemResponse, error)
 }
 
 type gatewayClient struct {
@@ -121,6 +129,26 @@ func (c *gatewayClient) Receipt(ctx context.Context, in *ReceiptRequest, opts ..
 	return out, nil
 }
 
+func (c *gatewayClient) Authority(ctx context.Context, in *AuthorityRequest, opts ...grpc.CallOption) (*AuthorityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuthorityResponse)
+	err := c.cc.Invoke(ctx, Gateway_Authority_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gatewayClient) Redeem(ctx context.Context, in *RedeemRequest, opts ...grpc.CallOption) (*RedeemResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RedeemResponse)
+	err := c.cc.Invoke(ctx, Gateway_Redeem_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GatewayServer is the server API for Gateway service.
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
@@ -144,6 +172,12 @@ type GatewayServer interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error)
+	// Authority returns the CA that vouches for this gateway. It is public, and anybody may ask. Who has a link token compares it with the
+	// fingerprint in the token before anything else is sent.
+	Authority(context.Context, *AuthorityRequest) (*AuthorityResponse, error)
+	// Redeem hands in, with a link token, how the caller's cluster is to be known here. It uses the token up. Anybody may call it. A token that
+	// is unknown, expired, used or altered is rejected with one and the same answer.
+	Redeem(context.Context, *RedeemRequest) (*RedeemResponse, error)
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -168,6 +202,12 @@ func (UnimplementedGatewayServer) OpenQueue(context.Context, *OpenQueueRequest) 
 }
 func (UnimplementedGatewayServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
+}
+func (UnimplementedGatewayServer) Authority(context.Context, *AuthorityRequest) (*AuthorityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Authority not implemented")
+}
+func (UnimplementedGatewayServer) Redeem(context.Context, *RedeemRequest) (*RedeemResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Redeem not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -273,6 +313,42 @@ func _Gateway_Receipt_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_Authority_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AuthorityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Authority(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Authority_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Authority(ctx, req.(*AuthorityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Gateway_Redeem_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RedeemRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Redeem(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Redeem_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Redeem(ctx, req.(*RedeemRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Gateway_ServiceDesc is the grpc.ServiceDesc for Gateway service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -295,6 +371,14 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Receipt",
 			Handler:    _Gateway_Receipt_Handler,
+		},
+		{
+			MethodName: "Authority",
+			Handler:    _Gateway_Authority_Handler,
+		},
+		{
+			MethodName: "Redeem",
+			Handler:    _Gateway_Redeem_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/gatewaycost"
+	"github.com/lighterage/lighterage/controllers/link"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -50,7 +54,7 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 	cluster.Install(t, "watchNamespaces={vault}")
 	address, metricsAddress := controllertest.FreeAddress(t), controllertest.FreeAddress(t)
 	serve(t, cluster, "--watch-namespaces", controllertest.OperatorNamespace+",vault", "--config-dir", directory,
-		"--bind-address", address, "--metrics-bind-address", metricsAddress, "--health-bind-address", "0")
+		"--namespace", controllertest.OperatorNamespace, "--bind-address", address, "--metrics-bind-address", metricsAddress, "--health-bind-address", "0")
 
 	w := &gatewaytest.Cluster{T: t, CA: ca, Address: address}
 	ask := func(namespace string) (wirev1.GatewayClient, *wirev1.OpenResponse, error) {
@@ -110,6 +114,7 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 		return nil
 	})
 	addsToTheCost(t, cluster)
+	redeemsTokens(t, cluster, w)
 	cluster.CheckMetrics(t, metricsAddress, pki.GatewayServerName, ca.CertificatePEM)
 }
 
@@ -161,6 +166,55 @@ func addsToTheCost(t *testing.T, cluster *controllertest.Cluster) {
 	}
 	if err := own.Update(ctx, other); !apierrors.IsForbidden(err) {
 		t.Errorf("another ConfigMap: %v", err)
+	}
+}
+
+// redeemsTokens checks that the gateway may exchange what is kept of a link token, and reads no other Secret.
+func redeemsTokens(t *testing.T, cluster *controllertest.Cluster, w *gatewaytest.Cluster) {
+	t.Helper()
+	ctx, now := context.Background(), time.Now()
+	token, err := link.NewToken("west", w.Address, sha256.Sum256(w.CA.Certificate.Raw), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: link.SecretName},
+	}
+	if secret.Data, err = token.Add(nil, now); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Create(t, secret)
+	north := gatewaytest.NewCA(t, "north")
+	stranger := w.Dial(gatewaytest.Issue(t, north, pki.Identity{Cluster: "north", Path: pki.ManagerPath}, now))
+	answer, err := stranger.Authority(ctx, &wirev1.AuthorityRequest{})
+	if err != nil || string(answer.GetCaBundle()) != string(w.CA.CertificatePEM) {
+		t.Errorf("the CA: %v\n%s", err, answer.GetCaBundle())
+	}
+	offer := &link.Offer{Name: "north", CABundle: north.CertificatePEM}
+	token.Seal(offer)
+	for _, want := range []codes.Code{codes.OK, codes.PermissionDenied} {
+		if _, err := stranger.Redeem(ctx, &wirev1.RedeemRequest{
+			TokenId: token.ID(), Key: token.Key(), Name: offer.Name, CaBundle: offer.CABundle, Seal: offer.Seal,
+		}); status.Code(err) != want {
+			t.Errorf("%v in place of %v", err, want)
+		}
+	}
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := token.Offered(secret.Data, now); err != nil || got == nil || got.Name != "north" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	own, err := client.New(asGateway(cluster), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: pki.GatewaySecret}
+	if err := own.Get(ctx, key, &corev1.Secret{}); !apierrors.IsForbidden(err) {
+		t.Errorf("another Secret: %v", err)
+	}
+	if err := own.List(ctx, &corev1.SecretList{}, client.InNamespace(key.Namespace)); !apierrors.IsForbidden(err) {
+		t.Errorf("all Secrets: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +39,7 @@ const (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=configmaps,resourceNames=lighterage-gateway-cost,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=secrets,resourceNames=lighterage-links,verbs=get;update
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 func main() {
@@ -83,7 +85,8 @@ func newManager(ctx context.Context, kubeconfig *rest.Config, s *settings, log l
 		return nil, fmt.Errorf("taking the gateway's certificate: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	// Of Kubernetes it takes the ConfigMap with what passing bytes costs, and the Secret with link tokens.
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering the API: %w", err)
 	}
 	mgr, err := ctrl.NewManager(rest.AddUserAgent(kubeconfig, "lighterage-gateway/"+wirev1.Version), ctrl.Options{
