@@ -41,9 +41,9 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Join, check and watch clusters, explain Transfers, report CompressionTrials and costs, use Queues, and verify
 receipts.
 
-All commands use your own rights in the cluster of the kubeconfig. Only connect and disconnect change Peers, and only
-run, suspend and resume change other objects of yours. verify makes namespaces and deletes them, and prove restarts a
-node agent.
+All commands use your own rights in the cluster of the kubeconfig. Only connect, link and disconnect change Peers, and
+only run, suspend and resume change other objects of yours. verify makes namespaces and deletes them, and prove
+restarts a node agent.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
 		Example: `  kubectl lighterage connect --context east --to west
@@ -55,7 +55,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
   kubectl lighterage cost -n bank
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
-	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newDisconnect(p), newCheck(p),
+	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newLink(p), newDisconnect(p), newCheck(p),
 		newVerify(p), newGather(p), newProve(p), newStatus(p), newWatch(p), newTree(p), newRun(p), newSuspend(p, true),
 		newSuspend(p, false), newLogs(p), newCompletion(p))
 	root.SetIn(streams.In)

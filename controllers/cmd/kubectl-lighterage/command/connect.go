@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +27,6 @@ const (
 	// noEndpoint as an endpoint: the cluster is only sent from.
 	noEndpoint = "none"
 )
-
-// endpointForm is that of spec.endpoint.
-var endpointForm = regexp.MustCompile(`^([a-zA-Z0-9.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$`)
 
 // peerPoll is how often Peers are read while connect waits for them. Tests shorten it.
 var peerPoll = time.Second
@@ -101,7 +97,7 @@ lighterage-gateway of the operator's namespace; get, list, create and patch on p
 
 func (c *connecting) check(cmd *cobra.Command, arguments []string) error {
 	for i, flag := range []string{"--endpoint", "--to-endpoint"} {
-		if e := c.endpoints[i]; e != "" && e != noEndpoint && !endpointForm.MatchString(e) {
+		if e := c.endpoints[i]; e != "" && e != noEndpoint && !link.ValidEndpoint(e) {
 			return fmt.Errorf("%s must be host:port, such as gateway.west.example:8443, or none, not %q", flag, e)
 		}
 	}

@@ -31,37 +31,7 @@ import (
 
 // TestConnect joins two API servers, repairs the link, and removes it.
 func TestConnect(t *testing.T) {
-	peerPoll = 10 * time.Millisecond
-	clusters := map[string]*controllertest.Cluster{}
-	config := clientcmdapi.NewConfig()
-	bundles := map[string][]byte{}
-	for name, address := range map[string]string{"east": "10.0.0.1", "west": "10.0.0.2"} {
-		cluster, err := controllertest.Start("../../../../config/crd/bases")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cluster.Stop() })
-		clusters[name] = cluster
-		bundles[name] = publish(t, cluster, address)
-		config.Clusters[name] = &clientcmdapi.Cluster{
-			Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData,
-		}
-		for user, as := range map[string]string{"": "", "-nobody": "nobody"} {
-			config.AuthInfos[name+user] = &clientcmdapi.AuthInfo{
-				ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData, Impersonate: as,
-			}
-			if as != "" {
-				config.AuthInfos[name+user].ImpersonateGroups = []string{"system:authenticated"}
-			}
-			config.Contexts[name+user] = &clientcmdapi.Context{Cluster: name, AuthInfo: name + user}
-		}
-	}
-	config.Contexts["again"] = config.Contexts["east"]
-	config.CurrentContext = "east"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	clusters, cas, path := twoClusters(t)
 	run := func(arguments ...string) (string, string, error) {
 		return try(t, "", append(arguments, "--kubeconfig", path)...)
 	}
@@ -127,7 +97,7 @@ func TestConnect(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	peer := getPeer(t, east, "west")
-	if string(peer.Spec.CABundle) != string(bundles["west"]) || !strings.HasPrefix(peer.Spec.Endpoint, "10.0.0.2:") ||
+	if string(peer.Spec.CABundle) != string(cas["west"].CertificatePEM) || !strings.HasPrefix(peer.Spec.Endpoint, "10.0.0.2:") ||
 		peer.Labels[link.MadeByLabel] != link.MadeByConnect {
 		t.Errorf("%+v", peer)
 	}
@@ -178,8 +148,46 @@ func TestConnect(t *testing.T) {
 	tryProve(t, east, run)
 }
 
+// twoClusters starts two API servers, east and west, that have what an installation publishes, and returns them, their
+// CAs and a kubeconfig.
+func twoClusters(t *testing.T) (map[string]*controllertest.Cluster, map[string]*pki.CA, string) {
+	t.Helper()
+	peerPoll = 10 * time.Millisecond
+	clusters := map[string]*controllertest.Cluster{}
+	config := clientcmdapi.NewConfig()
+	cas := map[string]*pki.CA{}
+	for name, address := range map[string]string{"east": "10.0.0.1", "west": "10.0.0.2"} {
+		cluster, err := controllertest.Start("../../../../config/crd/bases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cluster.Stop() })
+		clusters[name] = cluster
+		cas[name] = publish(t, cluster, address)
+		config.Clusters[name] = &clientcmdapi.Cluster{
+			Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData,
+		}
+		for user, as := range map[string]string{"": "", "-nobody": "nobody"} {
+			config.AuthInfos[name+user] = &clientcmdapi.AuthInfo{
+				ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData, Impersonate: as,
+			}
+			if as != "" {
+				config.AuthInfos[name+user].ImpersonateGroups = []string{"system:authenticated"}
+			}
+			config.Contexts[name+user] = &clientcmdapi.Context{Cluster: name, AuthInfo: name + user}
+		}
+	}
+	config.Contexts["again"] = config.Contexts["east"]
+	config.CurrentContext = "east"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return clusters, cas, path
+}
+
 // publish makes what an installation publishes, and returns its CA.
-func publish(t *testing.T, cluster *controllertest.Cluster, address string) []byte {
+func publish(t *testing.T, cluster *controllertest.Cluster, address string) *pki.CA {
 	t.Helper()
 	ca, _, err := pki.NewCA("east", time.Now())
 	if err != nil {
@@ -203,7 +211,7 @@ func publish(t *testing.T, cluster *controllertest.Cluster, address string) []by
 	controllertest.Eventually(t, func() error {
 		return cluster.Client.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
 	})
-	return ca.CertificatePEM
+	return ca
 }
 
 // manage finds every Peer reachable, as the manager would.

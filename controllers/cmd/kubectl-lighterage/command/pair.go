@@ -93,13 +93,9 @@ func (r right) String() string {
 
 // open finds both clusters, checks that they are two, and that the user has the rights in each.
 func (p *pair) open(ctx context.Context, rights func(*side) []right) error {
-	own := *p.plugin.flags.Context
-	if own == "" {
-		raw, err := p.plugin.flags.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			return fmt.Errorf("reading the kubeconfig: %w", err)
-		}
-		own = raw.CurrentContext
+	own, err := p.plugin.contextName()
+	if err != nil {
+		return err
 	}
 	for i, named := range []string{own, p.to} {
 		s := &side{plugin: p.plugin, context: named, operator: cmp.Or(p.operators[i], p.operators[0]), name: p.names[i]}
