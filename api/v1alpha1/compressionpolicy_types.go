@@ -155,6 +155,7 @@ type CompressionPolicy struct {
 	// +required
 	Spec CompressionPolicySpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status CompressionPolicyStatus `json:"status,omitzero"`
 }

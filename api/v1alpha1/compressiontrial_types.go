@@ -429,6 +429,7 @@ type CompressionTrial struct {
 	// +required
 	Spec CompressionTrialSpec `json:"spec,omitzero"`
 	// status is what was measured.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status CompressionTrialStatus `json:"status,omitzero"`
 }

@@ -91,6 +91,7 @@ type DataQuota struct {
 	// +required
 	Spec DataQuotaSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status DataQuotaStatus `json:"status,omitzero"`
 }

@@ -174,6 +174,7 @@ type Delivery struct {
 	// +required
 	Spec DeliverySpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status DeliveryStatus `json:"status,omitzero"`
 }

@@ -532,6 +532,7 @@ type HTTPEndpoint struct {
 	// +required
 	Spec HTTPEndpointSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status HTTPEndpointStatus `json:"status,omitzero"`
 }

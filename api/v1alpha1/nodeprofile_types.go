@@ -281,6 +281,7 @@ type NodeProfile struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// status is what was measured.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status NodeProfileStatus `json:"status,omitzero"`
 }

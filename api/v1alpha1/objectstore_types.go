@@ -284,6 +284,7 @@ type ObjectStore struct {
 	// +required
 	Spec ObjectStoreSpec `json:"spec,omitzero"`
 	// status is what was seen of it.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status ObjectStoreStatus `json:"status,omitzero"`
 }

@@ -85,6 +85,7 @@ type Peer struct {
 	// +required
 	Spec PeerSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status PeerStatus `json:"status,omitzero"`
 }

@@ -128,6 +128,7 @@ type PeerGrant struct {
 	// +required
 	Spec PeerGrantSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status PeerGrantStatus `json:"status,omitzero"`
 }

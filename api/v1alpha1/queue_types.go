@@ -458,6 +458,7 @@ type Queue struct {
 	// +required
 	Spec QueueSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status QueueStatus `json:"status,omitzero"`
 }

@@ -324,6 +324,7 @@ type Statement struct {
 	// +required
 	Spec StatementSpec `json:"spec,omitzero"`
 	// status is what was booked.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status StatementStatus `json:"status,omitzero"`
 }

@@ -207,6 +207,7 @@ type Tariff struct {
 	// +required
 	Spec TariffSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status TariffStatus `json:"status,omitzero"`
 }

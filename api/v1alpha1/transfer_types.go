@@ -565,6 +565,7 @@ type Transfer struct {
 	// +required
 	Spec TransferSpec `json:"spec,omitzero"`
 	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
 	// +optional
 	Status TransferStatus `json:"status,omitzero"`
 }

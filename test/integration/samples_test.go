@@ -17,15 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestSamples applies every sample as a server-side dry run with strict field validation.
-func TestSamples(t *testing.T) {
+// samples are the objects of config/samples by their files.
+func samples(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
 	files, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := map[string]bool{}
+	found := map[string][]*unstructured.Unstructured{}
 	for _, file := range files {
 		if filepath.Base(file) == "kustomization.yaml" {
 			continue
@@ -36,16 +39,26 @@ func TestSamples(t *testing.T) {
 		}
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 		for {
-			var object unstructured.Unstructured
-			if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if len(object.Object) == 0 {
-				continue
+			if len(object.Object) > 0 {
+				found[file] = append(found[file], object)
 			}
-			if err := k8s.Create(context.Background(), &object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+		}
+	}
+	return found
+}
+
+// TestSamples applies every sample as a server-side dry run with strict field validation.
+func TestSamples(t *testing.T) {
+	kinds := map[string]bool{}
+	for file, objects := range samples(t) {
+		for _, object := range objects {
+			if err := k8s.Create(context.Background(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 			kinds[object.GetKind()] = true
@@ -56,6 +69,37 @@ func TestSamples(t *testing.T) {
 	} {
 		if !kinds[kind] {
 			t.Errorf("there is no sample of a %s in config/samples", kind)
+		}
+	}
+}
+
+// TestUnseen: an object that no controller has seen says so, because kstatus takes one without a status for ready.
+func TestUnseen(t *testing.T) {
+	ctx, seen := context.Background(), map[string]bool{}
+	for file, objects := range samples(t) {
+		for _, object := range objects {
+			if seen[object.GetKind()] || object.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+				continue
+			}
+			seen[object.GetKind()] = true
+			if object.GetNamespace() != "" {
+				object.SetNamespace("default")
+			}
+			object.SetName("unseen")
+			if err := k8s.Create(ctx, object); err != nil {
+				t.Errorf("%s: %v", file, err)
+				continue
+			}
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			observed, _, err := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+			if err != nil || observed != -1 {
+				t.Errorf("%s: status.observedGeneration of the %s is %d (%v)", file, object.GetKind(), observed, err)
+			}
+			if err := k8s.Delete(ctx, object); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
 		}
 	}
 }
