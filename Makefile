@@ -54,7 +54,7 @@ BENCHMARK = go run -C hack/bench -tags "$${LIGHTERAGE_TAGS:-}" .
 EXTENT = -extent $(or $(BENCH),full)
 
 # Programs that need libraries which the operator does not, as modules of their own.
-MODULES := hack/bench hack/cluster hack/images
+MODULES := hack/bench hack/cluster hack/images test/gitops
 
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
