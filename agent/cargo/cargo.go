@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	// ErrCorrupt says that a file or an index is not what a Writer wrote: damaged, cut short, longer, or of something
+	// ErrCorrupt says that a file or an index is not what a Writer wrote: damaged, truncated, longer, or of something
 	// else. The errors below match it.
 	ErrCorrupt = errors.New("corrupt cargo")
 	// ErrIndex says that an index is none, or not the file's.

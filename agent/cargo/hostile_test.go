@@ -33,7 +33,7 @@ func check(t *testing.T, file []byte, index *cargo.Index, inflate bool) error {
 }
 
 // TestTruncated: a file that ends at any byte before its end is found out, whether its length is looked up before or
-// after it was cut; so is one that is longer.
+// after it was truncated; so is one that is longer.
 func TestTruncated(t *testing.T) {
 	for form := range forms {
 		blocks := travel(t, form, pieces(1, 40, 300, 0, 900)...)

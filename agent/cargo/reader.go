@@ -158,7 +158,7 @@ func (r *Reader) same(want []byte, offset int64, what string) error {
 	return nil
 }
 
-// readAt fills p. That the file ends before it should is ErrCorrupt: somebody cut it since its length was looked up.
+// readAt fills p. A file that ends before it should is ErrCorrupt: it was truncated since its length was looked up.
 func readAt(file io.ReaderAt, p []byte, offset int64) error {
 	n, err := file.ReadAt(p, offset)
 	switch {

@@ -56,7 +56,7 @@ type scanner struct {
 }
 
 func (s *scanner) run(ctx context.Context) (*Index, error) {
-	s.plain = make([]byte, frame.MaxPlain+1) // one byte tells what is too long
+	s.plain = make([]byte, frame.MaxPlain+1) // one byte more shows what is too long
 	s.deflate = flate.NewReader(&s.tape)
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -130,9 +130,10 @@ func (s *scanner) nextGzip(rest []byte) (length, plain int, err error) {
 	if err := s.deflate.(flate.Resetter).Reset(&s.tape, nil); err != nil {
 		return 0, 0, fmt.Errorf("reset the decoder: %w", err)
 	}
-	n, err := io.ReadFull(s.deflate, s.plain)
-	if !s.tape.flushed || n > frame.MaxPlain {
-		return 0, 0, fmt.Errorf("%w: %d bytes, which expand to %d, do not end in a flush: %w", ErrForeign, s.tape.at, n, err)
+	// A tape that ended too early, or did not, says more than the error.
+	n, _ := io.ReadFull(s.deflate, s.plain)
+	if !s.tape.flushed {
+		return 0, 0, fmt.Errorf("%w: %d bytes, which expand to %d, do not end in a flush", ErrForeign, s.tape.at, n)
 	}
 	return s.tape.at, n, nil
 }
