@@ -17,12 +17,28 @@ import (
 func (d *transferDecision) count(report *wirev1.Report) {
 	status := &d.transfer.Status
 	before := usage.FromStatus(status.Usage)
-	now := before.Reached(usage.Of(report, usage.OneProcess(status.Run.Route), d.facts.Network))
+	now := before.Reached(d.used(report))
 	if now == (usage.Usage{}) {
 		return
 	}
 	status.Usage = now.Status()
 	status.Run.Usage = usage.FromStatus(status.Run.Usage).Plus(now.Since(before)).Status()
+}
+
+// used is what a report says was used, as far as that can be where this cluster is charged for both sides.
+func (d *transferDecision) used(report *wirev1.Report) usage.Usage {
+	run := d.transfer.Status.Run
+	if run.Route != v1alpha1.RouteDirect {
+		return usage.Of(report, usage.OneProcess(run.Route), d.facts.Network)
+	}
+	limits := d.facts.Limits
+	switch {
+	case d.facts.Job != nil:
+		limits.Elapsed = d.facts.Now.Sub(d.facts.Job.CreationTimestamp.Time)
+	case run.StartTime != nil:
+		limits.Elapsed = d.facts.Now.Sub(run.StartTime.Time)
+	}
+	return usage.Within(report, d.facts.Network, limits)
 }
 
 // charge adds to the costs what was counted since the report before. Of an attempt that ended while the manager was

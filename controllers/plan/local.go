@@ -121,6 +121,18 @@ func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 	return NewDelivery(DestinationNamespace(transfer), spec)
 }
 
+// ReceivingNode is where the receiving agent of the present attempt is; empty if that is not known.
+func ReceivingNode(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) string {
+	run := transfer.Status.Run
+	for _, delivery := range OwnDeliveries(transfer, deliveries) {
+		of := delivery.Spec.Transfer
+		if of.Run == run.ID && of.Attempt == run.Attempt && delivery.Status.Run != nil {
+			return delivery.Status.Run.Node
+		}
+	}
+	return ""
+}
+
 // PrivilegeAskedFor is what a Transfer wants its receiving agent to have.
 func PrivilegeAskedFor(transfer *v1alpha1.Transfer) v1alpha1.AgentPrivilege {
 	if agentpod.AsksToWrite(transfer.Spec.PodTemplate) {

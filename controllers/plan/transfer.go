@@ -65,6 +65,8 @@ type TransferFacts struct {
 	Samples agentreport.Samples
 	// Network of the node, nil when it is not known.
 	Network *usage.NetworkCost
+	// Limits have the cores of both sides of a Transfer within this cluster.
+	Limits usage.Limits
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts

@@ -87,6 +87,18 @@ func (c *Cluster) Network(node string) *usage.NetworkCost {
 	return network
 }
 
+// Cores of a node; of one that was not measured, those of the largest node that was, and 0 if none was.
+func (c *Cluster) Cores(node string) int32 {
+	if n := c.facts.Profiles[node].Cores; n > 0 {
+		return n
+	}
+	var most int32
+	for _, profile := range c.facts.Profiles {
+		most = max(most, profile.Cores)
+	}
+	return most
+}
+
 // seconds reads a coefficient.
 func seconds(text string) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)

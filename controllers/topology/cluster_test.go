@@ -64,3 +64,18 @@ func TestLabels(t *testing.T) {
 		}
 	}
 }
+
+// TestCores: a node that was not measured is not larger than the largest one.
+func TestCores(t *testing.T) {
+	cluster := topology.NewCluster(placement.Facts{Profiles: map[string]v1alpha1.NodeProfileStatus{
+		"small": {Cores: 2}, "large": {Cores: 96}, "not measured": {},
+	}})
+	for name, want := range map[string]int32{"small": 2, "large": 96, "not measured": 96, "": 96} {
+		if got := cluster.Cores(name); got != want {
+			t.Errorf("%q has %d cores, want %d", name, got, want)
+		}
+	}
+	if got := topology.NewCluster(placement.Facts{}).Cores("a"); got != 0 {
+		t.Errorf("%d cores without a profile", got)
+	}
+}

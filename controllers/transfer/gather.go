@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/usage"
 )
 
 // gather reads everything that a decision needs.
@@ -132,6 +133,10 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 		}
 		facts.NodeLabels = cluster.Labels(facts.Pod.Spec.NodeName)
 		facts.Network = cluster.Network(facts.Pod.Spec.NodeName)
+		facts.Limits = usage.Limits{
+			SendCores:    cluster.Cores(facts.Pod.Spec.NodeName),
+			ReceiveCores: cluster.Cores(plan.ReceivingNode(transfer, facts.Local.Deliveries)),
+		}
 	}
 	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),

@@ -84,6 +84,46 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestWithin: neither side of a Transfer within a cluster is believed to have used what its node does not have.
+func TestWithin(t *testing.T) {
+	network := &usage.NetworkCost{Segments: &usage.SegmentCost{Acknowledgement: 1e-9, Segment: 1e-9, PerGiB: 1}}
+	honest := &wirev1.Report{
+		Cpu: &wirev1.CPU{SendNanos: 100, CompressNanos: 30, ReceiveNanos: 50, DecompressNanos: 10}, WireBytes: 1 << 30,
+		Traffic:     &wirev1.Traffic{DataSegments: 10, Acknowledgements: 900_000, ReceivedBytes: 4096},
+		PeerTraffic: &wirev1.Traffic{DataSegments: 1_800_000, ReceivedBytes: 1 << 30},
+	}
+	limits := usage.Limits{Elapsed: 30 * time.Second, SendCores: 8, ReceiveCores: 2}
+	if diff := cmp.Diff(usage.Of(honest, false, network), usage.Within(honest, network, limits)); diff != "" {
+		t.Errorf("an honest report is cut: %s", diff)
+	}
+	const most = math.MaxUint64
+	everything := &wirev1.Traffic{DataSegments: most, Acknowledgements: most, ReceivedBytes: most}
+	absurd := &wirev1.Report{
+		Cpu:       &wirev1.CPU{SendNanos: most, ReceiveNanos: most, DecompressNanos: most, WriteNanos: most},
+		WireBytes: 1 << 30, Traffic: everything, PeerTraffic: everything,
+	}
+	const minute, segments = int64(time.Minute), 1<<30/512 + 4096
+	if diff := cmp.Diff(usage.Usage{
+		Send: usage.CPU{usage.Process: 8 * minute, usage.Network: 2*segments + 1e9},
+		Receive: usage.CPU{
+			usage.Process: 2 * minute, usage.Decompress: 2 * minute, usage.Write: 2 * minute,
+			usage.Network: 2*segments + 1e9,
+		},
+		Wire: 1 << 30,
+	}, usage.Within(absurd, network, limits)); diff != "" {
+		t.Error(diff)
+	}
+	network.Segments.Segment = 1
+	if got := usage.Within(absurd, network, limits).Receive[usage.Network]; got != 2*minute {
+		t.Errorf("the network stack spent %d ns on two cores in a minute", got)
+	}
+	for _, limits := range []usage.Limits{{Elapsed: math.MaxInt64}, {Elapsed: -time.Hour}} {
+		if got := usage.Within(honest, network, limits).Receive[usage.Process]; got != 50 {
+			t.Errorf("%+v: %d", limits, got)
+		}
+	}
+}
+
 func TestNetworkCost(t *testing.T) {
 	segments := &usage.SegmentCost{Acknowledgement: 2e-6, Segment: 3e-6, PerGiB: 4}
 	counted := &wirev1.Traffic{DataSegments: 1000, Acknowledgements: 500, ReceivedBytes: 1 << 29}
