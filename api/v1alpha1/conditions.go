@@ -448,8 +448,9 @@ const (
 	// ReasonRebuilt (Statement): the Statement was deleted by hand and is rebuilt from objects that still exist; figures
 	// of others are missing.
 	ReasonRebuilt = "Rebuilt"
-	// ReasonMarksLost (Statement): Statements were deleted by hand, or the status of an object was changed by hand, so
-	// that it is not known what was booked; figures are missing, as the message says.
+	// ReasonMarksLost (Statement): Statements were deleted by hand, more than ten attempts of a Transfer ended between two
+	// bookings, or the status of an object was changed by hand, so that it is not known what was booked; figures are
+	// missing, as the message says.
 	ReasonMarksLost = "MarksLost"
 	// ReasonNamespaceReplaced (Statement): the namespace was deleted and created again, and its Statements were restored;
 	// what the former namespace used after its last booking is missing.

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -87,13 +88,18 @@ type Account struct {
 	ResourceVersion string
 	// Deleting: the object waits for its figures to be booked.
 	Deleting bool
-	// Lives in the order in which they began.
+	// Lives in the order in which they began. Those without figures are there, too, so that a gap shows.
 	Lives []Life
 	// Trimmed: there may have been others before the first of them.
 	Trimmed bool
 	// StoredBytes are at rest now, of the dimensions and prices of Stored.
 	StoredBytes int64
 	Stored      Life
+}
+
+// Used reports whether there is something to book at all.
+func (a Account) Used() bool {
+	return a.StoredBytes > 0 || slices.ContainsFunc(a.Lives, func(l Life) bool { return !l.Figures.zero() })
 }
 
 func saturated(a, b int64) int64 {

@@ -81,7 +81,7 @@ type booking struct {
 	expired  []types.UID
 	changed  bool
 	unbooked int32
-	// figuresLost: an object does not show any more what was booked last.
+	// figuresLost: an object does not show any more what was booked last, or what came after it.
 	figuresLost bool
 }
 
@@ -110,8 +110,11 @@ func (b *booking) account(a Account) {
 	}
 	next := mark
 	next.UID = a.UID
+	if !known && !a.Used() && (len(a.Lives) == 0 || !a.Lives[0].Ended) {
+		return
+	}
 	if !known && !b.hasSpace(a) {
-		if len(a.Lives) > 0 || a.StoredBytes > 0 {
+		if a.Used() {
 			b.unbooked++
 		}
 		return
@@ -133,9 +136,11 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 	marked, first := -1, 0
 	if known {
 		marked = slices.IndexFunc(a.Lives, func(l Life) bool { return l.ID == mark.Life })
+	} else if a.Trimmed && !b.Adopt && !b.before(a.Lives[0]) {
+		b.figuresLost = true
 	}
 	if known && marked < 0 && mark.Life != "" && len(a.Lives) > 0 {
-		first = b.afterLost(a, mark.Life)
+		first = b.afterLost(a, mark)
 		if first > 0 {
 			skipped := a.Lives[first-1]
 			next.Life, next.Final, next.Figures = skipped.ID, skipped.Ended, nil
@@ -153,9 +158,6 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 			base = unpack(mark.Figures)
 		}
 		more, top := life.Figures.since(base)
-		if more.zero() && !known && i == len(a.Lives)-1 && next.Life == "" && !life.Ended {
-			continue // nothing was used yet
-		}
 		if !known && b.before(life) {
 			more = Figures{}
 		}
@@ -170,11 +172,12 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 	return true
 }
 
-// afterLost is the index of the first life that began after one that an object does not show any more. If others were
-// trimmed all did but those with a smaller number of the same run. If not, somebody changed the object's status: what
-// may have been booked is left out, and the Statement says so.
-func (b *booking) afterLost(a Account, lost string) int {
-	run, number := attemptOf(lost)
+// afterLost is the index of the first life that began after the marked one, which an object does not show any more. If
+// lives were trimmed all did but those with a smaller number of the same run; unless the next number is shown, others
+// may have been trimmed unbooked. If none were, somebody changed the object's status: what may have been booked is left
+// out. In either case the Statement says so.
+func (b *booking) afterLost(a Account, mark v1alpha1.StatementMark) int {
+	run, number := attemptOf(mark.Life)
 	first, later := 0, -1
 	for i, life := range a.Lives {
 		switch r, n := attemptOf(life.ID); {
@@ -186,6 +189,10 @@ func (b *booking) afterLost(a Account, lost string) int {
 		}
 	}
 	if a.Trimmed {
+		oldest, n := attemptOf(a.Lives[0].ID)
+		if !mark.Final || oldest != run || n > number+1 {
+			b.figuresLost = true
+		}
 		return first
 	}
 	b.figuresLost = true

@@ -81,7 +81,7 @@ func Empty(object client.Object) bool {
 		return true
 	}
 	a := Kinds[i].Account(object, Facts{Node: func(string) Node { return Node{} }})
-	return len(a.Lives) == 0 && a.StoredBytes == 0
+	return !a.Used()
 }
 
 // NodeClass is that of a node whose profile is given.
@@ -101,10 +101,10 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	a := Account{Trimmed: len(t.Status.History) >= maxHistory}
 	peer := t.Spec.Destination.Peer
 	add := func(id, engine, node string, usage *v1alpha1.UsageStatus) *Life {
-		if usage == nil {
-			return nil
+		life := Life{ID: id}
+		if usage != nil {
+			life.Figures = figures(usage, peer == "")
 		}
-		life := Life{ID: id, Figures: figures(usage, peer == "")}
 		life.Dimensions = Dimensions{
 			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine, usage),
 			NodeClass: facts.Node(node).Class,
@@ -116,10 +116,9 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	last := ""
 	for i := len(t.Status.History) - 1; i >= 0; i-- {
 		record := &t.Status.History[i]
-		id := attemptID(record.RunID, record.Attempt)
-		if life := add(id, record.Engine, record.Node, record.Usage); life != nil {
-			life.Ended, life.EndTime, last = true, timeOf(record.CompletionTime), id
-		}
+		last = attemptID(record.RunID, record.Attempt)
+		life := add(last, record.Engine, record.Node, record.Usage)
+		life.Ended, life.EndTime = true, timeOf(record.CompletionTime)
 	}
 	run := t.Status.Run
 	if run == nil {
@@ -131,11 +130,10 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	}
 	present := &Figures{}
 	if id := attemptID(run.ID, run.Attempt); run.CompletionTime == nil && run.NextAttemptTime == nil && id != last {
-		life := add(id, packed.Engine, run.Node, t.Status.Usage)
-		if life == nil {
+		if t.Status.Usage == nil {
 			return a
 		}
-		present = &life.Figures
+		present = &add(id, packed.Engine, run.Node, t.Status.Usage).Figures
 	} else if newest := t.Status.History; len(newest) > 0 && last == attemptID(newest[0].RunID, newest[0].Attempt) {
 		// An attempt that has ended is in the history, and status shows its figures until the next one begins. The number
 		// of run.attempt may be that of a later one, where the receiving cluster knew of that.
@@ -147,6 +145,22 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	)
 	present[storedBytes] = natural(packed.Stored.Bytes)
 	return a
+}
+
+// Ended is how many attempts ended between two versions of an object, as far as the second one shows them.
+func Ended(before, after client.Object) int {
+	was, one := before.(*v1alpha1.Transfer)
+	is, other := after.(*v1alpha1.Transfer)
+	if !one || !other {
+		return 0
+	}
+	for i := range is.Status.History {
+		if h := was.Status.History; len(h) > 0 && h[0].RunID == is.Status.History[i].RunID &&
+			h[0].Attempt == is.Status.History[i].Attempt {
+			return i
+		}
+	}
+	return len(is.Status.History)
 }
 
 func attemptID(run string, attempt int32) string { return run + "/" + strconv.Itoa(int(attempt)) }

@@ -5,6 +5,7 @@ package ledger_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ func TestLostAttempt(t *testing.T) {
 		}
 		return w, transfer
 	}
+	var book func(*v1alpha1.Transfer)
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Transfer)
 		want   int64
@@ -110,8 +112,30 @@ func TestLostAttempt(t *testing.T) {
 				end(t, t.Status.Run.Attempt)
 			}
 		}, 317, v1alpha1.ReasonBooked},
+		"more attempts since than history holds": {func(t *v1alpha1.Transfer) {
+			for range 11 {
+				begin(t, 1)
+				end(t, t.Status.Run.Attempt)
+			}
+		}, 317, v1alpha1.ReasonMarksLost},
+		"more runs since than history holds": {func(t *v1alpha1.Transfer) {
+			for n := range 11 {
+				t.Status.Run = &v1alpha1.RunStatus{ID: strconv.Itoa(n)}
+				begin(t, 1)
+				end(t, t.Status.Run.Attempt)
+			}
+		}, 317, v1alpha1.ReasonMarksLost},
+		"more attempts without figures than history holds": {func(t *v1alpha1.Transfer) {
+			for range 30 {
+				begin(t, 0)
+				t.Status.Usage = nil
+				end(t, t.Status.Run.Attempt)
+				book(t)
+			}
+		}, 307, v1alpha1.ReasonBooked},
 	} {
 		w, transfer := begun()
+		book = func(t *v1alpha1.Transfer) { w.bytesOf(t) }
 		c.change(transfer)
 		begin(transfer, 7)
 		for range 2 {

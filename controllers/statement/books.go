@@ -29,8 +29,9 @@ const (
 	// perNamespace of those that are booked is added up, so that all bookings together are at most a write per second:
 	// each writes the whole Statement.
 	perNamespace = time.Second
-	// urgentInterval is that of a namespace in which an object waits to be deleted.
-	urgentInterval = time.Second
+	// urgentInterval is that of a namespace in which an object waits to be deleted, or shows urgentAttempts attempts that
+	// have ended since it was booked. That is half of what history holds.
+	urgentInterval, urgentAttempts = time.Second, 5
 	// storedInterval is after how long a namespace is looked at for bytes at rest alone.
 	storedInterval = time.Hour
 	// SettlePause is how long a finalizer waits before it asks again. settlePatience is for how long a deletion waits to
@@ -70,8 +71,11 @@ type Books struct {
 type namespace struct {
 	// booked is when the last booking was.
 	booked time.Time
-	// urgent: an object waits to be deleted, or went with figures that are only in memory.
+	// urgent: an object waits to be deleted, went with figures that are only in memory, or will soon lose figures.
 	urgent bool
+	// ended counts the attempts of objects that ended since the last booking. What ends while that is under way is not
+	// counted.
+	ended map[types.UID]int
 	// settled are the resource versions of objects that are being deleted and all of whose figures are booked.
 	settled map[types.UID]string
 	// deleted are objects that went without waiting, as they were last.
@@ -145,6 +149,22 @@ func (b *Books) due(name string) time.Duration {
 		return 0 // the clock was set back
 	}
 	return spacing - passed
+}
+
+// changed notes how many attempts of an object have ended.
+func (b *Books) changed(before, after client.Object) {
+	more := ledger.Ended(before, after)
+	if more == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.of(after.GetNamespace())
+	if n.ended == nil {
+		n.ended = map[types.UID]int{}
+	}
+	n.ended[after.GetUID()] += more
+	n.urgent = n.urgent || n.ended[after.GetUID()] >= urgentAttempts
 }
 
 // forget a namespace that is gone.

@@ -57,6 +57,43 @@ func TestSettledAtOnce(t *testing.T) {
 	}
 }
 
+// TestAttemptsAreUrgent: where attempts end faster than history holds them the namespace is booked at once, however
+// many namespaces there are.
+func TestAttemptsAreUrgent(t *testing.T) {
+	b, clock := newBooks()
+	for i := range 1000 {
+		b.done(fmt.Sprint("namespace-", i), nil, nil)
+	}
+	b.done("bank", nil, nil)
+	clock.SetTime(clock.Now().Add(2 * time.Second))
+	version := func(newest int32) *v1alpha1.Transfer {
+		transfer := leaving("uid", 1, clock.Now())
+		for n := newest; n > max(0, newest-10); n-- {
+			transfer.Status.History = append(transfer.Status.History, v1alpha1.AttemptRecord{RunID: "run", Attempt: n})
+		}
+		return transfer
+	}
+	b.changed(version(1), version(3))
+	b.changed(version(3), version(3))
+	b.changed(version(3), version(5))
+	if wait := b.due("bank"); wait < 10*time.Minute {
+		t.Errorf("after 4 attempts the namespace waits for %s", wait)
+	}
+	b.changed(version(5), version(6))
+	if wait := b.due("bank"); wait > 0 {
+		t.Errorf("after 5 attempts the namespace waits for %s", wait)
+	}
+	b.done("bank", nil, nil)
+	if wait := b.due("bank"); wait < 10*time.Minute {
+		t.Errorf("after a booking the namespace waits for %s", wait)
+	}
+	// Of more than history holds the watch shows the last ones.
+	b.changed(version(6), version(40))
+	if wait := b.due("bank"); wait > time.Second {
+		t.Errorf("after many attempts the namespace waits for %s", wait)
+	}
+}
+
 // TestDeletedAreBounded: objects that are deleted faster than they are booked do not fill the memory.
 func TestDeletedAreBounded(t *testing.T) {
 	b, clock := newBooks()

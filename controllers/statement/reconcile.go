@@ -220,7 +220,7 @@ func (b *Books) take(ctx context.Context, name string, before []v1alpha1.Stateme
 // used reports whether there is something to book at all.
 func used(all []ledger.Account) bool {
 	for _, a := range all {
-		if len(a.Lives) > 0 || a.StoredBytes > 0 {
+		if a.Used() {
 			return true
 		}
 	}
@@ -240,7 +240,7 @@ func (b *Books) done(name string, open *v1alpha1.Statement, all []ledger.Account
 	var waiting []ledger.Account
 	b.mu.Lock()
 	n := b.of(name)
-	n.booked, n.urgent = now, false
+	n.booked, n.urgent, n.ended = now, false, nil
 	for _, a := range all {
 		if settled, known := n.settled[a.UID]; a.Deleting && !(known && settled == a.ResourceVersion) {
 			waiting = append(waiting, a)

@@ -49,6 +49,8 @@ func (b *Books) handler(kind ledger.Kind) handler.EventHandler {
 			// So arrives an object that was deleted and made again under its name between two watches.
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				b.gone(kind, e.ObjectOld)
+			} else {
+				b.changed(e.ObjectOld, e.ObjectNew)
 			}
 			add(q, e.ObjectNew)
 		},
