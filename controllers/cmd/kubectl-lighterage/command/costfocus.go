@@ -133,9 +133,12 @@ func (e *export) files(charges []focus.Charge, namespace string) (format string,
 // reader of the directory would count them twice.
 func (e *export) twice(files map[string][]focus.Charge) error {
 	for path, charges := range files {
+		if path == e.path {
+			continue // the one file, which may have no rows
+		}
 		period := charges[0].PeriodName()
 		stem, found := strings.CutSuffix(path, period+filepath.Ext(path))
-		if len(period) != len("2006-01") || !found || path == e.path {
+		if len(period) != len("2006-01") || !found {
 			continue
 		}
 		entries, err := os.ReadDir(filepath.Dir(path))

@@ -4,12 +4,14 @@
 package command
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/controllers/bill"
 	"github.com/lighterage/lighterage/controllers/bill/focus"
 )
 
@@ -40,5 +42,20 @@ func TestMonthBesideDays(t *testing.T) {
 	_, files = e.files([]focus.Charge{day}, "")
 	if err := e.twice(files); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNothingPriced: a period in which nothing was charged is a file without rows, or a directory without files.
+func TestNothingPriced(t *testing.T) {
+	for _, name := range []string{"none.csv", "none.parquet", "directory"} {
+		e := newExport()
+		e.path, e.source.Cluster, e.source.Provider = filepath.Join(t.TempDir(), name), "east", "team"
+		if err := e.write(&bill.Account{}, "", io.Discard); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		written, err := os.Stat(e.path)
+		if one := filepath.Ext(name) != ""; one != (err == nil) || one && written.Size() == 0 {
+			t.Errorf("%s: %+v, %v", name, written, err)
+		}
 	}
 }
