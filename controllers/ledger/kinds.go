@@ -100,7 +100,7 @@ const maxHistory = 10
 func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	a := Account{Trimmed: len(t.Status.History) >= maxHistory}
 	peer := t.Spec.Destination.Peer
-	add := func(id, engine, node string, usage *v1alpha1.UsageStatus) *Life {
+	add := func(id, engine, node string, usage *v1alpha1.UsageStatus, cost *v1alpha1.CostStatus) *Life {
 		life := Life{ID: id}
 		if usage != nil {
 			life.Figures = figures(usage, peer == "")
@@ -109,7 +109,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine, usage),
 			NodeClass: facts.Node(node).Class,
 		}
-		life.Prices = facts.prices(t.Status.Policy, facts.Node(node).Labels, peer, v1alpha1.DirectionSend)
+		life.Prices = facts.prices(t.Status.Policy, node, cost, peer, v1alpha1.DirectionSend)
 		a.Lives = append(a.Lives, life)
 		return &a.Lives[len(a.Lives)-1]
 	}
@@ -117,7 +117,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 	for i := len(t.Status.History) - 1; i >= 0; i-- {
 		record := &t.Status.History[i]
 		last = attemptID(record.RunID, record.Attempt)
-		life := add(last, record.Engine, record.Node, record.Usage)
+		life := add(last, record.Engine, record.Node, record.Usage, record.Cost)
 		life.Ended, life.EndTime = true, timeOf(record.CompletionTime)
 	}
 	run := t.Status.Run
@@ -133,7 +133,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 		if t.Status.Usage == nil {
 			return a
 		}
-		present = &add(id, packed.Engine, run.Node, t.Status.Usage).Figures
+		present = &add(id, packed.Engine, run.Node, t.Status.Usage, t.Status.Cost).Figures
 	} else if newest := t.Status.History; len(newest) > 0 && last == attemptID(newest[0].RunID, newest[0].Attempt) {
 		// An attempt that has ended is in the history, and status shows its figures until the next one begins. The number
 		// of run.attempt may be that of a later one, where the receiving cluster knew of that.
@@ -182,12 +182,12 @@ func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
 	}
 	life := Life{Figures: figures(d.Status.Usage, true)}
 	life.Ended = d.Status.Phase == v1alpha1.DeliveryComplete || d.Status.Phase == v1alpha1.DeliveryFailed
-	node := Node{}
+	node := ""
 	if run := d.Status.Run; run != nil {
-		node, life.EndTime = facts.Node(run.Node), timeOf(run.CompletionTime)
+		node, life.EndTime = run.Node, timeOf(run.CompletionTime)
 	}
 	life.Dimensions = Dimensions{
-		Kind: "Delivery", Peer: d.Spec.Peer, Direction: v1alpha1.DirectionReceive, NodeClass: node.Class,
+		Kind: "Delivery", Peer: d.Spec.Peer, Direction: v1alpha1.DirectionReceive, NodeClass: facts.Node(node).Class,
 	}
 	if inflated := d.Status.Decompression; inflated != nil {
 		life.EngineClass = v1alpha1.EngineClassNone
@@ -199,7 +199,7 @@ func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
 		}
 		life.Figures[operations] = saturated(natural(inflated.Hardware.Operations), natural(inflated.Software.Operations))
 	}
-	life.Prices = facts.prices(nil, node.Labels, d.Spec.Peer, v1alpha1.DirectionReceive)
+	life.Prices = facts.prices(nil, node, d.Status.Cost, d.Spec.Peer, v1alpha1.DirectionReceive)
 	return Account{Lives: []Life{life}}
 }
 
@@ -281,11 +281,17 @@ func (f Facts) serving(
 	return life
 }
 
-// prices in force; the zero value if there are none.
+// prices in force, the zero value if there are none. When a node is gone, what was charged for it says what it cost.
 func (f Facts) prices(
-	policy *v1alpha1.PolicyStatus, node map[string]string, peer string, direction v1alpha1.Direction,
+	policy *v1alpha1.PolicyStatus, node string, cost *v1alpha1.CostStatus, peer string, direction v1alpha1.Direction,
 ) v1alpha1.StatementPrices {
-	return f.named(policy, f.resolve(policy, node, peer, direction))
+	labels := f.Node(node).Labels
+	if node != "" && labels == nil && cost != nil && len(cost.Periods) > 0 {
+		if p := cost.Periods[0].Prices; p.Source != v1alpha1.PricesOfSeveral {
+			return f.named(policy, &p)
+		}
+	}
+	return f.named(policy, f.resolve(policy, labels, peer, direction))
 }
 
 // resolve is nil without prices. A Tariff that is missing or invalid is in the conditions of its CompressionPolicy.

@@ -172,6 +172,50 @@ func TestQueueCharges(t *testing.T) {
 	}
 }
 
+// TestNodeThatIsGone: what was used on a node costs what it cost there, although nobody knows its labels any more.
+func TestNodeThatIsGone(t *testing.T) {
+	tariff := v1alpha1.Tariff{Spec: v1alpha1.TariffSpec{Currency: "EUR"}}
+	tariff.Name = "default"
+	tariff.Spec.CPUHour.Price, tariff.Spec.NetworkGiB.Price = "9", "0"
+	cost := &v1alpha1.CostStatus{Currency: "EUR", Periods: []v1alpha1.CostPeriod{{Prices: v1alpha1.PricesStatus{
+		Currency: "EUR", CPUHour: "2", NetworkGiB: "0", Source: v1alpha1.PricesOfTariff, Name: "default",
+	}}}}
+	hour := func() *v1alpha1.UsageStatus {
+		return &v1alpha1.UsageStatus{
+			Send: &v1alpha1.CPUUsage{ProcessSeconds: "3600"}, Receive: &v1alpha1.CPUUsage{ProcessSeconds: "3600"},
+		}
+	}
+	policy := &v1alpha1.PolicyStatus{TariffName: "default"}
+	present := v1alpha1.TransferStatus{
+		Policy: policy, Run: &v1alpha1.RunStatus{ID: "run", Attempt: 1, Node: "gone"}, Usage: hour(), Cost: cost,
+	}
+	past := v1alpha1.TransferStatus{Policy: policy, History: []v1alpha1.AttemptRecord{{
+		RunID: "run", Attempt: 1, Node: "gone", Usage: hour(), Cost: cost,
+	}}}
+	uncharged := *present.DeepCopy()
+	uncharged.Cost = nil
+	remote := v1alpha1.TransferSpec{Destination: v1alpha1.TransferDestination{Peer: "west"}}
+	for name, c := range map[string]struct {
+		kind   string
+		object client.Object
+		want   string
+	}{
+		"an attempt":                {"Transfer", &v1alpha1.Transfer{Spec: remote, Status: present}, "2"},
+		"an attempt in history":     {"Transfer", &v1alpha1.Transfer{Spec: remote, Status: past}, "2"},
+		"one that cost nothing yet": {"Transfer", &v1alpha1.Transfer{Spec: remote, Status: uncharged}, "9"},
+		"a Delivery": {"Delivery", &v1alpha1.Delivery{
+			Spec:   v1alpha1.DeliverySpec{Peer: "west"},
+			Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{Node: "gone"}, Usage: hour(), Cost: cost},
+		}, "4"},
+	} {
+		w := newWorld(t, 1)
+		s := w.step(w.accountOf(c.kind, c.object, tariff))
+		if len(s.Status.Rows) != 1 || s.Status.Rows[0].Cost.CPU != c.want {
+			t.Errorf("%s: %+v, want %s", name, s.Status.Rows, c.want)
+		}
+	}
+}
+
 // TestArchivesAreStored: what is at rest are both copies of an archive, whichever there are.
 func TestArchivesAreStored(t *testing.T) {
 	w := newWorld(t, 1)
