@@ -159,6 +159,20 @@ func TestMonths(t *testing.T) {
 	}
 }
 
+// TestClockAhead: a manager whose clock is years ahead deletes no Statement that is not old.
+func TestClockAhead(t *testing.T) {
+	w := newWorld(t, 1)
+	w.step(used("a", "1", 1000, 0, prices[1]))
+	w.created = w.now
+	w.now = w.now.AddDate(3, 0, 0)
+	w.step(used("a", "2", 2000, 0, prices[1])) // which fails for a deletion
+	w.now = w.created.AddDate(0, 1, 0)
+	w.step(used("a", "3", 3000, 0, prices[1]))
+	if got := sumOf(w.all()...)[2]; got != 3000 || len(w.all()) != 2 {
+		t.Errorf("%d Statements have %d bytes", len(w.all()), got)
+	}
+}
+
 func (w *world) stepDeleting(a ledger.Account) {
 	for range 50 {
 		step := ledger.Next(w.all(), ledger.Booking{Accounts: []ledger.Account{a}, NamespaceUID: "namespace", Now: w.now}, 13)

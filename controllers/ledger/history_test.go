@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -36,6 +37,8 @@ type world struct {
 	kills      int
 	// late: nobody books before history loses an attempt.
 	late bool
+	// created is the time of the API server where that is not the manager's.
+	created time.Time
 }
 
 // manager has a cache of objects, which may be stale, and a step that it has computed and not taken.
@@ -193,7 +196,10 @@ func (m *manager) take(w *world) {
 	case step.Create != "":
 		if _, there := w.statements[step.Create]; !there {
 			s := v1alpha1.Statement{Spec: v1alpha1.StatementSpec{Month: step.Create}}
-			s.Name, s.ResourceVersion = step.Create, w.nextVersion()
+			s.Name, s.ResourceVersion, s.CreationTimestamp = step.Create, w.nextVersion(), metav1.NewTime(w.now)
+			if !w.created.IsZero() {
+				s.CreationTimestamp = metav1.NewTime(w.created)
+			}
 			w.statements[step.Create] = s
 		}
 	case step.Write != nil:

@@ -56,7 +56,7 @@ func Next(all []v1alpha1.Statement, in Booking, keep int) Step {
 	case v1alpha1.StatementClosed:
 		return Step{Create: max(MonthOf(in.Now), monthsAfter(newest.Name, 1), newest.Status.Successor)}
 	}
-	if step, any := tidy(earlier, newest.Name, keep, in.Now); any {
+	if step, any := tidy(earlier, newest, keep, in.Now); any {
 		return step
 	}
 	if newest.Name < MonthOf(in.Now) {
@@ -72,15 +72,19 @@ func Next(all []v1alpha1.Statement, in Booking, keep int) Step {
 }
 
 // tidy notes the successor in the last closed Statement, sums up the days of those before it, and removes the oldest.
-func tidy(earlier []v1alpha1.Statement, newest string, keep int, now time.Time) (Step, bool) {
+//
+// What is old is counted from when the API server made the newest one: the manager's clock, by which that is named, may
+// be years ahead.
+func tidy(earlier []v1alpha1.Statement, newest *v1alpha1.Statement, keep int, now time.Time) (Step, bool) {
+	oldest := monthsAfter(min(newest.Name, MonthOf(newest.CreationTimestamp.Time)), 1-keep)
 	for i := range earlier {
 		s := &earlier[i]
 		switch {
-		case s.Name <= monthsAfter(newest, -keep):
+		case s.Name < oldest:
 			return Step{Delete: s}, true
-		case i == len(earlier)-1 && s.Status.Successor != newest:
+		case i == len(earlier)-1 && s.Status.Successor != newest.Name:
 			after := s.DeepCopy()
-			after.Status.Successor = newest
+			after.Status.Successor = newest.Name
 			judge(after, now, flaws{edited: digest(&s.Status) != s.Status.Digest})
 			seal(&after.Status)
 			return Step{Write: after}, true
