@@ -423,6 +423,12 @@ type AttemptRecord struct {
 	// reusedBytes were the same at the destination already, and were not sent.
 	// +optional
 	ReusedBytes int64 `json:"reusedBytes"`
+	// operations are blocks that were compressed or sent as they are.
+	// +optional
+	Operations int64 `json:"operations,omitempty"`
+	// storedBytes are the part of bytes that was sent as it is.
+	// +optional
+	StoredBytes int64 `json:"storedBytes,omitempty"`
 	// usage of the attempt as far as it was reported.
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`

@@ -164,6 +164,11 @@ func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
 	return status
 }
 
+// AllOperations are the blocks that were compressed or sent as they are.
+func AllOperations(c *v1alpha1.CompressionStatus) int64 {
+	return Saturated(Saturated(c.Hardware.Operations, c.Software.Operations), c.Stored.Operations)
+}
+
 // counts is nil when nothing was counted.
 func counts(reported map[string]uint64) map[string]int64 {
 	if len(reported) == 0 {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
@@ -119,31 +120,25 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 		last = attemptID(record.RunID, record.Attempt)
 		life := add(last, record.Engine, record.Node, record.Usage, record.Cost)
 		life.Ended, life.EndTime = true, timeOf(record.CompletionTime)
+		life.Figures[operations], life.Figures[storedBytes] = natural(record.Operations), natural(record.StoredBytes)
 	}
 	run := t.Status.Run
 	if run == nil {
+		return a
+	}
+	id := attemptID(run.ID, run.Attempt)
+	if run.CompletionTime != nil || run.NextAttemptTime != nil || id == last || t.Status.Usage == nil {
+		// An attempt that has ended is in the history, and status shows its figures until the next one begins. The number
+		// of run.attempt may be that of a later one, where the receiving cluster knew of that.
 		return a
 	}
 	packed := t.Status.Compression
 	if packed == nil {
 		packed = &v1alpha1.CompressionStatus{}
 	}
-	present := &Figures{}
-	if id := attemptID(run.ID, run.Attempt); run.CompletionTime == nil && run.NextAttemptTime == nil && id != last {
-		if t.Status.Usage == nil {
-			return a
-		}
-		present = &add(id, packed.Engine, run.Node, t.Status.Usage, t.Status.Cost).Figures
-	} else if newest := t.Status.History; len(newest) > 0 && last == attemptID(newest[0].RunID, newest[0].Attempt) {
-		// An attempt that has ended is in the history, and status shows its figures until the next one begins. The number
-		// of run.attempt may be that of a later one, where the receiving cluster knew of that.
-		present = &a.Lives[len(a.Lives)-1].Figures
-	}
-	present[operations] = saturated(
-		saturated(natural(packed.Hardware.Operations), natural(packed.Software.Operations)),
-		natural(packed.Stored.Operations),
-	)
-	present[storedBytes] = natural(packed.Stored.Bytes)
+	present := add(id, packed.Engine, run.Node, t.Status.Usage, t.Status.Cost)
+	present.Figures[operations] = natural(agentreport.AllOperations(packed))
+	present.Figures[storedBytes] = natural(packed.Stored.Bytes)
 	return a
 }
 

@@ -78,6 +78,26 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
+// TestRecordsAreWhole: an attempt that ends before it is booked is booked whole, although the next one has begun.
+func TestRecordsAreWhole(t *testing.T) {
+	w := newWorld(t, 1)
+	packed := func(operations, stored int64) *v1alpha1.CompressionStatus {
+		return &v1alpha1.CompressionStatus{
+			Software: v1alpha1.Operations{Operations: operations}, Stored: v1alpha1.Operations{Operations: 1, Bytes: stored},
+		}
+	}
+	transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
+		Run: &v1alpha1.RunStatus{ID: "run", Attempt: 2}, Usage: &v1alpha1.UsageStatus{WireBytes: 1}, Compression: packed(4, 50),
+	}}
+	transfer.Status.History = []v1alpha1.AttemptRecord{{
+		RunID: "run", Attempt: 1, Usage: &v1alpha1.UsageStatus{WireBytes: 1}, Operations: 20, StoredBytes: 300,
+	}}
+	sum := sumOf(w.step(w.accountOf("Transfer", transfer)))
+	if sum[0] != 25 || sum[3] != 350 {
+		t.Errorf("%d operations and %d stored bytes are booked", sum[0], sum[3])
+	}
+}
+
 // TestLostAttempt: when an object does not show any more the attempt that was booked last, nothing is booked twice.
 func TestLostAttempt(t *testing.T) {
 	begun := func() (*world, *v1alpha1.Transfer) {

@@ -75,6 +75,10 @@ func TestWhatWasNotSentIsCounted(t *testing.T) {
 	text, err := protojson.Marshal(
 		&wirev1.Report{
 			State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Removed: 7, ReusedBytes: 8, HoleBytes: 9},
+			Compression: &wirev1.Compression{
+				Hardware: &wirev1.Operations{Operations: 1}, Software: &wirev1.Operations{Operations: 2},
+				Stored: &wirev1.Operations{Operations: 3, Bytes: 10},
+			},
 		},
 	)
 	if err != nil {
@@ -83,7 +87,7 @@ func TestWhatWasNotSentIsCounted(t *testing.T) {
 	facts.Pod = ended(0, "Completed", string(text))
 	status := plan.DecideTransfer(transfer, facts, image).Status
 	if p, h := status.Progress, status.History[0]; p.Removed != 7 || h.Removed != 7 || p.ReusedBytes != 8 ||
-		h.ReusedBytes != 8 || p.HoleBytes != 9 {
+		h.ReusedBytes != 8 || h.Operations != 6 || h.StoredBytes != 10 || p.HoleBytes != 9 {
 		t.Errorf("progress is %+v, history %+v", status.Progress, status.History)
 	}
 }

@@ -545,9 +545,9 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 	if record.StartTime != nil && !record.CompletionTime.Before(record.StartTime) {
 		record.Duration = &metav1.Duration{Duration: record.CompletionTime.Sub(record.StartTime.Time).Round(time.Millisecond)}
 	}
-	if status.Compression != nil {
-		record.Engine = status.Compression.Engine
-		record.Bytes, record.CompressedBytes = status.Compression.UncompressedBytes, status.Compression.CompressedBytes
+	if packed := status.Compression; packed != nil {
+		record.Engine, record.Bytes, record.CompressedBytes = packed.Engine, packed.UncompressedBytes, packed.CompressedBytes
+		record.Operations, record.StoredBytes = agentreport.AllOperations(packed), packed.Stored.Bytes
 	}
 	if status.Progress != nil {
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
