@@ -73,9 +73,10 @@ type Dimensions struct {
 type Life struct {
 	// ID tells the lives of an object apart.
 	ID string
-	// Ended: its figures do not change any more. EndTime is when it ended, zero if that is not known.
-	Ended   bool
-	EndTime time.Time
+	// Ended: its figures do not change any more. StartTime and EndTime are when it began and ended, zero if that is not
+	// known.
+	Ended              bool
+	StartTime, EndTime time.Time
 	Dimensions
 	Figures Figures
 	// Prices in force; the zero value if there are none. Their name is empty.
@@ -86,6 +87,8 @@ type Life struct {
 type Account struct {
 	UID             types.UID
 	ResourceVersion string
+	// Created is when the API server made the object.
+	Created time.Time
 	// Deleting: the object waits for its figures to be booked.
 	Deleting bool
 	// Lives in the order in which they began. Those without figures are there, too, so that a gap shows.

@@ -136,7 +136,7 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 	marked, first := -1, 0
 	if known {
 		marked = slices.IndexFunc(a.Lives, func(l Life) bool { return l.ID == mark.Life })
-	} else if a.Trimmed && !b.Adopt && !b.before(a.Lives[0]) {
+	} else if a.Trimmed && !b.Adopt && !b.before(a, a.Lives[0]) {
 		b.figuresLost = true
 	}
 	if known && marked < 0 && mark.Life != "" && len(a.Lives) > 0 {
@@ -158,7 +158,7 @@ func (b *booking) lives(a Account, known bool, mark v1alpha1.StatementMark, next
 			base = unpack(mark.Figures)
 		}
 		more, top := life.Figures.since(base)
-		if !known && b.before(life) {
+		if !known && b.before(a, life) {
 			more = Figures{}
 		}
 		if !more.zero() && !b.Adopt && !b.sheet.book(b.day, life, more, 0) {
@@ -206,8 +206,12 @@ func (b *booking) afterLost(a Account, mark v1alpha1.StatementMark) int {
 	return last
 }
 
-// before reports whether a life ended before the first month of the namespace.
-func (b *booking) before(life Life) bool {
+// before reports whether a life is not of the object, since it began before that was made, or ended before the first
+// month of the namespace.
+func (b *booking) before(a Account, life Life) bool {
+	if !life.StartTime.IsZero() && life.StartTime.Before(a.Created.Add(-restoredGrace)) {
+		return true
+	}
 	return b.First && life.Ended && !life.EndTime.IsZero() && life.EndTime.Before(startOf(b.month).Add(-openingGrace))
 }
 

@@ -29,6 +29,9 @@ const (
 	maxStoredStep = 24 * time.Hour
 	// storedStep is after how long bytes at rest alone are a reason to write.
 	storedStep = time.Hour
+	// restoredGrace: what began longer before its object was made is of a predecessor from which status was restored.
+	// Clocks of nodes may differ by that from the API server's.
+	restoredGrace = time.Minute
 	// openingGrace: what ended longer before the month of a namespace's first Statement is not booked.
 	openingGrace = 24 * time.Hour
 )

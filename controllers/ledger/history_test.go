@@ -275,8 +275,8 @@ func (w *world) settle() {
 // alternate with stale caches and stale steps, objects are deleted and created again, clocks jump by a day, months
 // pass, prices and currencies change.
 //
-// In every other history attempts end faster than they are booked. Then figures are missing from Statements that say so,
-// and none is there twice.
+// In every other history attempts end faster than they are booked. Then figures are missing from Statements that say
+// so, and none is there twice.
 func TestHistories(t *testing.T) {
 	kills, lost := 0, 0
 	for seed := range uint64(120) {

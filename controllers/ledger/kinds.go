@@ -69,7 +69,7 @@ func kindOf[T any, P interface {
 			}
 			a := account(typed, facts)
 			a.UID, a.ResourceVersion = object.GetUID(), object.GetResourceVersion()
-			a.Deleting = object.GetDeletionTimestamp() != nil
+			a.Deleting, a.Created = object.GetDeletionTimestamp() != nil, object.GetCreationTimestamp().Time
 			return a
 		},
 	}
@@ -119,7 +119,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 		record := &t.Status.History[i]
 		last = attemptID(record.RunID, record.Attempt)
 		life := add(last, record.Engine, record.Node, record.Usage, record.Cost)
-		life.Ended, life.EndTime = true, timeOf(record.CompletionTime)
+		life.Ended, life.StartTime, life.EndTime = true, timeOf(record.StartTime), timeOf(record.CompletionTime)
 		life.Figures[operations], life.Figures[storedBytes] = natural(record.Operations), natural(record.StoredBytes)
 	}
 	run := t.Status.Run
@@ -137,6 +137,7 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 		packed = &v1alpha1.CompressionStatus{}
 	}
 	present := add(id, packed.Engine, run.Node, t.Status.Usage, t.Status.Cost)
+	present.StartTime = timeOf(run.StartTime)
 	present.Figures[operations] = natural(agentreport.AllOperations(packed))
 	present.Figures[storedBytes] = natural(packed.Stored.Bytes)
 	return a
@@ -257,6 +258,9 @@ func (f Facts) serving(
 	}
 	var all []*v1alpha1.PricesStatus
 	for i, agent := range agents {
+		if since := timeOf(agent.StartTime); life.StartTime.IsZero() || since.Before(life.StartTime) && !since.IsZero() {
+			life.StartTime = since
+		}
 		node := f.Node(agent.Node)
 		if i == 0 {
 			life.NodeClass = node.Class

@@ -87,7 +87,8 @@ func TestRecordsAreWhole(t *testing.T) {
 		}
 	}
 	transfer := &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
-		Run: &v1alpha1.RunStatus{ID: "run", Attempt: 2}, Usage: &v1alpha1.UsageStatus{WireBytes: 1}, Compression: packed(4, 50),
+		Run: &v1alpha1.RunStatus{ID: "run", Attempt: 2}, Usage: &v1alpha1.UsageStatus{WireBytes: 1},
+		Compression: packed(4, 50),
 	}}
 	transfer.Status.History = []v1alpha1.AttemptRecord{{
 		RunID: "run", Attempt: 1, Usage: &v1alpha1.UsageStatus{WireBytes: 1}, Operations: 20, StoredBytes: 300,
@@ -95,6 +96,66 @@ func TestRecordsAreWhole(t *testing.T) {
 	sum := sumOf(w.step(w.accountOf("Transfer", transfer)))
 	if sum[0] != 25 || sum[3] != 350 {
 		t.Errorf("%d operations and %d stored bytes are booked", sum[0], sum[3])
+	}
+}
+
+// TestRestored: what an object shows of its predecessor, whose status was restored, is not booked again; what it uses
+// itself is.
+func TestRestored(t *testing.T) {
+	w := newWorld(t, 1)
+	at := func(minutes int) *metav1.Time {
+		return &metav1.Time{Time: w.now.Add(time.Duration(minutes) * time.Minute)}
+	}
+	bytes := func(n int64) *v1alpha1.UsageStatus { return &v1alpha1.UsageStatus{WireBytes: n, ChannelBytes: n} }
+	past := []v1alpha1.AttemptRecord{
+		{RunID: "run", Attempt: 1, StartTime: at(-60), CompletionTime: at(-50), Usage: bytes(100)},
+	}
+	made := func(object client.Object) client.Object {
+		object.SetCreationTimestamp(*at(-10))
+		return object
+	}
+	queue := func(n int64) client.Object {
+		return made(&v1alpha1.Queue{Status: v1alpha1.QueueStatus{
+			Usage:        bytes(n),
+			ReplicaUsage: []v1alpha1.ReplicaUsage{{UID: "new", StartTime: at(-9)}, {UID: "old", StartTime: at(-60)}},
+		}})
+	}
+	transfer := func(run v1alpha1.RunStatus, n int64, history ...v1alpha1.AttemptRecord) client.Object {
+		return made(&v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
+			Run: &run, Usage: bytes(n), History: append(history, past...),
+		}})
+	}
+	for name, c := range map[string]struct {
+		kind          string
+		object, later client.Object
+		want          int64
+	}{
+		"its own attempt": {"Transfer", transfer(v1alpha1.RunStatus{ID: "next", Attempt: 1, StartTime: at(-9)}, 7), nil, 7},
+		"an attempt that the predecessor began": {
+			"Transfer", transfer(v1alpha1.RunStatus{ID: "run", Attempt: 2, StartTime: at(-60)}, 7),
+			transfer(v1alpha1.RunStatus{ID: "run", Attempt: 2, StartTime: at(-60)}, 9), 2,
+		},
+		"one that ended after the restore": {
+			"Transfer", transfer(v1alpha1.RunStatus{ID: "run", Attempt: 2, NextAttemptTime: at(1)}, 0, v1alpha1.AttemptRecord{
+				RunID: "run", Attempt: 2, StartTime: at(-60), CompletionTime: at(-5), Usage: bytes(50),
+			}), nil, 0,
+		},
+		"its own, a clock some seconds behind": {
+			"Transfer", made(&v1alpha1.Transfer{Status: v1alpha1.TransferStatus{History: []v1alpha1.AttemptRecord{{
+				RunID: "run", Attempt: 1, Usage: bytes(5),
+				StartTime: &metav1.Time{Time: w.now.Add(-10*time.Minute - 30*time.Second)},
+			}}}}), nil, 5,
+		},
+		"a Queue": {"Queue", queue(100), queue(103), 3},
+	} {
+		w := newWorld(t, 1)
+		w.step(w.accountOf(c.kind, c.object))
+		if c.later == nil {
+			c.later = c.object
+		}
+		if got := sumOf(w.step(w.accountOf(c.kind, c.later)))[2]; got != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, got, c.want)
+		}
 	}
 }
 

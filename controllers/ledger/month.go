@@ -182,8 +182,8 @@ func complete(before []metav1.Condition, found flaws) metav1.Condition {
 		return bad(v1alpha1.ReasonNamespaceReplaced, "the namespace was deleted and created again; what the former one "+
 			"used after its last booking is missing")
 	case found.figuresLost:
-		return bad(v1alpha1.ReasonMarksLost, "the attempt of an object that was booked last is not in its history: more than "+
-			"ten ended between two bookings, or its status was changed by hand; figures of attempts may be missing")
+		return bad(v1alpha1.ReasonMarksLost, "the attempt of an object that was booked last is not in its history: more "+
+			"than ten ended between two bookings, or its status was changed by hand; figures of attempts may be missing")
 	case known != nil && known.Status == metav1.ConditionFalse && known.Reason != v1alpha1.ReasonNoSpace:
 		return bad(known.Reason, known.Message)
 	case found.unbooked > 0:
