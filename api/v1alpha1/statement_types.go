@@ -132,7 +132,8 @@ type StatementAvoided struct {
 
 // StatementRow holds the sums of what has the same day, kind, peer, direction, classes and prices.
 type StatementRow struct {
-	// day in UTC as YYYY-MM-DD on which the figures were booked. Absent in a month whose days were summed up.
+	// day in UTC as YYYY-MM-DD on which the figures were booked. Absent in a month whose days were summed up, and in rows of
+	// several days, which there are when those with a day are used up.
 	// +optional
 	Day string `json:"day,omitempty"`
 	// kind of the objects: Transfer, Delivery, Queue or HTTPEndpoint; Other for what had no space for a row of its own.

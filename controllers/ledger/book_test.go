@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,6 +244,58 @@ func TestFirst(t *testing.T) {
 	recent.Lives[0].Ended, recent.Lives[0].EndTime = true, w.now.AddDate(0, 0, -3)
 	if s := w.step(old, recent); sumOf(s)[2] != 10 {
 		t.Errorf("%v", sumOf(s))
+	}
+}
+
+// TestRowsWithoutDays: when rows with a day are used up, the day is what goes first: kind, peer and classes stay until
+// there is no space for these, either.
+func TestRowsWithoutDays(t *testing.T) {
+	w := newWorld(t, 1)
+	w.now = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	var accounts []ledger.Account
+	add := func(n int) {
+		for range n {
+			a := used(fmt.Sprint("uid-", len(accounts)), "1", 0, 0, prices[1])
+			a.Lives[0].Peer = fmt.Sprint("peer-", len(accounts))
+			accounts = append(accounts, a)
+		}
+	}
+	var s v1alpha1.Statement
+	day := func() (with, without, other int) {
+		for i := range accounts {
+			w.version++
+			accounts[i].ResourceVersion = strconv.Itoa(w.version)
+			accounts[i].Lives[0].Figures[2] += 10
+		}
+		s = w.step(accounts...)
+		w.now = w.now.AddDate(0, 0, 1)
+		for _, r := range s.Status.Rows {
+			switch {
+			case r.Kind == v1alpha1.StatementKindOther:
+				other++
+			case r.Day == "":
+				without++
+			default:
+				with++
+			}
+		}
+		return with, without, other
+	}
+	add(90)
+	for n := range 30 {
+		with, without, other := day()
+		message := condition(s, v1alpha1.ConditionReady).Message
+		if wanted := n > 2; wanted != (without > 0) || wanted != strings.Contains(message, "several days") || other > 0 {
+			t.Fatalf("day %d: %d rows with a day, %d without, %d of the kind Other: %s", n+1, with, without, other, message)
+		}
+	}
+	if got, want := sumOf(s)[2], int64(90*30*10); got != want {
+		t.Errorf("%d of %d bytes are booked", got, want)
+	}
+	w.now = w.now.AddDate(0, 0, -1)
+	add(20)
+	if with, without, other := day(); with != 320 || without != 96 || other != 1 || sumOf(s)[2] != 90*31*10+20*10 {
+		t.Errorf("%d rows with a day, %d without, %d of the kind Other, %d bytes", with, without, other, sumOf(s)[2])
 	}
 }
 

@@ -15,9 +15,9 @@ package ledger
 import "time"
 
 const (
-	// maxRows of a Statement have all dimensions. What comes then is booked in rows of the kind Other: maxDayRows by
-	// day and currency, then by currency alone.
-	maxRows, maxDayRows, maxAllRows = 320, 128, 512
+	// maxRows of a Statement have a day and all dimensions. What comes then is booked in maxMonthRows rows without a day,
+	// then in rows of the kind Other: maxDayRows by day and currency, then by currency alone.
+	maxRows, maxMonthRows, maxDayRows, maxAllRows = 320, 96, 32, 512
 	// maxPrices bounds the sets of prices that rows name.
 	maxPrices = 64
 	// maxMarks are of objects that exist. reservedMarks are for objects that are being deleted, which must not wait.

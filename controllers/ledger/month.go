@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -156,12 +157,25 @@ type flaws struct {
 // judge writes the conditions. What was found once about figures stays, except for objects that had no space.
 func judge(s *v1alpha1.Statement, now time.Time, found flaws) {
 	reason, message := v1alpha1.ReasonOpen, "figures are booked as objects report them"
+	if n := withoutDay(s); n > 0 {
+		message += fmt.Sprintf("; rows with a day are full, so that %d rows have figures of several days", n)
+	}
 	if s.Status.State == v1alpha1.StatementClosed {
 		reason, message = v1alpha1.ReasonClosed, "the month is over"
 	}
 	wanted := append(conditions.Ready(reason, message), complete(s.Status.Conditions, found))
 	s.Status.Conditions = conditions.Merge(s.Status.Conditions, wanted, s.Generation, now)
 	s.Status.ObservedGeneration = s.Generation
+}
+
+func withoutDay(s *v1alpha1.Statement) int {
+	n := 0
+	for i := range s.Status.Rows {
+		if s.Status.Rows[i].Day == "" {
+			n++
+		}
+	}
+	return n
 }
 
 func complete(before []metav1.Condition, found flaws) metav1.Condition {

@@ -32,8 +32,9 @@ type sums struct {
 type sheet struct {
 	prices []v1alpha1.StatementPrices
 	rows   map[key]*sums
-	// whole counts rows with all dimensions, days those of the kind Other that have a day.
-	whole, days int
+	// whole counts rows with a day and all dimensions, months those without a day, days those of the kind Other that have
+	// one.
+	whole, months, days int
 }
 
 // readSheet reads rows; what people made unreadable counts as 0.
@@ -65,8 +66,10 @@ func (s *sheet) add(k key, f Figures, byteHours int64, money amounts) {
 		row = &sums{money: newAmounts()}
 		s.rows[k] = row
 		switch {
-		case k.Kind != v1alpha1.StatementKindOther:
+		case k.Kind != v1alpha1.StatementKindOther && k.day != "":
 			s.whole++
+		case k.Kind != v1alpha1.StatementKindOther:
+			s.months++
 		case k.day != "":
 			s.days++
 		}
@@ -113,6 +116,11 @@ func (s *sheet) space(wanted key) (key, bool) {
 	if s.whole < maxRows {
 		return wanted, true
 	}
+	month := wanted
+	month.day = ""
+	if s.rows[month] != nil || s.months < maxMonthRows {
+		return month, true
+	}
 	other := key{
 		day: wanted.day, currency: wanted.currency, Dimensions: Dimensions{Kind: v1alpha1.StatementKindOther},
 	}
@@ -126,7 +134,7 @@ func (s *sheet) space(wanted key) (key, bool) {
 // fold sums up the days.
 func (s *sheet) fold() {
 	days := s.rows
-	s.rows, s.whole, s.days = map[key]*sums{}, 0, 0
+	s.rows, s.whole, s.months, s.days = map[key]*sums{}, 0, 0, 0
 	for k, row := range days {
 		k.day = ""
 		s.add(k, row.figures, row.byteHours, row.money)
