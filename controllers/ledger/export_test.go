@@ -3,5 +3,8 @@
 
 package ledger
 
-// NanosOf is for tests.
-var NanosOf = nanosOf
+// For tests.
+var (
+	NanosOf = nanosOf
+	Parse   = parse
+)

@@ -223,8 +223,9 @@ func (w *world) compare(before, after *v1alpha1.Statement) {
 	}
 	for _, b := range before.Status.Totals {
 		for _, a := range after.Status.Totals {
-			if a.Currency == b.Currency && a.WireBytes < b.WireBytes {
-				w.t.Fatalf("the total in %s decreases", a.Currency)
+			if a.Currency == b.Currency && (a.WireBytes < b.WireBytes || ledger.Parse(a.Cost).Cmp(ledger.Parse(b.Cost)) < 0 ||
+				ledger.Parse(a.Avoided).Cmp(ledger.Parse(b.Avoided)) < 0) {
+				w.t.Fatalf("the total in %q decreases from %+v to %+v", a.Currency, b, a)
 			}
 		}
 	}
