@@ -79,8 +79,9 @@ type Life struct {
 	StartTime, EndTime time.Time
 	Dimensions
 	Figures Figures
-	// Prices in force; the zero value if there are none. Their name is empty.
-	Prices v1alpha1.StatementPrices
+	// Prices in force; the zero value if there are none. Their name is empty. Only what is booked is priced: most lives
+	// are booked already. Nil: there are none.
+	Prices func() v1alpha1.StatementPrices
 }
 
 // Account is what an object has used.

@@ -23,9 +23,13 @@ func condition(s v1alpha1.Statement, of string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Status.Conditions, of)
 }
 
+func at(p v1alpha1.StatementPrices) func() v1alpha1.StatementPrices {
+	return func() v1alpha1.StatementPrices { return p }
+}
+
 // used is an account with figures of plain and wire bytes, and of so many hours of CPU time.
 func used(uid, version string, bytes, hours int64, p v1alpha1.StatementPrices) ledger.Account {
-	life := ledger.Life{ID: "run/1", Prices: p, Dimensions: ledger.Dimensions{Kind: "Transfer", NodeClass: "amd64"}}
+	life := ledger.Life{ID: "run/1", Prices: at(p), Dimensions: ledger.Dimensions{Kind: "Transfer", NodeClass: "amd64"}}
 	life.Figures = ledger.Figures{1, 2 * bytes, bytes, 0, bytes, hours * int64(time.Hour)}
 	return ledger.Account{UID: types.UID(uid), ResourceVersion: version, Lives: []ledger.Life{life}}
 }
@@ -86,13 +90,35 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// TestBookedIsNotPriced: prices are looked up for what is booked, and not for what is booked already.
+func TestBookedIsNotPriced(t *testing.T) {
+	w, asked := newWorld(t, 1), 0
+	a := used("a", "1", 100, 1, prices[1])
+	a.Lives[0].Prices = func() v1alpha1.StatementPrices {
+		asked++
+		return prices[1]
+	}
+	w.step(a)
+	if asked != 1 {
+		t.Errorf("prices were looked up %d times for a booking", asked)
+	}
+	a.ResourceVersion = "100"
+	next := used("a", "1", 5, 0, prices[2]).Lives[0]
+	next.ID = "run/2"
+	a.Lives[0].Ended, a.Lives = true, append(a.Lives, next)
+	w.step(a)
+	if asked != 1 {
+		t.Errorf("prices of what is booked were looked up %d times more", asked-1)
+	}
+}
+
 // TestStored: bytes at rest are booked for the time that passed, once, whatever the clock does, and for a day at most.
 func TestStored(t *testing.T) {
 	w := newWorld(t, 1)
 	const gib = 1 << 30
-	life := ledger.Life{Dimensions: ledger.Dimensions{Kind: "Queue"}, Prices: v1alpha1.StatementPrices{
+	life := ledger.Life{Dimensions: ledger.Dimensions{Kind: "Queue"}, Prices: at(v1alpha1.StatementPrices{
 		Currency: "EUR", CPUHour: "0", NetworkGiB: "0", StorageGiBMonth: "0.73",
-	}}
+	})}
 	a := ledger.Account{UID: "q", ResourceVersion: "1", StoredBytes: gib, Stored: life}
 	at := func(hours int, want int64) {
 		t.Helper()
@@ -306,7 +332,9 @@ func TestBounds(t *testing.T) {
 	for i := range 3000 {
 		a := used(fmt.Sprintf("00000000-0000-4000-8000-%012d", i), strconv.Itoa(1000000+i), 1<<40, 1000, prices[1+i%3])
 		a.Lives[0].Peer = fmt.Sprintf("peer-%057d", i)
-		a.Lives[0].Prices.SourceGeneration = int64(i % 100)
+		p := prices[1+i%3]
+		p.SourceGeneration = int64(i % 100)
+		a.Lives[0].Prices = at(p)
 		for n := range a.Lives[0].Figures {
 			a.Lives[0].Figures[n] = 1 << 50
 		}

@@ -162,7 +162,7 @@ func (w *world) work() {
 			Kind: "Transfer", Peer: []string{"", "west"}[w.random.IntN(2)],
 			EngineClass: []v1alpha1.EngineClass{"Hardware", "Software"}[w.random.IntN(2)],
 		}
-		life.Prices = prices[w.random.IntN(len(prices))]
+		life.Prices = at(prices[w.random.IntN(len(prices))])
 		for i := range life.Figures {
 			more := w.random.Int64N(1 << 40)
 			life.Figures[i] += more

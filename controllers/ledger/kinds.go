@@ -110,7 +110,9 @@ func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
 			Kind: "Transfer", Peer: peer, Direction: v1alpha1.DirectionSend, EngineClass: engineClass(engine, usage),
 			NodeClass: facts.Node(node).Class,
 		}
-		life.Prices = facts.prices(t.Status.Policy, node, cost, peer, v1alpha1.DirectionSend)
+		life.Prices = func() v1alpha1.StatementPrices {
+			return facts.prices(t.Status.Policy, node, cost, peer, v1alpha1.DirectionSend)
+		}
 		a.Lives = append(a.Lives, life)
 		return &a.Lives[len(a.Lives)-1]
 	}
@@ -195,7 +197,9 @@ func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
 		}
 		life.Figures[operations] = saturated(natural(inflated.Hardware.Operations), natural(inflated.Software.Operations))
 	}
-	life.Prices = facts.prices(nil, node, d.Status.Cost, d.Spec.Peer, v1alpha1.DirectionReceive)
+	life.Prices = func() v1alpha1.StatementPrices {
+		return facts.prices(nil, node, d.Status.Cost, d.Spec.Peer, v1alpha1.DirectionReceive)
+	}
 	return Account{Lives: []Life{life}}
 }
 
@@ -256,28 +260,38 @@ func (f Facts) serving(
 	if packed != nil {
 		life.EngineClass = engineClass(packed.Engine, usage)
 	}
-	var all []*v1alpha1.PricesStatus
 	for i, agent := range agents {
 		if since := timeOf(agent.StartTime); life.StartTime.IsZero() || since.Before(life.StartTime) && !since.IsZero() {
 			life.StartTime = since
 		}
-		node := f.Node(agent.Node)
+		class := f.Node(agent.Node).Class
 		if i == 0 {
-			life.NodeClass = node.Class
-		} else if life.NodeClass != node.Class {
+			life.NodeClass = class
+		} else if life.NodeClass != class {
 			life.NodeClass = ""
 		}
-		if prices := f.resolve(policy, node.Labels, peer, direction); prices != nil {
+	}
+	life.Prices = func() v1alpha1.StatementPrices { return f.mean(policy, agents, peer, direction) }
+	return life
+}
+
+// mean of the prices of the nodes of agents.
+func (f Facts) mean(
+	policy *v1alpha1.PolicyStatus, agents []v1alpha1.ReplicaUsage, peer string, direction v1alpha1.Direction,
+) v1alpha1.StatementPrices {
+	if len(agents) == 0 {
+		return f.named(policy, f.resolve(policy, nil, peer, direction))
+	}
+	var all []*v1alpha1.PricesStatus
+	for _, agent := range agents {
+		if prices := f.resolve(policy, f.Node(agent.Node).Labels, peer, direction); prices != nil {
 			all = append(all, prices)
 		}
 	}
-	if len(agents) == 0 {
-		all = append(all, f.resolve(policy, nil, peer, direction))
+	if len(all) == 0 {
+		return v1alpha1.StatementPrices{}
 	}
-	if len(all) > 0 && all[0] != nil {
-		life.Prices = f.named(policy, tariff.Mean(all))
-	}
-	return life
+	return f.named(policy, tariff.Mean(all))
 }
 
 // prices in force, the zero value if there are none. When a node is gone, what was charged for it says what it cost.

@@ -81,11 +81,15 @@ func (s *sheet) add(k key, f Figures, byteHours int64, money amounts) {
 
 // book adds figures to the row of a day. It returns false if there is no space for them in any row.
 func (s *sheet) book(day string, life Life, f Figures, byteHours int64) bool {
-	k := key{day: day, Dimensions: life.Dimensions, currency: life.Prices.Currency}
-	k.prices = s.name(life.Prices)
+	var prices v1alpha1.StatementPrices
+	if life.Prices != nil {
+		prices = life.Prices()
+	}
+	k := key{day: day, Dimensions: life.Dimensions, currency: prices.Currency}
+	k.prices = s.name(prices)
 	k, ok := s.space(k)
 	if ok {
-		s.add(k, f, byteHours, charge(f, byteHours, life.Prices))
+		s.add(k, f, byteHours, charge(f, byteHours, prices))
 	}
 	return ok
 }
