@@ -456,6 +456,6 @@ const (
 	// what the former namespace used after its last booking is missing.
 	ReasonNamespaceReplaced = "NamespaceReplaced"
 	// ReasonNoSpace (Statement): more objects have figures than a Statement has space for. They are booked when other
-	// objects of the namespace are deleted, or with the next month.
+	// objects of the namespace are deleted; if rows are used up, with the next month.
 	ReasonNoSpace = "NoSpace"
 )

@@ -214,18 +214,17 @@ type StatementMark struct {
 	// uid of the object.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
-	// life names what counts from 0: an attempt as RUN/ATTEMPT, or a process as POD/START. Empty: the object has one.
+	// life names what counts from 0: an attempt as RUN/ATTEMPT. Empty: the object has one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Life string `json:"life,omitempty"`
-	// resourceVersion of the object as it was booked. What is older is never booked. Absent for processes, whose counters
-	// never decrease.
+	// resourceVersion of the object as it was booked. What is older is never booked.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// final: the life has ended and all of it is booked, so that figures are not kept.
 	// +optional
 	Final bool `json:"final,omitempty"`
-	// goneTime is since when the object or the process is known not to exist any more. The mark is removed an hour later.
+	// goneTime is since when the object is known not to exist any more. The mark is removed an hour later.
 	// +optional
 	GoneTime *metav1.Time `json:"goneTime,omitempty"`
 	// storedTime is up to when bytes at rest are in storageByteHours.

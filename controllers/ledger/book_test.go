@@ -6,6 +6,7 @@ package ledger_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -270,6 +271,83 @@ func TestFirst(t *testing.T) {
 	recent.Lives[0].Ended, recent.Lives[0].EndTime = true, w.now.AddDate(0, 0, -3)
 	if s := w.step(old, recent); sumOf(s)[2] != 10 {
 		t.Errorf("%v", sumOf(s))
+	}
+}
+
+// TestPricesOfNoRow: rows of the kind Other name no prices, so that a set of prices that no other row names is not kept.
+func TestPricesOfNoRow(t *testing.T) {
+	w := newWorld(t, 1)
+	var accounts []ledger.Account
+	for i := range 420 {
+		a := used(fmt.Sprint("uid-", i), "1", 1, 1, prices[1])
+		a.Lives[0].Peer = fmt.Sprint("peer-", i)
+		if i >= 416 {
+			a.Lives[0].Prices = at(prices[2])
+		}
+		accounts = append(accounts, a)
+	}
+	s := w.step(accounts...)
+	if n := len(s.Status.Prices); n != 1 {
+		t.Errorf("%d sets of prices are kept", n)
+	}
+	if n := len(s.Status.Rows); n != 417 {
+		t.Errorf("%d rows", n)
+	}
+	if cost := s.Status.Totals[0].Cost; !strings.HasPrefix(cost, "12.936") { // 416 hours at 0.031 and 4 at 0.01
+		t.Errorf("the cost is %s", cost)
+	}
+}
+
+// TestLargest: a Statement in which everything is as long as it can be fits into etcd, whose requests have 1.5 MiB.
+func TestLargest(t *testing.T) {
+	const most = math.MaxInt64
+	long, seconds, money := strings.Repeat("x", 63), "9223372036.854775807", "999999999999999.999999999"
+	name := strings.Repeat("n", 253)
+	when := metav1.NewTime(time.Date(2026, 11, 28, 23, 0, 0, 0, time.UTC))
+	uid := types.UID("00000000-0000-4000-8000-000000000000")
+	s := v1alpha1.Statement{Spec: v1alpha1.StatementSpec{Month: "2026-11"}}
+	for i := range 64 {
+		s.Status.Totals = append(s.Status.Totals, v1alpha1.StatementTotal{
+			Currency: "EUR", PlainBytes: most, WireBytes: most, CPUSeconds: seconds, Cost: money, Avoided: money,
+		})
+		s.Status.Prices = append(s.Status.Prices, v1alpha1.StatementPrices{
+			Name: fmt.Sprint("p", i), Currency: "EUR", CPUHour: money, NetworkGiB: money, StorageGiBMonth: money,
+			Source: v1alpha1.PricesOfPolicy, SourceName: name, SourceUID: uid, SourceGeneration: most,
+		})
+	}
+	for range 512 {
+		s.Status.Rows = append(s.Status.Rows, v1alpha1.StatementRow{
+			Day: "2026-11-28", Kind: "HTTPEndpoint", Peer: long, Direction: "Receive", EngineClass: "Hardware",
+			NodeClass: "ppc64le-accelerated", Prices: "p64", Currency: "EUR", Operations: most, PlainBytes: most,
+			WireBytes: most, StoredBytes: most, StorageByteHours: most,
+			CPU: v1alpha1.StatementCPU{
+				SendSeconds: seconds, ReceiveSeconds: seconds, CompressSeconds: seconds, DecompressSeconds: seconds,
+				IdleSeconds: seconds, NetworkSeconds: seconds,
+			},
+			Cost:    v1alpha1.StatementCost{CPU: money, NetworkCPU: money, Network: money, Storage: money},
+			Avoided: v1alpha1.StatementAvoided{Bytes: most, Network: money},
+		})
+	}
+	figures := make([]int64, len(ledger.Figures{}))
+	for i := range figures {
+		figures[i] = most
+	}
+	for i := range 2304 {
+		mark := v1alpha1.StatementMark{
+			UID: uid, Life: "abcde/2147483647", ResourceVersion: strconv.Itoa(most), Figures: figures,
+		}
+		if i%2 == 0 { // of what is gone, or has bytes at rest and one life
+			mark.GoneTime = &when
+		}
+		s.Status.Marks = append(s.Status.Marks, mark)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", len(text))
+	if len(text) > 3<<19-32<<10 { // managedFields and conditions come on top
+		t.Errorf("%d bytes are too many for etcd", len(text))
 	}
 }
 

@@ -201,8 +201,8 @@ func complete(before []metav1.Condition, found flaws) metav1.Condition {
 	case known != nil && known.Status == metav1.ConditionFalse && known.Reason != v1alpha1.ReasonNoSpace:
 		return bad(known.Reason, known.Message)
 	case found.unbooked > 0:
-		return bad(v1alpha1.ReasonNoSpace, objectsText(found.unbooked)+" figures that there is no space for; "+
-			"they are booked when other objects of the namespace are deleted, or with the next month")
+		return bad(v1alpha1.ReasonNoSpace, objectsText(found.unbooked)+" figures that there is no space for; they are "+
+			"booked when other objects of the namespace are deleted; if rows are used up, with the next month")
 	}
 	return conditions.New(
 		v1alpha1.ConditionComplete, true, v1alpha1.ReasonBooked, "all figures that objects showed are booked",

@@ -86,30 +86,42 @@ func (s *sheet) book(day string, life Life, f Figures, byteHours int64) bool {
 		prices = life.Prices()
 	}
 	k := key{day: day, Dimensions: life.Dimensions, currency: prices.Currency}
-	k.prices = s.name(prices)
+	named := s.name(prices)
+	k.prices = named.Name
 	k, ok := s.space(k)
 	if ok {
+		if k.prices != "" && s.price(k.prices) == nil {
+			s.prices = append(s.prices, named)
+		}
 		s.add(k, f, byteHours, charge(f, byteHours, prices))
 	}
 	return ok
 }
 
-// name of prices, which are added if there is space; empty if there is not, or if they are none.
-func (s *sheet) name(p v1alpha1.StatementPrices) string {
+// name returns prices with the name that they have or are to get; it is empty if there is no space for them, or if they
+// are none.
+func (s *sheet) name(p v1alpha1.StatementPrices) v1alpha1.StatementPrices {
 	if p.Currency == "" {
-		return ""
+		return p
 	}
 	for _, known := range s.prices {
 		if p.Name = known.Name; p == known {
-			return known.Name
+			return known
 		}
 	}
-	if len(s.prices) >= maxPrices {
-		return ""
+	if p.Name = ""; len(s.prices) < maxPrices {
+		p.Name = "p" + strconv.Itoa(len(s.prices)+1)
 	}
-	p.Name = "p" + strconv.Itoa(len(s.prices)+1)
-	s.prices = append(s.prices, p)
-	return p.Name
+	return p
+}
+
+// price is nil where there is none of that name.
+func (s *sheet) price(name string) *v1alpha1.StatementPrices {
+	i := slices.IndexFunc(s.prices, func(p v1alpha1.StatementPrices) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.prices[i]
 }
 
 // space is the key of the row to book in.
@@ -161,8 +173,8 @@ func (s *sheet) write(status *v1alpha1.StatementStatus) {
 	for _, k := range keys {
 		row := s.rows[k]
 		money := row.money
-		if i := slices.IndexFunc(s.prices, func(p v1alpha1.StatementPrices) bool { return p.Name == k.prices }); i >= 0 {
-			money = charge(row.figures, row.byteHours, s.prices[i])
+		if p := s.price(k.prices); p != nil {
+			money = charge(row.figures, row.byteHours, *p)
 		}
 		status.Rows = append(status.Rows, statementRow(k, row, money))
 		sum := totals[k.currency]
