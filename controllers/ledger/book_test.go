@@ -301,8 +301,7 @@ func TestPricesOfNoRow(t *testing.T) {
 // TestLargest: a Statement in which everything is as long as it can be fits into etcd, whose requests have 1.5 MiB.
 func TestLargest(t *testing.T) {
 	const most = math.MaxInt64
-	long, seconds, money := strings.Repeat("x", 63), "9223372036.854775807", "999999999999999.999999999"
-	name := strings.Repeat("n", 253)
+	seconds, money, name := "9223372036.854775807", "999999999999999.999999999", strings.Repeat("n", 253)
 	when := metav1.NewTime(time.Date(2026, 11, 28, 23, 0, 0, 0, time.UTC))
 	uid := types.UID("00000000-0000-4000-8000-000000000000")
 	s := v1alpha1.Statement{Spec: v1alpha1.StatementSpec{Month: "2026-11"}}
@@ -317,7 +316,7 @@ func TestLargest(t *testing.T) {
 	}
 	for range 512 {
 		s.Status.Rows = append(s.Status.Rows, v1alpha1.StatementRow{
-			Day: "2026-11-28", Kind: "HTTPEndpoint", Peer: long, Direction: "Receive", EngineClass: "Hardware",
+			Day: "2026-11-28", Kind: "HTTPEndpoint", Peer: name, Direction: "Receive", EngineClass: "Hardware",
 			NodeClass: "ppc64le-accelerated", Prices: "p64", Currency: "EUR", Operations: most, PlainBytes: most,
 			WireBytes: most, StoredBytes: most, StorageByteHours: most,
 			CPU: v1alpha1.StatementCPU{
