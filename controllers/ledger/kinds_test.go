@@ -187,13 +187,27 @@ func TestLostAttempt(t *testing.T) {
 				t.Status.History[i].RunID = "other"
 			}
 		}, 307, v1alpha1.ReasonMarksLost},
-		"many attempts since": {func(t *v1alpha1.Transfer) {
+		"as many attempts as history holds": {func(t *v1alpha1.Transfer) {
+			for range 9 { // the one that was booked last while it ran has ended since
+				begin(t, 1)
+				end(t, t.Status.Run.Attempt)
+			}
+		}, 316, v1alpha1.ReasonBooked},
+		"as many attempts since one that was booked to its end": {func(t *v1alpha1.Transfer) {
+			book(t)
 			for range 10 {
 				begin(t, 1)
 				end(t, t.Status.Run.Attempt)
 			}
 		}, 317, v1alpha1.ReasonBooked},
-		"more attempts since than history holds": {func(t *v1alpha1.Transfer) {
+		"more attempts than history holds": {func(t *v1alpha1.Transfer) {
+			for range 10 { // what was used last of the one that was booked while it ran may be missing
+				begin(t, 1)
+				end(t, t.Status.Run.Attempt)
+			}
+		}, 317, v1alpha1.ReasonMarksLost},
+		"one more": {func(t *v1alpha1.Transfer) {
+			book(t)
 			for range 11 {
 				begin(t, 1)
 				end(t, t.Status.Run.Attempt)
