@@ -160,7 +160,7 @@ test-e2e-fresh:
 
 # Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
 # times slower and has nothing to find but in those that share an engine.
-SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(apilint|arch|chart|corpus))(/|$$)
+SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(arch|chart|corpus))(/|$$)
 
 # Of a list of tests and what they are made of, the packages that come to an engine in C: the others are the same without.
 USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p

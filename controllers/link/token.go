@@ -28,9 +28,10 @@ import (
 const (
 	// TokenPrefix begins every token, so that people and programs that look for secrets recognise one.
 	TokenPrefix = "lighterage-link-"
-	// TokenLifetime is how long a token can be redeemed, and KeepOffer how long what was handed in with one is kept.
+	// TokenLifetime is how long a token can be redeemed.
 	TokenLifetime = 15 * time.Minute
-	KeepOffer     = 24 * time.Hour
+	// KeepOffer is how long what was handed in with a token is kept.
+	KeepOffer = 24 * time.Hour
 
 	// SecretName is that of the Secret in the operator's namespace that holds the Records. Its keys are ids of tokens.
 	SecretName = "lighterage-links"

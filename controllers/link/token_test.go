@@ -39,7 +39,8 @@ func TestToken(t *testing.T) {
 		t.Error("two tokens are the same")
 	}
 	// What is kept of a token, and what a gateway is shown, do not lead to it.
-	if bytes.Contains(token.Key(), token.secret[:8]) || strings.Contains(token.Record().Hash, fmt.Sprintf("%x", token.Key())) {
+	if bytes.Contains(token.Key(), token.secret[:8]) ||
+		strings.Contains(token.Record().Hash, fmt.Sprintf("%x", token.Key())) {
 		t.Error("the secret shows")
 	}
 	for _, endpoint := range []string{"", "west", "a:b:1", "a:1\n", strings.Repeat("a", 300) + ":1"} {
@@ -127,7 +128,8 @@ func TestRedeem(t *testing.T) {
 		"much later":  {token.ID(), token.Key(), token.Expires.Add(time.Hour)},
 		"long id":     {bytes.Repeat(token.ID(), 1000), token.Key(), tokenTime},
 	} {
-		if got, err := Redeem(records, try.id, try.key, o, try.now); got != nil || err != ErrRejected { //nolint:errorlint // one message
+		got, err := Redeem(records, try.id, try.key, o, try.now)
+		if got != nil || !errors.Is(err, ErrRejected) || err.Error() != ErrRejected.Error() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -205,7 +207,9 @@ func TestOfferCheck(t *testing.T) {
 
 // TestRecordsAreBounded: no more than so many tokens are kept, and those that are over, or cannot be read, make space.
 func TestRecordsAreBounded(t *testing.T) {
-	records := map[string][]byte{"not hex": []byte("{}"), "0011223344556677": []byte("{"), "00": []byte(`{"expires":"2099-01-01T00:00:00Z"}`)}
+	records := map[string][]byte{
+		"not hex": []byte("{}"), "0011223344556677": []byte("{"), "00": []byte(`{"expires":"2099-01-01T00:00:00Z"}`),
+	}
 	var err error
 	for i := range maxRecords + 1 {
 		added, failed := newToken(t).Add(records, tokenTime)
@@ -220,7 +224,7 @@ func TestRecordsAreBounded(t *testing.T) {
 		t.Errorf("%d records", len(records))
 	}
 	late := tokenTime.Add(TokenLifetime)
-	if records, err = newToken(t).Add(records, late.Add(-time.Minute)); err == nil {
+	if _, err = newToken(t).Add(records, late.Add(-time.Minute)); err == nil {
 		t.Error("records that are not over made space")
 	}
 	if records, err = newToken(t).Add(map[string][]byte{}, late); err != nil || len(records) != 1 {

@@ -80,8 +80,8 @@ func StateOf(conditions []metav1.Condition) (State, *metav1.Condition) {
 	return Waiting, nil
 }
 
-// Run is the present or last run of a Transfer or CompressionTrial, or the next one once it is wanted, or the Delivery of
-// a run.
+// Run is the present or last run of a Transfer or CompressionTrial, or the next one once it is wanted, or the Delivery
+// of a run.
 type Run struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

@@ -89,7 +89,9 @@ func TestRunState(t *testing.T) {
 	asked := transfer(true, complete)
 	asked.Annotations, asked.Status.LastRunRequest = again.Annotations, "2"
 	// The manager has begun it and cannot go on: status is about the run that is wanted, not the one that failed.
-	blocked := transfer(true, append(conditions.Stalled("PeerNotFound", "x"), condition("Failed", "False", "PeerNotFound"))...)
+	blocked := transfer(
+		true, append(conditions.Stalled("PeerNotFound", "x"), condition("Failed", "False", "PeerNotFound"))...,
+	)
 	blocked.Status.Phase = v1alpha1.TransferPending
 	unreachable := transfer(true, conditions.Reconciling("PeerUnreachable", "x")...)
 	unreachable.Status.Phase = v1alpha1.TransferPending

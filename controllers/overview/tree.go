@@ -66,7 +66,8 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	for i := range deliveries {
 		d := &deliveries[i]
 		of := d.Spec.Transfer
-		if of.Namespace != t.Namespace || of.Name != t.Name || of.Run != t.Status.Run.ID || (d.Spec.Peer == "") != (peer == "") {
+		if of.Namespace != t.Namespace || of.Name != t.Name || of.Run != t.Status.Run.ID ||
+			(d.Spec.Peer == "") != (peer == "") {
 			continue
 		}
 		found = true

@@ -71,7 +71,8 @@ func TestLink(t *testing.T) {
 	created := make(chan error, 1)
 	go func() {
 		arguments := []string{"link", "create", "--context", "west", "--kubeconfig", path, "-o", "json"}
-		created <- Run(t.Context(), arguments, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &safeBuffer{}})
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &safeBuffer{}}
+		created <- Run(t.Context(), arguments, streams)
 	}()
 	until(t, out, "\n")
 	token, _, _ := strings.Cut(out.String(), "\n")
@@ -87,8 +88,10 @@ func TestLink(t *testing.T) {
 		t.Errorf("%v: %s", err, after)
 	}
 	atWest, atEast := getPeer(t, west, "east"), getPeer(t, east, "west")
-	if !bytes.Equal(atWest.Spec.CABundle, cas["east"].CertificatePEM) || !strings.HasPrefix(atWest.Spec.Endpoint, "10.0.0.1:") ||
-		!bytes.Equal(atEast.Spec.CABundle, cas["west"].CertificatePEM) || !strings.HasPrefix(atEast.Spec.Endpoint, "10.0.0.2:") ||
+	if !bytes.Equal(atWest.Spec.CABundle, cas["east"].CertificatePEM) ||
+		!strings.HasPrefix(atWest.Spec.Endpoint, "10.0.0.1:") ||
+		!bytes.Equal(atEast.Spec.CABundle, cas["west"].CertificatePEM) ||
+		!strings.HasPrefix(atEast.Spec.Endpoint, "10.0.0.2:") ||
 		atWest.Labels[link.MadeByLabel] != link.MadeByConnect {
 		t.Errorf("%+v\n%+v", atWest.Spec, atEast.Spec)
 	}

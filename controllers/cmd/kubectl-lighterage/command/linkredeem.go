@@ -187,6 +187,6 @@ func (g *calledGateway) explain(err error) error {
 	case codes.Canceled:
 		return fmt.Errorf("interrupted: %w", err)
 	}
-	return errors.New("the gateway at " + g.address + " does not answer this machine (" + words + "); try again, or name " +
-		"with --dial an address at which this machine reaches it, such as a port that is forwarded")
+	return errors.New("the gateway at " + g.address + " does not answer this machine (" + words + "); try again, or " +
+		"name with --dial an address at which this machine reaches it, such as a port that is forwarded")
 }

@@ -180,7 +180,7 @@ func (l *logging) run(ctx context.Context) error {
 		}
 	}
 	if l.follow && ctx.Err() != nil {
-		return nil // following ends when it is interrupted
+		return nil //nolint:nilerr // following ends when it is interrupted
 	}
 	return errors.Join(failures...)
 }

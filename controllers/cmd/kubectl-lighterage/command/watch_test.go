@@ -200,8 +200,8 @@ func TestWatchPage(t *testing.T) {
 		t.Error(err)
 	}
 	text := out.String()
-	if !strings.HasPrefix(text, enterPage) || strings.Count(text, leavePage) != 1 ||
-		!strings.Contains(text[strings.Index(text, leavePage):], "bank/ledger") {
+	_, after, _ := strings.Cut(text, leavePage)
+	if !strings.HasPrefix(text, enterPage) || strings.Count(text, leavePage) != 1 || !strings.Contains(after, "bank/ledger") {
 		t.Errorf("%q", text)
 	}
 	for _, ours := range []string{enterPage, leavePage, toTop, clearLine, clearRest} {
@@ -439,7 +439,8 @@ func TestLogs(t *testing.T) {
 	}
 	l.follow, l.pod = false, "old"
 	before := len(out.String())
-	if err := l.run(t.Context()); err != nil || !strings.HasPrefix(out.String()[before:], "/api/v1/namespaces/bank/pods/old/") {
+	if err := l.run(t.Context()); err != nil ||
+		!strings.HasPrefix(out.String()[before:], "/api/v1/namespaces/bank/pods/old/") {
 		t.Errorf("--pod: %v: %q", err, out.String())
 	}
 	if l.pod = "foreign"; l.run(t.Context()) == nil {
