@@ -28,7 +28,6 @@ type DataQuotaResources struct {
 	// bandwidth divided by runningTransfers, if that is limited as well; otherwise whatever is not granted to others.
 	// Transfers that go through no network are granted none.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidth must be between 256Ki and 1Pi bytes per second; write for example 200Mi, or runningTransfers: 0 to allow no Transfers"
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
 	// queueBytes is how much storage the namespace's Queues have, all together: the sum of storage.size times replicas,
@@ -45,6 +44,7 @@ type DataQuotaSpec struct {
 	// larger or deletes another. Whatever runs when a limit is made smaller goes on.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.runningTransfers) || has(self.runningDeliveries) || has(self.bandwidth) || has(self.queueBytes)",message="at least one of runningTransfers, runningDeliveries, bandwidth and queueBytes must be given; delete the DataQuota to limit nothing"
+	// +kubebuilder:validation:XValidation:rule="!has(self.bandwidth) || quantity(string(self.bandwidth)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self.bandwidth)).compareTo(quantity('1Pi')) <= 0",fieldPath=".bandwidth",message="bandwidth must be between 256Ki and 1Pi bytes per second; write for example 200Mi, or runningTransfers: 0 to allow no Transfers"
 	Hard DataQuotaResources `json:"hard,omitzero"`
 }
 

@@ -63,6 +63,21 @@ func TestDataQuotaLimitsSomething(t *testing.T) {
 	}
 }
 
+// TestDataQuotaUnused: nothing is in use of what has a least limit.
+func TestDataQuotaUnused(t *testing.T) {
+	ctx := context.Background()
+	quota := dataQuota(v1alpha1.DataQuotaResources{Bandwidth: ptr.To(resource.MustParse("200Mi"))})
+	if err := k8s.Create(ctx, quota); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k8s.Delete(ctx, quota) })
+	before := quota.DeepCopy()
+	quota.Status.Used = &v1alpha1.DataQuotaResources{Bandwidth: ptr.To(resource.MustParse("0"))}
+	if err := k8s.Status().Patch(ctx, quota, client.MergeFrom(before)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDataQuotaColumns reads what kubectl get dataquotas prints.
 func TestDataQuotaColumns(t *testing.T) {
 	ctx := context.Background()

@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"fmt"
 	"go/constant"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -96,7 +97,7 @@ func limitsPage(ctx context.Context, root string, kinds []*apiextensionsv1.Custo
 	return b.String(), nil
 }
 
-// fieldOf is the schema of a field by its path.
+// fieldOf is the schema of a field by its path, with the rules that the object above has for it.
 func fieldOf(kinds []*apiextensionsv1.CustomResourceDefinition, kind, path string) (schema, error) {
 	for _, k := range kinds {
 		if k.Spec.Names.Kind != kind {
@@ -107,6 +108,11 @@ func fieldOf(kinds []*apiextensionsv1.CustomResourceDefinition, kind, path strin
 			property, ok := element(s).Properties[name]
 			if !ok {
 				return schema{}, fmt.Errorf("%s has no field %s any more", kind, path)
+			}
+			for _, rule := range element(s).XValidations {
+				if rule.FieldPath == "."+name {
+					property.XValidations = append(slices.Clone(property.XValidations), rule)
+				}
 			}
 			s = property
 		}
