@@ -121,7 +121,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus" ./...); done
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -222,6 +222,12 @@ test-dashboards: tools-go ## Run every panel's query and every rule on a Prometh
 	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -count=1 -timeout 10m -tags prometheus ./test/dashboards; \
 		go test -C hack/bench -v -count=1 -timeout 20m -tags prometheus ./scale/dashboards
+
+.PHONY: test-gitops
+test-gitops: tools-go ## Objects from Git with Flux, which is built once, on a bare API server: health, drift and pruning
+	$(ENSURE) git
+	assets=$$(go run -C hack/cluster . assets); flux=$$(hack/flux.sh); eval "$$flux"; export KUBEBUILDER_ASSETS=$$assets; \
+		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops ./flux
 
 .PHONY: test-objectstore
 test-objectstore: tools-go ## One round trip of a claim through versitygw over TLS, which is built once

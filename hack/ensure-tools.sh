@@ -55,6 +55,7 @@ for need in "$@"; do
 	arm64) [ "$(uname -m)" = aarch64 ] || want aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
 	amd64) [ "$(uname -m)" = x86_64 ] || want x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;;
 	qemu) want qemu-s390x-static qemu-user-static ;;
+	git) want git git ;;
 	movers)
 		want rsync rsync
 		want igzip isal
