@@ -12,13 +12,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/journal"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
+	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -156,47 +159,78 @@ func TestHandOff(t *testing.T) {
 	r.arrived(t)
 }
 
+// inTheMiddle calls stop once the receiver of the first attempt has made something safe.
+func (r *handOffRun) inTheMiddle(ctx context.Context, stop func()) {
+	var size int64
+	for grown := 0; grown < 2; time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			return
+		}
+		found, _ := filepath.Glob(filepath.Join(r.destination, "copy", tree.StagingName, "*", journal.Name))
+		if len(found) == 0 {
+			continue
+		}
+		if info, err := os.Stat(found[0]); err == nil && info.Size() > size {
+			if size > 0 {
+				grown++
+			}
+			size = info.Size()
+		}
+	}
+	stop()
+}
+
 // TestHandOffGoesOn: the sender, and then the relay, is stopped in the middle. Each next attempt goes on from what is
 // safe, and nothing is left in the bucket, which has never had the content as it is.
 func TestHandOffGoesOn(t *testing.T) {
-	r := newHandOffRun(t, 24<<20)
+	r := newHandOffRun(t, 48<<20)
 	stopRelay := r.startRelay(t)
-	var put atomic.Int64
 	var plain atomic.Bool
-	middle := func(stop func()) {
-		put.Store(0)
-		var done atomic.Bool
-		r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
-			if request.Method != http.MethodPut || !strings.Contains(request.URL.Path, "/d/") {
-				return false
+	var large sync.Map // paths of segments with data
+	read := make(chan struct{}, 1)
+	r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
+		if _, has := large.Load(request.URL.Path); has && request.Method == http.MethodDelete {
+			select {
+			case read <- struct{}{}: // by the relay
+			default:
 			}
-			segment, _ := io.ReadAll(request.Body)
-			request.Body = io.NopCloser(bytes.NewReader(segment))
-			for at := 0; at < len(r.content); at += 1 << 20 {
-				if bytes.Contains(segment, r.content[at+5000:at+5032]) {
-					plain.Store(true)
-				}
-			}
-			if put.Add(request.ContentLength) > 9<<20 && !done.Swap(true) {
-				go stop()
-			}
+		}
+		if request.Method != http.MethodPut || !strings.Contains(request.URL.Path, "/d/") {
 			return false
-		})
-	}
+		}
+		if request.ContentLength > 512<<10 {
+			large.Store(request.URL.Path, nil)
+		}
+		segment, _ := io.ReadAll(request.Body)
+		request.Body = io.NopCloser(bytes.NewReader(segment))
+		for at := 0; at < len(r.content); at += 4 << 20 {
+			if bytes.Contains(segment, r.content[at+5000:at+5032]) {
+				plain.Store(true)
+			}
+		}
+		return false
+	})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	middle(func() { cancel(errStopped) })
+	go r.inTheMiddle(ctx, func() { cancel(errStopped) })
 	if code, report := r.attempt(ctx, t, 1); code != exitFailed ||
 		report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_ABORTED {
 		t.Fatalf("the sender that was stopped: exit code %d, %v", code, report)
 	}
-	middle(stopRelay)
+	large.Clear()
+	select {
+	case <-read: // of the first attempt
+	default:
+	}
+	go func() {
+		<-read
+		stopRelay()
+	}()
 	if code, report := r.attempt(t.Context(), t, 2); code != exitFailed {
 		t.Fatalf("without a relay: exit code %d, %v", code, report)
 	}
-	r.server.Intercept(nil)
 	r.startRelay(t)
 	code, report := r.attempt(t.Context(), t, 3)
-	if code != exitOK || report.GetProgress().GetResumedBytes() < 4<<20 {
+	if code != exitOK || report.GetProgress().GetResumedBytes() == 0 {
 		t.Errorf("exit code %d, %v", code, report)
 	}
 	if plain.Load() {
@@ -234,15 +268,16 @@ func TestHandOffDenied(t *testing.T) {
 
 // TestHandOffConfig: neither begins with a configuration that lacks something.
 func TestHandOffConfig(t *testing.T) {
-	r := newHandOffRun(t, 1)
-	for name, change := range map[string]func(){
-		"the store":           func() { r.send.Via, r.relay.Store = nil, nil },
-		"the policy of dials": func() { r.send.Via.DialPolicy, r.relay.Store.DialPolicy = nil, nil },
-		"a claim":             func() { r.send.Send.Volume, r.relay.GatewayAddress = "/etc/lighterage-store", "" },
-		"the rest":            func() { r.send.Send, r.relay.GatewayAddress = nil, "" },
+	for name, change := range map[string]func(r *handOffRun){
+		"the store":           func(r *handOffRun) { r.send.Via, r.relay.Store = nil, nil },
+		"the policy of dials": func(r *handOffRun) { r.send.Via.DialPolicy, r.relay.Store.DialPolicy = nil, nil },
+		"a claim": func(r *handOffRun) {
+			r.send.Send.Volume, r.relay.GatewayAddress = "/etc/lighterage-store", ""
+		},
+		"the rest": func(r *handOffRun) { r.send.Send, r.relay.GatewayAddress = nil, "" },
 	} {
-		r.send.Via, r.relay.Store = storeEnd(t, r.server), storeEnd(t, r.server)
-		change()
+		r := newHandOffRun(t, 1)
+		change(r)
 		directory := r.west.Directory(t, r.west, "/ns/bank/objectstore/cargo", sendName)
 		var said lines
 		configure(t, directory, r.relay)

@@ -111,6 +111,13 @@ func (s *Server) Add(key string, content []byte, modified time.Time) {
 	s.objects[key] = &object{content: content, etag: digest(content), header: http.Header{}, modified: modified}
 }
 
+// Clear removes all objects at once.
+func (s *Server) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.objects)
+}
+
 // Keys are those of all objects, sorted.
 func (s *Server) Keys() []string {
 	s.mu.Lock()
