@@ -53,6 +53,8 @@ var empty = map[string]string{
 	"queues: Bytes stored: files":          "members of the fleet have no volumes",
 	"queues: Bytes stored: memory":         "members of the fleet have no volumes",
 	"queues: Archives":                     "no Queue has an archive",
+	"nodes: Busy accelerators":             "nodes of the fleet have no counters, whose window is five minutes",
+	"nodes: Contention for accelerators":   "nodes of the fleet have no counters, whose window is five minutes",
 }
 
 var directory string
