@@ -274,7 +274,8 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestPricesOfNoRow: rows of the kind Other name no prices, so that a set of prices that no other row names is not kept.
+// TestPricesOfNoRow: rows of the kind Other name no prices, so that a set of prices that no other row names is not
+// kept.
 func TestPricesOfNoRow(t *testing.T) {
 	w := newWorld(t, 1)
 	var accounts []ledger.Account

@@ -117,8 +117,8 @@ func (w *world) begin(a *ledger.Account) {
 	a.Lives = append(a.Lives, ledger.Life{ID: fmt.Sprintf("run/%d", number)})
 }
 
-// end the last attempt of an object and begin the next one. It returns false, and does neither, where history would lose
-// an attempt that is not booked, unless the test is of that.
+// end the last attempt of an object and begin the next one. It returns false, and does neither, where history would
+// lose an attempt that is not booked, unless the test is of that.
 func (w *world) end(a *ledger.Account) bool {
 	last := &a.Lives[len(a.Lives)-1]
 	if w.late {

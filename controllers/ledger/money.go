@@ -122,8 +122,8 @@ func price(text string) uint64 {
 	return nanos
 }
 
-// times is a quantity times the price of so many units of it, rounded down to a billionth. So it is not less for a larger
-// quantity, nor for a sum than for its parts together, as when days are summed up.
+// times is a quantity times the price of so many units of it, rounded down to a billionth. So it is not less for a
+// larger quantity, nor for a sum than for its parts together, as when days are summed up.
 func times(quantity *big.Int, nanos uint64, units int64) *big.Int {
 	n := new(big.Int).Mul(quantity, new(big.Int).SetUint64(nanos))
 	return n.Div(n, big.NewInt(units))

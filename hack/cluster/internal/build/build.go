@@ -210,8 +210,8 @@ func (b Builder) build(ctx context.Context, m Module, p Program, version, bin st
 	return nil
 }
 
-// ObjectStoreServer builds versitygw unless it is in the cache, and returns the program. hack/objectstores.sh, which has
-// it for tests as well, pins its version.
+// ObjectStoreServer builds versitygw unless it is in the cache, and returns the program. hack/objectstores.sh, which
+// has it for tests as well, pins its version.
 func (b Builder) ObjectStoreServer(ctx context.Context) (string, error) {
 	script := filepath.Join(filepath.Dir(b.Source), "objectstores.sh")
 	cmd := exec.CommandContext(ctx, "bash", "-c", `env=$("$0" versitygw); eval "$env"; printf %s "$LIGHTERAGE_VERSITYGW"`, script)
