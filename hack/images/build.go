@@ -30,6 +30,16 @@ type component struct {
 	script string
 	// toolexec runs the programs of the toolchain, as go build -toolexec; empty: they run as they are.
 	toolexec string
+	// annotations of the image, beside those that every image has.
+	annotations map[string]string
+}
+
+// title is what c is called where it has no registry before it.
+func (c component) title() string {
+	if c.name == pluginName {
+		return c.name
+	}
+	return "lighterage-" + c.name
 }
 
 // modelRepository holds the agent with the software model of the accelerator.
@@ -58,6 +68,8 @@ type binary struct {
 	path string
 	// libraries are those written in C that are linked in, each NAME@VERSION.
 	libraries []string
+	// compiler is the first line of what the C compiler says of itself; empty without C.
+	compiler string
 }
 
 var architectures = []string{"amd64", "arm64", "s390x"}
@@ -81,7 +93,8 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 
 // buildScript takes: output, package, linker flags, what runs the toolchain's programs or nothing, and what prints the
 // engines' environment. With the engines in C it asks hack/engines for the libraries and the compiler of the platform,
-// all of them, and prints the libraries' names and versions.
+// all of them, and prints the libraries' names and versions,
+// and the compiler's.
 const (
 	buildScript = `set -euo pipefail
 export CGO_ENABLED=0
@@ -90,7 +103,8 @@ go build -trimpath -buildvcs=false -toolexec "$4" -ldflags "$3" -o "$1" "$2" >&2
 env=$($5)
 eval "$env"
 go build -trimpath -buildvcs=false -toolexec "$4" -tags "$LIGHTERAGE_TAGS,netgo,osusergo" -ldflags "$3 -linkmode external -extldflags -static" -o "$1" "$2" >&2
-echo "$LIGHTERAGE_LIBRARIES"`
+echo "$LIGHTERAGE_LIBRARIES"
+"${CC:-gcc}" --version`
 )
 
 // build makes the static, stripped binary of c for platform in dir.
@@ -118,7 +132,12 @@ func build(ctx context.Context, root, dir string, c component, version string, p
 		return binary{}, fmt.Errorf("building %s for %s: %w", c.name, platform, err)
 	}
 	if c.engines {
-		bin.libraries = strings.Fields(out.String())
+		libraries, compiler, _ := strings.Cut(out.String(), "\n")
+		bin.libraries = strings.Fields(libraries)
+		bin.compiler, _, _ = strings.Cut(compiler, "\n")
+	}
+	if platform.OS != "linux" {
+		return bin, nil
 	}
 	return bin, checkStatic(bin.path)
 }

@@ -5,9 +5,8 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"time"
 
@@ -67,8 +66,13 @@ func newLayer(name, path string) (v1.Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the binary: %w", err)
 	}
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
+	// The archive lies beside the binary: a release has more of them than should be in memory.
+	file, err := os.Create(path + ".tar")
+	if err != nil {
+		return nil, fmt.Errorf("creating the archive: %w", err)
+	}
+	defer file.Close()
+	w := tar.NewWriter(file)
 	entries := []struct {
 		header  tar.Header
 		content []byte
@@ -91,21 +95,20 @@ func newLayer(name, path string) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("closing the archive: %w", err)
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
-	},
-		tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromFile(file.Name(), tarball.WithMediaType(types.OCILayer))
 }
 
 // annotations are the OCI annotations of an image and its index, and the image's labels.
 func annotations(c component, version string) map[string]string {
-	return map[string]string{
-		"org.opencontainers.image.title":       "lighterage-" + c.name,
+	all := map[string]string{
+		"org.opencontainers.image.title":       c.title(),
 		"org.opencontainers.image.description": c.description,
 		"org.opencontainers.image.version":     version,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.source":      "https://" + modulePath,
 	}
+	maps.Copy(all, c.annotations)
+	return all
 }
 
 // newIndex lists the images of every platform.

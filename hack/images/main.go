@@ -6,6 +6,9 @@
 // nothing: a static binary and a passwd file. An SBOM in CycloneDX is attached to each as a referrer. The same source
 // gives the same digests.
 //
+// With the word release it builds all of a release: images, chart, definitions, plugin, SBOMs, provenance, signatures.
+// With verify it verifies one, with push it pushes one.
+//
 // On standard output it prints one line an image: component, reference by tag, digest. What it is doing goes to
 // standard error.
 package main
@@ -38,6 +41,15 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		if command := commands[os.Args[1]]; command != nil {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			err := command(ctx, os.Args[2:])
+			stop()
+			exit(err)
+			return
+		}
+	}
 	var o options
 	flag.StringVar(
 		&o.registry, "registry", "", "where to push: host[:port][/path]; images are named REGISTRY/lighterage/COMPONENT",
@@ -67,7 +79,12 @@ func main() {
 	)
 	flag.Parse()
 
-	if err := run(o); err != nil {
+	exit(run(o))
+}
+
+// exit ends the program if there is an error.
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}

@@ -52,7 +52,7 @@ func newSBOM(c component, version string, bin binary) ([]byte, error) {
 		return nil, fmt.Errorf("reading what the linker recorded: %w", err)
 	}
 	doc := bom{Format: "CycloneDX", Spec: "1.6", Version: 1}
-	doc.Metadata.Component = bomComponent{Type: "application", Name: "lighterage-" + c.name, Version: version,
+	doc.Metadata.Component = bomComponent{Type: "application", Name: c.title(), Version: version,
 		PURL: "pkg:golang/" + modulePath + "@" + version}
 	for _, s := range info.Settings {
 		switch s.Key {
