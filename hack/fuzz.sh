@@ -17,12 +17,15 @@ set -euo pipefail
 time=${1:?usage: fuzz.sh TIME}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+targets=$(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' agent api controllers | sed 's/func //')
+all=$(grep -c . <<<"$targets" || true)
 count=0
 while IFS=: read -r file target; do
+	[ -n "$file" ] || continue
 	dir=$(dirname "$file")
-	echo "== $target in $dir, $time"
+	echo "== [$((count + 1))/$all] $target in $dir, $time"
 	go test -tags "${LIGHTERAGE_TAGS:-}" -run '^$' -fuzz "^$target\$" -fuzzminimizetime 10x -fuzztime "$time" "./$dir"
 	count=$((count + 1))
-done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' agent api controllers | sed 's/func //')
+done <<<"$targets"
 [ $count -gt 0 ] || { echo "fuzz: found no fuzz target" >&2; exit 1; }
 echo "$count fuzz targets found nothing."

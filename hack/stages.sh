@@ -2,7 +2,7 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs targets of the Makefile one after the other, up to the first that fails, and prints how long each took.
+# Runs targets of the Makefile one after the other, up to the first that fails. Says which one begins, and prints how long each took.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,6 +11,8 @@ status=0
 begun=$SECONDS
 for target in "$@"; do
   start=$SECONDS
+  number=$((${number:-0} + 1))
+  printf '\n==> [%d/%d] make %s, %d:%02d after the beginning\n' "$number" $# "$target" $(((start - begun) / 60)) $(((start - begun) % 60))
   "${MAKE:-make}" --no-print-directory "$target" || status=$?
   took=$((SECONDS - start))
   table+=$(printf '%-22s %3d:%02d' "$target" $((took / 60)) $((took % 60)))

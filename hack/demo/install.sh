@@ -5,7 +5,8 @@
 # Installs Lighterage by Helm into the clusters east and west and joins them as peers. Can be run again: it upgrades.
 #   REGISTRY              where the images are (from .cluster/env; make images pushes there)
 #   VERSION               their tag (make passes it)
-#   CHART                 directory of the chart (default: that of this tree)
+#   CHART                 directory of the chart (default: that of this tree), or oci://REPOSITORY@DIGEST
+#   CHART_PLAIN_HTTP      not empty: the registry of the chart speaks http
 #   CLUSTERS              which of the clusters (default: east west)
 #   GATEWAY_SERVICE_TYPE  how the other cluster gets in: LoadBalancer (default, clusters of your own) or NodePort
 #   ACCELERATOR_SLOTS     how many agents may share the accelerator of a node (default 0: any number)
@@ -44,15 +45,26 @@ ingress() { # CLUSTER FIELD
   "$1" -n "$NAMESPACE" get service lighterage-gateway -o jsonpath="{.status.loadBalancer.ingress[0].$2}"
 }
 
+# pods_wait CLUSTER says what Helm waits for.
+pods_wait() {
+  "$1" -n "$NAMESPACE" get deployments,daemonsets \
+    -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
+}
+
 for cluster in ${CLUSTERS:-east west}; do
   say "Installing Lighterage $VERSION in cluster $cluster"
   "$cluster" create namespace "$NAMESPACE" --dry-run=client -o yaml |
     "$cluster" label --local -f - pod-security.kubernetes.io/enforce=restricted -o yaml |
     "$cluster" apply -f - >/dev/null
+  meanwhile 10 pods_wait "$cluster"
   show helm upgrade --install lighterage "${CHART:-charts/lighterage}" --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
     --set clusterName="$cluster" --set image.registry="$REGISTRY" --set image.tag="$VERSION" \
     --set manager.replicas="${REPLICAS:-1}" --set gateway.replicas="${REPLICAS:-1}" \
-    --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" --wait --timeout 10m >/dev/null
+    --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" ${CHART_PLAIN_HTTP:+--plain-http} --wait --timeout 10m >/dev/null || {
+    stop_meanwhile
+    exit 1
+  }
+  stop_meanwhile
   "$cluster" -n "$NAMESPACE" get pods -o wide
 done
 

@@ -41,6 +41,19 @@ helm() {
   ${HELM_BIN:-go tool -modfile=hack/tools/helm/go.mod helm} "$@"
 }
 
+# meanwhile SECONDS COMMAND...: runs COMMAND every so many seconds until stop_meanwhile, or until the script ends: what
+# waits elsewhere shows how far it is.
+meanwhile() {
+  local every=$1 parent=$$
+  shift
+  while sleep "$every" >/dev/null 2>&1 && kill -0 "$parent" 2>/dev/null; do "$@" >&2 || true; done &
+  meanwhile=$!
+}
+stop_meanwhile() {
+  kill "$meanwhile" 2>/dev/null || true
+  wait "$meanwhile" 2>/dev/null || true
+}
+
 # busybox_image is what fills and checks volumes: the local registry's own on local clusters.
 busybox_image() {
   if [ -n "${BUSYBOX_IMAGE:-}" ]; then echo "$BUSYBOX_IMAGE"
@@ -54,11 +67,16 @@ shell() {
   "$1" -n "$2" wait pod/shell --for=condition=Ready --timeout=3m >/dev/null
 }
 
-# wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waited for when time is up.
+# wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waits for after two seconds and every
+# fifteen, and what it waited for when time is up.
 wait_until() {
-  local deadline=$((SECONDS + $1)) what=$2
+  local began=$SECONDS deadline=$((SECONDS + $1)) what=$2 say_at=$((SECONDS + 2))
   shift 2
   until "$@" >/dev/null 2>&1; do
+    if [ $SECONDS -ge $say_at ]; then
+      echo "Waiting for $what, $((SECONDS - began)) s of at most $((deadline - began))" >&2
+      say_at=$((SECONDS + 15))
+    fi
     if [ $SECONDS -ge $deadline ]; then
       echo "Gave up waiting for $what. The last answer:" >&2
       "$@" >&2 || true
