@@ -273,6 +273,19 @@ test-faults: faults-clusters ## Inject faults into running Transfers between the
 test-faults-long: faults-clusters ## The faults of test-faults that last for minutes
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
+# Built twice, for this machine alone, signed with a key that is thrown away, pushed to the clusters' registry, and upgraded to from the previous
+# state.
+.PHONY: test-release
+test-release: tools-go ## Make a release twice, compare, verify, push it, install it from the registry and upgrade the previous state to it; on fresh clusters that it takes down
+	$(ENSURE) git openssl
+	work=$$(mktemp -d); trap 'rm -rf "$$work"; $(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; . ./$(CLUSTER_ENV); \
+		version=v0.0.0-test.$$(date +%s); openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$$work/key"; \
+		for i in 1 2; do $(RELEASE) release -version "$$version" -registry "$$REGISTRY" -key "$$work/key" -platforms linux/$(HOSTARCH) -allow-dirty \
+			-out "$$work/$$i"; done; diff -r "$$work/1" "$$work/2"; \
+		$(SUBMAKE) release-push DIR="$$work/1" REGISTRY="$$REGISTRY" KEY="$$work/1/lighterage.pub"; \
+		previous=$$(hack/previous/images.sh); eval "$$previous"; \
+		RELEASE_REGISTRY=$$REGISTRY RELEASE_KEY=$$work/1/lighterage.pub LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 60m -tags e2e,lifecycle -run '^TestRelease' ./test/e2e
+
 # They need no clusters and no root where users may make namespaces.
 .PHONY: test-queue-checker
 test-queue-checker: tools-go ## Inject faults into a queue and a channel for a minute, with the race detector, and check what clients saw
@@ -377,6 +390,26 @@ manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs,
 		for c in manager gateway agent; do "$$kustomize" edit set image "lighterage/$$c=$(REGISTRY)/lighterage/$$c:$(VERSION)"; done; \
 		"$$kustomize" build . >"$$root/dist/lighterage.yaml"
 	@echo "Wrote dist/lighterage.yaml; install it with: kubectl apply --server-side -f dist/lighterage.yaml"
+
+##@ Releases
+
+# hack/images has them; paths are relative to where make is run.
+RELEASE = go run -C hack/images .
+KEY_FLAG = $(if $(KEY),-key "$(abspath $(KEY))")
+
+.PHONY: release
+release: tools-go ## Make the release VERSION, signed by KEY, in dist/VERSION; REGISTRY: where users will pull from; ALLOW_DIRTY=1: of a changed tree
+	$(ENSURE) git
+	$(RELEASE) release -version "$(VERSION)" -registry "$(REGISTRY)" $(KEY_FLAG) $(if $(DOWNLOADS),-downloads "$(DOWNLOADS)") \
+		$(if $(filter 1 true yes,$(ALLOW_DIRTY)),-allow-dirty) $(if $(filter command% environment%,$(origin PLATFORMS)),-platforms "$(PLATFORMS)")
+
+.PHONY: release-verify
+release-verify: tools-go ## Verify a release with the public KEY: in DIR, or VERSION in REGISTRY
+	@$(RELEASE) verify $(KEY_FLAG) $(if $(DIR),-dir "$(abspath $(DIR))",-registry "$(REGISTRY)" -version "$(VERSION)")
+
+.PHONY: release-push
+release-push: tools-go ## Verify the release in DIR with the public KEY, and push its images and chart to REGISTRY
+	@$(RELEASE) push $(KEY_FLAG) -dir "$(if $(DIR),$(abspath $(DIR)))" -registry "$(REGISTRY)"
 
 .PHONY: version
 version: ## Print the tag that `make images` gives

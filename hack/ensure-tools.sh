@@ -56,6 +56,7 @@ for need in "$@"; do
 	amd64) [ "$(uname -m)" = x86_64 ] || want x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;;
 	qemu) want qemu-s390x-static qemu-user-static ;;
 	git) want git git ;;
+	openssl) want openssl openssl ;;
 	movers)
 		want rsync rsync
 		want igzip isal

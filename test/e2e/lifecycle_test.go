@@ -33,6 +33,16 @@ const system = "lighterage-system"
 type installable struct {
 	version, chart string
 	replicas       int
+	// digests of the images, by component, when the chart names them so.
+	digests map[string]string
+}
+
+// image is what references to a component's image end with.
+func (r installable) image(component string) string {
+	if digest := r.digests[component]; digest != "" {
+		return "@" + digest
+	}
+	return ":" + r.version
 }
 
 // releases are the previous state and this tree (make test-lifecycle builds both).
@@ -75,7 +85,7 @@ func installIn(t *testing.T, r installable, in ...*cluster) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		if image := manager.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+r.version) {
+		if image := manager.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, r.image("manager")) {
 			t.Fatalf("%s runs %s, not version %s", c.name, image, r.version)
 		}
 	}
@@ -317,8 +327,8 @@ func (c *cluster) versions(t *testing.T, namespace, label string) map[string]int
 	}
 	found := map[string]int{}
 	for i := range pods.Items {
-		_, tag, _ := strings.Cut(pods.Items[i].Spec.Containers[0].Image, "/agent:")
-		found[cmp.Or(tag, pods.Items[i].Spec.Containers[0].Image)]++
+		_, version, _ := strings.Cut(pods.Items[i].Spec.Containers[0].Image, "/agent")
+		found[cmp.Or(version, pods.Items[i].Spec.Containers[0].Image)]++
 	}
 	return found
 }
@@ -329,7 +339,7 @@ func (f *traffic) rolled(r installable) {
 	for _, label := range []string{v1alpha1.QueueLabel, v1alpha1.HTTPEndpointLabel} {
 		eventually(f.t, 10*time.Minute, "every pod with "+label+" to be of "+r.version, func() (bool, string) {
 			found := east.versions(f.t, f.namespace, label)
-			return len(found) == 1 && found[r.version] > 0, fmt.Sprint(found)
+			return len(found) == 1 && found[r.image("agent")] > 0, fmt.Sprint(found)
 		})
 	}
 	east.waitForQueue(f.t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
