@@ -228,9 +228,4 @@ func (s *side) failed(doing string, err error) error {
 	return fmt.Errorf("cluster %s: %s%s: %w", s.context, doing, advice, err)
 }
 
-// say tells people what is being done.
-func (p *plugin) say(format string, values ...any) {
-	fmt.Fprintln(p.ErrOut, table.Printable(fmt.Sprintf(format, values...)))
-}
-
 func (p *pair) say(format string, values ...any) { p.plugin.say(format, values...) }

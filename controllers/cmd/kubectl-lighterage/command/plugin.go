@@ -39,6 +39,8 @@ type plugin struct {
 	config    *rest.Config
 	cluster   client.Client
 	namespace string
+	// quiet: nothing may be written between answers, because a page is shown.
+	quiet bool
 }
 
 func newPlugin(streams genericiooptions.IOStreams) *plugin {
@@ -48,6 +50,7 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	flags.CertFile, flags.KeyFile, flags.BearerToken = nil, nil, nil
 	flags.CacheDir, flags.DisableCompression = nil, nil
 	flags.Timeout = new("") // 0 means no timeout
+	streams.ErrOut = &serial{to: streams.ErrOut}
 	return &plugin{IOStreams: streams, flags: flags}
 }
 
@@ -72,6 +75,7 @@ func (p *plugin) open() error {
 	if *p.flags.Timeout == "" {
 		config.Timeout = requestTimeout
 	}
+	config.Wrap(p.patiently)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme,

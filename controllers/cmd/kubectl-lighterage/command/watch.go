@@ -134,6 +134,7 @@ func (w *watching) run(ctx context.Context) (err error) {
 		return err
 	}
 	if w.paged() {
+		w.quiet = true
 		if err := w.write(enterPage); err != nil {
 			return err
 		}
