@@ -137,6 +137,7 @@ func (w *workspace) prepare(ctx context.Context) (*machine, error) {
 		Logs: layout.LogsDir(),
 		// containerd looks for its shim in PATH.
 		Path: build.Path(bin["containerd"]),
+		Out:  os.Stderr,
 	}
 	return m, nil
 }

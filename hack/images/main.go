@@ -138,6 +138,9 @@ func run(o options) error {
 			return err
 		}
 	}
+	// Each component is built for every platform, and pushed.
+	each := len(platforms) + 1
+	p.steps = len(components) * each
 	for _, c := range components {
 		c.toolexec = toolexec
 		ref, err := p.reference(o.registry, c.name, o.version)
@@ -147,7 +150,8 @@ func run(o options) error {
 		if contentAddressed {
 			// The tag names the source that it was built from, so what is there is what would be built.
 			if digest, ok := p.present(ref, platforms); ok {
-				say("%s is at the registry already", ref.Name())
+				p.step += each - 1
+				p.next("%s is at the registry already", ref.Name())
 				fmt.Printf("%s %s %s\n", c.name, ref.Name(), digest)
 				continue
 			}
@@ -196,7 +200,7 @@ func publish(
 ) (v1.Hash, error) {
 	images := make([]platformImage, 0, len(platforms))
 	for _, platform := range platforms {
-		say("building %s %s for %s", c.name, version, platform)
+		p.next("building %s %s for %s", c.name, version, platform)
 		bin, err := build(
 			ctx, root, filepath.Join(work, strings.ReplaceAll(platform.String(), "/", "-")), c, version, platform,
 		)
@@ -213,7 +217,7 @@ func publish(
 		}
 		images = append(images, platformImage{platform: platform, image: img, sbom: sbom})
 	}
-	say("pushing %s", ref.Name())
+	p.next("pushing %s", ref.Name())
 	return p.push(ref, c, version, images)
 }
 

@@ -24,6 +24,14 @@ const sbomMediaType types.MediaType = "application/vnd.cyclonedx+json"
 type publisher struct {
 	plainHTTP bool
 	options   []remote.Option
+	// step of steps is what is done now.
+	step, steps int
+}
+
+// next says what is done, and how far all of it is.
+func (p *publisher) next(format string, args ...any) {
+	p.step++
+	say("[%d/%d] %s", p.step, max(p.step, p.steps), fmt.Sprintf(format, args...))
 }
 
 func (p *publisher) reference(registry, component, version string) (name.Tag, error) {

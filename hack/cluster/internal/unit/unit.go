@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -46,6 +47,8 @@ type Set struct {
 	Pids, Logs string
 	// Path is the PATH of the units.
 	Path string
+	// Out is told what is waited for, if it takes long; nil: nobody is.
+	Out io.Writer
 }
 
 // LogFile is where the unit's output goes.
@@ -142,7 +145,8 @@ func (s Set) KillAll() error {
 func (s Set) Wait(
 	ctx context.Context, what string, timeout time.Duration, names []string, ready func(context.Context) error,
 ) error {
-	deadline := time.Now().Add(timeout)
+	began := time.Now()
+	deadline, sayAt := began.Add(timeout), began.Add(5*time.Second)
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := ready(attempt)
@@ -160,6 +164,12 @@ func (s Set) Wait(
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waiting for %s: not there after %s: %w\n%s", what, timeout, err, s.Tail(names[0]))
+		}
+		if now := time.Now(); s.Out != nil && now.After(sayAt) {
+			fmt.Fprintf(
+				s.Out, "Waiting for %s (%s), %.0f s of at most %.0f\n", what, names[0], now.Sub(began).Seconds(), timeout.Seconds(),
+			)
+			sayAt = now.Add(10 * time.Second)
 		}
 		time.Sleep(150 * time.Millisecond)
 	}
