@@ -2,7 +2,8 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs targets of the Makefile one after the other, up to the first that fails. Says which one begins, and prints how long each took.
+# Runs targets of the Makefile one after the other, up to the first that fails. Says which begins, and
+# prints how long each took.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -103,7 +103,8 @@ func verifyCommand(ctx context.Context, args []string) error {
 	switch {
 	case (*dir == "") == (t.registry == ""):
 		return errors.New(
-			"say what to verify: make release-verify DIR=dist/v1.2.3 KEY=..., or REGISTRY=registry.example VERSION=v1.2.3 KEY=...",
+			"say what to verify: make release-verify DIR=dist/v1.2.3 KEY=..., or REGISTRY=registry.example VERSION=v1.2.3 " +
+				"KEY=...",
 		)
 	case *dir != "":
 		say("verifying %s", *dir)

@@ -87,8 +87,8 @@ type (
 )
 
 const krewDescription = `Lighterage moves data between Kubernetes clusters, compressed where that is cheapest.
-This plugin joins clusters, checks installations, shows progress of runs, explains why data were compressed as they were,
-sums up costs, verifies receipts, and puts messages into queues and gets them.
+This plugin joins clusters, checks installations, shows progress of runs, explains why data were compressed as they
+were, sums up costs, verifies receipts, and puts messages into queues and gets them.
 `
 
 // krewManifest has a platform for each archive, whose name and sum sums has.

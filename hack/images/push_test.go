@@ -25,7 +25,8 @@ func newRegistry(t *testing.T) *registrySource {
 	)
 	t.Cleanup(server.Close)
 	return &registrySource{
-		registry: strings.TrimPrefix(server.URL, "http://") + "/team", options: []remote.Option{remote.WithContext(t.Context())},
+		registry: strings.TrimPrefix(server.URL, "http://") + "/team",
+		options:  []remote.Option{remote.WithContext(t.Context())},
 	}
 }
 
@@ -65,7 +66,7 @@ func checkRegistry(t *testing.T, root, dir string, key signer) {
 	// Another release of that version.
 	writeText(t, filepath.Join(root, components[0].pkg, "main.go"), "package main\n\nfunc main() { println(\"other\") }\n")
 	commit(t, root)
-	if err := push(t, built(t, root, testVersion, key), to); err == nil ||
+	if err := push(t, built(t, root, key), to); err == nil ||
 		!strings.Contains(err.Error(), "published once") {
 		t.Errorf("a version was replaced: %v", err)
 	}

@@ -101,7 +101,8 @@ func (r *release) next(format string, args ...any) {
 func (r *release) check(ctx context.Context) error {
 	if !semver.MatchString(r.version) {
 		return fmt.Errorf(
-			"the version %q is not a semantic version such as v1.2.3 or v1.2.3-rc.1: write make release VERSION=v1.2.3", r.version,
+			"the version %q is not a semantic version such as v1.2.3 or v1.2.3-rc.1: write make release VERSION=v1.2.3",
+			r.version,
 		)
 	}
 	if strings.Contains(r.registry, "://") || strings.ContainsAny(r.registry, " @\"'\\\n") {
@@ -123,7 +124,8 @@ func (r *release) check(ctx context.Context) error {
 	if r.clean = changed == ""; !r.clean && !r.allowDirty {
 		first, _, _ := strings.Cut(changed, "\n")
 		return fmt.Errorf(
-			"the tree differs from its commit (%s, ...): commit or stash, or set ALLOW_DIRTY=1, which the provenance will say", first,
+			"the tree differs from its commit (%s, ...): commit or stash, or set ALLOW_DIRTY=1, which the provenance will say",
+			first,
 		)
 	}
 	// A tag that is there must be this commit.

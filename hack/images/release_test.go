@@ -97,12 +97,12 @@ func newSigner(t *testing.T) signer {
 }
 
 // newRelease is of small programs for few platforms.
-func newRelease(t *testing.T, root, version string, s signer) *release {
+func newRelease(t *testing.T, root string, s signer) *release {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	r := &release{
-		root: root, out: filepath.Join(t.TempDir(), version), version: version, registry: "registry.example/team",
-		downloads: "https://downloads.example/" + version, plugin: plugin, signer: s,
+		root: root, out: filepath.Join(t.TempDir(), testVersion), version: testVersion, registry: "registry.example/team",
+		downloads: "https://downloads.example/" + testVersion, plugin: plugin, signer: s,
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "s390x"}},
 		pluginPlatforms: []v1.Platform{
 			{OS: "linux", Architecture: "s390x"}, {OS: "darwin", Architecture: "arm64"},
@@ -115,9 +115,9 @@ func newRelease(t *testing.T, root, version string, s signer) *release {
 	return r
 }
 
-func built(t *testing.T, root, version string, s signer) string {
+func built(t *testing.T, root string, s signer) string {
 	t.Helper()
-	r := newRelease(t, root, version, s)
+	r := newRelease(t, root, s)
 	if err := r.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func built(t *testing.T, root, version string, s signer) string {
 func TestRelease(t *testing.T) {
 	key := newSigner(t)
 	root := newTree(t)
-	dir := built(t, root, testVersion, key)
+	dir := built(t, root, key)
 	found, err := verifyDirectory(dir, key.verifier())
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestRelease(t *testing.T) {
 	t.Run("Reproducible", func(t *testing.T) {
 		clone := filepath.Join(t.TempDir(), "elsewhere")
 		git(t, root, "clone", "--quiet", root, clone)
-		again := built(t, clone, testVersion, key)
+		again := built(t, clone, key)
 		first, err := sumTree(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -483,7 +483,7 @@ func TestReleaseRejects(t *testing.T) {
 		"no clone":         {func(r *release) { r.root = t.TempDir() }, "from a clone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRelease(t, root, testVersion, key)
+			r := newRelease(t, root, key)
 			c.change(r)
 			if err := r.build(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want one that says %q", err, c.want)
@@ -491,7 +491,7 @@ func TestReleaseRejects(t *testing.T) {
 		})
 	}
 	writeText(t, filepath.Join(root, "LICENSE"), "another")
-	r := newRelease(t, root, testVersion, key)
+	r := newRelease(t, root, key)
 	if err := r.build(t.Context()); err == nil || !strings.Contains(err.Error(), "ALLOW_DIRTY=1") {
 		t.Errorf("a tree with changes: %v", err)
 	}
@@ -568,7 +568,8 @@ func TestReadSigner(t *testing.T) {
 
 func TestParseChanges(t *testing.T) {
 	const text = "# Changelog\n\nIntroduction.\n\n## [Unreleased]\n\n## [1.1.0] - 2026-11-01\n\nProse.\n\n### Added\n\n" +
-		"- A thing: with\n  two lines.\n- Another.\n\n### Security\n\n- A hole.\n\n## [1.0.0] - 2026-10-01\n\n### Fixed\n\n- Old.\n"
+		"- A thing: with\n  two lines.\n- Another.\n\n### Security\n\n- A hole.\n\n" +
+		"## [1.0.0] - 2026-10-01\n\n### Fixed\n\n- Old.\n"
 	want := []change{{"added", "A thing: with two lines."}, {"added", "Another."}, {"security", "A hole."}}
 	if diff := cmp.Diff(want, parseChanges(text, "1.1.0")); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)

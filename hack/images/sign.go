@@ -46,7 +46,8 @@ func readSigner(path string) (signer, error) {
 	switch {
 	case strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "":
 		return signer{}, fmt.Errorf(
-			"the key %s is encrypted; give it decrypted through a pipe: openssl pkey -in %s | make release VERSION=... KEY=/dev/stdin", path, path,
+			"the key %s is encrypted; give it decrypted through a pipe: openssl pkey -in %s | make release VERSION=... "+
+				"KEY=/dev/stdin", path, path,
 		)
 	case block.Type == "EC PRIVATE KEY":
 		parsed, err = x509.ParseECPrivateKey(block.Bytes)

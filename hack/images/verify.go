@@ -133,7 +133,9 @@ func openProvenance(text []byte, v verifier) (statement, error) {
 	}
 	if s.Type != statementType || s.PredicateType != predicateType ||
 		s.Predicate.BuildDefinition.BuildType != provenanceType {
-		return statement{}, fmt.Errorf("the statement is not a provenance of Lighterage, but %q of %q", s.PredicateType, s.Type)
+		return statement{}, fmt.Errorf(
+			"the statement is not a provenance of Lighterage, but %q of %q", s.PredicateType, s.Type,
+		)
 	}
 	return s, nil
 }

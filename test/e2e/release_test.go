@@ -16,9 +16,9 @@ import (
 
 const releasedChart = "lighterage/charts/lighterage"
 
-// TestReleaseFromRegistry upgrades two clusters from the previous state to a release that is in a registry, in the middle
-// of traffic, after its signatures were verified there; chart and images are those of the verified digests. Then it
-// installs the release in a cluster that has none.
+// TestReleaseFromRegistry upgrades two clusters from the previous state to a release that is in a registry, in the
+// middle of traffic, after its signatures were verified there; chart and images are those of the verified digests. Then
+// it installs the release in a cluster that has none.
 func TestReleaseFromRegistry(t *testing.T) {
 	previous, current := releases(t)
 	registry, key := os.Getenv("RELEASE_REGISTRY"), os.Getenv("RELEASE_KEY")
