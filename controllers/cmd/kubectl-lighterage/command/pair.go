@@ -21,7 +21,6 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/link"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/table"
 )
 
 // gatewayService is the name of the Service of the gateway.
