@@ -46,8 +46,8 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
 			f.StringVar(&o.restic, "restic", os.Getenv("LIGHTERAGE_RESTIC"), "restic's binary")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and objects are, in a directory of their own")
-			f.StringVar(&o.only, "only", "", "measure one cell alone: demo, small or link")
-			f.IntVar(&o.runs, "runs", 5, "runs of each contender with the cell demo")
+			f.StringVar(&o.only, "only", "", "measure one cell alone: demo, small, link or storage")
+			f.IntVar(&o.runs, "runs", 5, "runs of each contender with the cells demo and storage")
 			f.IntVar(&o.longRuns, "long-runs", 3, "runs of each contender with the cells small and link")
 			f.IntVar(&o.size, "size", 1024, "MiB of the demo's tree")
 			f.IntVar(&o.directories, "directories", 200, "directories of 1,000 small files each")
@@ -136,10 +136,17 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		fmt.Printf("\n%s\n", m)
 		all = append(all, m)
 	}
-	if len(all) == 0 {
+	var beside *storage
+	if o.only == "" || o.only == storageCell {
+		if beside, err = o.storage(ctx, r); err != nil {
+			return fmt.Errorf("cell %s: %w", storageCell, err)
+		}
+		fmt.Printf("\n%s\n", beside)
+	}
+	if len(all) == 0 && beside == nil {
 		return fmt.Errorf("there is no cell %q", o.only)
 	}
-	return r.Publish(ctx, o.report(all))
+	return r.Publish(ctx, o.report(all, beside))
 }
 
 // measure has every contender take turns with a cell.
@@ -191,23 +198,32 @@ func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measur
 	return m, err
 }
 
-// turn stores a tree in an empty prefix, restores it into an empty directory, and holds what is there against the tree.
-func (s *server) turn(ctx context.Context, c contender, source string, want trees.Size) (got sample, err error) {
-	t := turn{
+// begin makes the directories of a turn, which the function that it returns removes, with the objects.
+func (s *server) begin(source string) (t turn, remove func() error, err error) {
+	t = turn{
 		server: s, source: source, prefix: "turn", dir: filepath.Join(s.dir, "turn"),
 		destination: filepath.Join(s.dir, "destination"),
 	}
-	objects := filepath.Join(s.dir, "objects", bucketName, t.prefix)
 	for _, dir := range []string{t.dir, t.destination} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return got, fmt.Errorf("make a directory: %w", err)
+			return t, nil, fmt.Errorf("make a directory: %w", err)
 		}
 	}
-	defer func() {
-		for _, dir := range []string{t.dir, t.destination, objects} {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}()
+	return t, func() error {
+		return errors.Join(os.RemoveAll(t.dir), os.RemoveAll(t.destination), os.RemoveAll(t.objects()))
+	}, nil
+}
+
+// objects is where the server keeps those of the turn.
+func (t turn) objects() string { return filepath.Join(t.server.dir, "objects", bucketName, t.prefix) }
+
+// turn stores a tree in an empty prefix, restores it into an empty directory, and holds what is there against the tree.
+func (s *server) turn(ctx context.Context, c contender, source string, want trees.Size) (got sample, err error) {
+	t, remove, err := s.begin(source)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
 	if c.prepare != nil {
 		if err := c.prepare(ctx, t); err != nil {
 			return got, err
@@ -216,7 +232,7 @@ func (s *server) turn(ctx context.Context, c contender, source string, want tree
 	if got.store, err = s.time(ctx, t, c.store); err != nil {
 		return got, err
 	}
-	there, err := trees.Measure(objects)
+	there, err := trees.Measure(t.objects())
 	if err != nil {
 		return got, err
 	}

@@ -66,21 +66,8 @@ func ours(agent string) contender {
 		}, nil
 	}
 	return contender{
-		name: oursName,
-		prepare: func(_ context.Context, t turn) error {
-			dir := filepath.Join(t.dir, "credentials")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				return fmt.Errorf("make a directory for credentials: %w", err)
-			}
-			for name, content := range map[string]string{
-				wirev1.ObjectStoreAccessKeyIDKey: accessKey, wirev1.ObjectStoreSecretAccessKeyKey: secretKey,
-			} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-					return fmt.Errorf("write credentials: %w", err)
-				}
-			}
-			return nil
-		},
+		name:    oursName,
+		prepare: func(_ context.Context, t turn) error { return t.writeCredentials() },
 		store: func(_ context.Context, t turn) (*client, error) {
 			c := t.config()
 			c.Send.Volume, c.Send.Path, c.DestinationStore = t.source, ".", t.end()
@@ -108,6 +95,22 @@ func (t turn) config() *wirev1.LocalConfig {
 		},
 		Transfer: "bench/tree (1)",
 	}
+}
+
+// writeCredentials writes what end names.
+func (t turn) writeCredentials() error {
+	dir := filepath.Join(t.dir, "credentials")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory for credentials: %w", err)
+	}
+	for name, content := range map[string]string{
+		wirev1.ObjectStoreAccessKeyIDKey: accessKey, wirev1.ObjectStoreSecretAccessKeyKey: secretKey,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return fmt.Errorf("write credentials: %w", err)
+		}
+	}
+	return nil
 }
 
 func (t turn) end() *wirev1.StoreEnd {

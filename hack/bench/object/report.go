@@ -83,9 +83,11 @@ func byWall(a, b sample) int { return int(a.store.wall - b.store.wall) }
 // version of a program that hack/objectstores.sh built: such builds do not know their own.
 func version(path string) string { return filepath.Base(filepath.Dir(path)) }
 
-func (o *options) report(all []measured) harness.Report {
+func (o *options) report(all []measured, beside *storage) harness.Report {
 	return harness.Report{
-		Name: "object", Template: reportTemplate, Data: map[string]any{"Cells": all, "Mbits": linkMbits},
+		Name: "object", Template: reportTemplate, Data: map[string]any{
+			"Cells": all, "Mbits": linkMbits, "Storage": beside,
+		},
 		Targets: targets(all), Drawing: draw(all),
 		Versions: []string{version(o.versitygw), version(o.rclone), version(o.restic)},
 	}

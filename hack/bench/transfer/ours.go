@@ -48,7 +48,17 @@ type bench struct {
 	dir, agent string
 	watch      bool
 	direct     bool // without a gateway between the agents
-	receiver   *harness.Process
+	// via is the object store between the agents; nil: TCP.
+	via             *wirev1.StoreEnd
+	receiver, relay *harness.Process
+}
+
+// sending is the mode of the sender.
+func (b *bench) sending() string {
+	if b.via != nil {
+		return "handoff"
+	}
+	return "send"
 }
 
 func (b *bench) prepare(
@@ -83,7 +93,11 @@ func (b *bench) prepare(
 	}); err != nil {
 		return err
 	}
-	if err := b.configure(ca, "send", send, pki.Template{
+	var sending proto.Message = send
+	if b.via != nil {
+		sending = &wirev1.HandOffConfig{Send: send, Via: b.via}
+	}
+	if err := b.configure(ca, b.sending(), sending, pki.Template{
 		Identity: pki.TransferIdentity("bench", namespace, transfer), DNSNames: []string{"sender.send.lighterage.internal"},
 		Claims: &pki.RunClaims{
 			Run: send.GetRunId(), Audience: []string{pki.Fingerprint(ca.Certificate)}, Namespace: namespace, Claim: "copy",
@@ -92,7 +106,21 @@ func (b *bench) prepare(
 	}); err != nil {
 		return err
 	}
-	b.receiver, err = harness.StartListening(ctx, b.command(ctx, "receive"), data)
+	if b.receiver, err = harness.StartListening(ctx, b.command(ctx, "receive"), data); err != nil || b.via == nil {
+		return err
+	}
+	return b.startRelay(ctx, ca, send.GetGatewayEndpoint())
+}
+
+func (b *bench) startRelay(ctx context.Context, ca *pki.CA, gateway string) error {
+	err := b.configure(ca, "relay", &wirev1.RelayConfig{Store: b.via, GatewayAddress: gateway}, pki.Template{
+		Identity: pki.Identity{Cluster: "bench", Path: "/ns/" + namespace + "/objectstore/store"},
+		DNSNames: []string{"relay.objectstore.lighterage.internal"},
+	})
+	if err != nil {
+		return err
+	}
+	b.relay, err = harness.Start(b.command(ctx, "relay"))
 	return err
 }
 
@@ -144,7 +172,7 @@ func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {
 
 // move runs the sender and waits for both.
 func (b *bench) move(ctx context.Context) (moved, error) {
-	sender, err := harness.Start(b.command(ctx, "send"))
+	sender, err := harness.Start(b.command(ctx, b.sending()))
 	if err != nil {
 		return moved{}, err
 	}
@@ -152,7 +180,7 @@ func (b *bench) move(ctx context.Context) (moved, error) {
 	if err := errors.Join(sender.Wait(), b.receiver.Wait()); err != nil {
 		return moved{}, err
 	}
-	report, err := b.report("send")
+	report, err := b.report(b.sending())
 	if err != nil {
 		return moved{}, err
 	}

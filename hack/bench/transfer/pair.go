@@ -30,12 +30,24 @@ func NewPair(
 	return p, p.bench.prepare(ctx, source, destination, false, settings)
 }
 
+// NewHandOff is a pair whose sender reaches the receiver through an object store, a relay and the gateway.
+func NewHandOff(
+	ctx context.Context, dir, agent, source, destination string, settings *wirev1.CompressionSettings,
+	via *wirev1.StoreEnd,
+) (*Pair, error) {
+	p := &Pair{bench{dir: dir, agent: agent, via: via}}
+	return p, p.bench.prepare(ctx, source, destination, false, settings)
+}
+
+// Relay is the process that joins the store to the gateway, which the context ends; nil without one.
+func (p *Pair) Relay() *harness.Process { return p.bench.relay }
+
 // Receiver is the process of the receiver.
 func (p *Pair) Receiver() harness.PID { return p.bench.receiver.PID() }
 
 // Move runs the sender, of which started is told, and waits for both.
 func (p *Pair) Move(ctx context.Context, started func(sender harness.PID)) (send, receive End, err error) {
-	sender, err := harness.Start(p.bench.command(ctx, "send"))
+	sender, err := harness.Start(p.bench.command(ctx, p.bench.sending()))
 	if err != nil {
 		return send, receive, err
 	}
@@ -48,7 +60,7 @@ func (p *Pair) Move(ctx context.Context, started func(sender harness.PID)) (send
 		return send, receive, err
 	}
 	var err1, err2 error
-	send.Report, err1 = p.bench.report("send")
+	send.Report, err1 = p.bench.report(p.bench.sending())
 	receive.Report, err2 = p.bench.report("receive")
 	send.CPU, receive.CPU = spent(sender), spent(p.bench.receiver)
 	return send, receive, errors.Join(err1, err2)
