@@ -29,7 +29,15 @@ func newConn(l *Link, number uint64, ours, theirs string) *conn {
 	c.ctx, c.cancel = context.WithCancel(l.ctx)
 	c.writer = newWriter(&l.options, directory+ours+"/")
 	c.reader = newReader(&l.options, directory+theirs+"/")
+	c.writer.failed, c.reader.failed = c.note, c.note
 	return c
+}
+
+// note tells the link why a stream fails, before whoever reads or writes can know.
+func (c *conn) note(err error) {
+	if c.ctx.Err() == nil {
+		c.link.note(err)
+	}
 }
 
 // knock opens the stream that this side writes and waits until the other side has opened its own.
@@ -51,10 +59,6 @@ func (c *conn) run() {
 	})
 	c.writer.run(c.ctx)
 	reading.Wait()
-	if c.ctx.Err() == nil {
-		c.link.note(c.reader.err)
-		c.link.note(c.writer.failure())
-	}
 }
 
 // Read implements net.Conn.

@@ -63,6 +63,8 @@ type writer struct {
 	options   *Options
 	directory string
 	deadline  *deadline
+	// failed is told why the stream fails.
+	failed func(error)
 	// next is the number of the next segment, oldest that of the first which may not have been removed. They belong to
 	// run.
 	next, oldest uint64
@@ -126,19 +128,13 @@ func (w *writer) write(p []byte) (int, error) {
 
 // fail has writes fail with an error, unless they do already.
 func (w *writer) fail(err error) {
+	w.failed(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = err
 		w.change()
 	}
-}
-
-// failure is why writes fail, nil if they do not, or not for a reason of this side.
-func (w *writer) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 // discard has writes fail, since nobody reads them any more. The end of the stream is put still.
@@ -346,6 +342,8 @@ type reader struct {
 	options   *Options
 	directory string
 	deadline  *deadline
+	// failed is told why the stream ends.
+	failed func(error)
 	// segments are handed over one by one; ended is closed when there are no more, after err was set.
 	segments chan []byte
 	ended    chan struct{}
@@ -397,6 +395,7 @@ func (r *reader) run(ctx context.Context) (end bool) {
 	if r.err == nil {
 		r.err = r.follow(ctx)
 	}
+	r.failed(r.err)
 	return errors.Is(r.err, io.EOF)
 }
 

@@ -78,11 +78,18 @@ func runAgent(ctx context.Context, t *testing.T, mode, directory string) (code i
 	return code, report
 }
 
-// startRelay runs a relay until the function that it returns is called, or the test ends.
-func (r *handOffRun) startRelay(t *testing.T) (stop func()) {
+// relayDirectory has what the relay has mounted.
+func (r *handOffRun) relayDirectory(t *testing.T) string {
 	t.Helper()
 	directory := r.west.Directory(t, r.west, "/ns/bank/objectstore/cargo", sendName)
 	configure(t, directory, r.relay)
+	return directory
+}
+
+// startRelay runs a relay until the function that it returns is called, or the test ends.
+func (r *handOffRun) startRelay(t *testing.T) (stop func()) {
+	t.Helper()
+	directory := r.relayDirectory(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -97,23 +104,30 @@ func (r *handOffRun) startRelay(t *testing.T) (stop func()) {
 	return stop
 }
 
-// attempt runs a receiving and a sending agent and returns the report of the latter.
-func (r *handOffRun) attempt(ctx context.Context, t *testing.T, number uint32) (int, *wirev1.Report) {
+// prepare returns what the agents of an attempt have mounted.
+func (r *handOffRun) prepare(t *testing.T, number uint32) (receive, send string) {
 	t.Helper()
-	directory := r.west.Directory(t, r.east, "/ns/bank/delivery/ledger", receiveName)
-	configure(t, directory, &wirev1.ReceiveConfig{
+	receive = r.west.Directory(t, r.east, "/ns/bank/delivery/ledger", receiveName)
+	configure(t, receive, &wirev1.ReceiveConfig{
 		RunId: "abcde", Attempt: number, SenderNamespace: "bank", SenderName: "ledger", Volume: r.destination, Path: "copy",
 		ControlAddress: freeAddress(t), DataAddress: r.receiveAddress, AllowDelete: true,
 	})
+	r.send.Send.Attempt = number
+	send = r.east.ForRun("abcde").Directory(t, r.west, "/ns/bank/transfer/ledger", sendName)
+	configure(t, send, r.send)
+	return receive, send
+}
+
+// attempt runs a receiving and a sending agent and returns the report of the latter.
+func (r *handOffRun) attempt(ctx context.Context, t *testing.T, number uint32) (int, *wirev1.Report) {
+	t.Helper()
+	directory, sender := r.prepare(t, number)
 	receiving, stop := context.WithCancelCause(context.Background())
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
 		_, _ = runAgent(receiving, t, "receive", directory)
 	}()
-	r.send.Send.Attempt = number
-	sender := r.east.ForRun("abcde").Directory(t, r.west, "/ns/bank/transfer/ledger", sendName)
-	configure(t, sender, r.send)
 	code, report := runAgent(ctx, t, "handoff", sender)
 	if code != exitOK {
 		stop(errStopped) // as the manager of the other cluster does when the next attempt opens
