@@ -51,6 +51,8 @@ type Options struct {
 	// Patience is how long the volume may take to answer before that counts as a failure, of which Status tells
 	// although nothing comes back. Default 2 min.
 	Patience time.Duration
+	// Recheck is how often it is looked whether the ranges that were written are all there still. Default 5 min.
+	Recheck time.Duration
 }
 
 // Archiver writes down what a queue holds as long as its member leads. It is safe for concurrent use.
@@ -83,6 +85,8 @@ type current struct {
 	seen uint64
 	// state of the stream when the index was written.
 	state *jetstream.StreamState
+	// loaded is when it was seen that all ranges are there.
+	loaded time.Time
 }
 
 // Status is how far an archive has come.
@@ -108,6 +112,9 @@ func NewArchiver(o Options, s Settings) *Archiver {
 	}
 	if o.Patience == 0 {
 		o.Patience = 2 * time.Minute
+	}
+	if o.Recheck == 0 {
+		o.Recheck = 5 * time.Minute
 	}
 	a := &Archiver{options: o, source: source{conn: o.Conn, stream: o.Stream}, began: time.Now(), meter: new(meter.Meter)}
 	a.Set(s)
@@ -247,7 +254,8 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 		return err
 	}
 	life := Life(info.Created)
-	if c := a.current; c != nil && (c.life != life || !c.directory.inPlace(a.options.Place.Directory, c.state != nil)) {
+	if c := a.current; c != nil && (c.life != life || time.Since(c.loaded) >= a.options.Recheck ||
+		!c.directory.inPlace(a.options.Place.Directory, c.state != nil)) {
 		a.forget()
 	}
 	if a.current == nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/frame"
 )
@@ -19,7 +20,7 @@ func (a *Archiver) open(ctx context.Context, life string) (*current, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &current{directory: directory, life: life}
+	c := &current{directory: directory, life: life, loaded: time.Now()}
 	if err := c.load(a.options, a.tick); err != nil {
 		return nil, errors.Join(err, directory.Close())
 	}

@@ -297,6 +297,34 @@ func TestStoreDeleted(t *testing.T) {
 	to.expect("again=two")
 }
 
+// TestStoreRangeDeleted: a range that somebody deletes while the archive is written is missed, although nothing is put.
+func TestStoreRangeDeleted(t *testing.T) {
+	server, at := newStore(t)
+	from := newQueue(t, "orders", store.Settings{})
+	for _, payload := range []string{"one", "two", "three"} {
+		from.put("orders", payload)
+	}
+	a := from.storeArchiver(at, func(o *archive.Options, s *archive.Settings) {
+		each(o, s)
+		o.Recheck = time.Nanosecond
+	})
+	deleted := false
+	s := from.archived(a, func(s archive.Status) bool {
+		if s.Sequence == 3 && s.LastError == nil && len(named(server, "/index")) == 1 && !deleted {
+			deleted = true
+			middle := strings.TrimPrefix(named(server, ".range")[1], storePrefix+"/")
+			if err := at.Delete(t.Context(), middle); err != nil {
+				t.Error(err)
+			}
+		}
+		return deleted && s.LastError != nil
+	})
+	if reasonOf(s.LastError) != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA ||
+		!strings.Contains(s.LastError.Error(), "after message 1") {
+		t.Errorf("%v", s.LastError)
+	}
+}
+
 // TestStoreRefused: what is no archive, or damaged, is not restored.
 func TestStoreRefused(t *testing.T) {
 	server, at := newStore(t)
