@@ -33,6 +33,7 @@ type Inventory struct {
 	counted map[types.UID]entry
 	states  map[state]int
 	runs    map[place]runs
+	relays  map[string]relays // by namespace
 	peers   map[types.UID]*v1alpha1.Peer
 	nodes   map[types.UID]*v1alpha1.NodeProfile
 	tariffs map[types.UID]*v1alpha1.Tariff
@@ -50,17 +51,21 @@ type state struct {
 // runs are those in which data move.
 type runs struct{ moving, idle, rate int64 }
 
+// relays are those that ObjectStores are to have, and those of them that do not run.
+type relays struct{ wanted, down int64 }
+
 // entry is what one object contributes.
 type entry struct {
 	state state
 	runs  runs
+	relay relays
 }
 
 // NewInventory makes the collector and registers it. It shows nothing before Start.
 func NewInventory(registry prometheus.Registerer, informers cache.Informers, c clock.PassiveClock) *Inventory {
 	i := &Inventory{
 		cache: informers, clock: c,
-		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{},
+		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
 		tariffs: map[types.UID]*v1alpha1.Tariff{},
 	}
@@ -104,13 +109,14 @@ func (i *Inventory) Observe(object any) {
 	}
 	o := object.(client.Object)
 	at := place{kind, o.GetNamespace()}
-	seen := entry{state: state{at, stateOf(conditions), reasonOf(conditions)}, runs: data}
+	seen := entry{state: state{at, stateOf(conditions), reasonOf(conditions)}, runs: data, relay: relayOf(conditions)}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.subtract(o.GetUID())
 	i.counted[o.GetUID()] = seen
 	i.states[seen.state]++
 	i.addRuns(at, seen.runs, 1)
+	i.addRelays(at.namespace, seen.relay, 1)
 	switch o := object.(type) {
 	case *v1alpha1.Peer:
 		i.peers[o.UID] = o
@@ -159,6 +165,26 @@ func (i *Inventory) subtract(uid types.UID) {
 		delete(i.states, seen.state)
 	}
 	i.addRuns(seen.state.place, seen.runs, -1)
+	i.addRelays(seen.state.namespace, seen.relay, -1)
+}
+
+func (i *Inventory) addRelays(namespace string, r relays, sign int64) {
+	if r == (relays{}) {
+		return
+	}
+	sum := i.relays[namespace]
+	i.relays[namespace] = relays{sum.wanted + sign*r.wanted, sum.down + sign*r.down}
+}
+
+// relayOf is that of an ObjectStore with handOff, which alone has the condition.
+func relayOf(conditions []metav1.Condition) relays {
+	switch found := meta.FindStatusCondition(conditions, v1alpha1.ConditionHandOffReady); {
+	case found == nil:
+		return relays{}
+	case found.Status == metav1.ConditionTrue:
+		return relays{wanted: 1}
+	}
+	return relays{wanted: 1, down: 1}
 }
 
 func (i *Inventory) addRuns(at place, r runs, sign int64) {

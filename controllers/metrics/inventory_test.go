@@ -76,6 +76,37 @@ func TestObjectsAreCountedOnce(t *testing.T) {
 	})
 }
 
+// TestRelays: ObjectStores with handOff are counted, and those whose relay does not run.
+func TestRelays(t *testing.T) {
+	i, registry := inventory()
+	relay := func(uid string, status metav1.ConditionStatus) *v1alpha1.ObjectStore {
+		s := &v1alpha1.ObjectStore{}
+		s.Name, s.Namespace, s.UID = uid, "bank", types.UID(uid)
+		s.Status.Conditions = conditions.Ready("Probed", "it is fit")
+		if status != "" {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionHandOffReady, Status: status,
+			})
+		}
+		return s
+	}
+	i.Observe(relay("none", ""))
+	i.Observe(relay("runs", metav1.ConditionTrue))
+	i.Observe(relay("starts", metav1.ConditionFalse))
+	check(t, registry, map[string]float64{
+		"lighterage_objects{ObjectStore,bank,Probed,Ready}": 3,
+		"lighterage_objectstore_relays{bank}":               2,
+		"lighterage_objectstore_relays_not_ready{bank}":     1,
+	})
+	i.Observe(relay("starts", metav1.ConditionTrue))
+	i.Forget(relay("runs", metav1.ConditionTrue))
+	check(t, registry, map[string]float64{
+		"lighterage_objects{ObjectStore,bank,Probed,Ready}": 2,
+		"lighterage_objectstore_relays{bank}":               1,
+		"lighterage_objectstore_relays_not_ready{bank}":     0,
+	})
+}
+
 // TestReplacedObjects: one that was deleted and made again between two watches is counted once.
 func TestReplacedObjects(t *testing.T) {
 	i, registry := inventory()

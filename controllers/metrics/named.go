@@ -37,6 +37,10 @@ var (
 		"Those of lighterage_runs_moving whose agents reported no byte in the last seconds.", "kind", "namespace")
 	rateDescription = describe("lighterage_runs_bytes_per_second",
 		"Uncompressed bytes that these runs move in a second, as last reported.", "kind", "namespace")
+	relaysDescription = describe("lighterage_objectstore_relays",
+		"ObjectStores with handOff.", "namespace")
+	relaysDownDescription = describe("lighterage_objectstore_relays_not_ready",
+		"Those of lighterage_objectstore_relays whose condition HandOffReady is not True.", "namespace")
 
 	peerDescription = describe("lighterage_peer_ready",
 		"1 for a Peer whose condition Ready is True, else 0.", "peer")
@@ -72,7 +76,8 @@ var (
 // Describe is of prometheus.Collector.
 func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		objectsDescription, runsDescription, idleDescription, rateDescription, peerDescription, peerExpirationDescription,
+		objectsDescription, runsDescription, idleDescription, rateDescription, relaysDescription, relaysDownDescription,
+		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription,
 	} {
@@ -97,6 +102,10 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 		out(runsDescription, float64(r.moving), at.kind, at.namespace)
 		out(idleDescription, float64(r.idle), at.kind, at.namespace)
 		out(rateDescription, float64(r.rate), at.kind, at.namespace)
+	}
+	for namespace, r := range i.relays {
+		out(relaysDescription, float64(r.wanted), namespace)
+		out(relaysDownDescription, float64(r.down), namespace)
 	}
 	for _, peer := range i.peers {
 		showPeer(out, peer)
