@@ -27,16 +27,18 @@ type extent struct {
 	diskRounds, diskBytes       int
 	channelRounds, channelBytes int
 	archiveRounds, archiveBytes int
+	// neighbourBytes are archived beside a neighbour, in diskRounds.
+	neighbourBytes int
 }
 
 var (
 	full = extent{
 		rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3,
-		channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20,
+		channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20, neighbourBytes: 288 << 20,
 	}
 	quick = extent{
 		rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1,
-		channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20,
+		channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20, neighbourBytes: 48 << 20,
 	}
 )
 
@@ -73,7 +75,7 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&b.directory, "dir", "/dev/shm",
 				"where contenders keep messages when the disk is not to be the limit: on tmpfs")
 			f.StringVar(&b.image, "disk", "/var/tmp", "where the file of the limited disk is made, of 1 GiB: not on tmpfs")
-			f.StringVar(&b.only, "only", "", "measure one part alone: memory, broker, disk, channel or archive")
+			f.StringVar(&b.only, "only", "", "measure one part alone: memory, broker, disk, channel, archive or neighbour")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
 			b.Run, b.extent = r, full
@@ -99,6 +101,8 @@ type results struct {
 	diskSpeed float64
 	journeys  []journey
 	archives  []archived
+	// neighbours of archives.
+	neighbours []disturbed
 	// missing says of what was not run why it was not.
 	missing []string
 }
@@ -107,7 +111,10 @@ func (b *bench) run(ctx context.Context) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{memoryPart, b.inMemory}, {diskPart, b.onDisk}, {channelPart, b.overChannels}, {archivePart, b.inArchives}} {
+	}{
+		{memoryPart, b.inMemory}, {diskPart, b.onDisk}, {channelPart, b.overChannels}, {archivePart, b.inArchives},
+		{neighbourPart, b.besideNeighbour},
+	} {
 		if b.only != "" && b.only != part.name && (b.only != brokerPart || part.name != memoryPart) {
 			continue
 		}
@@ -129,6 +136,8 @@ const (
 	diskPart    = "disk"
 	channelPart = "channel"
 	archivePart = "archive"
+
+	neighbourPart = "neighbour"
 )
 
 // inMemory measures with files on tmpfs.

@@ -126,6 +126,7 @@ func (b *bench) report() (harness.Report, error) {
 		"Missing": b.missing, "Saved": saved, "Mbits": linkMbits, "ChannelRounds": b.channelRounds,
 		"Channel": b.journeyTable(true), "Fast": b.journeyTable(false), "ArchiveRounds": b.archiveRounds,
 		"ArchiveMB": b.archiveBytes / 1e6, "Archives": archiveTable(b.archives),
+		"Neighbours": neighbourTable(b.neighbours), "NeighbourMB": b.neighbourBytes / 1e6,
 		"Memory": harness.Table(
 			[]string{"bytes", "contender", "puts/s", "CPU us a put", "gets/s", "CPU us a get", "stored bytes a message"},
 			rows(b.memory, []string{"%.0f", "%.1f (%.1f)", "%.0f", "%.1f (%.1f)", "%.0f"}, list{putRate},
