@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The demo's last part: archives the claim ledger of east in a bucket and restores it from there into a claim of west, and
-# proves that both are equal. The clusters share nothing for it but the bucket.
+# moves it through the bucket into another one; proves that all are equal. The clusters share nothing for it but the bucket.
 #   objectstore.sh NAMESPACE
 
 # shellcheck source=hack/demo/lib.sh
@@ -45,5 +45,21 @@ hack/demo/progress.sh west "$demo" ledger-from-vault
 say "Proof as before, of the source and of what was restored"
 shell east "$demo" ledger
 shell west "$demo" ledger-restored
+hack/demo/proof.sh "$demo" shell shell
+west -n "$demo" delete pod shell --wait >/dev/null
+
+say "Handed off through the bucket: a relay in west takes up what the sender in east puts, and nothing stays there"
+# ferry SEDSCRIPT: an ObjectStore with a prefix of its own.
+ferry() { store | sed -e 's/name: vault$/name: ferry/' -e 's/prefix: .*/prefix: lighterage-demo-ferry/' -e "$1"; }
+ferry '' | east -n "$demo" apply -f -
+ferry 's/^spec:$/spec:\n  handOff: Receive/' | west -n "$demo" apply -f -
+east -n "$demo" wait objectstore/ferry --for=condition=Ready --timeout=3m >/dev/null
+west -n "$demo" wait objectstore/ferry --for=condition=HandOffReady --timeout=3m >/dev/null
+sed 's/ledger-copy/ledger-ferried/' hack/demo/claim.yaml | west -n "$demo" apply -f -
+sed -e 's/from-east/from-east-ferried/' -e 's/ledger-copy/ledger-ferried/' hack/demo/peergrant.yaml | west -n "$demo" apply -f -
+sed 's/^/    /' hack/demo/handoff.yaml
+show east -n "$demo" apply -f hack/demo/handoff.yaml
+hack/demo/progress.sh east "$demo" ledger-ferried
+shell west "$demo" ledger-ferried
 hack/demo/proof.sh "$demo" shell shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -35,6 +37,46 @@ func TestObjectStore(t *testing.T) {
 		t.Parallel()
 		restoreQueue(t, namespace)
 	})
+}
+
+// TestHandOff moves a claim to the other cluster through the bucket alone, with a Peer as over the network, and again
+// when nothing has changed.
+func TestHandOff(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	namespace := newNamespace(t)
+	pair.ObjectStores(t, namespace, "ferry", namespace)
+	inbox := &v1alpha1.ObjectStore{}
+	inbox.Namespace, inbox.Name = namespace, "ferry"
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"handOff":"Receive"}}`))
+	if err := west.Patch(ctx, inbox, patch); err != nil {
+		t.Fatal(err)
+	}
+	east.claim(t, namespace, "source", "", "100Mi")
+	west.claim(t, namespace, "copy", "", "100Mi")
+	grant(t, namespace, "copy")
+	east.sh(t, namespace, "source", fill)
+
+	transfer := newTransfer(namespace, "ledger")
+	transfer.Spec.Destination.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "ferry"}}
+	if err := east.Create(ctx, transfer); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if want, got := east.sh(t, namespace, "source", listing), west.sh(t, namespace, "copy", listing); want != got {
+		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
+	}
+	s := transfer.Status
+	if s.Run.Route != v1alpha1.RouteStorage || s.Progress.Files != 303 || s.Usage == nil ||
+		s.Usage.ObjectStore.WriteRequests == 0 || s.Usage.ObjectStore.SentBytes == 0 {
+		t.Errorf("%+v %+v %+v", s.Run, s.Progress, s.Usage)
+	}
+	if err := west.Get(ctx, client.ObjectKeyFromObject(inbox), inbox); err != nil {
+		t.Fatal(err)
+	}
+	if !meta.IsStatusConditionTrue(inbox.Status.Conditions, v1alpha1.ConditionHandOffReady) {
+		t.Errorf("the relay: %+v", inbox.Status.Conditions)
+	}
 }
 
 func restoreClaim(t *testing.T, namespace string) {
