@@ -49,6 +49,8 @@ type Options struct {
 	Encryption Encryption
 	// Dial opens connections.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Counter counts requests and bytes; nil: nobody does.
+	Counter *Counter
 	// Retry bounds how often a request is tried; the zero value: DefaultRetry.
 	Retry Retry
 	// MaxNames bounds the names in one directory, which Directory holds in memory; 0: DefaultMaxNames.

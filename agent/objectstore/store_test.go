@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +128,66 @@ func TestListStopsEarly(t *testing.T) {
 	if n := len(server.Requests()) - before; n != 1 {
 		t.Errorf("%d requests", n)
 	}
+}
+
+// TestCounter: requests are counted by what providers charge for, those that are tried again as well, and the bytes of
+// bodies in both directions.
+func TestCounter(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	o := options(t, server)
+	o.Counter = &objectstore.Counter{}
+	if o.Counter.Wire() != nil {
+		t.Error("something was counted before the first request")
+	}
+	store := objectstoretest.Open(t, o)
+	step := func(what string, want *wirev1.StoreTraffic, do func() error) {
+		t.Helper()
+		o.Counter.Reset()
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		got := o.Counter.Wire()
+		if got.GetWriteRequests() != want.GetWriteRequests() || got.GetReadRequests() != want.GetReadRequests() ||
+			got.GetSentBytes() != want.GetSentBytes() || got.GetReceivedBytes() < want.GetReceivedBytes() {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	content := strings.Repeat("x", 1000)
+	put := func() error {
+		_, err := store.Put(t.Context(), "a", strings.NewReader(content), 1000, always)
+		return err
+	}
+	step("a put", &wirev1.StoreTraffic{WriteRequests: 1, SentBytes: 1000}, put)
+	var once atomic.Bool
+	server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if once.Swap(true) {
+			return false
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	step("a put that is tried again", &wirev1.StoreTraffic{WriteRequests: 2, SentBytes: 2000}, put)
+	step("a look and a get", &wirev1.StoreTraffic{ReadRequests: 2, ReceivedBytes: 1000}, func() error {
+		object, err := store.Head(t.Context(), "a")
+		if err != nil {
+			return err
+		}
+		r, err := store.Get(t.Context(), "a", object.ETag, 0, object.Size)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r)
+		return errors.Join(err, r.Close())
+	})
+	step("a list", &wirev1.StoreTraffic{WriteRequests: 1, ReceivedBytes: 1}, func() error {
+		for _, err := range store.List(t.Context(), "") {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	step("a delete", nil, func() error { return store.Delete(t.Context(), "a") })
 }
 
 func TestLargeDirectory(t *testing.T) {

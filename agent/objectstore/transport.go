@@ -55,10 +55,13 @@ func withCall(ctx context.Context, c *call) context.Context {
 }
 
 // transport is the network with bounds. It does not use a proxy: the guard of addresses must see the server's.
-type transport struct{ inner *http.Transport }
+type transport struct {
+	inner   *http.Transport
+	counter *Counter // nil: nobody counts
+}
 
 func newTransport(o Options, config *tls.Config) *transport {
-	return &transport{&http.Transport{
+	return &transport{counter: o.Counter, inner: &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
@@ -97,11 +100,13 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.network = err
 		return nil, err
 	}
+	t.counter.request(request)
 	response, err := t.inner.RoundTrip(request)
 	if err != nil {
 		c.network = err
 		return nil, err
 	}
+	t.counter.answer(response)
 	c.network, c.status, c.header = nil, response.StatusCode, response.Header
 	if !c.object || response.StatusCode >= http.StatusMultipleChoices {
 		response.Body = &boundedBody{body: response.Body, left: maxAnswer, call: c}

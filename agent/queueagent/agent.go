@@ -22,6 +22,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
@@ -61,6 +62,7 @@ type Agent struct {
 	channelAddress atomic.Pointer[net.Addr]
 	restorer       atomic.Pointer[archive.Restorer] // nil: nothing is restored
 	stores         *egress.Guard                    // dials the object stores of archives
+	asked          objectstore.Counter              // of these
 
 	mu        sync.Mutex
 	detail    string // what a start waits for
@@ -334,7 +336,10 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfig, s front.Settings) {
 	defer func() { s.Encoding.Close() }()
 	a.frame.Follow(ctx, serve.Service[*wirev1.QueueConfig]{
-		Passed: r.passed, ResetStatistics: r.resetStatistics,
+		Passed: r.passed, ResetStatistics: func(now time.Time) {
+			r.resetStatistics(now)
+			a.asked.Reset()
+		},
 		Reload: func(ctx context.Context, before, c *wirev1.QueueConfig) error {
 			return a.reload(ctx, r, first, before, c, &s)
 		},

@@ -157,7 +157,9 @@ func (a *Agent) openStore(store *wirev1.ObjectStoreConfig, c *wirev1.QueueConfig
 		return nil, err
 	}
 	a.stores.Set(permitted)
-	opened, err := objectstore.New(objectstore.FromWire(store, a.stores))
+	options := objectstore.FromWire(store, a.stores)
+	options.Counter = &a.asked
+	opened, err := objectstore.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("use the object store of the archive: %w", err)
 	}

@@ -83,6 +83,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	r.Cpu = a.frame.CPU()
 	r.Cpu.CompressNanos, r.Cpu.DecompressNanos = uint64(encoded.CPU), uint64(decoded.CPU)
 	r.Traffic = s.Wire.Traffic.Plus(running.channels.report(r)).Wire()
+	r.Store = a.asked.Wire()
 	r.Archive, r.StoreArchive = archiveStatus(running.archivers.claim), archiveStatus(running.archivers.store)
 	return r
 }

@@ -66,6 +66,15 @@ type StatementPrices struct {
 	// storageGiBMonth is the price of one GiB for 730 hours, as a decimal. Absent: what is stored costs nothing.
 	// +optional
 	StorageGiBMonth string `json:"storageGiBMonth,omitempty"`
+	// storeWriteRequests is the price of 1,000 requests to object stores that put, complete or list, as a decimal.
+	// +optional
+	StoreWriteRequests string `json:"storeWriteRequests,omitempty"`
+	// storeReadRequests is the price of 1,000 other requests, as a decimal.
+	// +optional
+	StoreReadRequests string `json:"storeReadRequests,omitempty"`
+	// storeEgressGiB is the price of one GiB read from an object store, as a decimal.
+	// +optional
+	StoreEgressGiB string `json:"storeEgressGiB,omitempty"`
 	// source is the kind of the object that states the prices.
 	// +optional
 	Source PriceSource `json:"source,omitempty"`
@@ -117,6 +126,15 @@ type StatementCost struct {
 	// storage is the price of storageByteHours.
 	// +optional
 	Storage string `json:"storage,omitempty"`
+	// storeWrites is the price of objectStore.writeRequests.
+	// +optional
+	StoreWrites string `json:"storeWrites,omitempty"`
+	// storeReads is the price of objectStore.readRequests.
+	// +optional
+	StoreReads string `json:"storeReads,omitempty"`
+	// storeEgress is the price of objectStore.receivedBytes.
+	// +optional
+	StoreEgress string `json:"storeEgress,omitempty"`
 }
 
 // StatementAvoided is what compression saved on the network. It is in no cost and is never a credit.
@@ -175,6 +193,9 @@ type StatementRow struct {
 	// storageByteHours is the integral of bytes at rest over time in hours.
 	// +optional
 	StorageByteHours int64 `json:"storageByteHours,omitempty"`
+	// objectStore is what was asked of object stores.
+	// +optional
+	ObjectStore ObjectStoreUsage `json:"objectStore,omitzero"`
 	// cpu time that this cluster's nodes spent.
 	// +optional
 	CPU StatementCPU `json:"cpu,omitzero"`
@@ -231,7 +252,8 @@ type StatementMark struct {
 	// +optional
 	StoredTime *metav1.Time `json:"storedTime,omitempty"`
 	// figures that were booked: operations, plain, wire, stored and avoided bytes, then CPU time in nanoseconds: sending,
-	// receiving, compressing, decompressing, idle and the network stack's. Trailing zeros are left out.
+	// receiving, compressing, decompressing, idle and the network stack's; then of object stores write requests, read
+	// requests, sent and received bytes. Trailing zeros are left out.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -162,6 +162,33 @@ type TariffSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="storageGiBMonth must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.023\""
 	StorageGiBMonth string `json:"storageGiBMonth,omitempty"`
+	// objectStore is what providers of object stores charge besides. Absent: nothing.
+	// +optional
+	ObjectStore ObjectStorePrices `json:"objectStore,omitzero"`
+}
+
+// ObjectStorePrices are prices of using object stores. Each is at least 0 and less than 1000000, with at most 9 digits
+// after the point. Absent: it costs nothing.
+// +kubebuilder:validation:MinProperties=1
+type ObjectStorePrices struct {
+	// writeRequests is the price of 1,000 requests that put, complete or list.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="writeRequests must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.005\""
+	WriteRequests string `json:"writeRequests,omitempty"`
+	// readRequests is the price of 1,000 other requests. Requests that delete cost nothing.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="readRequests must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.0004\""
+	ReadRequests string `json:"readRequests,omitempty"`
+	// egressGiB is the price of one GiB that is read from a store. What crosses the network costs networkGiB besides.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="egressGiB must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.09\""
+	EgressGiB string `json:"egressGiB,omitempty"`
 }
 
 // TariffStatus is what was seen of a Tariff.

@@ -59,6 +59,26 @@ type UsageStatus struct {
 	// channelBytes are the part of wireBytes with Queues of other clusters. Of Queues only.
 	// +optional
 	ChannelBytes int64 `json:"channelBytes,omitempty"`
+	// objectStore is what was asked of object stores. Absent: nothing.
+	// +optional
+	ObjectStore ObjectStoreUsage `json:"objectStore,omitzero"`
+}
+
+// ObjectStoreUsage counts requests to object stores and the bytes of their bodies, repeated ones included. Requests that
+// delete are not counted: providers do not charge for them.
+type ObjectStoreUsage struct {
+	// writeRequests put, complete or list.
+	// +optional
+	WriteRequests int64 `json:"writeRequests,omitempty"`
+	// readRequests are all others.
+	// +optional
+	ReadRequests int64 `json:"readRequests,omitempty"`
+	// sentBytes were written to stores.
+	// +optional
+	SentBytes int64 `json:"sentBytes,omitempty"`
+	// receivedBytes were read from stores, lists included.
+	// +optional
+	ReceivedBytes int64 `json:"receivedBytes,omitempty"`
 }
 
 // ReplicaUsage is what was counted of one replica or member by its last report, so that the next one adds only what has

@@ -220,13 +220,13 @@ func TestText(t *testing.T) {
 		lines = append(lines, strings.Fields(line))
 	}
 	for i, want := range map[int]string{
-		0: "[KIND CURRENCY COST CPU NETWORK-CPU NETWORK STORAGE AVOIDED CPU-TIME PLAIN WIRE]",
-		1: "[Delivery - - - - - - - 5s 0 B 0 B]",
-		2: "[HTTPEndpoint USD 7.0000 0 0 7.0000 0 0 0s 0 B 1.00 GiB]",
-		3: "[Queue EUR 0.0230 0 0 0 0.0230 0 0s 0 B 0 B]",
-		4: "[Transfer EUR ~0.3960 0.0800 ~0.0160 0.3000 0 0.9000 ~3.60h 24.00 GiB 6.00 GiB]",
-		6: "[TOTAL EUR ~0.4190 0.0800 ~0.0160 0.3000 0.0230 0.9000 ~3.60h 24.00 GiB 6.00 GiB]",
-		7: "[TOTAL USD 7.0000 0 0 7.0000 0 0 0s 0 B 1.00 GiB]",
+		0: "[KIND CURRENCY COST CPU NETWORK-CPU NETWORK STORAGE STORES AVOIDED CPU-TIME PLAIN WIRE]",
+		1: "[Delivery - - - - - - - - 5s 0 B 0 B]",
+		2: "[HTTPEndpoint USD 7.0000 0 0 7.0000 0 0 0 0s 0 B 1.00 GiB]",
+		3: "[Queue EUR 0.0230 0 0 0 0.0230 0 0 0s 0 B 0 B]",
+		4: "[Transfer EUR ~0.3960 0.0800 ~0.0160 0.3000 0 0 0.9000 ~3.60h 24.00 GiB 6.00 GiB]",
+		6: "[TOTAL EUR ~0.4190 0.0800 ~0.0160 0.3000 0.0230 0 0.9000 ~3.60h 24.00 GiB 6.00 GiB]",
+		7: "[TOTAL USD 7.0000 0 0 7.0000 0 0 0 0s 0 B 1.00 GiB]",
 	} {
 		if got := fmt.Sprint(lines[i]); got != want {
 			t.Errorf("line %d is %s, want %s", i, got, want)

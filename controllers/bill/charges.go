@@ -62,8 +62,9 @@ func (l *line) charges() []metered {
 			all = append(all, metered{c})
 		}
 	}
-	var cpuHour, networkGiB, storageGiBHour *big.Rat
+	var cpuHour, networkGiB, storageGiBHour, writes, reads, egressGiB *big.Rat
 	if l.prices != nil {
+		writes, reads, egressGiB = l.prices.storeWrites, l.prices.storeReads, l.prices.storeEgressGiB
 		cpuHour, networkGiB = l.prices.cpuHour, l.prices.networkGiB
 		storageGiBHour = new(big.Rat).Quo(l.prices.storageGiBMonth, big.NewRat(monthHours, 1))
 	}
@@ -71,6 +72,9 @@ func (l *line) charges() []metered {
 	add(focus.NetworkCPU, networkCPUSeconds, networkCPUCost, cpuHour, nil)
 	add(focus.Wire, wireBytes, networkCost, networkGiB, l.sums.of(avoided))
 	add(focus.Storage, storageByteHours, storageCost, storageGiBHour, nil)
+	add(focus.StoreWrites, storeWriteRequests, storeWritesCost, writes, nil)
+	add(focus.StoreReads, storeReadRequests, storeReadsCost, reads, nil)
+	add(focus.StoreEgress, storeReceivedBytes, storeEgressCost, egressGiB, nil)
 	return all
 }
 

@@ -24,6 +24,10 @@ const (
 	storedBytes
 	avoidedBytes
 	storageByteHours
+	storeWriteRequests
+	storeReadRequests
+	storeSentBytes
+	storeReceivedBytes
 	cpuSeconds // of processes; what follows up to idleSeconds is a part of it
 	compressSeconds
 	decompressSeconds
@@ -33,6 +37,9 @@ const (
 	networkCPUCost
 	networkCost
 	storageCost
+	storeWritesCost
+	storeReadsCost
+	storeEgressCost
 	avoided
 	figures
 )
@@ -64,12 +71,17 @@ func (s *sums) of(all ...figure) *big.Rat {
 }
 
 // cost is all that is paid.
-func (s *sums) cost() *big.Rat { return s.of(cpuCost, networkCPUCost, networkCost, storageCost) }
+func (s *sums) cost() *big.Rat {
+	return s.of(
+		cpuCost, networkCPUCost, networkCost, storageCost, storeWritesCost, storeReadsCost, storeEgressCost,
+	)
+}
 
 // prices of a line, in its currency.
 type prices struct {
-	source                               string
-	cpuHour, networkGiB, storageGiBMonth *big.Rat
+	source                                  string
+	cpuHour, networkGiB, storageGiBMonth    *big.Rat
+	storeWrites, storeReads, storeEgressGiB *big.Rat
 }
 
 // line is a row of a Statement.
@@ -122,6 +134,8 @@ func newLine(namespace string, month time.Time, row *v1alpha1.StatementRow, know
 	for f, value := range map[figure]int64{
 		operations: row.Operations, plainBytes: row.PlainBytes, wireBytes: row.WireBytes, storedBytes: row.StoredBytes,
 		avoidedBytes: row.Avoided.Bytes, storageByteHours: row.StorageByteHours,
+		storeWriteRequests: row.ObjectStore.WriteRequests, storeReadRequests: row.ObjectStore.ReadRequests,
+		storeSentBytes: row.ObjectStore.SentBytes, storeReceivedBytes: row.ObjectStore.ReceivedBytes,
 	} {
 		if value < 0 {
 			return l, fmt.Errorf("%s: %d is negative", names[f], value)
@@ -141,6 +155,9 @@ func newLine(namespace string, month time.Time, row *v1alpha1.StatementRow, know
 		networkCPUCost:    {row.Cost.NetworkCPU},
 		networkCost:       {row.Cost.Network},
 		storageCost:       {row.Cost.Storage},
+		storeWritesCost:   {row.Cost.StoreWrites},
+		storeReadsCost:    {row.Cost.StoreReads},
+		storeEgressCost:   {row.Cost.StoreEgress},
 		avoided:           {row.Avoided.Network},
 	} {
 		for _, decimal := range text {
@@ -172,10 +189,13 @@ func parsePrices(all []v1alpha1.StatementPrices) (map[string]*prices, error) {
 		if p.SourceGeneration > 0 {
 			read.source += fmt.Sprintf("@%d", p.SourceGeneration)
 		}
-		var errs [3]error
+		var errs [6]error
 		read.cpuHour, errs[0] = parseDecimal(p.CPUHour)
 		read.networkGiB, errs[1] = parseDecimal(p.NetworkGiB)
 		read.storageGiBMonth, errs[2] = parseDecimal(p.StorageGiBMonth)
+		read.storeWrites, errs[3] = parseDecimal(p.StoreWriteRequests)
+		read.storeReads, errs[4] = parseDecimal(p.StoreReadRequests)
+		read.storeEgressGiB, errs[5] = parseDecimal(p.StoreEgressGiB)
 		if err := cmp.Or(errs[:]...); err != nil {
 			return nil, fmt.Errorf("status.prices[%d]: %w", i, err)
 		}

@@ -17,9 +17,10 @@ import (
 
 // names of figures in JSON and CSV, and in messages.
 var names = [figures]string{
-	"operations", "plainBytes", "wireBytes", "storedBytes", "avoidedBytes", "storageByteHours", "cpuSeconds",
+	"operations", "plainBytes", "wireBytes", "storedBytes", "avoidedBytes", "storageByteHours",
+	"storeWriteRequests", "storeReadRequests", "storeSentBytes", "storeReceivedBytes", "cpuSeconds",
 	"compressSeconds", "decompressSeconds", "idleSeconds", "networkCPUSeconds", "cpu", "networkCPU", "network", "storage",
-	"avoided",
+	"storeWrites", "storeReads", "storeEgress", "avoided",
 }
 
 // isMoney is true of figures that have a currency, isCount of integers.
@@ -100,7 +101,8 @@ func (b Bill) WriteText(to io.Writer) error {
 		header = append(header, strings.ToUpper(string(d)))
 	}
 	rows := table.Rows{append(
-		header, "CURRENCY", "COST", "CPU", "NETWORK-CPU", "NETWORK", "STORAGE", "AVOIDED", "CPU-TIME", "PLAIN", "WIRE",
+		header, "CURRENCY", "COST", "CPU", "NETWORK-CPU", "NETWORK", "STORAGE", "STORES", "AVOIDED", "CPU-TIME", "PLAIN",
+		"WIRE",
 	)}
 	anyEstimate := false
 	for _, e := range b.Entries {
@@ -136,8 +138,10 @@ func (e *Entry) cells() []string {
 	cells := []string{
 		e.currency, mark + money(e.sums.cost()), money(e.sums.of(cpuCost)), mark + money(e.sums.of(networkCPUCost)),
 	}
-	for _, f := range []figure{networkCost, storageCost, avoided} {
-		cells = append(cells, money(e.sums.of(f)))
+	for _, f := range [][]figure{
+		{networkCost}, {storageCost}, {storeWritesCost, storeReadsCost, storeEgressCost}, {avoided},
+	} {
+		cells = append(cells, money(e.sums.of(f...)))
 	}
 	if e.currency == "" {
 		cells = dashes(make([]string, len(cells)))

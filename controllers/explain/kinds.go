@@ -273,6 +273,9 @@ func ofTariff(t *v1alpha1.Tariff, s *sheet) {
 		}
 	}
 	s.row("storage", cmp.Or(t.Spec.StorageGiBMonth, "0")+" per GiB and month")
+	of := t.Spec.ObjectStore
+	s.rowf("object stores", "%s per 1,000 requests that write, %s per 1,000 that read, %s per GiB read",
+		cmp.Or(of.WriteRequests, "0"), cmp.Or(of.ReadRequests, "0"), cmp.Or(of.EgressGiB, "0"))
 	if why := tariff.Unreachable(t); why != "" {
 		s.row("unreachable", why)
 	}

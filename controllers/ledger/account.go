@@ -25,6 +25,10 @@ const (
 	decompressNanos
 	idleNanos
 	networkNanos
+	storeWrites
+	storeReads
+	storeSent
+	storeReceived
 
 	figureCount
 )

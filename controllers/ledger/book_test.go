@@ -312,6 +312,7 @@ func TestLargest(t *testing.T) {
 		})
 		s.Status.Prices = append(s.Status.Prices, v1alpha1.StatementPrices{
 			Name: fmt.Sprint("p", i), Currency: "EUR", CPUHour: money, NetworkGiB: money, StorageGiBMonth: money,
+			StoreWriteRequests: money, StoreReadRequests: money, StoreEgressGiB: money,
 			Source: v1alpha1.PricesOfPolicy, SourceName: name, SourceUID: uid, SourceGeneration: most,
 		})
 	}
@@ -320,11 +321,17 @@ func TestLargest(t *testing.T) {
 			Day: "2026-11-28", Kind: "HTTPEndpoint", Peer: name, Direction: "Receive", EngineClass: "Hardware",
 			NodeClass: "ppc64le-accelerated", Prices: "p64", Currency: "EUR", Operations: most, PlainBytes: most,
 			WireBytes: most, StoredBytes: most, StorageByteHours: most,
+			ObjectStore: v1alpha1.ObjectStoreUsage{
+				WriteRequests: most, ReadRequests: most, SentBytes: most, ReceivedBytes: most,
+			},
 			CPU: v1alpha1.StatementCPU{
 				SendSeconds: seconds, ReceiveSeconds: seconds, CompressSeconds: seconds, DecompressSeconds: seconds,
 				IdleSeconds: seconds, NetworkSeconds: seconds,
 			},
-			Cost:    v1alpha1.StatementCost{CPU: money, NetworkCPU: money, Network: money, Storage: money},
+			Cost: v1alpha1.StatementCost{
+				CPU: money, NetworkCPU: money, Network: money, Storage: money, StoreWrites: money, StoreReads: money,
+				StoreEgress: money,
+			},
 			Avoided: v1alpha1.StatementAvoided{Bytes: most, Network: money},
 		})
 	}
@@ -332,7 +339,7 @@ func TestLargest(t *testing.T) {
 	for i := range figures {
 		figures[i] = most
 	}
-	for i := range 2304 {
+	for i := range 1756 {
 		mark := v1alpha1.StatementMark{
 			UID: uid, Life: "abcde/2147483647", ResourceVersion: strconv.Itoa(most), Figures: figures,
 		}
@@ -431,11 +438,11 @@ func TestBounds(t *testing.T) {
 			accounts[i].Lives[0].Figures[2]++
 		}
 	}
-	if c := condition(s, v1alpha1.ConditionComplete); s.Status.UnbookedObjects != 3000-2048 ||
+	if c := condition(s, v1alpha1.ConditionComplete); s.Status.UnbookedObjects != 3000-1500 ||
 		c.Reason != v1alpha1.ReasonNoSpace {
 		t.Errorf("%d objects are not booked: %+v", s.Status.UnbookedObjects, c)
 	}
-	if got, want := sumOf(s)[2], int64(2048)*(1<<50+days-1); got != want {
+	if got, want := sumOf(s)[2], int64(1500)*(1<<50+days-1); got != want {
 		t.Errorf("%d of %d bytes are booked", got, want)
 	}
 	text, err := json.Marshal(s)

@@ -21,7 +21,7 @@ const (
 	// maxPrices bounds the sets of prices that rows name.
 	maxPrices = 64
 	// maxMarks are of objects that exist. reservedMarks are for objects that are being deleted, which must not wait.
-	maxMarks, reservedMarks = 2048, 256
+	maxMarks, reservedMarks = 1500, 256
 	// markGrace is for how long a mark outlives its object: longer than any manager goes on with a stale cache.
 	markGrace = time.Hour
 	// maxStoredStep is the longest time between two bookings for which bytes at rest are counted. What a manager that

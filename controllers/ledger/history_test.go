@@ -254,7 +254,8 @@ func sumOf(all ...v1alpha1.Statement) ledger.Figures {
 				r.Operations, r.PlainBytes, r.WireBytes, r.StoredBytes, r.Avoided.Bytes, ledger.NanosOf(r.CPU.SendSeconds),
 				ledger.NanosOf(r.CPU.ReceiveSeconds), ledger.NanosOf(r.CPU.CompressSeconds),
 				ledger.NanosOf(r.CPU.DecompressSeconds), ledger.NanosOf(r.CPU.IdleSeconds),
-				ledger.NanosOf(r.CPU.NetworkSeconds),
+				ledger.NanosOf(r.CPU.NetworkSeconds), r.ObjectStore.WriteRequests, r.ObjectStore.ReadRequests,
+				r.ObjectStore.SentBytes, r.ObjectStore.ReceivedBytes,
 			}
 			for i, n := range figures {
 				sum[i] += n

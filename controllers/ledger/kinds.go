@@ -325,7 +325,7 @@ func (f Facts) resolve(
 	return prices
 }
 
-// named adds the price of storage, which a Tariff alone states.
+// named adds the prices of storage, which a Tariff alone states.
 func (f Facts) named(policy *v1alpha1.PolicyStatus, p *v1alpha1.PricesStatus) v1alpha1.StatementPrices {
 	if p == nil || p.Currency == "" {
 		return v1alpha1.StatementPrices{}
@@ -340,6 +340,9 @@ func (f Facts) named(policy *v1alpha1.PolicyStatus, p *v1alpha1.PricesStatus) v1
 	}
 	if found, err := tariff.Find(f.Tariffs, name); err == nil && found != nil && found.Spec.Currency == p.Currency {
 		prices.StorageGiBMonth = found.Spec.StorageGiBMonth
+		of := found.Spec.ObjectStore
+		prices.StoreWriteRequests, prices.StoreReadRequests, prices.StoreEgressGiB = of.WriteRequests, of.ReadRequests,
+			of.EgressGiB
 	}
 	return prices
 }
@@ -349,6 +352,8 @@ func figures(u *v1alpha1.UsageStatus, receive bool) Figures {
 	var f Figures
 	f[plainBytes], f[wireBytes] = natural(u.UncompressedBytes), natural(u.WireBytes)
 	f[avoidedBytes] = max(0, f[plainBytes]-natural(u.CompressedBytes))
+	f[storeWrites], f[storeReads] = natural(u.ObjectStore.WriteRequests), natural(u.ObjectStore.ReadRequests)
+	f[storeSent], f[storeReceived] = natural(u.ObjectStore.SentBytes), natural(u.ObjectStore.ReceivedBytes)
 	add := func(c *v1alpha1.CPUUsage, process int) {
 		if c == nil {
 			return

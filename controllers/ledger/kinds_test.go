@@ -267,6 +267,56 @@ func TestQueueCharges(t *testing.T) {
 	}
 }
 
+// TestObjectStoreCharges: requests to stores and bytes read from them are priced by the Tariff, for Transfers, hand-offs
+// and archives, and booked once.
+func TestObjectStoreCharges(t *testing.T) {
+	const gib = 1 << 30
+	tariff := v1alpha1.Tariff{Spec: v1alpha1.TariffSpec{Currency: "EUR", ObjectStore: v1alpha1.ObjectStorePrices{
+		WriteRequests: "5", ReadRequests: "0.4", EgressGiB: "0.09",
+	}}}
+	tariff.Name = "default"
+	tariff.Spec.CPUHour.Price, tariff.Spec.NetworkGiB.Price = "0", "0"
+	policy := &v1alpha1.PolicyStatus{TariffName: "default"}
+	used := func(scale int64) *v1alpha1.UsageStatus {
+		return &v1alpha1.UsageStatus{ObjectStore: v1alpha1.ObjectStoreUsage{
+			WriteRequests: 200 * scale, ReadRequests: 1000 * scale, SentBytes: 7 * gib * scale, ReceivedBytes: 10 * gib * scale,
+		}}
+	}
+	handOff := v1alpha1.TransferSpec{Destination: v1alpha1.TransferDestination{Peer: "west", Via: &v1alpha1.TransferVia{}}}
+	for name, c := range map[string]struct {
+		kind   string
+		object func(scale int64) client.Object
+	}{
+		"a Transfer": {"Transfer", func(scale int64) client.Object {
+			return &v1alpha1.Transfer{Status: v1alpha1.TransferStatus{
+				Policy: policy, Run: &v1alpha1.RunStatus{ID: "run", Attempt: 1}, Usage: used(scale),
+			}}
+		}},
+		"a hand-off": {"Transfer", func(scale int64) client.Object {
+			return &v1alpha1.Transfer{Spec: handOff, Status: v1alpha1.TransferStatus{
+				Policy: policy, Run: &v1alpha1.RunStatus{ID: "run", Attempt: 1}, Usage: used(scale),
+			}}
+		}},
+		"archives": {"Queue", func(scale int64) client.Object {
+			return &v1alpha1.Queue{Status: v1alpha1.QueueStatus{
+				Policy: policy, Usage: used(scale), Compression: &v1alpha1.CompressionStatus{},
+			}}
+		}},
+	} {
+		w := newWorld(t, 1)
+		w.step(w.accountOf(c.kind, c.object(1), tariff))
+		s := w.step(w.accountOf(c.kind, c.object(2), tariff))
+		if len(s.Status.Rows) != 1 {
+			t.Fatalf("%s: %+v", name, s.Status.Rows)
+		}
+		r := s.Status.Rows[0]
+		if r.ObjectStore != used(2).ObjectStore || r.Cost.StoreWrites != "2" || r.Cost.StoreReads != "0.8" ||
+			r.Cost.StoreEgress != "1.8" || s.Status.Totals[0].Cost != "4.6" {
+			t.Errorf("%s: %+v, %+v", name, r, s.Status.Totals)
+		}
+	}
+}
+
 // TestNodeThatIsGone: what was used on a node costs what it cost there, although nobody knows its labels any more.
 func TestNodeThatIsGone(t *testing.T) {
 	tariff := v1alpha1.Tariff{Spec: v1alpha1.TariffSpec{Currency: "EUR"}}

@@ -18,6 +18,8 @@ const (
 	gib = 1 << 30
 	// hoursOfMonth is what a month of storage is sold as.
 	hoursOfMonth = 730
+	// requestsPriced are those that a price is for.
+	requestsPriced = 1000
 )
 
 // decimals after the point of amounts and of seconds.
@@ -77,11 +79,13 @@ func parse(text string) *big.Int {
 
 // amounts are what figures cost, in billionths of a unit of money.
 type amounts struct {
-	cpu, networkCPU, network, storage, avoided *big.Int
+	cpu, networkCPU, network, storage, storeWrites, storeReads, storeEgress, avoided *big.Int
 }
 
 func newAmounts() amounts {
-	return amounts{new(big.Int), new(big.Int), new(big.Int), new(big.Int), new(big.Int)}
+	return amounts{
+		new(big.Int), new(big.Int), new(big.Int), new(big.Int), new(big.Int), new(big.Int), new(big.Int), new(big.Int),
+	}
 }
 
 func (a amounts) add(b amounts) {
@@ -89,24 +93,33 @@ func (a amounts) add(b amounts) {
 	a.networkCPU.Add(a.networkCPU, b.networkCPU)
 	a.network.Add(a.network, b.network)
 	a.storage.Add(a.storage, b.storage)
+	a.storeWrites.Add(a.storeWrites, b.storeWrites)
+	a.storeReads.Add(a.storeReads, b.storeReads)
+	a.storeEgress.Add(a.storeEgress, b.storeEgress)
 	a.avoided.Add(a.avoided, b.avoided)
 }
 
 // total is the cost.
 func (a amounts) total() *big.Int {
 	sum := new(big.Int).Add(a.cpu, a.networkCPU)
-	return sum.Add(sum, a.network).Add(sum, a.storage)
+	for _, one := range []*big.Int{a.network, a.storage, a.storeWrites, a.storeReads, a.storeEgress} {
+		sum.Add(sum, one)
+	}
+	return sum
 }
 
 // charge prices figures and byte-hours.
 func charge(f Figures, byteHours int64, p v1alpha1.StatementPrices) amounts {
 	cpu, network, storage := price(p.CPUHour), price(p.NetworkGiB), price(p.StorageGiBMonth)
 	return amounts{
-		cpu:        times(new(big.Int).Add(big.NewInt(f[sendNanos]), big.NewInt(f[receiveNanos])), cpu, int64(time.Hour)),
-		networkCPU: times(big.NewInt(f[networkNanos]), cpu, int64(time.Hour)),
-		network:    times(big.NewInt(f[wireBytes]), network, gib),
-		storage:    times(big.NewInt(byteHours), storage, gib*hoursOfMonth),
-		avoided:    times(big.NewInt(f[avoidedBytes]), network, gib),
+		storeWrites: times(big.NewInt(f[storeWrites]), price(p.StoreWriteRequests), requestsPriced),
+		storeReads:  times(big.NewInt(f[storeReads]), price(p.StoreReadRequests), requestsPriced),
+		storeEgress: times(big.NewInt(f[storeReceived]), price(p.StoreEgressGiB), gib),
+		cpu:         times(new(big.Int).Add(big.NewInt(f[sendNanos]), big.NewInt(f[receiveNanos])), cpu, int64(time.Hour)),
+		networkCPU:  times(big.NewInt(f[networkNanos]), cpu, int64(time.Hour)),
+		network:     times(big.NewInt(f[wireBytes]), network, gib),
+		storage:     times(big.NewInt(byteHours), storage, gib*hoursOfMonth),
+		avoided:     times(big.NewInt(f[avoidedBytes]), network, gib),
 	}
 }
 

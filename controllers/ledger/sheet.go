@@ -51,10 +51,12 @@ func readSheet(status *v1alpha1.StatementStatus) *sheet {
 			natural(r.Operations), natural(r.PlainBytes), natural(r.WireBytes), natural(r.StoredBytes),
 			natural(r.Avoided.Bytes), nanosOf(r.CPU.SendSeconds), nanosOf(r.CPU.ReceiveSeconds),
 			nanosOf(r.CPU.CompressSeconds), nanosOf(r.CPU.DecompressSeconds), nanosOf(r.CPU.IdleSeconds),
-			nanosOf(r.CPU.NetworkSeconds),
+			nanosOf(r.CPU.NetworkSeconds), natural(r.ObjectStore.WriteRequests), natural(r.ObjectStore.ReadRequests),
+			natural(r.ObjectStore.SentBytes), natural(r.ObjectStore.ReceivedBytes),
 		}, natural(r.StorageByteHours), amounts{
 			cpu: parse(r.Cost.CPU), networkCPU: parse(r.Cost.NetworkCPU), network: parse(r.Cost.Network),
-			storage: parse(r.Cost.Storage), avoided: parse(r.Avoided.Network),
+			storage: parse(r.Cost.Storage), storeWrites: parse(r.Cost.StoreWrites), storeReads: parse(r.Cost.StoreReads),
+			storeEgress: parse(r.Cost.StoreEgress), avoided: parse(r.Avoided.Network),
 		})
 	}
 	return s
@@ -218,6 +220,9 @@ func statementRow(k key, row *sums, money amounts) v1alpha1.StatementRow {
 		Prices: k.prices, Currency: k.currency,
 		Operations: f[operations], PlainBytes: f[plainBytes], WireBytes: f[wireBytes], StoredBytes: f[storedBytes],
 		StorageByteHours: row.byteHours,
+		ObjectStore: v1alpha1.ObjectStoreUsage{
+			WriteRequests: f[storeWrites], ReadRequests: f[storeReads], SentBytes: f[storeSent], ReceivedBytes: f[storeReceived],
+		},
 		CPU: v1alpha1.StatementCPU{
 			SendSeconds: formatNanos(f[sendNanos]), ReceiveSeconds: formatNanos(f[receiveNanos]),
 			CompressSeconds: formatNanos(f[compressNanos]), DecompressSeconds: formatNanos(f[decompressNanos]),
@@ -228,7 +233,8 @@ func statementRow(k key, row *sums, money amounts) v1alpha1.StatementRow {
 	if k.currency != "" {
 		r.Cost = v1alpha1.StatementCost{
 			CPU: format(money.cpu), NetworkCPU: format(money.networkCPU), Network: format(money.network),
-			Storage: format(money.storage),
+			Storage: format(money.storage), StoreWrites: format(money.storeWrites), StoreReads: format(money.storeReads),
+			StoreEgress: format(money.storeEgress),
 		}
 		r.Avoided.Network = format(money.avoided)
 	}

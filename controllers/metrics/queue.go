@@ -22,6 +22,7 @@ type Queues struct {
 	messages                            *prometheus.CounterVec
 	decompressions, fallback            *prometheus.CounterVec
 	plain, compressed, wired            *prometheus.CounterVec
+	storeRequests, storeBytes           *prometheus.CounterVec
 	opened, refused, unauthenticated    *prometheus.CounterVec
 	forbidden                           *prometheus.CounterVec
 	cpu                                 *prometheus.CounterVec
@@ -78,6 +79,15 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		compressed: n.counter(
 			"lighterage_queue_compressed_bytes_total",
 			"Bytes of the messages that were put, or compressed for channels, after that.",
+		),
+		storeRequests: n.counter(
+			"lighterage_queue_store_requests_total",
+			"Requests of archives to object stores but for those that delete: class is write, lists included, or read.",
+			"class",
+		),
+		storeBytes: n.counter(
+			"lighterage_queue_store_bytes_total",
+			"Bytes of bodies that archives sent to object stores and received from them.", "direction",
 		),
 		wired: n.counter(
 			"lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients, TLS included.",
@@ -339,6 +349,18 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	count(q.plain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetUncompressedBytes() }, 1)
 	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)
 	count(q.wired, (*wirev1.QueueReport).GetWireBytes, 1)
+	for vector, by := range map[*prometheus.CounterVec]map[string]func(*wirev1.StoreTraffic) uint64{
+		q.storeRequests: {
+			"write": (*wirev1.StoreTraffic).GetWriteRequests, "read": (*wirev1.StoreTraffic).GetReadRequests,
+		},
+		q.storeBytes: {
+			"send": (*wirev1.StoreTraffic).GetSentBytes, "receive": (*wirev1.StoreTraffic).GetReceivedBytes,
+		},
+	} {
+		for label, value := range by {
+			count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetStore()) }, 1, label)
+		}
+	}
 	for vector, value := range map[*prometheus.CounterVec]func(*wirev1.ChannelStatus) uint64{
 		q.sent: (*wirev1.ChannelStatus).GetMessages, q.batches: (*wirev1.ChannelStatus).GetBatches,
 		q.sentPlain:  (*wirev1.ChannelStatus).GetPlainBytes,

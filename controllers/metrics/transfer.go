@@ -19,6 +19,7 @@ type Transfers struct {
 	attempts, runs           *prometheus.CounterVec
 	plain, compressed, wired *prometheus.CounterVec
 	cpu                      *prometheus.CounterVec
+	store                    storeTraffic
 }
 
 // NewTransfers makes the collectors and registers them.
@@ -42,6 +43,13 @@ func NewTransfers(registry prometheus.Registerer) *Transfers {
 		cpu: counter("lighterage_transfer_cpu_seconds_total",
 			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side",
 			"stage"),
+		store: storeTraffic{
+			requests: counter("lighterage_transfer_store_requests_total",
+				"Requests of Transfers to object stores but for those that delete: class is write, lists included, or read.",
+				"class"),
+			bytes: counter("lighterage_transfer_store_bytes_total",
+				"Bytes of bodies that Transfers sent to object stores and received from them.", "direction"),
+		},
 	}
 }
 
@@ -54,6 +62,7 @@ func (t *Transfers) Show(namespace string) {
 	t.compressed.WithLabelValues(namespace)
 	t.wired.WithLabelValues(namespace)
 	t.observeCPU(namespace, nil)
+	t.store.add(namespace, nil)
 }
 
 // Observe counts an attempt that has ended.
@@ -67,6 +76,7 @@ func (t *Transfers) Observe(namespace string, finished *plan.Finished) {
 	t.compressed.WithLabelValues(namespace).Add(float64(packed.GetCompressedBytes()))
 	t.wired.WithLabelValues(namespace).Add(float64(finished.Report.GetWireBytes()))
 	t.observeCPU(namespace, cpu)
+	t.store.add(namespace, finished.Report.GetStore())
 }
 
 func (t *Transfers) observeCPU(namespace string, cpu *wirev1.CPU) {
@@ -82,4 +92,14 @@ func (t *Transfers) observeCPU(namespace string, cpu *wirev1.CPU) {
 // rest is what of a total is left; the two are measured one after the other and may disagree a little.
 func rest(total, part uint64) uint64 {
 	return total - min(total, part)
+}
+
+// storeTraffic is what was asked of object stores.
+type storeTraffic struct{ requests, bytes *prometheus.CounterVec }
+
+func (s storeTraffic) add(namespace string, t *wirev1.StoreTraffic) {
+	s.requests.WithLabelValues(namespace, "write").Add(float64(t.GetWriteRequests()))
+	s.requests.WithLabelValues(namespace, "read").Add(float64(t.GetReadRequests()))
+	s.bytes.WithLabelValues(namespace, "send").Add(float64(t.GetSentBytes()))
+	s.bytes.WithLabelValues(namespace, "receive").Add(float64(t.GetReceivedBytes()))
 }

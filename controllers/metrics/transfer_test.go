@@ -20,7 +20,8 @@ func TestObserve(t *testing.T) {
 	transfers.Observe("bank", &plan.Finished{Reason: "ConnectionLost", Report: &wirev1.Report{}})
 	transfers.Observe("bank", &plan.Finished{Reason: "Succeeded", RunEnded: true, Report: &wirev1.Report{
 		Compression: &wirev1.Compression{UncompressedBytes: 400, CompressedBytes: 100}, WireBytes: 120,
-		Cpu: &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1e9, DecompressNanos: 5e9},
+		Cpu:   &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1e9, DecompressNanos: 5e9},
+		Store: &wirev1.StoreTraffic{WriteRequests: 7, ReadRequests: 8, SentBytes: 90, ReceivedBytes: 10},
 	}})
 	families, err := registry.Gather()
 	if err != nil {
@@ -43,6 +44,10 @@ func TestObserve(t *testing.T) {
 		"lighterage_transfer_uncompressed_bytes_total{bank}":             400,
 		"lighterage_transfer_compressed_bytes_total{bank}":               100,
 		"lighterage_transfer_wire_bytes_total{bank}":                     120,
+		"lighterage_transfer_store_requests_total{write,bank}":           7,
+		"lighterage_transfer_store_requests_total{read,bank}":            8,
+		"lighterage_transfer_store_bytes_total{send,bank}":               90,
+		"lighterage_transfer_store_bytes_total{receive,bank}":            10,
 		"lighterage_transfer_cpu_seconds_total{bank,send,compress}":      1,
 		"lighterage_transfer_cpu_seconds_total{bank,send,other}":         2,
 		"lighterage_transfer_cpu_seconds_total{bank,receive,decompress}": 5,

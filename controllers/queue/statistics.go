@@ -68,7 +68,7 @@ func counters(r *wirev1.QueueReport) replicas.Counters {
 	return replicas.Counters{
 		Report: &wirev1.Report{
 			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(),
-			WireBytes: r.GetWireBytes() + channels, Traffic: r.GetTraffic(),
+			WireBytes: r.GetWireBytes() + channels, Traffic: r.GetTraffic(), Store: r.GetStore(),
 		},
 		ChannelBytes: channels, GatewayBytes: r.GetReceivedWireBytes(), Since: r.GetStatistics().GetSince(),
 	}

@@ -27,8 +27,15 @@ func Validate(t *v1alpha1.Tariff) error {
 	prices := map[string]string{
 		"spec.cpuHour.price": t.Spec.CPUHour.Price, "spec.networkGiB.price": t.Spec.NetworkGiB.Price,
 	}
-	if t.Spec.StorageGiBMonth != "" {
-		prices["spec.storageGiBMonth"] = t.Spec.StorageGiBMonth
+	for field, price := range map[string]string{
+		"spec.storageGiBMonth":           t.Spec.StorageGiBMonth,
+		"spec.objectStore.writeRequests": t.Spec.ObjectStore.WriteRequests,
+		"spec.objectStore.readRequests":  t.Spec.ObjectStore.ReadRequests,
+		"spec.objectStore.egressGiB":     t.Spec.ObjectStore.EgressGiB,
+	} {
+		if price != "" {
+			prices[field] = price
+		}
 	}
 	for i, rule := range t.Spec.CPUHour.Rules {
 		prices[fmt.Sprintf("spec.cpuHour.rules[%d].price", i)] = rule.Price

@@ -18,7 +18,7 @@ func (u Usage) Status() *v1alpha1.UsageStatus {
 	return &v1alpha1.UsageStatus{
 		Send: u.Send.status(), Receive: u.Receive.status(),
 		UncompressedBytes: u.Uncompressed, CompressedBytes: u.Compressed, WireBytes: u.Wire,
-		ChannelBytes: u.Channel,
+		ChannelBytes: u.Channel, ObjectStore: u.Store.status(),
 	}
 }
 
@@ -49,6 +49,7 @@ func FromStatus(status *v1alpha1.UsageStatus) Usage {
 		Send: cpuFrom(status.Send), Receive: cpuFrom(status.Receive),
 		Uncompressed: max(0, status.UncompressedBytes), Compressed: max(0, status.CompressedBytes),
 		Wire: max(0, status.WireBytes), Channel: max(0, status.ChannelBytes),
+		Store: storeFrom(status.ObjectStore),
 	}
 }
 

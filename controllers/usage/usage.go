@@ -43,6 +43,32 @@ type Usage struct {
 	// Uncompressed, Compressed and Wire are bytes before compression, after it, and on the network. Channel is the part
 	// of Wire with Queues of other clusters.
 	Uncompressed, Compressed, Wire, Channel int64
+	// Store is what was asked of object stores.
+	Store Store
+}
+
+// Store counts requests to object stores that write and that read, and bytes that were sent and received.
+type Store struct{ Writes, Reads, Sent, Received int64 }
+
+func storeOf(t *wirev1.StoreTraffic) Store {
+	return Store{
+		bounded(t.GetWriteRequests()), bounded(t.GetReadRequests()), bounded(t.GetSentBytes()),
+		bounded(t.GetReceivedBytes()),
+	}
+}
+
+func (s Store) status() v1alpha1.ObjectStoreUsage {
+	return v1alpha1.ObjectStoreUsage{
+		WriteRequests: s.Writes, ReadRequests: s.Reads, SentBytes: s.Sent, ReceivedBytes: s.Received,
+	}
+}
+
+func storeFrom(s v1alpha1.ObjectStoreUsage) Store {
+	return Store{max(0, s.WriteRequests), max(0, s.ReadRequests), max(0, s.SentBytes), max(0, s.ReceivedBytes)}
+}
+
+func (s Store) with(o Store, f func(a, b int64) int64) Store {
+	return Store{f(s.Writes, o.Writes), f(s.Reads, o.Reads), f(s.Sent, o.Sent), f(s.Received, o.Received)}
 }
 
 // Of is what a report says was used by the side that sends and by the one that receives. oneProcess: it does both, and
@@ -61,7 +87,7 @@ func Of(report *wirev1.Report, oneProcess bool, network *NetworkCost) Usage {
 			Write: bounded(cpu.GetWriteNanos()),
 		},
 		Uncompressed: bounded(packed.GetUncompressedBytes()), Compressed: bounded(packed.GetCompressedBytes()),
-		Wire: bounded(report.GetWireBytes()),
+		Wire: bounded(report.GetWireBytes()), Store: storeOf(report.GetStore()),
 	}
 	if oneProcess {
 		u.Send[Decompress], u.Receive[Decompress] = u.Receive[Decompress], 0
@@ -131,6 +157,7 @@ func (u Usage) with(o Usage, f func(a, b int64) int64) Usage {
 	}
 	u.Uncompressed, u.Compressed = f(u.Uncompressed, o.Uncompressed), f(u.Compressed, o.Compressed)
 	u.Wire, u.Channel = f(u.Wire, o.Wire), f(u.Channel, o.Channel)
+	u.Store = u.Store.with(o.Store, f)
 	return u
 }
 

@@ -248,6 +248,25 @@ func TestCountOfChannel(t *testing.T) {
 	}
 }
 
+// TestCountOfStores: requests and bytes of object stores add up over replicas and resets, and survive status.
+func TestCountOfStores(t *testing.T) {
+	one := func(since time.Duration, n uint64) []usage.Replica {
+		return []usage.Replica{{UID: "a", Since: time.Unix(100, 0).Add(since), Usage: usage.Of(&wirev1.Report{
+			Store: &wirev1.StoreTraffic{WriteRequests: n, ReadRequests: 2 * n, SentBytes: 3 * n, ReceivedBytes: 4 * n},
+		}, true, nil)}}
+	}
+	status, marks := usage.Count(nil, nil, one(0, 10))
+	status, marks = usage.Count(status, marks, one(0, 15))
+	status, _ = usage.Count(status, marks, one(time.Hour, 2))
+	if got := usage.FromStatus(status).Store; got != (usage.Store{Writes: 17, Reads: 34, Sent: 51, Received: 68}) {
+		t.Errorf("%+v", got)
+	}
+	most := usage.Of(&wirev1.Report{Store: &wirev1.StoreTraffic{WriteRequests: math.MaxUint64}}, false, nil).Store.Writes
+	if most <= 0 || most > math.MaxInt64/4 {
+		t.Errorf("an absurd report counts as %d", most)
+	}
+}
+
 // TestBegin: what replicas used before anything was counted is not counted, whenever they report it.
 func TestBegin(t *testing.T) {
 	status, marks := usage.Begin([]usage.Replica{replica("a", 0, 1000), silent("b")})

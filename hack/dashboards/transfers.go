@@ -8,7 +8,7 @@ var transfers = dashboard{
 	description: "Transfers of this cluster and Deliveries from others: what moves now, what ended and why, compression " +
 		"and CPU time.",
 	rows: []row{
-		health("Lighterage(Runs|Delivery|Agents|Objects|Fallback).*", panel{
+		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Fallback).*", panel{
 			title: "Runs that move data", kind: stat, unit: short, width: 4,
 			description: "Transfers and Deliveries whose data move now.",
 			queries:     one(`sum by (kind) (lighterage_runs_moving)`, "{{kind}}"),
@@ -96,14 +96,36 @@ var transfers = dashboard{
 				queries: one(`max by (namespace, quota, resource) (lighterage_quota_used / (lighterage_quota_hard > 0))`,
 					""),
 			}, {
-				title: "Probes of ObjectStores", kind: timeseries, unit: short, width: 6,
+				title: "Probes of ObjectStores", kind: timeseries, unit: short, width: 4,
 				description: "Probes that ended, by the reason that they led to.",
 				queries:     one(`sum by (reason) (increase(lighterage_objectstore_probes_total[$__rate_interval]))`, "{{reason}}"),
 			}, {
-				title: "Relays that ended", kind: timeseries, unit: short, width: 6,
+				title: "Relays not ready", kind: timeseries, unit: short, width: 4,
+				description: "ObjectStores with handOff that have no relay.",
+				queries:     one(`sum by (namespace) (lighterage_objectstore_relays_not_ready)`, "{{namespace}}"),
+			}, {
+				title: "Relays that ended", kind: timeseries, unit: short, width: 4,
 				description: "Relays of ObjectStores that ended and start again, by the reason of HandOffReady.",
 				queries: one(`sum by (reason) (increase(lighterage_objectstore_relays_ended_total[$__rate_interval]))`,
 					"{{reason}}"),
+			},
+		}},
+		{title: "Object stores", panels: []panel{
+			{
+				title: "Requests to object stores", kind: timeseries, unit: short, width: 12,
+				description: "Requests of Transfers, counted when an attempt ends, and of archives of Queues. " +
+					"Lists are writes, as providers charge for them; requests that delete are not counted.",
+				queries: []query{
+					{`sum by (class) (increase(lighterage_transfer_store_requests_total[$__rate_interval]))`, "Transfers, {{class}}"},
+					{`sum by (class) (increase(lighterage_queue_store_requests_total[$__rate_interval]))`, "archives, {{class}}"},
+				},
+			}, {
+				title: "Bytes to and from object stores", kind: timeseries, unit: bytesUnit, width: 12,
+				description: "Bytes of bodies, without headers and TLS.",
+				queries: []query{
+					{`sum by (direction) (increase(lighterage_transfer_store_bytes_total[$__rate_interval]))`, "Transfers, {{direction}}"},
+					{`sum by (direction) (increase(lighterage_queue_store_bytes_total[$__rate_interval]))`, "archives, {{direction}}"},
+				},
 			},
 		}},
 	},

@@ -211,6 +211,9 @@ func TestRefusals(t *testing.T) {
 		"absurd price of a Tariff": {
 			tariff(func(s *v1alpha1.TariffSpec) { s.StorageGiBMonth = "1000000" }), "storageGiBMonth must be a decimal below",
 		},
+		"a price of requests that is negative": {
+			tariff(func(s *v1alpha1.TariffSpec) { s.ObjectStore.ReadRequests = "-1" }), "readRequests must be a decimal below",
+		},
 		"no name of a time zone": {
 			tariff(func(s *v1alpha1.TariffSpec) { s.TimeZone = "../etc/passwd" }), "timeZone must be a name of the tz database",
 		},

@@ -109,7 +109,7 @@ func (a *agent) relay(ctx context.Context) error {
 	}
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
-		store, err := openStore(c.GetStore().GetStore(), c.GetStore().GetDialPolicy(), nil)
+		store, err := openStore(c.GetStore().GetStore(), c.GetStore().GetDialPolicy(), nil, nil)
 		if err != nil {
 			return err
 		}

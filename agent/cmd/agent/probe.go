@@ -28,7 +28,7 @@ func (a *agent) probe(ctx context.Context) error {
 	}
 	report := &probeReport{start: time.Now()}
 	return a.end(report, func() error {
-		store, err := openStore(c.GetStore(), c.GetDialPolicy(), nil)
+		store, err := openStore(c.GetStore(), c.GetDialPolicy(), nil, nil)
 		if err != nil {
 			return err
 		}
@@ -64,14 +64,16 @@ func storeOptions(c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy) (object
 	return objectstore.FromWire(c, egress.NewGuard(parsed)), nil
 }
 
-// openStore returns a store as it was configured; wrap, if there is one, is asked for each connection to it.
+// openStore returns a store as it was configured; wrap, if there is one, is asked for each connection to it, and counter,
+// if there is one, counts requests.
 func openStore(
-	c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy, wrap func(net.Conn) net.Conn,
+	c *wirev1.ObjectStoreConfig, dials *wirev1.DialPolicy, wrap func(net.Conn) net.Conn, counter *objectstore.Counter,
 ) (*objectstore.Store, error) {
 	options, err := storeOptions(c, dials)
 	if err != nil {
 		return nil, err
 	}
+	options.Counter = counter
 	if dial := options.Dial; wrap != nil {
 		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dial(ctx, address)

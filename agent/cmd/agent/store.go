@@ -94,11 +94,11 @@ func smallStreamsOf(c *wirev1.SendConfig) int {
 	return smallStreams
 }
 
-// openMetered opens a store, the connections to which are counted and do not exceed a pace.
+// openMetered opens a store, the requests and connections to which are counted and do not exceed a pace.
 func openMetered(end *wirev1.StoreEnd, report *send.Report, pace *transport.Pace) (*objectstore.Store, error) {
 	return openStore(end.GetStore(), end.GetDialPolicy(), func(conn net.Conn) net.Conn {
 		return transport.Meter(conn, &report.Wire, pace)
-	})
+	}, &report.Store)
 }
 
 // toStore writes a store.

@@ -12,6 +12,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -23,6 +24,8 @@ const ReasonNothingToSend = "NothingToSend"
 // Report is the live report of a sender, with what the receiver says of itself. It is a control.Reporter.
 type Report struct {
 	protocol.State
+	// Store counts what is asked of object stores.
+	Store objectstore.Counter
 	// reading is the CPU time in nanoseconds that reading files took.
 	reading atomic.Int64
 
@@ -57,6 +60,7 @@ func (r *Report) Report() *wirev1.Report {
 	report.Cpu.CompressNanos = uint64(blocks.CPU)
 	report.Cpu.ReadNanos = uint64(r.reading.Load())
 	report.Compression = compressed(blocks)
+	report.Store = r.Store.Wire()
 
 	r.mu.Lock()
 	defer r.mu.Unlock()

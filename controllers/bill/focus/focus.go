@@ -60,6 +60,19 @@ var (
 	Storage = Meter{
 		ID: "storage", Name: "Stored bytes", ConsumedUnit: "B-Hours", PricingUnit: "GiB-Hours", Ratio: gib,
 	}
+	// StoreWrites and StoreReads are requests to object stores.
+	StoreWrites = Meter{
+		ID: "store-writes", Name: "Requests that write to object stores", ConsumedUnit: "Requests",
+		PricingUnit: "1000 Requests", Ratio: 1000,
+	}
+	StoreReads = Meter{
+		ID: "store-reads", Name: "Requests that read object stores", ConsumedUnit: "Requests",
+		PricingUnit: "1000 Requests", Ratio: 1000,
+	}
+	// StoreEgress is bytes that were read from object stores.
+	StoreEgress = Meter{
+		ID: "store-egress", Name: "Bytes read from object stores", ConsumedUnit: "B", PricingUnit: "GiB", Ratio: gib,
+	}
 )
 
 // Charge is what one meter counted in one period.

@@ -49,6 +49,7 @@ var empty = map[string]string{
 	"fleet: Rejections":                    "nobody asks for what is not granted",
 	"transfers: Probes of ObjectStores":    "there is no ObjectStore",
 	"transfers: Relays that ended":         "there is no ObjectStore",
+	"transfers: Relays not ready":          "there is no ObjectStore",
 	"queues: Time of a sync of the volume": "members of the fleet have no volumes",
 	"queues: Bytes stored: files":          "members of the fleet have no volumes",
 	"queues: Bytes stored: memory":         "members of the fleet have no volumes",
