@@ -63,6 +63,9 @@ const (
 	// money where the objective is Cost and in itself where it is CPU; where it is Elapsed,
 	// cores that others keep busy are missing, with which compressing would be quicker.
 	CPUBudget Reason = "CPUBudget"
+	// CPUDearer means the same of a body that a class of bodies was decided for: compressing bodies like it takes more
+	// CPU time than is saved by sending fewer bytes.
+	CPUDearer Reason = "CPUDearer"
 )
 
 // DidNotShrink is the reason of a block that an engine compressed to no less than
