@@ -23,11 +23,16 @@ type Carried struct {
 	Busy, PeerFull time.Duration
 	// Queueing is by how much longer acknowledgements take now than they did at best: how long bytes wait on the way.
 	Queueing time.Duration
+	// RoundTrip is the shortest that there was.
+	RoundTrip time.Duration
+	// Rate is at how many bytes a second the other end took the last of what it was sent, or the fastest of what was too
+	// little to show that; 0: not known.
+	Rate uint64
 }
 
 var errNotTCP = errors.New("not a TCP connection")
 
-// Measure returns what the kernel knows of a connection that DialBlocks made. It fails for connections that are not TCP
+// Measure returns what the kernel knows of a connection that DialBlocks made, or a Counter counts. It fails for connections that are not TCP
 // and on kernels before 4.10.
 func Measure(conn net.Conn) (Carried, error) {
 	info, err := tcpInfo(innermost(conn))
@@ -39,6 +44,8 @@ func Measure(conn net.Conn) (Carried, error) {
 		Busy:         time.Duration(info.Busy_time) * time.Microsecond,
 		PeerFull:     time.Duration(info.Rwnd_limited) * time.Microsecond,
 		Queueing:     time.Duration(max(info.Rtt, info.Min_rtt)-info.Min_rtt) * time.Microsecond,
+		RoundTrip:    time.Duration(info.Min_rtt) * time.Microsecond,
+		Rate:         info.Delivery_rate,
 	}, nil
 }
 
