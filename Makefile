@@ -120,7 +120,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus"
+	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
 	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
@@ -215,6 +215,10 @@ test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run -C hack/cluster . assets); \
 		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
+
+.PHONY: test-decisions
+test-decisions: tools-go ## An HTTPEndpoint's agent follows a network that tc makes narrow and wide again, in a network namespace of its own
+	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -count=1 -run TestFollowsTheKernel ./agent/httpproxy
 
 .PHONY: test-dashboards
 test-dashboards: tools-go ## Run every panel's query and every rule on a Prometheus that scrapes real managers and gateways, and the alerts' tests

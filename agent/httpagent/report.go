@@ -63,8 +63,27 @@ func (a *Agent) report(reset string) *wirev1.HTTPReport {
 	r.Statistics, r.Cpu = statistics(s), a.frame.CPU()
 	r.Statistics.Reset_, r.Cpu.CompressNanos = reset, uint64(s.Meter.CPU)
 	r.Compression = compression.Report(s.Meter)
+	r.Decisions = decisions(server.Decisions())
 	r.WireBytes, r.Traffic = uint64(max(s.Wire.Wire, 0)), s.Wire.Traffic.Wire()
 	return r
+}
+
+// decisions is nil in other modes than Auto.
+func decisions(d httpproxy.Decisions) *wirev1.Decisions {
+	if d.Objective == "" {
+		return nil
+	}
+	out := &wirev1.Decisions{Objective: string(d.Objective)}
+	compression.Carrier(out, d.Carrier)
+	for _, c := range d.Classes {
+		one := &wirev1.ClassDecision{
+			Content: c.Content, Size: c.Length, Codec: c.Codec.String(), Operations: uint64(c.Bodies), Bytes: uint64(c.Bytes),
+			Trials: uint64(c.Trials),
+		}
+		compression.Judged(one, c.Reason, c.Recent, c.Weighed)
+		out.Classes = append(out.Classes, one)
+	}
+	return out
 }
 
 func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {

@@ -24,6 +24,8 @@ type conn struct {
 	closed   atomic.Bool
 	written  atomic.Int64 // when the deadline for writing was set last, since epoch; 0: never
 	patience readDeadline
+	// link is nil where nobody looks at what the connection carries.
+	link *link
 
 	mu sync.Mutex
 	// cork holds what was written since corked; nil when writes go through.
@@ -105,10 +107,21 @@ func (c *conn) send(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := c.Conn.Write(p)
+	n, err := c.write(p)
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.stats.timedOut.Add(1)
 	}
+	return n, err
+}
+
+// write is that of the connection below.
+func (c *conn) write(p []byte) (int, error) {
+	if c.link == nil {
+		return c.Conn.Write(p)
+	}
+	begun := time.Now()
+	n, err := c.Conn.Write(p)
+	c.link.written(n, time.Since(begun))
 	return n, err
 }
 
@@ -140,6 +153,9 @@ func (c *conn) CloseWrite() error {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
+	if !c.closed.Load() {
+		c.link.look(c.requests.Load(), true)
+	}
 	err := c.Conn.Close()
 	if c.closed.CompareAndSwap(false, true) {
 		c.server.stats.closed()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -137,6 +138,16 @@ func (g *generation) able() []negotiate.Coding {
 		able = append(able, c)
 	}
 	return able
+}
+
+// likewise reports whether another generation compresses by the same engines at the same level.
+func (g *generation) likewise(o *generation) bool {
+	same := func(a, b map[codec.ID]*encoders) bool {
+		return maps.EqualFunc(a, b, func(a, b *encoders) bool {
+			return a.engine.Name() == b.engine.Name() && a.level == b.level
+		})
+	}
+	return same(g.hardware, o.hardware) && same(g.software, o.software)
 }
 
 // encodersOf returns the encoders for a decision; nil if there are none.

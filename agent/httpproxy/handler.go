@@ -36,8 +36,9 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.server.stats.ended.Add(1)
 	x := &exchange{server: g.server, generation: g, w: w, r: r}
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		if c.requests.Add(1) > 1 {
+		if before := c.requests.Add(1) - 1; before > 0 {
 			g.server.stats.reused.Add(1)
+			c.link.look(before, false)
 		}
 		if x.from = c.from; r.ProtoMajor == 1 {
 			x.conn = c

@@ -42,6 +42,11 @@ type plan struct {
 	forced, refusable bool
 	// decision says by which codec, class of engine and level the body is compressed, and the reason; or why it is not.
 	decision policy.Decision
+
+	// class is that of the body where classes are decided about (classed), see exchange.judge. trial says that it is
+	// compressed to see what that takes.
+	class          int
+	classed, trial bool
 }
 
 // preference is what a client says of codings.

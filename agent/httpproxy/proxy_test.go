@@ -90,11 +90,17 @@ func startTLS(t testing.TB, handler http.HandlerFunc, change func(*httpproxy.Set
 
 func serve(t testing.TB, s httpproxy.Settings, c *certificates.Serving) *proxy {
 	t.Helper()
-	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: c, Log: slog.New(slog.DiscardHandler)})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveOn(t, listener, s, c)
+}
+
+// serveOn is serve on a listener.
+func serveOn(t testing.TB, listener net.Listener, s httpproxy.Settings, c *certificates.Serving) *proxy {
+	t.Helper()
+	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: c, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

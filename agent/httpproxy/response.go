@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -25,9 +26,12 @@ const (
 // respond sends what the backend answered: the plan says how, the rest of this file sends header, body and trailers.
 func (x *exchange) respond(res *http.Response) {
 	p := x.generation.plan(x.r, x.prefers, res)
-	if p.way == noBody {
-		x.sendNoBody(res, p)
+	switch p.way {
+	case noBody:
+		x.sendNoBody(res, x.foresee(p, res))
 		return
+	case inOnePiece, inParts:
+		p = x.judge(p, res, res.ContentLength)
 	}
 	if c := x.server.collecting.Load(); c != nil {
 		defer x.sample(res, c).end(false) // unless it was read to its end
@@ -38,7 +42,7 @@ func (x *exchange) respond(res *http.Response) {
 			"Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.")
 		return
 	case asItIs:
-		x.pass(res, p.decision.Reason)
+		x.passJudged(res, p)
 		return
 	}
 	if reason := x.generation.governor.admit(); reason != "" {
@@ -64,11 +68,17 @@ func (x *exchange) sendNoBody(res *http.Response, p plan) {
 
 // pass sends a body as it is, as it arrives.
 func (x *exchange) pass(res *http.Response, reason policy.Reason) {
-	o := stored(0, reason)
+	x.passJudged(res, plan{decision: policy.Decision{Reason: reason}})
+}
+
+// passJudged is pass for a body about whose class there may have been something to decide.
+func (x *exchange) passJudged(res *http.Response, p plan) {
+	o := stored(0, p.decision.Reason)
 	x.sendHeader(res, &o, -1)
 	n := int(x.copyBody(res.Body, res.ContentLength))
 	x.sendTrailers(res)
 	o.meter.PlainBytes, o.meter.WireBytes = n, n
+	x.learn(p, &o)
 	x.server.stats.add(o)
 }
 
@@ -199,9 +209,21 @@ func readReady(body io.Reader, into []byte, all bool) (int, error) {
 // write sends a part of a body, and on HTTP/1 what is held of the header with it. When
 // the client has gone there is nothing left to do.
 func (x *exchange) write(p []byte) {
-	if err := x.tryWrite(p); err != nil {
+	write := x.tryWrite
+	if x.generation.settings.Policy.Mode == policy.Auto && x.server.classes.Measures() {
+		write = x.measuredWrite
+	}
+	if err := write(p); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// measuredWrite is tryWrite that has classes learn what it takes.
+func (x *exchange) measuredWrite(p []byte) error {
+	var err error
+	cpu := meter.ThreadCPU(func() { err = x.tryWrite(p) })
+	x.server.classes.Sent(len(p), cpu)
+	return err
 }
 
 func (x *exchange) tryWrite(p []byte) error {

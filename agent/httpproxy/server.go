@@ -13,8 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
@@ -34,6 +36,8 @@ type Server struct {
 	stats        statistics
 	wire         transport.Counter
 	buffers      buffers
+	classes      *adapt.Classes
+	accepted     atomic.Uint64
 	draining     atomic.Bool
 	egress       *egress.Guard
 	// abort is closed when connections that switched protocols have to end.
@@ -55,7 +59,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
 		egress: egress.NewGuard(o.Settings.Egress), live: make(map[*generation]struct{}),
-		listeners: make(map[net.Listener]struct{}),
+		listeners: make(map[net.Listener]struct{}), classes: newClasses(),
 	}
 	s.stats.reset(time.Now())
 	if err := s.Reload(o.Settings); err != nil {
@@ -81,6 +85,9 @@ func (s *Server) Reload(settings Settings) error {
 	s.current = g
 	s.live[g] = struct{}{}
 	s.mu.Unlock()
+	s.classes.Set(
+		policy.Serving{Objective: settings.Policy.Objective, Prices: settings.Policy.Prices}, old == nil || !old.likewise(g),
+	)
 	s.egress.Set(settings.Egress)
 	g.serve()
 	if old != nil {
@@ -150,12 +157,14 @@ func (s *Server) accept(inner net.Conn) {
 			g.turnAway()
 			return
 		}
-		g.hand(
-			&conn{
-				Conn: s.wire.Count(inner), server: s, generation: g, stall: limits.StallTimeout,
-				from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies),
-			},
-		)
+		c := &conn{
+			Conn: s.wire.Count(inner), server: s, generation: g, stall: limits.StallTimeout,
+			from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies),
+		}
+		if g.settings.Policy.Mode == policy.Auto && !c.from.trusted {
+			c.link = s.newLink(c.Conn)
+		}
+		g.hand(c)
 		return
 	}
 }

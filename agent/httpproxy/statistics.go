@@ -49,6 +49,8 @@ type outcome struct {
 	engine string
 	meter  meter.Outcome
 	body   bool
+	// elapsed is how long compressing took by the clock.
+	elapsed time.Duration
 }
 
 // stored is the outcome of a body of a length that is sent as it is.
@@ -146,6 +148,7 @@ func (s *Server) Passed() uint64 {
 // ResetStatistics begins to count again.
 func (s *Server) ResetStatistics(now time.Time) {
 	s.stats.reset(now)
+	s.classes.Reset()
 	s.stats.mu.Lock()
 	s.stats.wireBase = s.wire.Counted()
 	s.stats.mu.Unlock()

@@ -56,7 +56,11 @@ func (x *exchange) stream(res *http.Response, p plan) {
 		return
 	}
 	if p.way == byFirstBlock {
-		if p = x.generation.resolve(p, len(first), all); all {
+		length := int64(-1)
+		if all {
+			length = int64(len(first))
+		}
+		if p = x.judge(x.generation.resolve(p, len(first), all), res, length); all {
 			x.sendOnePiece(res, p, first, nil) // short after all
 			return
 		}
@@ -95,6 +99,7 @@ func (x *exchange) sendParts(res *http.Response, p plan, in *pump, part []byte, 
 		}
 	}
 	x.sendTrailers(res)
+	x.learn(p, &o)
 	x.server.stats.add(o)
 }
 
@@ -174,6 +179,7 @@ func (c *partEncoder) close() {
 // encode returns a part compressed, in a buffer that the next call overwrites, and notes in the outcome what did it.
 // When that fails the answer breaks off: it cannot be taken back that it is compressed.
 func (c *partEncoder) encode(part []byte, last bool, o *outcome) []byte {
+	begun := time.Now()
 	encoder, encode := c.own, c.stream.Part
 	if encoder == nil {
 		lent, err := c.encoders.get()
@@ -186,6 +192,7 @@ func (c *partEncoder) encode(part []byte, last bool, o *outcome) []byte {
 	var n int
 	var err error
 	o.meter.CPU += meter.ThreadCPU(func() { n, err = encode(encoder, c.out.b, part, last) })
+	o.elapsed += time.Since(begun)
 	if err != nil {
 		c.abort(err)
 	}

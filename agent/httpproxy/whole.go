@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/estimate"
@@ -42,12 +43,16 @@ func (x *exchange) sendWhole(res *http.Response, p plan) {
 func (x *exchange) sendOnePiece(res *http.Response, p plan, body []byte, in *buffer) {
 	o := stored(len(body), p.decision.Reason)
 	if p.way == inOnePiece {
-		if out := x.compress(p, body, &o); out != nil {
+		begun := time.Now()
+		out := x.compress(p, body, &o)
+		o.elapsed = time.Since(begun)
+		if out != nil {
 			x.server.buffers.put(in)
 			body, in = out.b[:o.meter.WireBytes], out
 		}
 	}
 	defer x.server.buffers.put(in)
+	x.learn(p, &o)
 	if o.meter.Reason == Busy && p.refusable {
 		x.retryLater()
 		return

@@ -66,7 +66,7 @@ func NewTypes(patterns []string) (*Types, error) {
 // Match reports whether the set has the type of a Content-Type field. Parameters do
 // not matter.
 func (t *Types) Match(contentType string) bool {
-	name := mediaType(contentType)
+	name := MediaType(contentType)
 	if t.exact[name] {
 		return true
 	}
@@ -82,8 +82,8 @@ func (t *Types) Match(contentType string) bool {
 	return false
 }
 
-// mediaType returns the type in lower case, without parameters.
-func mediaType(contentType string) string {
+// MediaType returns the type of a Content-Type field in lower case, without parameters.
+func MediaType(contentType string) string {
 	name, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(trim(name))
 }

@@ -203,6 +203,8 @@ func (b *bench) agent(ctx context.Context, c *contender, program string, engines
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 			SoftwareEngines: engines,
+			// On loopback another objective would have bodies sent as they are, and others compress each of them.
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 		},
 	}
 	text, err := protojson.Marshal(config)

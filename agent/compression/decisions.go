@@ -1,0 +1,40 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compression
+
+import (
+	"math"
+
+	"github.com/lighterage/lighterage/agent/policy"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const mib = 1 << 20
+
+// Carrier adds to decisions what a byte takes on its way.
+func Carrier(d *wirev1.Decisions, c policy.Carrier) {
+	d.SendNanosPerMib = whole(c.Send * mib * 1e9)
+	if c.Link > 0 {
+		d.LinkBytesPerSecond = whole(1 / c.Link)
+	}
+}
+
+// Judged adds to the decision about a class by which figures it was made.
+func Judged(d *wirev1.ClassDecision, reason policy.Reason, recent policy.Attempt, w policy.Weighed) {
+	d.Reason = string(reason)
+	if recent.Plain > 0 {
+		d.CompressedPermille = uint32(min(whole(1000*recent.Wire/recent.Plain), math.MaxUint32))
+		d.CompressNanosPerMib = whole(recent.CPU / recent.Plain * mib * 1e9)
+	}
+	is, other := w.Compressed, w.AsIs
+	if reason != "" {
+		is, other = other, is
+	}
+	if is > 0 {
+		d.Known, d.OtherPermille = true, int32(min(math.Round(1000*(other-is)/is), math.MaxInt32))
+	}
+}
+
+// whole rounds a figure of 0 or more.
+func whole(f float64) uint64 { return uint64(max(min(math.Round(f), math.MaxInt64), 0)) }

@@ -1,0 +1,85 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/adapt"
+	"github.com/lighterage/lighterage/agent/transport"
+)
+
+const (
+	// linkEvery is how many requests of a connection there are from one look at what it carried to the next,
+	// linkShare one in how many connections is looked at.
+	linkEvery, linkShare = 4, 4
+	// What was carried between two looks says nothing where it is less.
+	linkLeast = 4 << 10
+)
+
+// link finds out what the connection of a client carries.
+type link struct {
+	conn    net.Conn
+	classes *adapt.Classes
+
+	mu     sync.Mutex
+	seen   int64 // requests
+	before transport.Carried
+	// What is known where the kernel does not tell: what was written, and for how long.
+	wrote   int64
+	writing time.Duration
+}
+
+// newLink returns what looks at a connection; nil for most, once the network is known.
+func (s *Server) newLink(conn net.Conn) *link {
+	if s.accepted.Add(1)%linkShare != 0 && s.classes.Carrier().Link > 0 {
+		return nil
+	}
+	return &link{conn: conn, classes: s.classes}
+}
+
+// look takes in what was carried since the look before, when so many requests have begun. At the end of the connection
+// it is looked at however few there were.
+func (l *link) look(requests int64, end bool) {
+	if l == nil || !l.mu.TryLock() { // another request of HTTP/2 looks
+		return
+	}
+	defer l.mu.Unlock()
+	answers := requests - l.seen
+	if answers < linkEvery && !(end && answers > 0) {
+		return
+	}
+	c, err := transport.Measure(l.conn)
+	if err != nil || c.Rate == 0 {
+		if l.wrote >= linkLeast {
+			l.classes.Carried(l.writing.Seconds() / float64(l.wrote))
+		}
+	} else if delta := c.Acknowledged - l.before.Acknowledged; delta >= linkLeast {
+		l.classes.Carried(perByte(c, float64(delta), c.Busy-l.before.Busy, answers))
+	}
+	l.seen, l.before, l.wrote, l.writing = requests, c, 0, 0
+}
+
+// perByte is for how long a byte occupied the network, of those that were acknowledged. The kernel's rate says it, but
+// goes on to show the greatest of a connection whose answers are shorter than what the other end takes at once. What
+// was to be acknowledged for long shows that the network has become slower, if acknowledgements wait for it: one that
+// the other end delays comes alone.
+func perByte(c transport.Carried, acknowledged float64, busy time.Duration, answers int64) float64 {
+	seconds := 1 / float64(c.Rate)
+	each := busy / time.Duration(answers)
+	if c.Queueing > each/4 && each > c.RoundTrip {
+		seconds = max(seconds, float64(answers)*(each-c.RoundTrip).Seconds()/acknowledged)
+	}
+	return seconds
+}
+
+// written takes in that so many bytes were written.
+func (l *link) written(n int, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrote += int64(n)
+	l.writing += took
+}
