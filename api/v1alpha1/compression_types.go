@@ -19,8 +19,8 @@ const (
 	CompressionNever CompressionMode = "Never"
 )
 
-// CompressionObjective is what mode Auto minimises where Transfers choose block by block. HTTPEndpoints and Queues do
-// not choose by it.
+// CompressionObjective is what mode Auto minimises: Transfers choose block by block, HTTPEndpoints by classes of bodies.
+// Queues do not choose by it.
 // +kubebuilder:validation:Enum=Cost;Elapsed;CPU;Bytes
 type CompressionObjective string
 
@@ -214,6 +214,82 @@ type CompressionStatus struct {
 	Estimate *EstimateStatus `json:"estimate,omitempty"`
 }
 
+// ClassChoice is what is done with a class of bodies.
+// +kubebuilder:validation:Enum=Compressed;Uncompressed;Mixed
+type ClassChoice string
+
+const (
+	// ClassCompressed: bodies of the class are compressed.
+	ClassCompressed ClassChoice = "Compressed"
+	// ClassUncompressed: they are sent as they are.
+	ClassUncompressed ClassChoice = "Uncompressed"
+	// ClassMixed: replicas differ.
+	ClassMixed ClassChoice = "Mixed"
+)
+
+// ClassDecision is what mode Auto does with the bodies that are alike in content, size and codec.
+//
+// +structType=atomic
+type ClassDecision struct {
+	// content is what the media types have in common: html, json, xml, javascript, css, svg, text, font, image or binary.
+	// +optional
+	Content string `json:"content,omitempty"`
+	// size of the bodies: <4Ki, <16Ki, <64Ki, <=256Ki, or stream for those that are longer or of unknown length, which
+	// are compressed part by part while they are sent.
+	// +optional
+	Size string `json:"size,omitempty"`
+	// codec that they are, or would be, compressed by.
+	// +optional
+	Codec string `json:"codec,omitempty"`
+	// choice is what is done.
+	// +optional
+	Choice ClassChoice `json:"choice,omitempty"`
+	// reason why they are sent as they are: NetworkFaster or CPUDearer. Absent when all replicas compress them.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// operations is the number of bodies since the replicas' start or the last reset.
+	// +optional
+	Operations int64 `json:"operations"`
+	// bytes of those bodies before compression.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// trials of those bodies were compressed to see what that takes, although others like them were not.
+	// +optional
+	Trials int64 `json:"trials,omitempty"`
+	// ratio of the last bodies that were compressed, as a decimal: uncompressed by compressed bytes.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// compressCPUSecondsPerGiB is the CPU time that compressing a GiB of the last of them took, as a decimal.
+	// +optional
+	CompressCPUSecondsPerGiB string `json:"compressCPUSecondsPerGiB,omitempty"`
+	// otherPercent is by how many percent more of what the objective asks for the other choice takes, as a decimal. It
+	// may be below 0: what is done changes only when the other is a tenth better for some time. Absent until it is known.
+	// +optional
+	OtherPercent string `json:"otherPercent,omitempty"`
+}
+
+// DecisionsStatus says what mode Auto does with bodies, and by which figures.
+//
+// +structType=atomic
+type DecisionsStatus struct {
+	// objective that is minimised. Cost where no prices are known is Elapsed.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
+	// linkBytesPerSecond is what the connection of a client carries, by the median of those that were looked at. Absent
+	// until that is known.
+	// +optional
+	LinkBytesPerSecond int64 `json:"linkBytesPerSecond,omitempty"`
+	// sendCPUSecondsPerGiB is the CPU time that encrypting and writing a GiB takes, as a decimal.
+	// +optional
+	SendCPUSecondsPerGiB string `json:"sendCPUSecondsPerGiB,omitempty"`
+	// classes of bodies with most bytes first, at most 32. Figures that are no sums are those of the replica that sent
+	// most of the class.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Classes []ClassDecision `json:"classes,omitempty"`
+}
+
 // DecompressionStatus says what decompression did.
 //
 // +structType=atomic
@@ -339,8 +415,9 @@ type PolicyStatus struct {
 	// +optional
 	TariffName string `json:"tariffName,omitempty"`
 	// prices that decisions are made by and estimates rest on. Those of a Tariff are of when the run began, and on nodes
-	// that no rule has a price for. Absent when neither the policy nor a Tariff states any. Of HTTPEndpoints and Queues,
-	// which do not choose by prices, they are those of the policy only; status.cost has what work was charged at.
+	// that no rule has a price for. Absent when neither the policy nor a Tariff states any. Of HTTPEndpoints and Queues
+	// they are those of the policy only, also where an HTTPEndpoint decides by those of a Tariff; status.cost has what work
+	// was charged at.
 	// +optional
 	Prices *PricesStatus `json:"prices,omitempty"`
 }

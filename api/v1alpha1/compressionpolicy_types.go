@@ -68,15 +68,16 @@ type Prices struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
-	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and
-	// what CompressionTrials recommend by: Cost (money at the prices, for CPU time on both sides and bytes on the
+	// objective is what mode Auto minimises: for Transfers, which choose engine, codec and level block by block, and for
+	// HTTPEndpoints, which choose whether to compress by classes of bodies. CompressionTrials recommend by it: Cost (money at the prices, for CPU time on both sides and bytes on the
 	// wire), Elapsed (time until the work is done), CPU (CPU time on both sides, the network stack's included) or Bytes
-	// (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices or tariffName are set,
+	// (on the wire). Of HTTPEndpoints the other side is the client, whose CPU time does not count. Queues do not choose by
+	// it. Built in: Cost where prices or tariffName are set,
 	// otherwise Elapsed. Cost needs prices, or a Tariff that is named or the default.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
-	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers only where it pays by the
-	// objective), Always (all that is large enough) or Never. What does not shrink is sent and stored as it is. Built
+	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers and HTTPEndpoints only
+	// where it pays by the objective), Always (all that is large enough) or Never. What does not shrink is sent and stored as it is. Built
 	// in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
@@ -90,7 +91,7 @@ type CompressionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
 	// level trades CPU for ratio. In mode Auto it is the most effort that Transfers make: High lets them choose among
-	// all three. HTTPEndpoints and Queues compress at exactly this level, over fast networks too. Built in: Fast.
+	// all three. HTTPEndpoints and Queues compress at exactly this level, Queues over fast networks too. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes agents run: PreferHardware (on one with an accelerator that works, elsewhere where

@@ -181,7 +181,8 @@ type HTTPCompression struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
-	// mode says whether to compress. Auto leaves out bodies whose first block does not promise to shrink.
+	// mode says whether to compress. Auto leaves out bodies whose first block does not promise to shrink, and those of
+	// which status.decisions says that compressing them does not serve the policy's objective.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 	// level trades CPU for ratio. Every body that is compressed is compressed at exactly this level.
@@ -481,6 +482,9 @@ type HTTPEndpointStatus struct {
 	// compression by the replicas that run now, each since its start or the last reset.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
+	// decisions of the replicas that run now; absent in other modes than Auto.
+	// +optional
+	Decisions *DecisionsStatus `json:"decisions,omitempty"`
 	// cpu of the replicas that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`

@@ -131,6 +131,7 @@ func ofEndpoint(e *v1alpha1.HTTPEndpoint, s *sheet) {
 	}
 	s.policy(e.Status.Policy)
 	s.compression(e.Status.Compression, nil)
+	s.decisions(e.Status.Decisions)
 	s.spent(e.Status.CPU, e.Status.Usage, e.Status.Cost)
 	s.placement(e.Status.Placement)
 	s.tryOthers(e.Namespace, "spec.source.httpEndpoint")

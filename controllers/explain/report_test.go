@@ -169,10 +169,21 @@ func TestReport(t *testing.T) {
 	grant := &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "east"}}
 	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{"bank"}}}
 	grant.Spec.To = []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "copy", Path: "/in"}}
+	endpoint := &v1alpha1.HTTPEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "front"}}
+	endpoint.Status.Decisions = &v1alpha1.DecisionsStatus{
+		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 125e6, SendCPUSecondsPerGiB: "1.500",
+		Classes: []v1alpha1.ClassDecision{{
+			Content: "json", Size: "<64Ki", Codec: "deflate", Choice: v1alpha1.ClassUncompressed,
+			Reason: v1alpha1.CompressionNetworkFaster, Operations: 40, Bytes: 5000, OtherPercent: "12.5",
+		}, {Content: "css", Choice: v1alpha1.ClassCompressed, OtherPercent: "-3.0"}},
+	}
 	for name, test := range map[string]struct {
 		object explain.Object
 		says   []string
 	}{
+		"an HTTPEndpoint in mode Auto": {endpoint, []string{
+			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",
+		}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
 				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "3.00",

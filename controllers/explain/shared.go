@@ -81,6 +81,38 @@ func (s *sheet) compression(c *v1alpha1.CompressionStatus, i *v1alpha1.Decompres
 	}
 }
 
+// decisions shows what mode Auto does with classes of bodies, and what the other choice would take.
+func (s *sheet) decisions(d *v1alpha1.DecisionsStatus) {
+	if d == nil {
+		return
+	}
+	s.section("Decisions of mode Auto")
+	s.row("objective", string(d.Objective))
+	if d.LinkBytesPerSecond > 0 {
+		s.row("network", table.Rate(float64(d.LinkBytesPerSecond))+" to a client, by the median")
+	} else {
+		s.row("network", unknown+": everything that may be compressed is, until enough was sent")
+	}
+	s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	if len(d.Classes) == 0 {
+		return
+	}
+	s.section("Classes of bodies, and what the other choice would take by the objective")
+	s.row("CONTENT", "SIZE", "CODEC", "CHOICE", "REASON", "BODIES", "BYTES", "RATIO", "CPU/GiB", "OTHER", "TRIALS")
+	for _, c := range d.Classes {
+		other := unknown
+		if c.OtherPercent != "" {
+			other = c.OtherPercent + " %"
+			if !strings.HasPrefix(other, "-") {
+				other = "+" + other
+			}
+		}
+		s.row(cmp.Or(c.Content, unknown), c.Size, c.Codec, string(c.Choice), cmp.Or(c.Reason, "-"), fmt.Sprint(c.Operations),
+			table.Bytes(c.Bytes), cmp.Or(c.Ratio, unknown), cmp.Or(c.CompressCPUSecondsPerGiB, unknown), other,
+			fmt.Sprint(c.Trials))
+	}
+}
+
 // spent shows what the work used and cost.
 func (s *sheet) spent(cpu *v1alpha1.CPUStatus, used *v1alpha1.UsageStatus, cost *v1alpha1.CostStatus) {
 	if cpu == nil && used == nil && cost == nil {

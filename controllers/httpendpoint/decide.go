@@ -33,7 +33,7 @@ func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image agentpod.Image, no
 		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.Agents,
 		Tariffs: in.tariffs,
 	}}
-	wanted, problem := Want(endpoint, in.policies, in.privilegeAllowed)
+	wanted, problem := Want(endpoint, in.policies, in.tariffs, in.privilegeAllowed, now)
 	if problem != nil {
 		d.keepServing = problem
 		return d, nil

@@ -39,7 +39,7 @@ func newEndpoint(change func(*v1alpha1.HTTPEndpointSpec)) *v1alpha1.HTTPEndpoint
 
 func want(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, policies ...v1alpha1.CompressionPolicy) httpendpoint.Wanted {
 	t.Helper()
-	wanted, problem := httpendpoint.Want(endpoint, policies, false)
+	wanted, problem := httpendpoint.Want(endpoint, policies, nil, false, now)
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}

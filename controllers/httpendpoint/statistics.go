@@ -25,6 +25,7 @@ var codings = []string{"gzip", "deflate", "zstd", "identity"}
 type totals struct {
 	replicas.Sum
 	statistics *wirev1.HTTPStatistics
+	decisions  []*wirev1.Decisions
 }
 
 // sum adds up the replicas that count: one that has nothing to serve with yet does not.
@@ -36,6 +37,7 @@ func sum(list []Replica) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
+		t.decisions = append(t.decisions, r.GetDecisions())
 		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), replica.Network)
 	}
 	return t
@@ -133,6 +135,7 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 	status.Statistics = all.statisticsStatus(lastResetRequest)
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
+	status.Decisions = agentreport.DecisionsStatus(all.decisions)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// Request bodies are passed as they are, so that nothing is received and inflated.

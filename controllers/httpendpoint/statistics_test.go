@@ -52,6 +52,28 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	return facts
 }
 
+// TestDecisions: those of all replicas are shown together, and are gone in other modes than Auto.
+func TestDecisions(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	wanted := want(t, endpoint)
+	facts := busy(wanted)
+	for i, reason := range []string{"NetworkFaster", ""} {
+		facts.Replicas[i].Report.Decisions = &wirev1.Decisions{Objective: "Elapsed", Classes: []*wirev1.ClassDecision{
+			{Content: "json", Size: "<4Ki", Codec: "deflate", Reason: reason, Operations: 3},
+		}}
+	}
+	status := httpendpoint.Observe(endpoint, &wanted, facts)
+	d := status.Decisions
+	if d == nil || len(d.Classes) != 1 || d.Classes[0].Operations != 6 || d.Classes[0].Choice != v1alpha1.ClassMixed {
+		t.Errorf("%+v", d)
+	}
+	endpoint.Status = status
+	status = httpendpoint.Observe(endpoint, &wanted, busy(wanted))
+	if status.Decisions != nil {
+		t.Errorf("when no replica decides: %+v", status.Decisions)
+	}
+}
+
 func TestStatistics(t *testing.T) {
 	endpoint := newEndpoint(nil)
 	policy := v1alpha1.CompressionPolicy{

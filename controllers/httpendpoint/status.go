@@ -334,6 +334,10 @@ var hardwareMessages = map[string]string{
 		"spec.limits.maxCompressions and the memory allow",
 	v1alpha1.CompressionCPUBudget: "most bodies are sent as they are: compressing takes as much CPU as " +
 		"spec.limits.compressionCPUPercent allows",
+	v1alpha1.CompressionNetworkFaster: "most bodies are sent as they are: clients have them sooner than they could be " +
+		"compressed (status.decisions)",
+	v1alpha1.CompressionCPUDearer: "most bodies are sent as they are: compressing them takes more CPU time than sending " +
+		"fewer bytes saves (status.decisions)",
 	v1alpha1.CompressionEngineFailed: "most bodies are sent as they are: the engine fails, which is a fault; please " +
 		"report it with the replicas' logs",
 }

@@ -239,10 +239,50 @@ func TestProblems(t *testing.T) {
 		}, v1alpha1.ReasonPrivilegeNotAllowed, v1alpha1.AllowPrivilegedAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problem := httpendpoint.Want(newEndpoint(c.change), []v1alpha1.CompressionPolicy{hardwareOnly()}, false)
+			_, problem := httpendpoint.Want(
+				newEndpoint(c.change), []v1alpha1.CompressionPolicy{hardwareOnly()}, nil, false, now,
+			)
 			if problem == nil || problem.Reason != c.reason || !strings.Contains(problem.Message, c.want) {
 				t.Errorf("want reason %s with %q, got %+v", c.reason, c.want, problem)
 			}
 		})
+	}
+}
+
+// TestWantPrices: replicas are told the prices of the Tariff that applies where they decide by them, and a change of
+// prices by which nothing is decided does not change their configuration.
+func TestWantPrices(t *testing.T) {
+	price := func(cpuHour string) []v1alpha1.Tariff {
+		return []v1alpha1.Tariff{{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "datacentre", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+			},
+			Spec: v1alpha1.TariffSpec{
+				Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: cpuHour}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0.05"},
+			},
+		}}
+	}
+	config := func(objective v1alpha1.CompressionObjective, cpuHour string) *wirev1.HTTPConfig {
+		policies := []v1alpha1.CompressionPolicy{{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "p", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+			},
+			Spec: v1alpha1.CompressionPolicySpec{Objective: objective},
+		}}
+		wanted, problem := httpendpoint.Want(newEndpoint(nil), policies, price(cpuHour), false, now)
+		if problem != nil {
+			t.Fatal(problem.Message)
+		}
+		return wanted.Config
+	}
+	cost := config(v1alpha1.ObjectiveCost, "0.04")
+	if p := cost.GetCompression().GetPrices(); p.GetCpuHourNanos() != 40_000_000 || p.GetNetworkGibNanos() != 50_000_000 {
+		t.Errorf("prices of the Tariff: %v", p)
+	}
+	if config(v1alpha1.ObjectiveCost, "0.01").GetRevision() == cost.GetRevision() {
+		t.Error("another price is the same configuration")
+	}
+	if config(v1alpha1.ObjectiveElapsed, "0.01").GetRevision() != config(v1alpha1.ObjectiveElapsed, "0.04").GetRevision() {
+		t.Error("a price that does not matter is another configuration")
 	}
 }

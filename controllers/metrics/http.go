@@ -4,18 +4,20 @@
 package metrics
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // HTTPEndpoints are the collectors that reports of HTTPEndpoints' replicas feed. Reports hold totals; counters get what
 // was added since the report before. They are labelled by namespace alone and safe for concurrent use.
 type HTTPEndpoints struct {
-	responses, coded                 *prometheus.CounterVec
+	responses, coded, keptPlain      *prometheus.CounterVec
 	plain, compressed, wired         *prometheus.CounterVec
 	refused, reused, timedOut, wrong *prometheus.CounterVec
 	cpu                              *prometheus.CounterVec
@@ -40,6 +42,10 @@ func NewHTTPEndpoints(registry prometheus.Registerer, started time.Time) *HTTPEn
 		),
 		coded: n.counter(
 			"lighterage_http_coded_responses_total", "Responses of HTTPEndpoints, by content coding.", "coding",
+		),
+		keptPlain: n.counter(
+			"lighterage_http_stored_responses_total",
+			"Bodies that HTTPEndpoints sent as they were, by the reason why they were not compressed.", "reason",
 		),
 		plain: n.counter(
 			"lighterage_http_uncompressed_bytes_total", "Bytes of the bodies that HTTPEndpoints sent, before compression.",
@@ -104,6 +110,9 @@ func (h *HTTPEndpoints) add(namespace string, from, to *wirev1.HTTPReport) {
 	for _, coding := range []string{"gzip", "deflate", "zstd", "identity"} {
 		statistic(h.coded, func(s *wirev1.HTTPStatistics) uint64 { return s.GetResponsesByCoding()[coding] }, coding)
 	}
+	countReasons(plainBodies, func(reason string, value func(*wirev1.Compression) uint64) {
+		count(h.keptPlain, func(r *wirev1.HTTPReport) uint64 { return value(r.GetCompression()) }, 1, reason)
+	})
 	statistic(h.refused, (*wirev1.HTTPStatistics).GetRefusedConnections)
 	statistic(h.reused, (*wirev1.HTTPStatistics).GetReused)
 	statistic(h.timedOut, (*wirev1.HTTPStatistics).GetTimedOut)
@@ -117,4 +126,30 @@ func (h *HTTPEndpoints) add(namespace string, from, to *wirev1.HTTPReport) {
 	count(h.cpu, func(r *wirev1.HTTPReport) uint64 {
 		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetIdleNanos())
 	}, seconds, "other")
+}
+
+// plainBodies are why bodies are sent as they are. Labels are no others, whatever a replica says.
+var plainBodies = []string{
+	v1alpha1.CompressionPolicyNever, v1alpha1.CompressionBelowMinimum, v1alpha1.CompressionOtherContentType,
+	v1alpha1.CompressionAlreadyEncoded, v1alpha1.CompressionNoTransform, v1alpha1.CompressionPartialContent,
+	v1alpha1.CompressionCrossSiteCookie, v1alpha1.CompressionPeerRefused, v1alpha1.CompressionIncompressible,
+	v1alpha1.CompressionDidNotShrink, v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionCPUDearer,
+	v1alpha1.CompressionBusy, v1alpha1.CompressionCPUBudget, v1alpha1.CompressionSoftwareDisabled,
+	v1alpha1.CompressionEngineFailed,
+}
+
+// countReasons calls count for each reason of what was not compressed, and for all others together as Other.
+func countReasons(known []string, count func(reason string, value func(*wirev1.Compression) uint64)) {
+	for _, reason := range known {
+		count(reason, func(c *wirev1.Compression) uint64 { return c.GetSkipped()[reason] })
+	}
+	count("Other", func(c *wirev1.Compression) uint64 {
+		var others uint64
+		for reason, n := range c.GetSkipped() {
+			if !slices.Contains(known, reason) {
+				others += n
+			}
+		}
+		return others
+	})
 }

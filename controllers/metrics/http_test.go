@@ -44,8 +44,10 @@ func TestHTTPEndpoints(t *testing.T) {
 				Since: timestamppb.New(since), ActiveConnections: 2, SoftwareResponses: responses, UrlErrors: 2 * responses,
 				ResponsesByCoding: map[string]uint64{"gzip": responses, "made-up": 7},
 			},
-			Compression: &wirev1.Compression{UncompressedBytes: 400 * responses, CompressedBytes: 100 * responses},
-			Cpu:         &wirev1.CPU{SendNanos: 3e9 * responses, CompressNanos: 1e9 * responses},
+			Compression: &wirev1.Compression{UncompressedBytes: 400 * responses, CompressedBytes: 100 * responses, Skipped: map[string]uint64{
+				"NetworkFaster": responses, "made-up": responses, "invented": responses,
+			}},
+			Cpu: &wirev1.CPU{SendNanos: 3e9 * responses, CompressNanos: 1e9 * responses},
 		}
 	}
 	registry := prometheus.NewRegistry()
@@ -74,6 +76,9 @@ func TestHTTPEndpoints(t *testing.T) {
 		"lighterage_http_cpu_seconds_total{bank,compress}": responses,
 		"lighterage_http_cpu_seconds_total{bank,other}":    2 * responses,
 		"lighterage_http_active_connections{bank}":         4,
+
+		"lighterage_http_stored_responses_total{bank,NetworkFaster}": responses,
+		"lighterage_http_stored_responses_total{bank,Other}":         2 * responses,
 	} {
 		if got := gathered(t, registry); got[name] != want {
 			t.Errorf("%s is %v, want %v (all: %v)", name, got[name], want, got)

@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -333,18 +332,9 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	} {
 		count(q.messages, func(r *wirev1.QueueReport) uint64 { return value(r.GetCompression()).GetOperations() }, 1, path)
 	}
-	for _, reason := range plainReasons {
-		count(q.keptPlain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetSkipped()[reason] }, 1, reason)
-	}
-	count(q.keptPlain, func(r *wirev1.QueueReport) uint64 {
-		var others uint64
-		for reason, n := range r.GetCompression().GetSkipped() {
-			if !slices.Contains(plainReasons, reason) {
-				others += n
-			}
-		}
-		return others
-	}, 1, "Other")
+	countReasons(plainReasons, func(reason string, value func(*wirev1.Compression) uint64) {
+		count(q.keptPlain, func(r *wirev1.QueueReport) uint64 { return value(r.GetCompression()) }, 1, reason)
+	})
 	count(q.fallback, func(r *wirev1.QueueReport) uint64 { return r.GetDecompression().GetFallback().GetOperations() }, 1)
 	count(q.plain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetUncompressedBytes() }, 1)
 	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)

@@ -34,6 +34,11 @@ var endpoints = dashboard{
 		}},
 		{title: "Compression and CPU", panels: []panel{
 			{
+				title: "Bodies sent as they were", kind: timeseries, unit: perSecond, width: 8, stacked: true,
+				description: "Bodies that were not compressed, by reason. NetworkFaster and CPUDearer are decisions of mode Auto.",
+				queries: one(`sum by (reason) (rate(lighterage_http_stored_responses_total[$__rate_interval])) > 0`,
+					"{{reason}}"),
+			}, {
 				title: "Bytes of bodies", kind: timeseries, unit: bytesPerSec, width: 8,
 				description: "Bodies before and after compression, and all that was on the wire.",
 				queries: []query{

@@ -39,7 +39,7 @@ func endpoints(t *testing.T) []sample {
 			Replicas: ptr.To[int32](1),
 		}}
 	}
-	wanted, problem := httpendpoint.Want(fresh(), nil, false)
+	wanted, problem := httpendpoint.Want(fresh(), nil, nil, false, time.Now())
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}
