@@ -63,13 +63,15 @@ func (l *link) look(requests int64, end bool) {
 	l.seen, l.before, l.wrote, l.writing = requests, c, 0, 0
 }
 
-// perByte is for how long a byte occupied the network, of those that were acknowledged. The kernel's rate says it, but
-// goes on to show the greatest of a connection whose answers are shorter than what the other end takes at once. What
-// was to be acknowledged for long shows that the network has become slower, if acknowledgements wait for it: one that
-// the other end delays comes alone.
+// perByte is how long one byte more or less takes on the network, of those that were acknowledged of so many answers.
+//
+// The kernel's rate says how long an answer took. A round trip of that it takes whatever its length, but another one
+// for each window that is full. The rate is the greatest there was where answers are shorter than a window, so that it
+// does not show that the network has become slower. What shows it is that bytes wait long to be acknowledged, if round
+// trips have grown as well: an acknowledgement that the other end delays comes alone.
 func perByte(c transport.Carried, acknowledged float64, busy time.Duration, answers int64) float64 {
-	seconds := 1 / float64(c.Rate)
-	each := busy / time.Duration(answers)
+	trip, each := c.RoundTrip.Seconds(), busy/time.Duration(answers)
+	seconds := max(1/float64(c.Rate)-trip*float64(answers)/acknowledged, trip/float64(max(c.Window, 1)))
 	if c.Queueing > each/4 && each > c.RoundTrip {
 		seconds = max(seconds, float64(answers)*(each-c.RoundTrip).Seconds()/acknowledged)
 	}

@@ -28,6 +28,8 @@ type Carried struct {
 	// Rate is at how many bytes a second the other end took the last of what it was sent, or the fastest of what was too
 	// little to show that; 0: not known.
 	Rate uint64
+	// Window is how many bytes may be on the way at once, as far as that is up to the network.
+	Window uint64
 }
 
 var errNotTCP = errors.New("not a TCP connection")
@@ -46,6 +48,7 @@ func Measure(conn net.Conn) (Carried, error) {
 		Queueing:     time.Duration(max(info.Rtt, info.Min_rtt)-info.Min_rtt) * time.Microsecond,
 		RoundTrip:    time.Duration(info.Min_rtt) * time.Microsecond,
 		Rate:         info.Delivery_rate,
+		Window:       uint64(info.Snd_cwnd) * uint64(info.Snd_mss),
 	}, nil
 }
 

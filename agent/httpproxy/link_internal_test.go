@@ -1,0 +1,61 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/transport"
+)
+
+// TestPerByte: what connections carry, by figures such as the kernel shows of them.
+func TestPerByte(t *testing.T) {
+	const kib = 1 << 10
+	for name, c := range map[string]struct {
+		carried     transport.Carried
+		answer      float64
+		busy        time.Duration // of an answer
+		least, most float64       // ns for a byte
+	}{
+		"loopback, whole": {
+			transport.Carried{Rate: 1e9, RoundTrip: 20 * time.Microsecond, Window: 640 * kib}, 64 * kib, 0, 0.1, 1,
+		},
+		"loopback, compressed": {
+			transport.Carried{Rate: 400e6, RoundTrip: 25 * time.Microsecond, Window: 640 * kib}, 13 * kib, 0, 0.01, 1,
+		},
+		"10 Mbit/s, whole": {
+			transport.Carried{Rate: 1.25e6, RoundTrip: time.Millisecond, Window: 100 * kib},
+			64 * kib, 52 * time.Millisecond, 700, 850,
+		},
+		"10 Mbit/s, compressed": {
+			transport.Carried{Rate: 1.25e6, RoundTrip: time.Millisecond, Window: 14 * kib},
+			13 * kib, 11 * time.Millisecond, 600, 850,
+		},
+		"10 Mbit/s, was loopback": {
+			transport.Carried{
+				Rate: 1e9, RoundTrip: 20 * time.Microsecond, Queueing: 25 * time.Millisecond, Window: 640 * kib,
+			}, 64 * kib, 52 * time.Millisecond, 700, 850,
+		},
+		"acknowledgements are delayed": {
+			transport.Carried{
+				Rate: 400e6, RoundTrip: 20 * time.Microsecond, Queueing: 5 * time.Millisecond, Window: 640 * kib,
+			}, 64 * kib, 40 * time.Millisecond, 0.1, 3,
+		},
+		"far away, within the first window": {
+			transport.Carried{Rate: 650e3, RoundTrip: 20 * time.Millisecond, Window: 14 * kib},
+			13 * kib, 20 * time.Millisecond, 300, 2000,
+		},
+		"far away, several windows": {
+			transport.Carried{Rate: 1.4e6, RoundTrip: 20 * time.Millisecond, Window: 56 * kib},
+			64 * kib, 50 * time.Millisecond, 300, 2000,
+		},
+	} {
+		const answers = 4
+		got := 1e9 * perByte(c.carried, answers*c.answer, answers*c.busy, answers)
+		if got < c.least || got > c.most {
+			t.Errorf("%s: %.3f ns for a byte, want %g to %g", name, got, c.least, c.most)
+		}
+	}
+}
