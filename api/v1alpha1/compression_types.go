@@ -249,10 +249,10 @@ type ClassDecision struct {
 	Reason string `json:"reason,omitempty"`
 	// operations is the number of bodies since the replicas' start or the last reset.
 	// +optional
-	Operations int64 `json:"operations"`
+	Operations int64 `json:"operations,omitempty"`
 	// bytes of those bodies before compression.
 	// +optional
-	Bytes int64 `json:"bytes"`
+	Bytes int64 `json:"bytes,omitempty"`
 	// trials of those bodies were compressed to see what that takes, although others like them were not.
 	// +optional
 	Trials int64 `json:"trials,omitempty"`
