@@ -46,7 +46,7 @@ say "Proof as before, of the source and of what was restored"
 shell east "$demo" ledger
 shell west "$demo" ledger-restored
 hack/demo/proof.sh "$demo" shell shell
-west -n "$demo" delete pod shell --wait >/dev/null
+for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
 
 say "Handed off through the bucket: a relay in west takes up what the sender in east puts, and nothing stays there"
 # ferry SEDSCRIPT: an ObjectStore with a prefix of its own.
@@ -60,6 +60,7 @@ sed -e 's/from-east/from-east-ferried/' -e 's/ledger-copy/ledger-ferried/' hack/
 sed 's/^/    /' hack/demo/handoff.yaml
 show east -n "$demo" apply -f hack/demo/handoff.yaml
 hack/demo/progress.sh east "$demo" ledger-ferried
+shell east "$demo" ledger
 shell west "$demo" ledger-ferried
 hack/demo/proof.sh "$demo" shell shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
