@@ -121,7 +121,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops" ./...); done
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,csi" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -243,6 +243,11 @@ test-objectstores: tools-go ## Tests of object stores against versitygw and moto
 	env=$$(hack/objectstores.sh versitygw moto); eval "$$env"; \
 		go test -v -count=1 -timeout 15m -tags objectstores -run '^Test(Servers|ServersEndWithTest|ServerFaults|Killed|Full|FoldedServer)$$' \
 		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent ./agent/queue/archive ./agent/handoff
+
+.PHONY: test-csi
+test-csi: tools-go ## Tests of the CSI driver of the local clusters on a small btrfs, with csi-test's sanity suite; as root
+	$(ENSURE) btrfs
+	go test -C hack/cluster -v -count=1 -timeout 10m -tags csi ./internal/csi
 
 .PHONY: test-ledger-faults
 test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact

@@ -77,6 +77,11 @@ for need in "$@"; do
 		want losetup mount
 		want mkfs.ext4 e2fsprogs
 		;;
+	btrfs) # volumes that can be snapshotted
+		want mkfs.btrfs btrfs-progs
+		want mkfs.ext4 e2fsprogs
+		want resize2fs e2fsprogs
+		;;
 	brokers) want rabbitmq-server rabbitmq-server ;; # what bench-queue compares with
 	peers) # what bench-codec compares with
 		want igzip isal

@@ -4,20 +4,18 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/hack/cluster/internal/cgroup"
 	"github.com/lighterage/lighterage/hack/cluster/internal/emulation"
 	"github.com/lighterage/lighterage/hack/cluster/internal/layout"
+	"github.com/lighterage/lighterage/hack/cluster/internal/loop"
+	"github.com/lighterage/lighterage/hack/cluster/internal/mounts"
 	"github.com/lighterage/lighterage/hack/cluster/internal/network"
 	"github.com/lighterage/lighterage/hack/cluster/internal/unit"
 )
@@ -78,7 +76,11 @@ func removeAll() error {
 	if err := (unit.Set{Pids: layout.PidsDir()}).KillAll(); err != nil {
 		return err
 	}
-	if err := unmountBelow(layout.StateDir); err != nil {
+	// Before mounts, by whose paths loop devices are known. One that is still mounted goes with its last mount.
+	if err := loop.DetachBelow(layout.StateDir); err != nil {
+		return err
+	}
+	if err := mounts.DetachBelow(layout.StateDir); err != nil {
 		return err
 	}
 	if err := emulation.Remove(emulationMark()); err != nil {
@@ -102,58 +104,6 @@ func removeAll() error {
 		return fmt.Errorf("removing %s: %w", layout.StateDir, err)
 	}
 	return nil
-}
-
-// unmountBelow detaches every mount at or below dir, the innermost first, and
-// makes sure that none is left: what is removed next must not reach beyond dir.
-func unmountBelow(dir string) error {
-	for range 3 {
-		mounts, err := mountsBelow(dir)
-		if err != nil {
-			return err
-		}
-		if len(mounts) == 0 {
-			return nil
-		}
-		slices.Reverse(mounts)
-		for _, m := range mounts {
-			if err := unix.Unmount(m, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) &&
-				!errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("unmounting %s: %w", m, err)
-			}
-		}
-	}
-	left, err := mountsBelow(dir)
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("still mounted below %s: %s", dir, strings.Join(left, ", "))
-	}
-	return err
-}
-
-func mountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("listing mounts: %w", err)
-	}
-	defer f.Close()
-	return parseMounts(bufio.NewScanner(f), dir), nil
-}
-
-// parseMounts lists the mount points at or below dir in the order of a mountinfo
-// file, in which an outer mount comes before those inside it.
-func parseMounts(lines *bufio.Scanner, dir string) []string {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var mounts []string
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		if point := unescape.Replace(fields[4]); point == dir || strings.HasPrefix(point, dir+"/") {
-			mounts = append(mounts, point)
-		}
-	}
-	return mounts
 }
 
 // removeTraces removes files in folders that are shared with other software.

@@ -20,19 +20,24 @@ const (
 	storeCAFile   = "OBJECTSTORE_CA_FILE"
 )
 
+// snapshotClassVariable names a StorageClass whose volumes can be snapshotted.
+const snapshotClassVariable = "SNAPSHOT_STORAGE_CLASS"
+
 // environment is what .cluster/env tells other programs.
 type environment struct {
 	mode, registry, kubectl string
 	nodes                   map[string][]string
 	// store has the values of the variables of the S3 server.
 	store map[string]string
+	// snapshotClass is a StorageClass of both clusters whose volumes can be snapshotted, or empty.
+	snapshotClass string
 }
 
 // render gives lines that a shell can read. Values hold no blanks or quotes, or are quoted.
 func (e environment) render() string {
-	text := fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n",
+	text := fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n%s=%s\n",
 		e.mode, shellQuote(e.registry), strings.Join(e.nodes["east"], ","), strings.Join(e.nodes["west"], ","),
-		shellQuote(e.kubectl))
+		shellQuote(e.kubectl), snapshotClassVariable, shellQuote(e.snapshotClass))
 	for _, name := range []string{storeEndpoint, storeBucket, storeKeyID, storeKey, storeCAFile} {
 		text += name + "=" + shellQuote(e.store[name]) + "\n"
 	}

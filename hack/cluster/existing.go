@@ -41,7 +41,9 @@ func (w *workspace) useExisting(ctx context.Context, east, west string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	e := environment{mode: "existing", registry: registry, nodes: map[string][]string{}}
+	e := environment{
+		mode: "existing", registry: registry, nodes: map[string][]string{}, snapshotClass: os.Getenv(snapshotClassVariable),
+	}
 	ids, configs := map[string]string{}, map[string][]byte{}
 	for _, c := range []struct{ name, variable, path string }{
 		{"east", "EAST_KUBECONFIG", east},

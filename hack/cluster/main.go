@@ -66,6 +66,11 @@ func command(ctx context.Context, name string, args []string) error {
 			return errors.New("storage wants a kubeconfig and a folder")
 		}
 		return serveStorage(ctx, args[0], args[1])
+	case "csi":
+		if len(args) != 1 {
+			return errors.New("csi wants the name of a cluster")
+		}
+		return serveCSI(ctx, args[0])
 	case "help", "-h", "--help":
 		fmt.Print(usage)
 		return nil

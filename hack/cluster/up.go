@@ -48,6 +48,8 @@ type machine struct {
 	coreDNS, coreDNSTag, kubectl string
 	// versitygw is the S3 server.
 	versitygw string
+	// snapshots is nil where volumes cannot be snapshotted.
+	snapshots *snapshots
 }
 
 func (w *workspace) up(ctx context.Context) error {
@@ -129,6 +131,9 @@ func (w *workspace) prepare(ctx context.Context) (*machine, error) {
 		return nil, err
 	}
 	if m.versitygw, err = w.builder.ObjectStoreServer(ctx); err != nil {
+		return nil, err
+	}
+	if m.snapshots, err = w.prepareSnapshots(ctx); err != nil {
 		return nil, err
 	}
 	m.set = unit.Set{
@@ -343,7 +348,14 @@ func (m *machine) startCluster(ctx context.Context, c layout.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := addons.Apply(ctx, startTimeout, c, m.coreDNSImage().Ref, m.kubectl, pki.Kubeconfig(c, "admin")); err != nil {
+	manifests, err := addons.Render(c, m.coreDNSImage().Ref)
+	if err != nil {
+		return err
+	}
+	if m.snapshots != nil {
+		manifests = append(manifests, m.snapshots.crds...)
+	}
+	if err := m.apply(ctx, c, manifests); err != nil {
 		return err
 	}
 	// After the addons, which give it its permissions.
@@ -356,8 +368,12 @@ func (m *machine) startCluster(ctx context.Context, c layout.Cluster) error {
 	if err != nil {
 		return err
 	}
+	drivers, err := m.startSnapshots(ctx, c)
+	if err != nil {
+		return err
+	}
 	// A kubelet is the first suspect when a node does not become ready.
-	suspects := slices.Concat([]string{control.Name + ".kubelet"}, names, more, storage)
+	suspects := slices.Concat([]string{control.Name + ".kubelet"}, names, more, storage, drivers)
 	return m.set.Wait(ctx, "nodes and name service", readyTimeout, suspects, func(ctx context.Context) error {
 		for _, n := range c.Nodes {
 			// A node that was ready when its kubelet was killed looks so for a while.
@@ -365,8 +381,15 @@ func (m *machine) startCluster(ctx context.Context, c layout.Cluster) error {
 				return err
 			}
 		}
-		return addons.Ready(ctx, client, c)
+		if err := addons.Ready(ctx, client, c); err != nil || m.snapshots == nil {
+			return err
+		}
+		return addons.Registered(ctx, client, c)
 	})
+}
+
+func (m *machine) apply(ctx context.Context, c layout.Cluster, manifests []byte) error {
+	return addons.Apply(ctx, startTimeout, c, manifests, m.kubectl, pki.Kubeconfig(c, "admin"))
 }
 
 func (m *machine) ensure(units []unit.Unit) ([]string, error) {
@@ -393,6 +416,9 @@ func (m *machine) publish() error {
 	e := environment{
 		mode: "local", registry: layout.Registry(), kubectl: filepath.Join(m.w.cluster, "bin", "kubectl"),
 		nodes: map[string][]string{},
+	}
+	if m.snapshots != nil {
+		e.snapshotClass = snapshotClass
 	}
 	for _, c := range layout.Clusters() {
 		data, err := pki.Admin(c)

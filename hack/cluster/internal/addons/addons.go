@@ -2,43 +2,54 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package addons puts into a new cluster what every cluster has: name service and
-// storage classes.
+// storage classes; and what volumes that can be snapshotted need.
 package addons
 
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"text/template"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lighterage/lighterage/hack/cluster/internal/csi"
 	"github.com/lighterage/lighterage/hack/cluster/internal/layout"
 	"github.com/lighterage/lighterage/hack/cluster/internal/storage"
 )
 
-//go:embed addons.yaml
-var source string
+//go:embed addons.yaml snapshots.yaml
+var files embed.FS
 
-var manifests = template.Must(template.New("addons").Option("missingkey=error").Parse(source))
+var manifests = template.Must(template.New("").Option("missingkey=error").ParseFS(files, "*.yaml"))
 
-// Render returns the manifests for the cluster.
+// Render returns the manifests for every cluster.
 func Render(c layout.Cluster, coreDNSImage string) ([]byte, error) {
-	var out bytes.Buffer
-	err := manifests.Execute(&out, map[string]string{
+	return render(c, "addons.yaml", map[string]string{
 		"Provisioner": storage.Provisioner,
 		"CoreDNS":     coreDNSImage,
 		"DNS":         c.DNS().String(),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("rendering addons of %s: %w", c.Name, err)
+}
+
+// RenderSnapshots returns the manifests for volumes that can be snapshotted, which need the CRDs of snapshots.
+func RenderSnapshots(c layout.Cluster) ([]byte, error) {
+	return render(c, "snapshots.yaml", map[string]string{"Driver": csi.Name})
+}
+
+func render(c layout.Cluster, name string, values map[string]string) ([]byte, error) {
+	var out bytes.Buffer
+	if err := manifests.ExecuteTemplate(&out, name, values); err != nil {
+		return nil, fmt.Errorf("rendering %s of %s: %w", name, c.Name, err)
 	}
 	return out.Bytes(), nil
 }
@@ -47,13 +58,10 @@ func Render(c layout.Cluster, coreDNSImage string) ([]byte, error) {
 //
 // An API server that calls itself ready may still refuse some: what it begins with,
 // such as the range that Services get addresses from, it learns of a moment later.
-func Apply(ctx context.Context, limit time.Duration, c layout.Cluster, coreDNSImage, kubectl, kubeconfig string) error {
-	data, err := Render(c, coreDNSImage)
-	if err != nil {
-		return err
-	}
+func Apply(ctx context.Context, limit time.Duration, c layout.Cluster, data []byte, kubectl, kubeconfig string) error {
 	for deadline := time.Now().Add(limit); ; {
-		if err = apply(ctx, c, data, kubectl, kubeconfig); err == nil || time.Now().After(deadline) {
+		err := apply(ctx, c, data, kubectl, kubeconfig)
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
 		select {
@@ -95,6 +103,20 @@ func Ready(ctx context.Context, client kubernetes.Interface, c layout.Cluster) e
 	}
 	if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return err
+	}
+	return nil
+}
+
+// Registered is nil when the kubelets of all nodes know the driver of volumes that can be snapshotted.
+func Registered(ctx context.Context, client kubernetes.Interface, c layout.Cluster) error {
+	for _, n := range c.Nodes {
+		node, err := client.StorageV1().CSINodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("looking at the drivers of node %s: %w", n.Name, err)
+		}
+		if !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == csi.Name }) {
+			return fmt.Errorf("the kubelet of %s does not know the driver %s yet", n.Name, csi.Name)
+		}
 	}
 	return nil
 }

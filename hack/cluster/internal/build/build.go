@@ -6,15 +6,18 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -78,6 +81,68 @@ func Modules() []Module {
 	}
 }
 
+// SnapshotModules returns what volumes that can be snapshotted are served with.
+func SnapshotModules() []Module {
+	return []Module{
+		{
+			Name:        "sidecars",
+			Path:        "github.com/kubernetes-csi/external-snapshotter/v8",
+			VersionVars: []string{"main.version"},
+			Programs: []Program{
+				{"snapshot-controller", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller", "3 minutes"},
+				{"csi-snapshotter", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter", "20 seconds"},
+				{"csi-attacher", "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher", "20 seconds"},
+				{"csi-resizer", "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", "20 seconds"},
+			},
+		},
+		{
+			Name:        "provisioner",
+			Path:        "github.com/kubernetes-csi/external-provisioner/v6",
+			VersionVars: []string{"main.version"},
+			Programs: []Program{
+				{"csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", "2 minutes"},
+			},
+		},
+	}
+}
+
+// snapshotClient is the module that has the CRDs of snapshots.
+const snapshotClient = "github.com/kubernetes-csi/external-snapshotter/client/v8"
+
+// SnapshotCRDs are the CRDs of snapshots and of groups of them, of the version that the snapshot controller has, which
+// waits half a minute for those that are missing.
+func (b Builder) SnapshotCRDs(ctx context.Context) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", snapshotClient)
+	cmd.Dir = filepath.Join(b.Source, "sidecars")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("downloading the CRDs of snapshots: %w\n%s", err, out)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("downloading the CRDs of snapshots: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(module.Dir, "config", "crd", "*snapshot.storage.k8s.io_*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no CRDs of snapshots", module.Dir)
+	}
+	var crds bytes.Buffer
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CRDs of snapshots: %w", err)
+		}
+		crds.WriteString("---\n")
+		crds.Write(data)
+		crds.WriteString("\n")
+	}
+	return crds.Bytes(), nil
+}
+
 // Builder builds programs into a cache.
 type Builder struct {
 	// Source is the folder hack/cluster.
@@ -121,13 +186,23 @@ func (b Builder) Lock() (io.Closer, error) {
 	return f, nil
 }
 
-// Version reads the pinned version of path from the content of a go.mod file.
-func Version(goMod []byte, path string) (string, error) {
-	m := regexp.MustCompile(`(?m)^\s*(?:require\s+)?` + regexp.QuoteMeta(path) + `\s+(v\S+)`).FindSubmatch(goMod)
+// Version reads the pinned version of a module from the content of a go.mod file.
+func Version(goMod []byte, module string) (string, error) {
+	m := regexp.MustCompile(`(?m)^\s*(?:require\s+)?` + regexp.QuoteMeta(module) + `\s+(v\S+)`).FindSubmatch(goMod)
 	if m == nil {
-		return "", fmt.Errorf("go.mod does not require %s", path)
+		return "", fmt.Errorf("go.mod does not require %s", module)
 	}
 	return string(m[1]), nil
+}
+
+// packageVersion reads the pinned version of the module that has a package.
+func packageVersion(goMod []byte, pkg string) (string, error) {
+	for module := pkg; module != "."; module = path.Dir(module) {
+		if version, err := Version(goMod, module); err == nil {
+			return version, nil
+		}
+	}
+	return "", fmt.Errorf("go.mod requires no module with %s", pkg)
 }
 
 // Dir is the module's folder in the cache, and its version. The name changes with
@@ -170,9 +245,13 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 // Ensure builds what is missing of the module's programs (all, or those named)
 // and returns the folder that holds them.
 func (b Builder) Ensure(ctx context.Context, m Module, names ...string) (string, error) {
-	dir, version, err := b.Dir(m)
+	dir, _, err := b.Dir(m)
 	if err != nil {
 		return "", err
+	}
+	goMod, err := os.ReadFile(filepath.Join(b.Source, m.Name, "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("reading the pinned versions of %s: %w", m.Name, err)
 	}
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
@@ -187,6 +266,10 @@ func (b Builder) Ensure(ctx context.Context, m Module, names ...string) (string,
 				return "", err
 			}
 			continue
+		}
+		version, err := packageVersion(goMod, p.Package)
+		if err != nil {
+			return "", err
 		}
 		fmt.Fprintf(b.Out, "Building %s %s (about %s, once)\n", p.Name, version, p.Duration)
 		if err := b.build(ctx, m, p, version, bin); err != nil {
@@ -235,9 +318,9 @@ func (b Builder) ObjectStoreServer(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// Pause builds the program that holds the pods' namespaces, static, at path.
-func (b Builder) Pause(ctx context.Context, path string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./pause")
+// Pause builds the program that holds the pods' namespaces, static, as file.
+func (b Builder) Pause(ctx context.Context, file string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./pause")
 	cmd.Dir = b.Source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -37,7 +37,7 @@ func TestVersion(t *testing.T) {
 // covers what is built.
 func TestModulesArePinned(t *testing.T) {
 	b := Builder{Source: "../..", Cache: t.TempDir()}
-	for _, m := range Modules() {
+	for _, m := range slices.Concat(Modules(), SnapshotModules()) {
 		dir, version, err := b.Dir(m)
 		if err != nil {
 			t.Errorf("%s: %v", m.Name, err)
@@ -54,6 +54,18 @@ func TestModulesArePinned(t *testing.T) {
 			if !slices.Contains(strings.Fields(string(goMod)), p.Package) {
 				t.Errorf("%s: go.mod has no tool line for %s", m.Name, p.Package)
 			}
+		}
+	}
+}
+
+func TestPackageVersion(t *testing.T) {
+	goMod := []byte("require (\n\texample.org/a v1.0.0\n\texample.org/a/v2 v2.0.0\n)\n")
+	for pkg, want := range map[string]string{
+		"example.org/a/cmd/x": "v1.0.0", "example.org/a/v2/cmd/x": "v2.0.0", "example.org/a/v2": "v2.0.0",
+		"example.org/b": "",
+	} {
+		if got, err := packageVersion(goMod, pkg); got != want || (err != nil) != (want == "") {
+			t.Errorf("packageVersion(%s) = %q, %v; want %q", pkg, got, err, want)
 		}
 	}
 }

@@ -42,6 +42,17 @@ func NodeTools() []Tool {
 	}
 }
 
+// SnapshotTools are what volumes that can be snapshotted need.
+func SnapshotTools() []Tool {
+	return []Tool{
+		{"mkfs.btrfs", "btrfs-progs"},
+		{"mkfs.ext4", "e2fsprogs"},
+		{"resize2fs", "e2fsprogs"},
+		// With which kubelets hold block devices.
+		{"losetup", "mount"},
+	}
+}
+
 // EnvtestTools are what tests with a bare API server need.
 func EnvtestTools() []Tool { return []Tool{{"etcd", "etcd-server"}} }
 

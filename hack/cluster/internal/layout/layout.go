@@ -120,6 +120,9 @@ func (c Cluster) PKIDir() string { return filepath.Join(c.Dir(), "pki") }
 // VolumesDir is the folder of the cluster's PersistentVolumes.
 func (c Cluster) VolumesDir() string { return filepath.Join(c.Dir(), "volumes") }
 
+// CSIDir is the folder of the cluster's volumes that can be snapshotted.
+func (c Cluster) CSIDir() string { return filepath.Join(c.Dir(), "csi") }
+
 // Dir is the folder of everything the node writes.
 func (n Node) Dir() string { return filepath.Join(StateDir, n.Name) }
 
@@ -137,6 +140,16 @@ func (n Node) Cgroup() string { return filepath.Join(CgroupRoot, n.Name) }
 
 // ContainerdSocket is the address of the node's container runtime.
 func (n Node) ContainerdSocket() string { return n.Path("run", "containerd.sock") }
+
+// CSISocket is where a CSI driver serves the node.
+func (n Node) CSISocket(driver string) string {
+	return n.Path("kubelet", "plugins", driver, "csi.sock")
+}
+
+// CSIRegistration is where the node's kubelet looks for a CSI driver.
+func (n Node) CSIRegistration(driver string) string {
+	return n.Path("kubelet", "plugins_registry", driver+"-reg.sock")
+}
 
 // Registry is the host and port of the image registry.
 func Registry() string { return netip.AddrPortFrom(Host, RegistryPort).String() }

@@ -64,8 +64,12 @@ func TestNodes(t *testing.T) {
 			if l := len(n.Path("s")); l > 38 {
 				t.Errorf("%s: %s has %d bytes, too long for shim sockets", n.Name, n.Path("s"), l)
 			}
-			if l := len(n.ContainerdSocket()); l > 107 {
-				t.Errorf("%s: %s has %d bytes, too long for a socket", n.Name, n.ContainerdSocket(), l)
+			for _, socket := range []string{
+				n.ContainerdSocket(), n.CSISocket("btrfs.csi.lighterage.dev"), n.CSIRegistration("btrfs.csi.lighterage.dev"),
+			} {
+				if l := len(socket); l > 107 {
+					t.Errorf("%s: %s has %d bytes, too long for a socket", n.Name, socket, l)
+				}
 			}
 		}
 	}

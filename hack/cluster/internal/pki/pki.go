@@ -56,6 +56,7 @@ func Clients(c layout.Cluster) []Client {
 		{"scheduler", "system:kube-scheduler", nil},
 		{"proxy", "system:kube-proxy", nil},
 		{"storage", "lighterage:storage", nil},
+		{"csi", "lighterage:csi", nil},
 	}
 	for _, n := range c.Nodes {
 		list = append(list, Client{n.Name, "system:node:" + n.Name, []string{"system:nodes"}})
@@ -64,7 +65,7 @@ func Clients(c layout.Cluster) []Client {
 }
 
 // generation changes whenever what generate makes changes.
-const generation = "2"
+const generation = "3"
 
 // Ensure makes the cluster's keys, certificates and kubeconfigs, unless a former
 // run has finished doing so.
