@@ -30,6 +30,8 @@ type Pair struct {
 	Local bool
 	// Store is an S3 server that both reach; nil: there is none.
 	Store *Store
+	// SnapshotClass is a StorageClass whose volumes can be snapshotted; empty: there is none.
+	SnapshotClass string
 }
 
 // Store is an S3 server with a bucket.
@@ -63,7 +65,7 @@ func Connect(root string) (*Pair, error) {
 	if common.busybox == "" {
 		common.busybox = env["REGISTRY"] + "/lab/busybox:1"
 	}
-	pair := &Pair{Local: env["MODE"] == "local"}
+	pair := &Pair{Local: env["MODE"] == "local", SnapshotClass: env["SNAPSHOT_STORAGE_CLASS"]}
 	if pair.Store, err = store(env); err != nil {
 		return nil, err
 	}
