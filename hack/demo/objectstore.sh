@@ -2,8 +2,9 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The demo's last part: archives the claim ledger of east in a bucket and restores it from there into a claim of west, and
-# moves it through the bucket into another one; proves that all are equal. The clusters share nothing for it but the bucket.
+# The last part of the demo's first act: archives the claim ledger of east in a bucket and restores it from there into a
+# claim of west, and moves it through the bucket into another one; proves that all are equal. The clusters share nothing
+# for it but the bucket.
 #   objectstore.sh NAMESPACE
 
 # shellcheck source=hack/demo/lib.sh
