@@ -27,6 +27,9 @@ const (
 	// ConditionReceiptSigned (Transfer, Delivery): True when both clusters have signed the receipt of the last run, False
 	// until then, with the reason. Absent without spec.receipt.
 	ConditionReceiptSigned = "ReceiptSigned"
+	// ConditionWithinObjective (Transfer): True while status.recoveryPoint is not older than spec.objective.maxAge, False
+	// when it is or there is none, with the reason. Absent without spec.objective.
+	ConditionWithinObjective = "WithinObjective"
 	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
 	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
@@ -87,8 +90,8 @@ const (
 	// ReasonDestinationNotWritable (Transfer, Delivery, Queue): the agent has no permission to write at the
 	// destination, or the volume is read-only.
 	ReasonDestinationNotWritable = "DestinationNotWritable"
-	// ReasonSourceNotReady (CompressionTrial): no replica of the HTTPEndpoint, or no member of the Queue, that the
-	// trial samples is ready.
+	// ReasonSourceNotReady (Transfer, CompressionTrial): no replica of the HTTPEndpoint, or no member of the Queue, that
+	// the trial samples is ready; or the claim that is to be copied has no volume yet, because no pod has used it.
 	ReasonSourceNotReady = "SourceNotReady"
 	// ReasonSourceNotReadable (Transfer, CompressionTrial, Queue): the agent has no permission to read a file of the
 	// source, or the source cannot be read. Change the permissions, or ask for privilege by
@@ -176,6 +179,45 @@ const (
 	// ReasonSuperseded (Transfer, Delivery): the receiving cluster knows a newer attempt, because the sending cluster
 	// was restored from a backup. The next attempt follows that one.
 	ReasonSuperseded = "Superseded"
+	// ReasonStaging (Transfer): the snapshot or clone that the run is to read is being made, or that of an earlier run
+	// removed.
+	ReasonStaging = "Staging"
+	// ReasonSnapshotsNotInstalled (Transfer): the cluster has no VolumeSnapshots: the CRDs of external-snapshotter are not
+	// installed. Install them, or use copyMethod Clone or Direct.
+	ReasonSnapshotsNotInstalled = "SnapshotsNotInstalled"
+	// ReasonStagingNotAllowed (Transfer): the manager may not make snapshots or claims in this cluster. Install the chart
+	// with pointInTime.enabled, or use copyMethod Direct.
+	ReasonStagingNotAllowed = "StagingNotAllowed"
+	// ReasonSnapshotClassNotFound (Transfer): the VolumeSnapshotClass that the spec names, or a default one of the
+	// volume's driver, does not exist. Create it or correct the spec.
+	ReasonSnapshotClassNotFound = "SnapshotClassNotFound"
+	// ReasonStorageClassNotFound (Transfer): the StorageClass of the copy does not exist. Create it or correct
+	// spec.source.stagedStorageClassName.
+	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonClassUnsuitable (Transfer): a class cannot be used for copies: it is of another driver than the volume, or
+	// keeps what is deleted, so that every run would leave something behind. Name another class.
+	ReasonClassUnsuitable = "ClassUnsuitable"
+	// ReasonCopyMethodUnsupported (Transfer): the volume of the source is not of a CSI driver. Use copyMethod Direct.
+	ReasonCopyMethodUnsupported = "CopyMethodUnsupported"
+	// ReasonSnapshotFailed (Transfer): the driver cannot take the snapshot, for example because its pool is full. The
+	// message has its words.
+	ReasonSnapshotFailed = "SnapshotFailed"
+	// ReasonStagingTimedOut (Transfer): the copy was not ready within spec.source.stagingDeadline, and was removed. Look
+	// at the driver, or raise the deadline.
+	ReasonStagingTimedOut = "StagingTimedOut"
+	// ReasonStagedCopyLost (Transfer): the snapshot or the claim that the run was to read was deleted or lost before an
+	// agent could read it. The next attempt makes another copy.
+	ReasonStagedCopyLost = "StagedCopyLost"
+	// ReasonStagingRejected (Transfer): the API server rejects the snapshot or claim of the copy, for example because of a
+	// ResourceQuota. The message has its words.
+	ReasonStagingRejected = "StagingRejected"
+	// ReasonRecoveryPointRecent (Transfer): status.recoveryPoint is not older than spec.objective.maxAge.
+	ReasonRecoveryPointRecent = "RecoveryPointRecent"
+	// ReasonRecoveryPointTooOld (Transfer): it is older: no run that began since then is Complete. Look at the condition
+	// Ready, at the schedule, and at how long runs take.
+	ReasonRecoveryPointTooOld = "RecoveryPointTooOld"
+	// ReasonNoRecoveryPoint (Transfer): no run is Complete yet.
+	ReasonNoRecoveryPoint = "NoRecoveryPoint"
 	// ReasonMaxAttemptsReached (Transfer): all attempts that spec.maxAttempts allows have failed. Remove the cause in
 	// the message, then ask for another run by the annotation lighterage.dev/run.
 	ReasonMaxAttemptsReached = "MaxAttemptsReached"

@@ -39,18 +39,6 @@ type PersistentVolumeClaimPath struct {
 	Path string `json:"path,omitempty"`
 }
 
-// TransferSource is what a Transfer reads: exactly one of its fields.
-// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="source must have exactly one of persistentVolumeClaim and objectStore"
-type TransferSource struct {
-	// persistentVolumeClaim in the Transfer's namespace.
-	// +optional
-	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
-
-	// objectStore in the Transfer's namespace. The destination must be in this namespace, too.
-	// +optional
-	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
-}
-
 // TransferVia is a way to another cluster.
 type TransferVia struct {
 	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
@@ -147,7 +135,7 @@ type TransferSchedule struct {
 
 // TransferSpec is what is to be moved where, and how.
 //
-// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) == has(oldSelf.source.objectStore) && (has(self.source.objectStore) ? self.source.objectStore == oldSelf.source.objectStore : self.source.persistentVolumeClaim == oldSelf.source.persistentVolumeClaim)",message="persistentVolumeClaim and objectStore of source are immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="a receipt is of what claims hold; remove receipt, or use a persistentVolumeClaim at both ends"
@@ -155,7 +143,7 @@ type TransferSchedule struct {
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
-	// source is immutable.
+	// source: its persistentVolumeClaim and objectStore are immutable.
 	// +required
 	Source TransferSource `json:"source,omitzero"`
 
@@ -253,6 +241,10 @@ type TransferSpec struct {
 	// the schedule that pass meanwhile are not made up for.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	// objective of the Transfer, which is watched and does not change when runs start.
+	// +optional
+	Objective *TransferObjective `json:"objective,omitempty"`
 
 	// podTemplate adjusts the sending agent's pod. A change takes effect with the next attempt or run.
 	// +optional
@@ -477,7 +469,7 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -507,6 +499,14 @@ type TransferStatus struct {
 	// run is the present or last run.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`
+	// staged is the copy of the source that the run reads, with spec.source.copyMethod Snapshot or Clone.
+	// +optional
+	Staged *StagedStatus `json:"staged,omitempty"`
+	// recoveryPoint is the time whose state the destination has by the last Complete run: that of the snapshot or clone,
+	// or, of files that were read directly, the start of the run. While another run writes, the destination has newer
+	// files beside those.
+	// +optional
+	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
 	// progress of the present or last run.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
@@ -560,6 +560,7 @@ type TransferStatus struct {
 // +kubebuilder:printcolumn:name="Route",type=string,JSONPath=`.status.run.route`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
+// +kubebuilder:printcolumn:name="Recovery point",type=date,JSONPath=`.status.recoveryPoint`,priority=1,description="age of what the destination has"
 // +kubebuilder:printcolumn:name="CPU cost",type=string,JSONPath=`.status.run.cost.cpu`,priority=1,description="price of the CPU time of this cluster, of all attempts of the run"
 // +kubebuilder:printcolumn:name="Network cost",type=string,JSONPath=`.status.run.cost.network`,priority=1,description="price of the bytes on the wire, of all attempts of the run"
 type Transfer struct {

@@ -19,6 +19,17 @@ var needsSomebody = []string{
 	v1alpha1.ReasonPeerUntrusted,
 	v1alpha1.ReasonPeerIncompatible,
 	v1alpha1.ReasonReceiptUnsupported,
+	v1alpha1.ReasonSnapshotsNotInstalled,
+	v1alpha1.ReasonStagingNotAllowed,
+	v1alpha1.ReasonSnapshotClassNotFound,
+	v1alpha1.ReasonStorageClassNotFound,
+	v1alpha1.ReasonClassUnsuitable,
+	v1alpha1.ReasonCopyMethodUnsupported,
+	v1alpha1.ReasonSourceNotReady,
+	v1alpha1.ReasonSnapshotFailed,
+	v1alpha1.ReasonStagingTimedOut,
+	v1alpha1.ReasonStagedCopyLost,
+	v1alpha1.ReasonStagingRejected,
 }
 
 // NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are

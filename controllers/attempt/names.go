@@ -44,3 +44,9 @@ func SecretName(job string, owner metav1.Object) string {
 	uid := sha256.Sum256([]byte(owner.GetUID()))
 	return job + "-" + hex.EncodeToString(uid[:5])
 }
+
+// StagedName is the name of the snapshot and of the claim that a run of a Transfer reads in place of its source. For
+// the reason that SecretName has, nobody can have them before.
+func StagedName(run string, transfer metav1.Object) string {
+	return SecretName(prefix(transfer.GetName())+"-"+run, transfer)
+}

@@ -80,7 +80,7 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 		Where:     where,
 		Image:     image,
 	}
-	if claim := transfer.Spec.Source.PersistentVolumeClaim.ClaimName; claim != "" {
+	if claim := StagedClaim(transfer); claim != "" {
 		a.Mounts = []attempt.Mount{{Claim: claim, Path: attempt.VolumePath, ReadOnly: true}}
 	}
 	if transfer.Spec.PodTemplate != nil {

@@ -45,6 +45,9 @@ func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Pro
 	if at := transfer.Spec.Source.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonSourceNotFound, at.Name, facts.Stores.Source, facts.Stores.Problem)
 	}
+	if !stagedSourceNeeded(transfer) {
+		return nil
+	}
 	return attempt.CheckSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim)
 }
 

@@ -49,6 +49,9 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validateStores(spec); err != nil {
 		return err
 	}
+	if err := validateStaging(spec.Source); err != nil {
+		return err
+	}
 	switch {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}

@@ -4,7 +4,9 @@
 package plan
 
 import (
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
@@ -30,4 +32,22 @@ func deliveryState(status v1alpha1.DeliveryStatus) v1alpha1.DeliveryStatus {
 	status.CPU, status.Usage, status.Cost = nil, nil, nil
 	status.Conditions = attempt.WithoutMessages(status.Conditions)
 	return status
+}
+
+// resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found
+// them unchanged at the destination already, and the parts of others that this one goes on from. What it finds
+// unchanged may also have been there before the run.
+func (d *transferDecision) resumed(report *wirev1.Report) int64 {
+	whole := min(d.transfer.Status.Run.DeliveredBytes, agentreport.Clamp(report.GetProgress().GetUnchangedBytes()))
+	return agentreport.Saturated(whole, agentreport.Clamp(report.GetProgress().GetResumedBytes()))
+}
+
+// delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was
+// lost, those of its last answer.
+func (d *transferDecision) delivered() int64 {
+	progress := d.transfer.Status.Progress
+	if progress == nil {
+		return 0
+	}
+	return max(0, progress.Bytes-progress.PartialBytes-progress.UnchangedBytes)
 }

@@ -70,6 +70,8 @@ type TransferFacts struct {
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
+	// Staging is looked at only where NeedsStaging.
+	Staging StagingFacts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -93,12 +95,16 @@ type TransferDecision struct {
 	// Deliver is the Delivery that must exist; nil when none has to be made. Those of Withdraw are to be deleted.
 	Deliver  *v1alpha1.Delivery
 	Withdraw []v1alpha1.Delivery
+	// Stage is what is to be made of the copy that the run reads; nil: nothing. With Unstage all copies are to be
+	// removed but that of Status, if that is not being removed.
+	Stage   *Stage
+	Unstage bool
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
-	// Clear is true when the run is complete and its Job still there: all Jobs are to be removed, after Status is
-	// written.
+	// Clear is true when the run is complete and its Job still there, or when an attempt is given up whose pod waits: all
+	// Jobs are to be removed, after Status is written.
 	Clear bool
 	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after
 	// which nobody would look for it.
@@ -114,6 +120,8 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	facts.Report = agentreport.Bounded(facts.Report)
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.decide()
+	d.unstage()
+	d.watchObjective()
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
 	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)
@@ -121,7 +129,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 		equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
 		d.out.Status, d.out.Later = transfer.Status, true
 	}
-	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
+	d.out.Clear = d.out.Clear || facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
 	return d.out
 }
 
@@ -282,8 +290,11 @@ func (d *transferDecision) fixed() bool {
 // start has the attempt in status made.
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.transfer.Status.Placement = attempt.Expected(where)
-	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Retire = true
+	if !d.stage() {
+		return
+	}
+	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	if IsLocal(d.transfer) {
 		d.startLocal(resolved, where)
 		return
@@ -330,11 +341,15 @@ func (d *transferDecision) follow() {
 	case attempt.Absent:
 		d.followAbsent()
 	case attempt.Starting:
-		d.followStarting(state)
-		d.renew()
+		if !d.followStaged() {
+			d.followStarting(state)
+			d.renew()
+		}
 	case attempt.Running:
-		d.followRunning()
-		d.renew()
+		if !d.followStaged() {
+			d.followRunning()
+			d.renew()
+		}
 	case attempt.Ended:
 		d.finish(state.Final)
 	}
@@ -473,24 +488,6 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	)
 }
 
-// resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found
-// them unchanged at the destination already, and the parts of others that this one goes on from. What it finds
-// unchanged may also have been there before the run.
-func (d *transferDecision) resumed(report *wirev1.Report) int64 {
-	whole := min(d.transfer.Status.Run.DeliveredBytes, agentreport.Clamp(report.GetProgress().GetUnchangedBytes()))
-	return agentreport.Saturated(whole, agentreport.Clamp(report.GetProgress().GetResumedBytes()))
-}
-
-// delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was
-// lost, those of its last answer.
-func (d *transferDecision) delivered() int64 {
-	progress := d.transfer.Status.Progress
-	if progress == nil {
-		return 0
-	}
-	return max(0, progress.Bytes-progress.PartialBytes-progress.UnchangedBytes)
-}
-
 // finish records an attempt that has ended and decides what follows.
 func (d *transferDecision) finish(report *wirev1.Report) {
 	status := &d.transfer.Status
@@ -563,6 +560,7 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 func (d *transferDecision) complete() {
 	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
 	status.Run.CompletionTime = &now
+	d.noteRecoveryPoint()
 	message := fmt.Sprintf("run %s is complete", status.Run.ID)
 	if p := status.Progress; p != nil {
 		message = fmt.Sprintf(

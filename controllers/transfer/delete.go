@@ -45,6 +45,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	if err != nil || waiting {
 		return ctrl.Result{RequeueAfter: podPause}, err
 	}
+	if plan.Stages(transfer) || transfer.Status.Staged != nil {
+		if err := r.staging.Remove(ctx, transfer, ""); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	again, err := r.withdraw(ctx, transfer, deleted)
 	if err != nil || again {
 		return ctrl.Result{RequeueAfter: withdrawPause}, err

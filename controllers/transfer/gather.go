@@ -27,7 +27,7 @@ func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (p
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
 		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
 		r.gatherPlacement,
-		r.gatherQuotas, r.gatherAttempt,
+		r.gatherQuotas, r.gatherAttempt, r.gatherStaging,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err
@@ -102,12 +102,25 @@ func (r *Reconciler) gatherPlacement(
 	if !attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		return nil
 	}
-	claim := transfer.Spec.Source.PersistentVolumeClaim.ClaimName
-	if transfer.Spec.Source.ObjectStore != nil {
+	claim := plan.StagedClaim(transfer)
+	switch {
+	case plan.Stages(transfer) && transfer.Status.Staged == nil:
+		claim = "" // where the copy will be, nobody knows
+	case transfer.Spec.Source.ObjectStore != nil:
 		claim = transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
 	}
 	var err error
 	facts.Placement, err = r.Topology.Facts(ctx, transfer.Namespace, claim)
+	return err
+}
+
+// gatherStaging looks at the copies of the source.
+func (r *Reconciler) gatherStaging(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if !plan.NeedsStaging(transfer) {
+		return nil
+	}
+	var err error
+	facts.Staging, err = r.staging.Look(ctx, transfer)
 	return err
 }
 

@@ -36,6 +36,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -84,6 +85,7 @@ type Reconciler struct {
 	refusals  *refusal.Shower
 	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Transfer]
+	staging   staging.Cluster
 	exchanges *exchanges
 }
 
@@ -91,7 +93,7 @@ type Reconciler struct {
 func NewReconciler(o Options) *Reconciler {
 	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
-	}, exchanges: newExchanges(o.Clock, o.Concurrency)}
+	}, exchanges: newExchanges(o.Clock, o.Concurrency), staging: staging.Cluster{Client: o.Client, Reader: o.Reader}}
 	r.line = r.newLine()
 	return r
 }
@@ -152,7 +154,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if problem != nil {
-		decision = plan.RefuseTransfer(transfer, *problem, facts.Now)
+		decision = refuse(transfer, decision, *problem, facts.Now)
 		if err := r.writeStatus(ctx, transfer, decision); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -204,6 +206,16 @@ func (r *Reconciler) writeStatus(
 	return nil
 }
 
+// refuse decides what follows when what was decided cannot be made.
+func refuse(
+	transfer *v1alpha1.Transfer, decision plan.TransferDecision, problem agentpod.Problem, now time.Time,
+) plan.TransferDecision {
+	if decision.Stage != nil {
+		return plan.RefuseStaging(transfer, problem, now)
+	}
+	return plan.RefuseTransfer(transfer, problem, now)
+}
+
 // execute does what was decided. Whatever of it is cut short is decided again. The problem is why an attempt could not
 // be started.
 func (r *Reconciler) execute(
@@ -221,6 +233,14 @@ func (r *Reconciler) execute(
 	}
 	if err := r.dismiss(ctx, decision.Withdraw); err != nil {
 		return nil, err
+	}
+	if decision.Unstage {
+		if err := r.staging.Remove(ctx, transfer, plan.KeptCopy(transfer)); err != nil {
+			return nil, err
+		}
+	}
+	if decision.Stage != nil {
+		return r.staging.Make(ctx, transfer, decision.Stage)
 	}
 	if decision.Deliver != nil {
 		return nil, r.deliver(ctx, decision.Deliver)

@@ -49,6 +49,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Transfer{}).
 		For(&v1alpha1.Transfer{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
+		// Copies of sources.
+		Owns(&corev1.PersistentVolumeClaim{}, later).
 		Watches(
 			&corev1.Pod{},
 			handler.EnqueueRequestsFromMapFunc(wake.OfAttempt(r.Client, "Transfer", transfers, v1alpha1.TransferLabel)), later,

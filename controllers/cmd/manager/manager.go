@@ -52,6 +52,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
+	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -179,6 +180,12 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.receiptKeys) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.pool) },
 		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
+		func(mgr ctrl.Manager) error {
+			return mgr.Add(&staging.Sweeper{
+				Cluster: staging.Cluster{Client: wiring.transfers.Client, Reader: wiring.transfers.Reader},
+				Clock:   clock.RealClock{},
+			})
+		},
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
 		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },

@@ -1,0 +1,135 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CopyMethod says which state of a claim a run reads.
+// +kubebuilder:validation:Enum=Direct;Snapshot;Clone
+type CopyMethod string
+
+const (
+	// CopyDirect reads the claim itself, while others may write to it.
+	CopyDirect CopyMethod = "Direct"
+	// CopySnapshot reads a claim that is made from a VolumeSnapshot.
+	CopySnapshot CopyMethod = "Snapshot"
+	// CopyClone reads a claim that the CSI driver makes as a clone.
+	CopyClone CopyMethod = "Clone"
+)
+
+// SourceCopy says how a claim is read.
+type SourceCopy struct {
+	// copyMethod says which state of the claim a run reads. Direct: the claim itself, whose files may change meanwhile.
+	// Snapshot: a VolumeSnapshot, taken when the run begins, from which a claim is made. Clone: a clone of the claim, made
+	// by its CSI driver. Snapshot and Clone are of one point in time, which all attempts of the run read; they need a CSI
+	// driver that can make them, and the right of the manager to (values of the chart: pointInTime.enabled). The copy is
+	// removed when the run ends. A change takes effect with the next run, or the next attempt of a run without a copy.
+	// +optional
+	// +default="Direct"
+	CopyMethod CopyMethod `json:"copyMethod,omitempty"`
+
+	// snapshotClassName of the VolumeSnapshot. Absent: the default VolumeSnapshotClass of the volume's driver. Its
+	// deletionPolicy must be Delete.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SnapshotClassName string `json:"snapshotClassName,omitempty"`
+
+	// stagedStorageClassName is the StorageClass of the claim that is read in place of the source. It must be of the same
+	// driver, and its reclaimPolicy must be Delete. Absent: that of the source.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StagedStorageClassName string `json:"stagedStorageClassName,omitempty"`
+
+	// stagedAccessModes of that claim. Absent: those of the source. Some drivers make a ReadOnlyMany claim of a snapshot
+	// at once and copy all data otherwise.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadOnlyMany;ReadWriteMany;ReadWriteOncePod
+	StagedAccessModes []corev1.PersistentVolumeAccessMode `json:"stagedAccessModes,omitempty"`
+
+	// stagingDeadline is how long the driver may take until the copy can be mounted. Then the copy is removed, and another
+	// attempt follows after a back-off. The time that the scheduler looks for a node does not count.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="stagingDeadline must be between 10s and 168h; write for example 10m"
+	StagingDeadline *metav1.Duration `json:"stagingDeadline,omitempty"`
+}
+
+// TransferSource is what a Transfer reads: exactly one of its fields.
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="source must have exactly one of persistentVolumeClaim and objectStore"
+// +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.copyMethod) || self.copyMethod == 'Direct'",message="an objectStore is read directly; remove copyMethod"
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
+// +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
+type TransferSource struct {
+	// persistentVolumeClaim in the Transfer's namespace.
+	// +optional
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+
+	// objectStore in the Transfer's namespace. The destination must be in this namespace, too.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+
+	SourceCopy `json:",inline"`
+}
+
+// StagedState says how far the copy of a source has come.
+// +kubebuilder:validation:Enum=Preparing;Snapshotting;Provisioning;Ready;Removing
+type StagedState string
+
+const (
+	// StagedPreparing: classes and permissions are being checked. Nothing has been made.
+	StagedPreparing StagedState = "Preparing"
+	// StagedSnapshotting: the VolumeSnapshot is being taken.
+	StagedSnapshotting StagedState = "Snapshotting"
+	// StagedProvisioning: the driver makes the volume of the claim, or waits until the pod that mounts it has a node.
+	StagedProvisioning StagedState = "Provisioning"
+	// StagedReady: the claim is bound.
+	StagedReady StagedState = "Ready"
+	// StagedRemoving: claim and VolumeSnapshot are being removed.
+	StagedRemoving StagedState = "Removing"
+)
+
+// StagedStatus is of the copy of the source that the attempts of a run read.
+//
+// +structType=atomic
+type StagedStatus struct {
+	// method it is made by.
+	// +optional
+	Method CopyMethod `json:"method,omitempty"`
+	// runID of the run that it is for.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// name of the claim and, with the method Snapshot, of the VolumeSnapshot.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// state it is in.
+	// +optional
+	State StagedState `json:"state,omitempty"`
+	// startTime is when it was begun.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitzero"`
+	// pointInTime is the time whose state it has: when the VolumeSnapshot was taken, or the claim of a clone created.
+	// Absent until then.
+	// +optional
+	PointInTime *metav1.Time `json:"pointInTime,omitempty"`
+	// size of the claim.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+}
+
+// TransferObjective is what is expected of a Transfer.
+type TransferObjective struct {
+	// maxAge is how old status.recoveryPoint may be. The condition WithinObjective shows whether it is younger. Nothing
+	// else depends on it.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="maxAge must be between 1m and 8784h; write for example 26h"
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+}

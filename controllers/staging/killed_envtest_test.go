@@ -1,0 +1,148 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package staging_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// mortal is a client whose manager is killed at a write: before it arrives, or before its answer does. After that
+// nothing is written.
+type mortal struct {
+	client.Client
+	left     int
+	answered bool
+	dead     bool
+}
+
+// write does one write, or dies.
+func (m *mortal) write(do func() error) error {
+	if m.dead {
+		return errKilled
+	}
+	if m.left--; m.left >= 0 {
+		return do()
+	}
+	m.dead = true
+	if m.answered {
+		_ = do()
+	}
+	return errKilled
+}
+
+func (m *mortal) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	return m.write(func() error { return m.Client.Create(ctx, o, options...) })
+}
+
+func (m *mortal) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
+	return m.write(func() error { return m.Client.Update(ctx, o, options...) })
+}
+
+func (m *mortal) Patch(ctx context.Context, o client.Object, p client.Patch, options ...client.PatchOption) error {
+	return m.write(func() error { return m.Client.Patch(ctx, o, p, options...) })
+}
+
+func (m *mortal) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	return m.write(func() error { return m.Client.Delete(ctx, o, options...) })
+}
+
+func (m *mortal) Apply(
+	ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption,
+) error {
+	return m.write(func() error { return m.Client.Apply(ctx, o, options...) })
+}
+
+func (m *mortal) Status() client.SubResourceWriter { return &mortalStatus{m.Client.Status(), m} }
+
+type mortalStatus struct {
+	client.SubResourceWriter
+	of *mortal
+}
+
+func (m *mortalStatus) Patch(
+	ctx context.Context, o client.Object, p client.Patch, options ...client.SubResourcePatchOption,
+) error {
+	return m.of.write(func() error { return m.SubResourceWriter.Patch(ctx, o, p, options...) })
+}
+
+func (m *mortalStatus) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
+	return m.of.write(func() error { return m.SubResourceWriter.Update(ctx, o, options...) })
+}
+
+// killedWrites is how many writes a manager makes at most before it is killed: more than a run has.
+const killedWrites = 25
+
+// killed kills managers at every write of a run, in four ways a run can go: 200 times.
+func killed(t *testing.T) {
+	for _, story := range []struct {
+		name  string
+		fails int32
+		// deleted: somebody deletes the Transfer when the manager is dead.
+		deleted bool
+		// broken: the driver cannot take a snapshot until then.
+		broken bool
+	}{{name: "Succeeds"}, {name: "Restarts", fails: 1}, {name: "Deleted", deleted: true}, {name: "Broken", broken: true}} {
+		for writes := range killedWrites {
+			for _, answered := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d/%v", story.name, writes, answered), func(t *testing.T) {
+					t.Parallel()
+					s := prepare(t)
+					s.fails = story.fails
+					if story.broken {
+						s.failure = "out of space"
+					}
+					cluster.Create(t, s.transfer)
+					m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
+					r := reconciler(m)
+					for range 80 {
+						if s.refresh(); m.dead || s.ended() {
+							break
+						}
+						if err := s.step(r); err != nil && !m.dead {
+							t.Log(err) // it is tried again
+						}
+						s.work()
+						s.hurry()
+					}
+					s.survive(story.deleted)
+				})
+			}
+		}
+	}
+}
+
+// survive has another manager take over, and checks that nothing is left behind.
+func (s *storage) survive(deleted bool) {
+	s.Helper()
+	s.failure = ""
+	r := reconciler(manager.GetClient())
+	if deleted {
+		if err := cluster.Client.Delete(context.Background(), s.transfer); client.IgnoreNotFound(err) != nil {
+			s.Fatal(err)
+		}
+		s.until("deletion", r, func() bool { return !s.refresh() })
+		s.work()
+		s.nothingLeft()
+		return
+	}
+	s.until("end", r, func() bool {
+		if run := s.transfer.Status.Run; run != nil && run.NextAttemptTime != nil {
+			s.hurry()
+		}
+		return s.ended()
+	})
+	s.nothingLeft()
+	if s.mounted["ledger"] || s.transfer.Status.Phase != v1alpha1.TransferComplete {
+		s.Errorf("mounted %v, %+v", s.mounted, s.transfer.Status)
+	}
+}
