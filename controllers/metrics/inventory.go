@@ -37,6 +37,8 @@ type Inventory struct {
 	peers   map[types.UID]*v1alpha1.Peer
 	nodes   map[types.UID]*v1alpha1.NodeProfile
 	tariffs map[types.UID]*v1alpha1.Tariff
+	// recoveries of Transfers.
+	recoveries map[types.UID]recovery
 }
 
 // place is where objects are that are counted together.
@@ -67,7 +69,7 @@ func NewInventory(registry prometheus.Registerer, informers cache.Informers, c c
 		cache: informers, clock: c,
 		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
-		tariffs: map[types.UID]*v1alpha1.Tariff{},
+		tariffs: map[types.UID]*v1alpha1.Tariff{}, recoveries: map[types.UID]recovery{},
 	}
 	registry.MustRegister(i)
 	return i
@@ -117,6 +119,9 @@ func (i *Inventory) Observe(object any) {
 	i.states[seen.state]++
 	i.addRuns(at, seen.runs, 1)
 	i.addRelays(at.namespace, seen.relay, 1)
+	if r, kept := recoveryOf(object); kept {
+		i.recoveries[o.GetUID()] = r
+	}
 	switch o := object.(type) {
 	case *v1alpha1.Peer:
 		i.peers[o.UID] = o
@@ -161,6 +166,7 @@ func (i *Inventory) subtract(uid types.UID) {
 		return
 	}
 	delete(i.counted, uid)
+	delete(i.recoveries, uid)
 	if i.states[seen.state]--; i.states[seen.state] == 0 {
 		delete(i.states, seen.state)
 	}

@@ -79,7 +79,8 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		objectsDescription, runsDescription, idleDescription, rateDescription, relaysDescription, relaysDownDescription,
 		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
-		cpuPriceDescription, networkPriceDescription, storagePriceDescription,
+		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
+		stagedDescription, stagedAgeDescription,
 	} {
 		descriptions <- d
 	}
@@ -107,6 +108,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 		out(relaysDescription, float64(r.wanted), namespace)
 		out(relaysDownDescription, float64(r.down), namespace)
 	}
+	i.showRecovery(out)
 	for _, peer := range i.peers {
 		showPeer(out, peer)
 	}

@@ -8,7 +8,7 @@ var transfers = dashboard{
 	description: "Transfers of this cluster and Deliveries from others: what moves now, what ended and why, compression " +
 		"and CPU time.",
 	rows: []row{
-		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Fallback).*", panel{
+		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Objective|StagedCopy|Fallback).*", panel{
 			title: "Runs that move data", kind: stat, unit: short, width: 4,
 			description: "Transfers and Deliveries whose data move now.",
 			queries:     one(`sum by (kind) (lighterage_runs_moving)`, "{{kind}}"),
@@ -26,6 +26,25 @@ var transfers = dashboard{
 				title: "Moving runs", kind: timeseries, unit: short, width: 12, stacked: true,
 				description: "Transfers and Deliveries whose data move.",
 				queries:     one(`sum by (kind, namespace) (lighterage_runs_moving)`, "{{kind}} {{namespace}}"),
+			},
+		}},
+		{title: "Recovery points and copies", panels: []panel{
+			{
+				title: "Age of the oldest recovery point", kind: timeseries, unit: secondsUnit, width: 8,
+				description: "How old the oldest state at a destination is, of Transfers with an objective.",
+				queries:     one(`max by (namespace) (lighterage_transfer_recovery_point_age_seconds)`, "{{namespace}}"),
+			}, {
+				title: "Outside their objective", kind: stat, unit: short, width: 4, bad: 1,
+				description: "Transfers whose recovery point is older than their objective allows, or that have none.",
+				queries:     one(`sum(lighterage_transfers_outside_objective) or vector(0)`, "Transfers"),
+			}, {
+				title: "Copies of sources", kind: timeseries, unit: short, width: 6, stacked: true,
+				description: "Snapshots and clones that runs read, by state.",
+				queries:     one(`sum by (state) (lighterage_staged_copies)`, "{{state}}"),
+			}, {
+				title: "Age of the oldest copy", kind: timeseries, unit: secondsUnit, width: 6,
+				description: "Time since the oldest snapshot or clone of a namespace was begun. It takes up storage.",
+				queries:     one(`max by (namespace) (lighterage_staged_copy_age_seconds)`, "{{namespace}}"),
 			},
 		}},
 		{title: "Ended", panels: []panel{

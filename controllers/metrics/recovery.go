@@ -1,0 +1,93 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+var (
+	recoveryDescription = describe("lighterage_transfer_recovery_point_age_seconds",
+		"Age of the oldest recovery point of a namespace's Transfers with an objective.", "namespace")
+	outsideDescription = describe("lighterage_transfers_outside_objective",
+		"Transfers with an objective whose recovery point is older than that allows, or that have none.", "namespace")
+	stagedDescription = describe("lighterage_staged_copies",
+		"Snapshots and clones that runs of Transfers read, by state: Preparing, Snapshotting, Provisioning, Ready or "+
+			"Removing.", "namespace", "state")
+	stagedAgeDescription = describe("lighterage_staged_copy_age_seconds",
+		"Time since the oldest of these copies of a namespace was begun.", "namespace")
+)
+
+// recovery is what Transfers show of recovery points and of copies of their sources. Those without either are not kept.
+type recovery struct {
+	namespace string
+	objective bool
+	outside   bool
+	point     time.Time
+	state     v1alpha1.StagedState
+	begun     time.Time
+}
+
+// recoveryOf is that of an object; kept is false when there is none.
+func recoveryOf(object any) (r recovery, kept bool) {
+	t, ok := object.(*v1alpha1.Transfer)
+	if !ok {
+		return r, false
+	}
+	r.namespace, r.objective = t.Namespace, t.Spec.Objective != nil
+	r.outside = meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionWithinObjective)
+	if t.Status.RecoveryPoint != nil {
+		r.point = t.Status.RecoveryPoint.Time
+	}
+	if s := t.Status.Staged; s != nil {
+		r.state, r.begun = s.State, s.StartTime.Time
+	}
+	return r, r.objective || r.state != ""
+}
+
+// oldest are times of namespaces.
+type oldest map[string]time.Time
+
+func (o oldest) note(namespace string, at time.Time) {
+	if known, ok := o[namespace]; !at.IsZero() && (!ok || at.Before(known)) {
+		o[namespace] = at
+	}
+}
+
+func (o oldest) show(out show, d *prometheus.Desc, now time.Time) {
+	for namespace, at := range o {
+		out(d, max(now.Sub(at), 0).Seconds(), namespace)
+	}
+}
+
+func (i *Inventory) showRecovery(out show) {
+	type group struct{ namespace, state string }
+	points, begun, outside, staged := oldest{}, oldest{}, map[string]int{}, map[group]int{}
+	for _, r := range i.recoveries {
+		if r.objective {
+			points.note(r.namespace, r.point)
+			outside[r.namespace] += 0
+			if r.outside {
+				outside[r.namespace]++
+			}
+		}
+		if r.state != "" {
+			staged[group{r.namespace, string(r.state)}]++
+			begun.note(r.namespace, r.begun)
+		}
+	}
+	points.show(out, recoveryDescription, i.clock.Now())
+	begun.show(out, stagedAgeDescription, i.clock.Now())
+	for namespace, n := range outside {
+		out(outsideDescription, float64(n), namespace)
+	}
+	for of, n := range staged {
+		out(stagedDescription, float64(n), of.namespace, of.state)
+	}
+}
