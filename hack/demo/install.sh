@@ -50,6 +50,10 @@ pods_wait() {
   "$1" -n "$NAMESPACE" get deployments,daemonsets \
     -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
 }
+# Charts of earlier releases do not have this value.
+if grep -q '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then
+  gateway_values+=(--set pointInTime.enabled=true)
+fi
 
 for cluster in ${CLUSTERS:-east west}; do
   say "Installing Lighterage $VERSION in cluster $cluster"

@@ -126,6 +126,7 @@ func selects(selector, labels map[string]any) bool {
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
 		"config/crd/bases/*.yaml": "files/crds", "config/rbac/*_role.yaml": "files/rbac",
+		"config/pointintime/*_role.yaml":      "files/pointintime",
 		"config/prometheus/dashboards/*.json": "files/prometheus/dashboards",
 	} {
 		sources, err := filepath.Glob(filepath.Join(root, from))

@@ -84,21 +84,22 @@ podAntiAffinity:
 {{- define "lighterage.clusterResources" -}}
 [namespaces, nodes, persistentvolumes, servicecidrs, volumeattachments, tokenreviews, subjectaccessreviews,
  compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status,
- tariffs, tariffs/status]
+ tariffs, tariffs/status, volumesnapshotclasses, storageclasses]
 {{- end }}
 
-{{/* A role as the code declares it; arguments: root, file, name. config/rbac holds the same file. When namespaces are watched, a ClusterRole keeps
-what is of the cluster, and Roles in these namespaces get the rest. */}}
+{{/* A role as the code declares it; arguments: root, component, file, name, and account if it is not the name. config holds the same file. When namespaces
+are watched, a ClusterRole keeps what is of the cluster, and Roles in these namespaces get the rest. */}}
 {{- define "lighterage.role" -}}
 {{- $root := .root }}
 {{- $name := .name }}
+{{- $account := default .name .account }}
 {{- $component := .component }}
 {{- $watched := include "lighterage.watched" $root }}
 {{- $clusterResources := include "lighterage.clusterResources" $root | fromYamlArray }}
 {{- range regexSplit "(?m)^---\n" ($root.Files.Get .file) -1 }}
 {{- $role := fromYaml . }}
 {{- if $role.kind }}
-{{- $own := dict "root" $root "component" $component "account" $name "kind" $role.kind "name" $name "namespace" "" "rules" $role.rules }}
+{{- $own := dict "root" $root "component" $component "account" $account "kind" $role.kind "name" $name "namespace" "" "rules" $role.rules }}
 {{- if eq $role.kind "Role" }}{{ $_ := set $own "namespace" $root.Release.Namespace }}{{ end }}
 {{- if and $watched (eq $role.kind "ClusterRole") }}
 {{- $ofCluster := list }}
@@ -114,7 +115,7 @@ what is of the cluster, and Roles in these namespaces get the rest. */}}
 {{- end }}
 {{- $_ := set $own "rules" $ofCluster }}
 {{- range splitList "," $watched }}
-{{ include "lighterage.boundRole" (dict "root" $root "component" $component "account" $name "kind" "Role" "name" (printf "%s-watched" $name) "namespace" . "rules" $ofNamespaces) }}
+{{ include "lighterage.boundRole" (dict "root" $root "component" $component "account" $account "kind" "Role" "name" (printf "%s-watched" $name) "namespace" . "rules" $ofNamespaces) }}
 {{- end }}
 {{- end }}
 {{ include "lighterage.boundRole" $own }}

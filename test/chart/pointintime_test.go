@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestPointInTime: the right to make and delete claims is given only where that is asked for, and in the namespaces
+// that are watched.
+func TestPointInTime(t *testing.T) {
+	t.Parallel()
+	const name = "lighterage-point-in-time"
+	for values, want := range map[string][]string{
+		"pointInTime.enabled=false": nil,
+		"pointInTime.enabled=true":  {"ClusterRole", "ClusterRoleBinding"},
+		"pointInTime.enabled=true,watchNamespaces={bank}": {
+			"ClusterRole", "ClusterRoleBinding", "Role bank", "RoleBinding bank", "Role lighterage-system",
+			"RoleBinding lighterage-system",
+		},
+	} {
+		objects, err := template(t, registry, withoutCRDs, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for i := range objects {
+			o := &objects[i]
+			if !strings.HasPrefix(o.GetName(), name) {
+				continue
+			}
+			found = append(found, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
+			for _, rule := range rulesOf(o) {
+				resources := fmt.Sprint(rule["resources"])
+				ofCluster := resources == "[volumesnapshotclasses]" || resources == "[storageclasses]"
+				if strings.HasPrefix(o.GetKind(), "Role") && ofCluster ||
+					o.GetKind() == "ClusterRole" && len(want) > 2 && !ofCluster {
+					t.Errorf("%s: %s %s has %v", values, o.GetKind(), o.GetNamespace(), rule)
+				}
+			}
+			if subjects := fmt.Sprint(o.Object["subjects"]); o.Object["subjects"] != nil &&
+				!strings.Contains(subjects, "lighterage-manager") {
+				t.Errorf("%s: %s is of %s", values, o.GetKind(), subjects)
+			}
+		}
+		slices.Sort(found)
+		slices.Sort(want)
+		if !slices.Equal(found, want) {
+			t.Errorf("%s: %q, want %q", values, found, want)
+		}
+	}
+}
+
+func rulesOf(o *unstructured.Unstructured) []map[string]any {
+	list, _ := o.Object["rules"].([]any)
+	var rules []map[string]any
+	for _, one := range list {
+		if rule, ok := one.(map[string]any); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
