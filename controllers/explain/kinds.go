@@ -47,6 +47,7 @@ func facts[T any](tell func(*T, *sheet)) func(Object, *sheet) {
 
 // ofTransfer adds what Explain does not have.
 func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
+	s.copies(t)
 	s.history(t.Status.History)
 	s.omissions(t.Status.Omissions)
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
@@ -58,6 +59,30 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	}
 	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
 		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)
+	}
+}
+
+// copies tell which state of the source is read, and which the destination has.
+func (s *sheet) copies(t *v1alpha1.Transfer) {
+	method := t.Spec.Source.CopyMethod
+	if t.Status.Staged == nil && t.Status.RecoveryPoint == nil && t.Spec.Objective == nil &&
+		(method == "" || method == v1alpha1.CopyDirect) {
+		return
+	}
+	s.section("Point in time")
+	s.row("copy method", string(method))
+	if c := t.Status.Staged; c != nil {
+		s.rowf("copy", "%s %s of run %s", c.Method, c.State, c.RunID)
+		s.row("name", c.Name)
+		s.at("begun", &c.StartTime)
+		s.at("has the state of", c.PointInTime)
+		if c.Size != nil {
+			s.row("size", c.Size.String())
+		}
+	}
+	s.at("recovery point", t.Status.RecoveryPoint)
+	if t.Spec.Objective != nil {
+		s.row("may be old", t.Spec.Objective.MaxAge.Duration.String())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -136,6 +137,12 @@ func (s *Status) count(kind Kind) Count {
 		o := &kind.Objects.Value[i]
 		now, why := StateOf(o.Conditions)
 		c.States[now]++
+		if w := meta.FindStatusCondition(o.Conditions, v1alpha1.ConditionWithinObjective); w != nil &&
+			w.Status == metav1.ConditionFalse {
+			s.Problems = append(s.Problems, Problem{
+				Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now, Reason: w.Reason, Message: w.Message,
+			})
+		}
 		if now == Ready || now == Working || now == Resting {
 			continue
 		}

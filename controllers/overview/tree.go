@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +44,10 @@ type Side struct {
 func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	run := OfTransfer(t)
 	root := Node{Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Text: run.summary()}
-	root.Children = workloads(own, v1alpha1.TransferLabel, string(t.UID), "")
+	if point := t.Status.RecoveryPoint; point != nil {
+		root.Text += "  recovery point " + point.UTC().Format(time.RFC3339)
+	}
+	root.Children = append(staged(t), workloads(own, v1alpha1.TransferLabel, string(t.UID), "")...)
 	peer := t.Spec.Destination.Peer
 	switch {
 	case t.Spec.Source.ObjectStore != nil || t.Spec.Destination.ObjectStore != nil, t.Status.Run == nil,
@@ -85,6 +89,26 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 		root.Children = append(root.Children, Node{Cluster: cluster, Text: "no Delivery of run " + t.Status.Run.ID})
 	}
 	return root
+}
+
+// staged are the snapshot and the claim that the run reads in place of the source, by what status shows of them.
+func staged(t *v1alpha1.Transfer) []Node {
+	s := t.Status.Staged
+	if s == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%s  since %s", s.State, s.StartTime.UTC().Format(time.RFC3339))
+	if s.PointInTime != nil {
+		text += "  state of " + s.PointInTime.UTC().Format(time.RFC3339)
+	}
+	var nodes []Node
+	if s.Method == v1alpha1.CopySnapshot {
+		nodes = append(nodes, Node{Kind: "VolumeSnapshot", Namespace: t.Namespace, Name: s.Name, Text: text})
+	}
+	if s.Size != nil {
+		text += "  " + s.Size.String()
+	}
+	return append(nodes, Node{Kind: "PersistentVolumeClaim", Namespace: t.Namespace, Name: s.Name, Text: text})
 }
 
 // workloads are the Jobs with a label, each with its pods, and pods whose Job is gone.
