@@ -64,8 +64,8 @@ func (f Form) String() string {
 	}
 }
 
-// codec is that of the file's blocks.
-func (f Form) codec() codec.ID {
+// Codec is that of the file's blocks that are not stored.
+func (f Form) Codec() codec.ID {
 	if f == Zstd {
 		return codec.Zstd
 	}

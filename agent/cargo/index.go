@@ -47,19 +47,57 @@ const (
 // There are no offsets: blocks follow one another, so they can neither overlap nor leave anything out.
 type Index struct {
 	form   Form
-	blocks []block
+	blocks []Block
 	// plain and stored are the offsets at which blocks begin, and those at which the last one ends.
 	plain, stored []int64
 }
 
-type block struct {
+// Block is what an index has of one.
+type Block struct {
 	plain, stored uint32
 	sum           uint64 // of the plain bytes
 	storedSum     uint64
 }
 
+// BlockSize is the length in bytes of a block in an index.
+const BlockSize = indexEntry
+
+// Plain returns the length of the plain block in bytes.
+func (b Block) Plain() int64 { return int64(b.plain) }
+
+// Stored returns how many bytes rest of the block.
+func (b Block) Stored() int64 { return int64(b.stored) }
+
+// Holds reports whether bytes are those that rest of the block.
+func (b Block) Holds(rest []byte) bool {
+	return len(rest) == int(b.stored) && xxh3.Hash(rest) == b.storedSum
+}
+
+// Append appends the bytes that an index has of the block.
+func (b Block) Append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, b.plain)
+	dst = binary.BigEndian.AppendUint32(dst, b.stored)
+	dst = binary.BigEndian.AppendUint64(dst, b.sum)
+	return binary.BigEndian.AppendUint64(dst, b.storedSum)
+}
+
+// ParseBlock reads what an index of a form has of a block, from BlockSize bytes. Its errors match ErrIndex.
+func ParseBlock(form Form, e []byte) (Block, error) {
+	if len(e) != indexEntry {
+		return Block{}, fmt.Errorf("%w: a block of %d bytes", ErrIndex, len(e))
+	}
+	b := Block{
+		plain: binary.BigEndian.Uint32(e), stored: binary.BigEndian.Uint32(e[4:]), sum: binary.BigEndian.Uint64(e[8:]),
+		storedSum: binary.BigEndian.Uint64(e[16:]),
+	}
+	if err := b.check(form); err != nil {
+		return Block{}, fmt.Errorf("%w: %w", ErrIndex, err)
+	}
+	return b, nil
+}
+
 // newIndex returns an index of blocks whose lengths are within their bounds.
-func newIndex(form Form, blocks []block) *Index {
+func newIndex(form Form, blocks []Block) *Index {
 	i := &Index{form: form, blocks: blocks, plain: make([]int64, len(blocks)+1), stored: make([]int64, len(blocks)+1)}
 	i.stored[0] = form.before()
 	for n, b := range blocks {
@@ -109,18 +147,19 @@ func (i *Index) end() []byte {
 // Append appends the index's bytes to dst.
 func (i *Index) Append(dst []byte) []byte {
 	start := len(dst)
-	dst = binary.BigEndian.AppendUint32(dst, indexMagic)
-	dst = append(dst, indexVersion, byte(i.form), 0, 0)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(len(i.blocks)))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(i.Size()))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(i.StoredSize()))
+	dst = appendIndexHeader(dst, i.form, len(i.blocks), i.Size(), i.StoredSize())
 	for _, b := range i.blocks {
-		dst = binary.BigEndian.AppendUint32(dst, b.plain)
-		dst = binary.BigEndian.AppendUint32(dst, b.stored)
-		dst = binary.BigEndian.AppendUint64(dst, b.sum)
-		dst = binary.BigEndian.AppendUint64(dst, b.storedSum)
+		dst = b.Append(dst)
 	}
 	return binary.BigEndian.AppendUint64(dst, xxh3.Hash(dst[start:]))
+}
+
+func appendIndexHeader(dst []byte, form Form, blocks int, plain, stored int64) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, indexMagic)
+	dst = append(dst, indexVersion, byte(form), 0, 0)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(blocks))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(plain))
+	return binary.BigEndian.AppendUint64(dst, uint64(stored))
 }
 
 // ParseIndex reads an index, which takes no more memory than twice its bytes. Its errors match ErrIndex. That an index
@@ -148,15 +187,11 @@ func ParseIndex(b []byte) (*Index, error) {
 	if len(entries)%indexEntry != 0 || count != uint64(len(entries)/indexEntry) {
 		return nil, fmt.Errorf("%w: %d blocks in %d bytes", ErrIndex, count, len(entries))
 	}
-	blocks := make([]block, count)
+	blocks := make([]Block, count)
 	for n := range blocks {
-		e := entries[n*indexEntry:]
-		blocks[n] = block{
-			plain: binary.BigEndian.Uint32(e), stored: binary.BigEndian.Uint32(e[4:]), sum: binary.BigEndian.Uint64(e[8:]),
-			storedSum: binary.BigEndian.Uint64(e[16:]),
-		}
-		if err := blocks[n].check(form); err != nil {
-			return nil, fmt.Errorf("%w: block %d: %w", ErrIndex, n, err)
+		var err error
+		if blocks[n], err = ParseBlock(form, entries[n*indexEntry:(n+1)*indexEntry]); err != nil {
+			return nil, fmt.Errorf("block %d: %w", n, err)
 		}
 	}
 	i := newIndex(form, blocks)
@@ -170,7 +205,7 @@ func ParseIndex(b []byte) (*Index, error) {
 }
 
 // check verifies that the lengths of a block are within their bounds, which decide how much is allocated to read it.
-func (b block) check(form Form) error {
+func (b Block) check(form Form) error {
 	switch {
 	case b.plain == 0 || b.plain > frame.MaxPlain:
 		return fmt.Errorf("%d plain bytes", b.plain)

@@ -181,9 +181,9 @@ type inflater struct {
 }
 
 func newInflater(form Form, engines *codec.Registry) (inflater, error) {
-	found := engines.ForCodec(form.codec())
+	found := engines.ForCodec(form.Codec())
 	if len(found) == 0 {
-		return inflater{}, fmt.Errorf("read a file of form %v: this program has no engine of %v", form, form.codec())
+		return inflater{}, fmt.Errorf("read a file of form %v: this program has no engine of %v", form, form.Codec())
 	}
 	decoder, err := found[0].NewDecoder()
 	if err != nil {

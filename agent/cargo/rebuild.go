@@ -49,7 +49,7 @@ type scanner struct {
 	window  window
 	form    Form
 	inflate inflater
-	blocks  []block
+	blocks  []Block
 	plain   []byte
 	tape    tape
 	deflate io.ReadCloser // of the tape
@@ -80,7 +80,7 @@ func (s *scanner) run(ctx context.Context) (*Index, error) {
 		if err != nil {
 			return nil, fmt.Errorf("block %d: %w", len(s.blocks), err)
 		}
-		b := block{
+		b := Block{
 			plain: uint32(n), stored: uint32(length), sum: s.inflate.sum(s.plain[:n]), storedSum: xxh3.Hash(rest[:length]),
 		}
 		if err := b.check(s.form); err != nil {

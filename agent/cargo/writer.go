@@ -20,15 +20,15 @@ import (
 type Writer struct {
 	file   io.Writer
 	form   Form
+	packer Packer
 	begun  bool // the file has its header
-	blocks []block
-	buf    []byte // for what rests of stored blocks
-	err    error  // after which nothing is written
+	blocks []Block
+	err    error // after which nothing is written
 }
 
 // NewWriter returns a writer of a file, which is empty so far.
 func NewWriter(file io.Writer, form Form) *Writer {
-	return &Writer{file: file, form: form}
+	return &Writer{file: file, form: form, packer: Packer{form: form}}
 }
 
 // Append adds the next block, as it came: a header that frame.ParseHeader returned, and its payload. A block without
@@ -45,28 +45,45 @@ func (w *Writer) Append(h frame.Header, payload []byte) error {
 	if len(w.blocks) == MaxBlocks {
 		return ErrTooLong
 	}
-	rest, sum, err := w.rest(h, payload)
+	rest, b, err := w.packer.Pack(h, payload)
 	if err != nil {
 		return fmt.Errorf("add block %d to a file of form %v: %w", len(w.blocks), w.form, err)
 	}
 	if err := w.write(rest); err != nil {
 		return err
 	}
-	w.blocks = append(w.blocks, block{
-		plain: h.PlainLen, stored: uint32(len(rest)), sum: sum, storedSum: xxh3.Hash(rest),
-	})
+	w.blocks = append(w.blocks, b)
 	return nil
 }
 
+// Packer makes what rests of blocks. It expands none of them. It is not safe for concurrent use.
+type Packer struct {
+	form Form
+	buf  []byte // for what rests of stored blocks
+}
+
+// NewPacker returns a packer for files of a form.
+func NewPacker(form Form) *Packer { return &Packer{form: form} }
+
+// Pack returns what rests of a block that has bytes, as Writer.Append takes it, and what an index has of it. What rests
+// is in the payload or valid until the next call. The errors are ErrForm and frame.ErrCorrupt.
+func (w *Packer) Pack(h frame.Header, payload []byte) (rest []byte, b Block, err error) {
+	rest, sum, err := w.rest(h, payload)
+	if err != nil {
+		return nil, Block{}, err
+	}
+	return rest, Block{plain: h.PlainLen, stored: uint32(len(rest)), sum: sum, storedSum: xxh3.Hash(rest)}, nil
+}
+
 // rest returns what rests of a block, in the payload or in the buffer, and the checksum of its plain bytes.
-func (w *Writer) rest(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
+func (w *Packer) rest(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
 	switch {
-	case h.PlainLen > frame.MaxPlain || len(payload) != int(h.WireLen) || h.WireLen > h.PlainLen:
+	case h.PlainLen == 0 || h.PlainLen > frame.MaxPlain || len(payload) != int(h.WireLen) || h.WireLen > h.PlainLen:
 		return nil, 0, fmt.Errorf("%w: a block of %d bytes in %d, of which there are %d", frame.ErrHeader, h.PlainLen,
 			h.WireLen, len(payload))
 	case h.Codec == codec.None:
 		return w.plain(h, payload)
-	case h.Codec != w.form.codec() || h.Joinable != (w.form == Gzip):
+	case h.Codec != w.form.Codec() || h.Joinable != (w.form == Gzip):
 		return nil, 0, fmt.Errorf("%w: codec %v, joinable: %v", ErrForm, h.Codec, h.Joinable)
 	case w.form == Gzip:
 		if !codec.EndsJoinable(payload) {
@@ -85,7 +102,7 @@ func (w *Writer) rest(h frame.Header, payload []byte) (rest []byte, sum uint64, 
 }
 
 // plain is rest for a stored block, which is checked: its plain bytes are there.
-func (w *Writer) plain(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
+func (w *Packer) plain(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
 	if h.WireLen != h.PlainLen {
 		return nil, 0, fmt.Errorf("%w: a stored block of %d bytes in %d", frame.ErrHeader, h.PlainLen, h.WireLen)
 	}
