@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -27,9 +28,10 @@ type Destination struct {
 	rights    rights
 	xattrs    xattrReader
 
-	dirs   *spool  // directories, which get their attributes at the end
-	links  *spool  // hard links, which are made when their files are there; nil before the first
-	mirror *mirror // nil unless the destination is to have nothing else
+	dirs   *spool     // directories, which get their attributes at the end
+	links  *spool     // hard links, which are made when their files are there; nil before the first
+	mirror *mirror    // nil unless the destination is to have nothing else
+	form   cargo.Form // in which files rest; 0: as they are
 	// claimed are files with several names that an entry has taken as its own: no other entry may share them by chance.
 	claimed map[inode]struct{}
 	// discarded: not all files that were announced are there.

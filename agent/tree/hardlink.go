@@ -31,7 +31,17 @@ func (d *Destination) makeLinks() error {
 		_ = d.parent.close()
 		d.parent = -1
 	}
-	return d.links.entries(d.makeLink)
+	return d.links.entries(func(e *Entry) error {
+		if d.form == 0 {
+			return d.makeLink(e)
+		}
+		// As for other files, the index comes first.
+		err := d.makeLink(&Entry{Path: d.form.IndexPath(e.Path), Type: HardLink, Target: d.form.IndexPath(e.Target)})
+		if err != nil {
+			return err
+		}
+		return d.makeLink(&Entry{Path: d.form.Name(e.Path), Type: HardLink, Target: d.form.Name(e.Target)})
+	})
 }
 
 func (d *Destination) makeLink(e *Entry) error {

@@ -234,6 +234,14 @@ func (d *Destination) dressSpecial(e *Entry, in dir, name string, st *unix.Stat_
 }
 
 func (d *Destination) lookAtFile(e *Entry, name string) (needed bool, err error) {
+	if d.form != 0 {
+		return d.lookAtResting(e, name)
+	}
+	return d.compareFile(e, name)
+}
+
+// compareFile compares a file with what has its name.
+func (d *Destination) compareFile(e *Entry, name string) (needed bool, err error) {
 	if n := len(d.fresh); n > 0 && d.fresh[n-1] == d.parentPath {
 		return true, nil
 	}

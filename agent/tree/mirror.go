@@ -29,8 +29,10 @@ type mirror struct {
 	// forgotten count as if they had not been announced.
 	forgotten map[string]struct{}
 
-	// path is the last record of seen that was read; started and ended tell whether there is one.
+	// path is the last record of seen that was read; started and ended tell whether there is one. file: it is of a file
+	// that rests in a form.
 	path           string
+	file           bool
 	started, ended bool
 }
 
@@ -77,7 +79,7 @@ func (d *Destination) Forget(path string) {
 
 func (m *mirror) announce(e *Entry) error {
 	m.content = m.content || e.Type != Directory
-	return m.seen.add([]byte(e.Path), e.Path)
+	return m.seen.add(m.record(e), e.Path)
 }
 
 func (m *mirror) close() {
@@ -87,13 +89,15 @@ func (m *mirror) close() {
 	}
 }
 
-// announced reports whether a path was. It must be called in descending order of Compare.
-func (m *mirror) announced(path string) (bool, error) {
+// announced reports whether a path was, with file as that of a file that rests in a form. It must be called in
+// descending order of Compare.
+func (m *mirror) announced(path string, file bool) (bool, error) {
 	for !m.ended && (!m.started || Compare(m.path, path) > 0) {
 		record, err := m.seen.previous()
 		switch {
 		case err == nil:
-			m.started, m.path = true, string(record)
+			m.started = true
+			m.path, m.file = ofRecord(record)
 		case errors.Is(err, io.EOF):
 			m.ended = true
 		default:
@@ -101,7 +105,7 @@ func (m *mirror) announced(path string) (bool, error) {
 		}
 	}
 	_, forgotten := m.forgotten[path]
-	return !m.ended && m.path == path && !forgotten, nil
+	return !m.ended && m.path == path && m.file == file && !forgotten, nil
 }
 
 // finish removes what was not announced.
@@ -121,7 +125,7 @@ func (m *mirror) finish() error {
 
 // remove makes space for an entry in a directory.
 func (m *mirror) remove(e *Entry, in dir, name string, directory bool) error {
-	s := sweep{mirror: m, known: func(string) (bool, error) { return false, nil }}
+	s := sweep{mirror: m, known: unknown}
 	if !directory {
 		return s.unlink(in, e.Path, name, 0)
 	}
@@ -140,10 +144,13 @@ func (m *mirror) remove(e *Entry, in dir, name string, directory bool) error {
 	return err
 }
 
+// unknown is of a sweep that keeps nothing.
+func unknown(string, bool) (bool, error) { return false, nil }
+
 // sweep removes what is in a directory and not known, from the last name to the first and from the bottom to the top.
 type sweep struct {
 	*mirror
-	known func(path string) (bool, error)
+	known func(path string, file bool) (bool, error)
 	// brake: nothing may be removed.
 	brake bool
 }
@@ -161,6 +168,9 @@ func (s *sweep) directory(fd int, path string) (empty bool, err error) {
 	names, err := readNames(fd)
 	if err != nil {
 		return false, writeError("read the directory", path, err)
+	}
+	if s.destination.form != 0 {
+		return s.restingDirectory(fd, path, names)
 	}
 	empty = true
 	for i := names.len() - 1; i >= 0; i-- {
@@ -188,12 +198,22 @@ func (s *sweep) entry(in dir, path, name string) (gone bool, err error) {
 		return false, writeError("look at", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		known, err := s.known(path)
-		if err != nil || known || !s.filter.Match(path, false) {
-			return false, err
-		}
-		return true, s.unlink(in, path, name, 0)
+		return s.other(in, path, name, false)
 	}
+	return s.subdirectory(in, path, name)
+}
+
+// other reports whether something that is no directory is there no more.
+func (s *sweep) other(in dir, path, name string, file bool) (gone bool, err error) {
+	known, err := s.known(path, file)
+	if err != nil || known || !s.filter.Match(path, false) {
+		return false, err
+	}
+	return true, s.unlink(in, path, name, 0)
+}
+
+// subdirectory reports whether a directory is there no more.
+func (s *sweep) subdirectory(in dir, path, name string) (gone bool, err error) {
 	if path == lostAndFound && s.destination.volumeRoot {
 		return false, nil
 	}
@@ -203,7 +223,7 @@ func (s *sweep) entry(in dir, path, name string) (gone bool, err error) {
 			return false, err
 		}
 	}
-	known, err := s.known(path)
+	known, err := s.known(path, false)
 	if err != nil || known || !empty || !s.filter.Match(path, true) {
 		return false, err
 	}

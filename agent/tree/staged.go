@@ -65,6 +65,11 @@ func (d *Destination) stageFile(name string, e *Entry) (*StagedFile, error) {
 // Discard removes the staged file of an entry, if there is one.
 func (d *Destination) Discard(number uint64) error {
 	d.discarded.Store(true)
+	return d.Unstage(number)
+}
+
+// Unstage removes a staged file that gets no name, if there is one.
+func (d *Destination) Unstage(number uint64) error {
 	err := unix.Unlinkat(int(d.stage), strconv.FormatUint(number, 10), 0)
 	if err != nil && err != unix.ENOENT {
 		return fmt.Errorf("remove a staged file: %w", err)
@@ -188,6 +193,19 @@ func (f *StagedFile) WriteHole(offset, length int64) error {
 		offset = inside
 	}
 	return f.writeZeros(offset, end)
+}
+
+// Truncate cuts off what is behind the first bytes of the file.
+func (f *StagedFile) Truncate(size int64) error {
+	var st unix.Stat_t
+	err := fstat(f.fd, &st)
+	if err == nil && st.Size > size {
+		err = unix.Ftruncate(f.fd, size)
+	}
+	if err != nil {
+		return writeError("cut off the end of", f.path, err)
+	}
+	return nil
 }
 
 // IsHole reports whether nothing but a hole is known in a range, which then reads as zeros.
