@@ -52,7 +52,7 @@ func Untrusted(err error) bool {
 // Header says whose journal it is. Run and Sender have at most 512 bytes each.
 type Header struct {
 	Run string
-	// Sender is the Transfer that the sender's certificate names.
+	// Sender is the Transfer that the sender's certificate names, and the form in which its files rest, if any.
 	Sender string
 	// Attempt of the run that writes the journal; those that it is taken over from may have been others.
 	Attempt uint32

@@ -25,6 +25,8 @@ type machine struct {
 	mu   sync.Mutex
 	left int // operations; negative: for ever
 	dead bool
+	// killed: only the process ends, and what was written stays.
+	killed bool
 	// written bytes of files; wrote, unless it is nil, is called with them after each write.
 	written  int64
 	wrote    func(int64)
@@ -70,6 +72,9 @@ func (m *machine) die() {
 		return
 	}
 	m.dead = true
+	if m.killed {
+		return
+	}
 	for number, s := range m.unsynced {
 		f, err := m.Destination.Stage(number, &s.entry)
 		if err != nil {
@@ -111,6 +116,13 @@ func (m *machine) Discard(number uint64) error {
 	return m.do(func() error {
 		delete(m.unsynced, number)
 		return m.Destination.Discard(number)
+	})
+}
+
+func (m *machine) Unstage(number uint64) error {
+	return m.do(func() error {
+		delete(m.unsynced, number)
+		return m.Destination.Unstage(number)
 	})
 }
 
@@ -175,6 +187,10 @@ func (f machineFile) WriteHole(offset, length int64) error {
 		s.regions = append(s.regions, region{offset, int(length)})
 		return f.StagedFile.WriteHole(offset, length)
 	})
+}
+
+func (f machineFile) Truncate(size int64) error {
+	return f.m.do(func() error { return f.StagedFile.Truncate(size) })
 }
 
 func (f machineFile) Sync() error {

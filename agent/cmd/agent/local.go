@@ -50,9 +50,12 @@ func (a *agent) local(ctx context.Context) error {
 			to.GetRunId(), to.GetAttempt(),
 		)
 	}
-	resolved, err := compression.Read(from.GetCompression())
+	resolved, err := settingsOf(from)
 	if err != nil {
-		return badConfig("%w", err)
+		return err
+	}
+	if from.GetForm() != wirev1.Form_FORM_UNSPECIFIED && c.GetDestinationStore() != nil {
+		return badConfig("files rest in form %v in claims only", from.GetForm())
 	}
 	report := send.NewReport()
 	report.SetDetail("The agent is opening both volumes")
@@ -94,9 +97,9 @@ func (a *agent) moveLocally(
 	}
 	defer destination.Close()
 	compress, inflate := encoders{registry: engines.Default()}, decoders{registry: engines.Default()}
-	if resolved.Policy.Mode == policy.Always {
-		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it
-		// best.
+	if resolved.Policy.Mode == policy.Always || from.GetForm() != wirev1.Form_FORM_UNSPECIFIED {
+		// In mode Auto nothing is compressed that neither leaves the process nor rests compressed, so nobody need know
+		// what would do it best.
 		compress = a.encoders(ctx, resolved)
 		inflate = a.decoders(ctx)
 	}

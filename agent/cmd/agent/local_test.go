@@ -4,7 +4,10 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +143,33 @@ func TestLocalPolicyDecides(t *testing.T) {
 	}
 }
 
+// What rests in a form is compressed on the way there, though nothing crosses a network, by the codec of the form
+// whatever the policy prefers.
+func TestLocalForm(t *testing.T) {
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+	r.config.Send.Form = wirev1.Form_FORM_GZIP
+	r.config.Send.Compression.Codecs = []string{"zstd"}
+	code, report, log := r.run(t.Context(), t)
+	if code != exitOK {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	rests, err := os.ReadFile(filepath.Join(r.destination, "copy/sub/file.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := gzip.NewReader(bytes.NewReader(rests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(in); err != nil || string(b) != r.content || len(rests) > len(b)/2 {
+		t.Errorf("%d bytes rest in %d, %v", len(b), len(rests), err)
+	}
+	if c := report.Compression; c.GetReason() == "NoNetwork" || c.GetEngine() != "go" ||
+		report.Decompression.GetSoftware().GetOperations() > 0 {
+		t.Errorf("compression %v, decompression %v", c, report.Decompression)
+	}
+}
+
 func TestLocalFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*localRun)
@@ -155,6 +185,10 @@ func TestLocalFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, exitFailed, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE},
+		"FormInAStore": {func(r *localRun) {
+			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_GZIP, &wirev1.StoreEnd{}
+			r.config.Transfer = "bank/ledger"
+		}, exitConfig, 0},
 		"NoDestination":   {func(r *localRun) { r.config.Receive = nil }, exitConfig, 0},
 		"AnotherAttempt":  {func(r *localRun) { r.config.Receive.Attempt = 2 }, exitConfig, 0},
 		"NoCompression":   {func(r *localRun) { r.config.Send.Compression = nil }, exitConfig, 0},

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -75,9 +76,9 @@ func (a *agent) sendTo(
 	if err != nil {
 		return err
 	}
-	resolved, err := compression.Read(c.GetCompression())
+	resolved, err := settingsOf(c)
 	if err != nil {
-		return badConfig("%w", err)
+		return err
 	}
 	files := transport.NewFiles(a.configDir)
 	stop, err := a.serveControl(files, c.GetControlAddress(), report)
@@ -193,10 +194,27 @@ func (a *agent) open(
 	return name, request.GetProtocolVersion(), nil
 }
 
+// settingsOf returns how a sender compresses. The form in which files rest fixes the codec.
+func settingsOf(c *wirev1.SendConfig) (compression.Settings, error) {
+	form, err := protocol.FormOf(c.GetForm())
+	if err != nil {
+		return compression.Settings{}, err
+	}
+	resolved, err := compression.Read(c.GetCompression())
+	if err != nil {
+		return compression.Settings{}, badConfig("%w", err)
+	}
+	if form != 0 {
+		resolved.Codecs = []codec.ID{form.Codec()}
+	}
+	return resolved, nil
+}
+
 // sendOptions are those of a sender but for how it reaches its receiver.
 func sendOptions(
 	c *wirev1.SendConfig, source send.Source, compress encoders, resolved compression.Settings, report *send.Report,
 ) send.Options {
+	form, _ := protocol.FormOf(c.GetForm()) // settingsOf has checked it
 	return send.Options{
 		RunID:              c.GetRunId(),
 		Attempt:            c.GetAttempt(),
@@ -210,6 +228,7 @@ func sendOptions(
 		BandwidthLimit:     c.GetBandwidthLimit(),
 		Verify:             c.GetVerify(),
 		Contents:           c.GetReceipt(),
+		Form:               form,
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
 		Streams:            streamsOf(c),

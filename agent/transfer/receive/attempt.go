@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/journal"
@@ -155,15 +156,22 @@ func (a *attempt) accept() error {
 // prepare looks at what earlier attempts left, and puts together what writes.
 func (a *attempt) prepare(begin *wirev1.Begin) error {
 	o := a.options
+	form := a.terms.form
+	if form != 0 {
+		o.Destination.Rest(form)
+	}
 	if err := mirror(o, begin.GetMirror()); err != nil {
 		return err
 	}
-	header := journal.Header{Run: o.RunID, Sender: o.Sender, Attempt: o.Attempt, ChunkSize: begin.GetChunkSize()}
+	header := journal.Header{
+		Run: o.RunID, Sender: journalOf(o.Sender, form), Attempt: o.Attempt, ChunkSize: begin.GetChunkSize(),
+	}
 	limit := func() int64 { return a.terms.interval * int64(max(1, min(protocol.MaxStreams, a.open.Load()))) }
 	var err error
-	if a.checkpoints, err = newCheckpoints(a.ctx, o.Destination, header, limit, a.fail); err != nil {
+	if a.checkpoints, err = newCheckpoints(a.ctx, o.Destination, header, a.terms, limit, a.fail); err != nil {
 		return err
 	}
+	a.checkpoints.touch = a.activity.touch
 	a.matcher = &matcher{
 		destination: o.Destination, terms: a.terms, report: o.Report, checkpoints: a.checkpoints, expected: a.expected,
 		resumer: &resumer{
@@ -176,6 +184,14 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 	}
 	a.contents = &contentChecker{destination: o.Destination, activity: a.activity}
 	return nil
+}
+
+// journalOf says whose journal it is: what is staged in a form is of no use in another.
+func journalOf(sender string, form cargo.Form) string {
+	if form == 0 {
+		return sender
+	}
+	return sender + " " + form.String()
 }
 
 // mirror does as the sender asks with what else is at the destination.
@@ -248,6 +264,9 @@ func (a *attempt) serveBlocks(conn net.Conn) {
 		writer: &writer{
 			destination: o.Destination, terms: a.terms, report: o.Report, checkpoints: a.checkpoints, expected: a.expected,
 		},
+	}
+	if a.terms.form != 0 {
+		d.packer, d.patience = cargo.NewPacker(a.terms.form), o.Idle/2
 	}
 	err := d.serve(conn)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/journal"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
@@ -34,6 +35,9 @@ type checkpoints struct {
 	fail        func(error) // ends the attempt
 	destination Destination
 	header      journal.Header
+	form        cargo.Form // in which files rest; 0: as they are
+	verify      bool
+	touch       func() // notes that the sender is not silent
 	// limit is how many bytes may be at stake now.
 	limit func() int64
 
@@ -60,11 +64,11 @@ type checkpoints struct {
 
 // newCheckpoints takes over what earlier attempts made safe.
 func newCheckpoints(
-	ctx context.Context, d Destination, h journal.Header, limit func() int64, fail func(error),
+	ctx context.Context, d Destination, h journal.Header, t *terms, limit func() int64, fail func(error),
 ) (*checkpoints, error) {
 	c := &checkpoints{
-		destination: d, header: h, limit: limit, fail: fail, base: 1, wake: make(chan struct{}, 1),
-		ended: make(chan struct{}),
+		destination: d, header: h, form: t.form, verify: t.verify, limit: limit, fail: fail, base: 1,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.ctx = ctx
@@ -95,7 +99,7 @@ func (c *checkpoints) sift() error {
 		var gone []uint64
 		var failed error
 		j.Numbers(func(n uint64) {
-			c.base = max(c.base, n+1)
+			c.base = max(c.base, n+numbers(c.form))
 			_, exists, err := c.destination.Staged(n)
 			if err != nil {
 				failed = err
@@ -113,9 +117,15 @@ func (c *checkpoints) sift() error {
 			}
 		}
 	}
-	cleared, err := c.destination.Clear(func(n uint64) bool { return c.journal != nil && c.journal.Has(n) })
+	cleared, err := c.destination.Clear(c.keeps)
 	c.resent.Store(cleared)
 	return err
+}
+
+// keeps reports whether a staged file is of one that the journal knows.
+func (c *checkpoints) keeps(n uint64) bool {
+	j := c.journal
+	return j != nil && (j.Has(n) || c.form != 0 && n >= blocksNumber && j.Has(n-blocksNumber))
 }
 
 // run makes checkpoints until the attempt ends.
@@ -185,11 +195,19 @@ func (c *checkpoints) wrote(f *inFile, chunk int64, digest protocol.Digest) {
 	c.notes = append(c.notes, note{f, chunk, digest})
 }
 
-// commit gives a file its name.
-func (c *checkpoints) commit(staged StagedFile, f *inFile) error {
+// name gives a file its name that is all there.
+func (c *checkpoints) name(staged StagedFile, f *inFile) error {
+	if f.rest != nil {
+		return c.rest(staged, f)
+	}
+	return c.commit(f, func() error { return staged.Commit(&f.entry) })
+}
+
+// commit gives a file its name by name.
+func (c *checkpoints) commit(f *inFile, name func() error) error {
 	f.naming.Lock()
 	defer f.naming.Unlock()
-	if err := staged.Commit(&f.entry); err != nil {
+	if err := name(); err != nil {
 		return err
 	}
 	f.named = true
@@ -203,7 +221,16 @@ func (c *checkpoints) discard(f *inFile) error {
 	defer f.naming.Unlock()
 	f.named = true
 	c.done(f)
-	return c.destination.Discard(f.number)
+	return c.unstage(f)
+}
+
+// unstage removes what is staged of a file.
+func (c *checkpoints) unstage(f *inFile) error {
+	err := c.destination.Discard(f.number)
+	if f.rest != nil {
+		err = errors.Join(err, c.destination.Unstage(f.number+blocksNumber))
+	}
+	return err
 }
 
 // done notes that a file was given its name, or up.
@@ -273,12 +300,18 @@ func (c *checkpoints) syncFile(f *inFile) (unfinished bool, err error) {
 	if f.named {
 		return false, nil
 	}
-	staged, err := c.destination.Stage(f.number, &f.entry)
-	if err != nil {
-		return false, err
+	for _, number := range f.staged() {
+		staged, err := c.destination.Stage(number, &f.entry)
+		if err != nil {
+			return false, err
+		}
+		err = staged.Sync()
+		_ = staged.Close()
+		if err != nil {
+			return false, err
+		}
 	}
-	defer staged.Close()
-	return true, staged.Sync()
+	return true, nil
 }
 
 // record writes into the journal what is safe and what is finished.
@@ -331,7 +364,7 @@ func (c *checkpoints) leave(trusted bool) {
 		c.journal = nil
 	}
 	// An error may mean that a newer attempt has the staged files.
-	_, _ = c.destination.Clear(func(n uint64) bool { return c.journal != nil && c.journal.Has(n) })
+	_, _ = c.destination.Clear(c.keeps)
 	_ = c.close()
 }
 

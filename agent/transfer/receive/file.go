@@ -27,21 +27,22 @@ type inFile struct {
 	chunk  int64
 	chunks int64
 
-	safe int64 // bytes that earlier attempts made safe
-	got  int64 // bytes that are there, those included; guarded by mu
-	old  bool  // there is another version of it at the destination
+	safe int64    // bytes that earlier attempts made safe
+	got  int64    // bytes that are there, those included; guarded by mu
+	rest *resting // nil unless it rests in a form
+	old  bool     // there is another version of it at the destination
+	// named, or given up; guarded by naming. takenBack is guarded by mu. They are here for they take less space so.
+	named, takenBack bool
 	// asked is the first part of that whose digest was not asked for.
 	asked uint64
 
 	// naming is held while the file is synced in the background, gets its name or is given up.
 	naming sync.Mutex
-	named  bool // or given up
 
-	mu        sync.Mutex
-	sections  map[int64]*section
-	done      []uint64 // a bit for each section that is finished
-	left      int64    // sections that are not
-	takenBack bool
+	mu       sync.Mutex
+	sections map[int64]*section
+	done     []uint64 // a bit for each section that is finished
+	left     int64    // sections that are not
 }
 
 // section is sectionChunks chunks of a file, or the last ones of it.
@@ -188,6 +189,9 @@ func (f *inFile) forget() (bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.takenBack, f.sections = true, nil
+	if f.rest != nil {
+		f.rest.advance()
+	}
 	return f.got
 }
 

@@ -140,6 +140,12 @@ func (a *answer) consider(
 			"file %q: %d bytes are more than this version moves with chunks of %d", e.Path, e.Size, chunk,
 		)
 	}
+	if form := a.matcher.terms.form; form != 0 {
+		if err := checkResting(form, e, chunk); err != nil {
+			return err
+		}
+		e.Sparse = false // Its sender reads holes as zeros.
+	}
 	needed, err := look(e)
 	switch {
 	case err != nil:
@@ -168,8 +174,10 @@ func (a *answer) require(ctx context.Context, i int, index uint64, e *tree.Entry
 		a.need.ResumedBytes += uint64(e.Size)
 		return a.matcher.name(f)
 	}
-	if f.old, err = hasOld(a.matcher.destination, e); err != nil {
-		return err
+	if f.rest == nil {
+		if f.old, err = hasOld(a.matcher.destination, e); err != nil {
+			return err
+		}
 	}
 	a.need.Bitmap[i/8] |= 1 << (i % 8)
 	if f.old {
@@ -215,8 +223,11 @@ func (a *answer) finish() *wirev1.Need {
 // newFile returns a file with a number of its own.
 func (m *matcher) newFile(index uint64, e *tree.Entry) *inFile {
 	f := newInFile(index, *e, m.terms.chunk)
-	m.numbers++
-	f.number = m.checkpoints.base + m.numbers - 1
+	f.number = m.checkpoints.base + m.numbers
+	m.numbers += numbers(m.terms.form)
+	if m.terms.form != 0 {
+		f.rest = newResting(m.terms.form)
+	}
 	return f
 }
 
@@ -227,5 +238,5 @@ func (m *matcher) name(f *inFile) error {
 		return err
 	}
 	defer staged.Close()
-	return m.checkpoints.commit(staged, f)
+	return m.checkpoints.name(staged, f)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
@@ -40,6 +41,8 @@ type terms struct {
 	salt     []byte
 	// contents: the sender sends its content manifest.
 	contents bool
+	// form in which files rest; 0: as they are.
+	form cargo.Form
 }
 
 // negotiate checks what the sender begins with.
@@ -67,13 +70,20 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 		return nil, protocol.Invalid("a checkpoint interval of %d bytes; it must be from %d to %d", interval,
 			minCheckpointInterval, maxCheckpointInterval)
 	}
+	form, err := protocol.FormOf(begin.GetForm())
+	if err != nil {
+		return nil, err
+	}
+	if form != 0 && begin.GetContents() {
+		return nil, protocol.Invalid("the sender wants a receipt of files that rest in form %v", form)
+	}
 	id, err := choose(o.Engines, begin.GetCodecs())
 	if err != nil {
 		return nil, err
 	}
 	t := &terms{
 		chunk: int64(c), interval: int64(interval), verify: begin.GetVerify(), codec: id, token: make([]byte, tokenSize),
-		salt: make([]byte, saltSize), contents: begin.GetContents(),
+		salt: make([]byte, saltSize), contents: begin.GetContents(), form: form,
 	}
 	rand.Read(t.token) // Never fails.
 	rand.Read(t.salt)
@@ -88,6 +98,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Salt:         t.salt,
 		Contents:     t.contents,
 		Joinable:     true,
+		Form:         protocol.FormToWire(t.form),
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Codecs:       readable(o.Engines, begin.GetCodecs()),

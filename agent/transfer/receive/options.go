@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/journal"
@@ -48,12 +49,14 @@ type Destination interface {
 	Removed() uint64
 	Look(*tree.Entry) (needed bool, err error)
 	LookAgain(*tree.Entry) (needed bool, err error)
+	Rest(cargo.Form)
 	Forget(path string)
 	OpenOld(path string) (*tree.OldFile, error)
 	ReadContent(path string, w io.Writer) (size int64, err error)
 	ReadLink(path string) (target string, ok bool, err error)
 	Stage(number uint64, e *tree.Entry) (StagedFile, error)
 	Discard(number uint64) error
+	Unstage(number uint64) error
 	KeepOthers()
 	Finish() error
 	Close() error
@@ -71,6 +74,7 @@ type StagedFile interface {
 	WriteHole(offset, length int64) error
 	CopyFrom(old *tree.OldFile, offset, length int64) error
 	IsHole(offset, length int64) (bool, error)
+	Truncate(size int64) error
 	Sync() error
 	Commit(*tree.Entry) error
 	Close() error

@@ -42,6 +42,10 @@ func (r *resumer) resume(ctx context.Context, f *inFile, most int) ([]journal.Ra
 	f.number = old.Number
 	proven := old == *f.recorded() && f.entry.Changed != 0 && len(ranges) > 0 && len(ranges) <= most
 	switch {
+	case proven && f.rest != nil:
+		c.journalMu.Unlock()
+		proven, err = r.restingProven(f, ranges)
+		c.journalMu.Lock()
 	case proven && r.terms.verify:
 		c.journalMu.Unlock()
 		proven, err = r.proven(ctx, f)
@@ -58,11 +62,15 @@ func (r *resumer) resume(ctx context.Context, f *inFile, most int) ([]journal.Ra
 		if err := c.journal.Done(old.Number); err != nil {
 			return nil, err
 		}
-		return nil, r.destination.Discard(old.Number)
+		return nil, c.unstage(&inFile{number: old.Number, rest: f.rest})
 	}
-	f.resume(ranges, r.terms.verify)
+	f.resume(ranges, r.terms.verify && f.rest == nil)
 	f.got = f.safe
-	c.resent.Add(max(0, written-f.safe))
+	safe := f.safe
+	if f.rest != nil {
+		safe = f.rest.tally.Next()
+	}
+	c.resent.Add(max(0, written-safe))
 	return ranges, nil
 }
 

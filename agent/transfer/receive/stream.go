@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
@@ -40,6 +41,9 @@ type stream struct {
 	plain    []byte
 	blocks   uint64
 	claims   []claim
+	packer   *cargo.Packer // nil unless files rest in a form
+	// patience is how long a chunk may wait for those before it, waited how long this message did.
+	patience, waited time.Duration
 }
 
 // errStream ends a connection whose sender is told why by the session, or not at all.
@@ -66,12 +70,13 @@ func (d *stream) serve(conn net.Conn) error {
 			return errStream
 		}
 		came := time.Now()
+		d.waited = 0
 		var last bool
 		var err error
 		if !d.activity.do(func() { last, err = d.guarded() }) {
 			return errStream
 		}
-		d.worked.Add(int64(time.Since(came)))
+		d.worked.Add(int64(time.Since(came) - d.waited))
 		if err != nil {
 			return d.refuse(err)
 		}
@@ -118,6 +123,10 @@ func (d *stream) block() (last bool, err error) {
 	}
 	if err := d.claim(h); err != nil {
 		return false, err
+	}
+	if d.packer != nil {
+		d.blocks++
+		return h.Last, d.keep(h, d.message.Received[frame.HeaderSize:])
 	}
 	plain, outcome, err := d.decoder.View(d.plain, h, d.message.Received[frame.HeaderSize:])
 	if err != nil {
@@ -171,7 +180,7 @@ func (d *stream) claim(h frame.Header) error {
 			return err
 		}
 		if f != nil {
-			if c.section, err = f.claim(s, d.terms.verify); err != nil {
+			if c.section, err = f.claim(s, d.terms.verify && f.rest == nil); err != nil {
 				return err
 			}
 			if c.section != nil {

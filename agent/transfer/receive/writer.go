@@ -61,7 +61,7 @@ func (w *writer) write(c *claim, bytes []byte) error {
 func (w *writer) wrote(staged StagedFile, c *claim) error {
 	f := c.file
 	var buffer []byte
-	if w.terms.verify {
+	if w.terms.verify && f.rest == nil {
 		buffer = w.chunk()
 	}
 	complete, takenBack, err := f.wrote(c.section, c.offset, staged, buffer)
@@ -70,7 +70,7 @@ func (w *writer) wrote(staged StagedFile, c *claim) error {
 		return err
 	case takenBack:
 		// It may have been removed before it was written.
-		return w.destination.Discard(f.number)
+		return w.checkpoints.unstage(f)
 	}
 	if f.chunks > 1 {
 		w.checkpoints.wrote(f, c.offset/w.terms.chunk, c.segment.Digest)
@@ -80,12 +80,12 @@ func (w *writer) wrote(staged StagedFile, c *claim) error {
 		return nil
 	}
 	// No lock is held, so the other streams go on meanwhile.
-	if f.chunks > 1 {
+	if f.chunks > 1 && f.rest == nil {
 		if err := staged.Sync(); err != nil {
 			return err
 		}
 	}
-	if err := w.checkpoints.commit(staged, f); err != nil {
+	if err := w.checkpoints.name(staged, f); err != nil {
 		return err
 	}
 	w.expected.complete(f)

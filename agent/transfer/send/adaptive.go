@@ -90,7 +90,7 @@ func nanos(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64))
 // encoderOptions are those of the encoder of each stream.
 func (a *adaptive) encoderOptions(o *Options, t *terms) frame.EncoderOptions {
 	e := frame.EncoderOptions{
-		Engines: o.Engines, Accelerator: o.Accelerator, Codec: t.codec, Policy: o.Policy, NoNetwork: o.OneProcess,
+		Engines: o.Engines, Accelerator: o.Accelerator, Codec: t.codec, Policy: o.Policy, NoNetwork: o.OneProcess && o.Form == 0,
 		Joinable: t.accepted.GetJoinable(),
 	}
 	if a.chooser != nil {

@@ -85,6 +85,7 @@ func (a *attempt) work(ctx context.Context) error {
 	g.Go(func() error { return a.matcher.run(gctx) })
 	packer := &packer{
 		queue: a.matcher.queue, asks: a.asks, workload: a.workload, changed: a.changed, pauses: o.ChangedPauses,
+		apart: o.Form != 0,
 		retrier: &retrier{
 			source: o.Source, report: o.Report, session: a.session, window: a.window, matcher: a.matcher, changed: a.changed,
 		},
@@ -93,7 +94,7 @@ func (a *attempt) work(ctx context.Context) error {
 	for range o.Streams {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
-			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt},
+			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
 		}
 		g.Go(func() error { return w.run(gctx, o, a.terms) })
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -36,6 +37,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		CheckpointInterval: uint64(o.CheckpointInterval),
 		Mirror:             o.Mirror,
 		Contents:           o.Contents,
+		Form:               protocol.FormToWire(o.Form),
 	}
 	for _, id := range offer(o) {
 		begin.Codecs = append(begin.Codecs, uint32(id))
@@ -65,6 +67,11 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED,
 			"the receiving cluster (%s) cannot give receipts, so nothing was sent: upgrade it, or set spec.receipt to false",
 			failure.Shorten(accepted.GetVersion(), 64))
+	}
+	if form := protocol.FormToWire(o.Form); form != accepted.GetForm() || o.Form == cargo.Gzip && !accepted.GetJoinable() {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
+			"the receiving cluster (%s) cannot keep files in form %v, so nothing was sent: upgrade it, or make a Transfer "+
+				"without spec.destination.form", failure.Shorten(accepted.GetVersion(), 64), o.Form)
 	}
 	return t, nil
 }

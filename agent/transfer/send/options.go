@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -43,6 +44,9 @@ type Options struct {
 	BandwidthLimit uint64
 	// Contents: both sides are to compute the digest of the content manifest, for a receipt.
 	Contents bool
+	// Form in which files are to rest at the receiver; 0: as they are. Codecs and Ways of other codecs than the form's
+	// are not used.
+	Form cargo.Form
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is the receiver's default, 64 MiB.

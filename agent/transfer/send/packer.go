@@ -36,6 +36,7 @@ type packer struct {
 	retrier  *retrier
 	changed  *changedFiles
 	pauses   []time.Duration // before changed files are read again
+	apart    bool            // every chunk is a block of its own
 
 	ahead   []span
 	waiting int // spans of ahead that have an ask
@@ -118,9 +119,9 @@ func (p *packer) cut(ctx context.Context, s span) error {
 			c.old = digests[first:min(first+protocol.PartsPerChunk, int64(len(digests)))]
 		}
 		switch {
-		case c.length < protocol.ChunkSize:
+		case c.length < protocol.ChunkSize && !p.apart:
 			err = p.share(ctx, c)
-		case f.old || f.entry.Sparse:
+		case (f.old || f.entry.Sparse) && !p.apart:
 			if group = append(group, c); len(group) == groupChunks {
 				err, group = p.workload.emit(ctx, group), nil
 			}

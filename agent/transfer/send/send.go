@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -37,6 +38,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.ChangedPauses == nil {
 		o.ChangedPauses = []time.Duration{time.Second, 5 * time.Second}
+	}
+	if o.Form != 0 {
+		o.Codecs = []codec.ID{o.Form.Codec()}
 	}
 	stream, err := wirev1.NewReceiverClient(conn).Session(streamCtx)
 	if err != nil {

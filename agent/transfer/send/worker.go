@@ -25,6 +25,7 @@ type worker struct {
 	workload *workload
 	adaptive *adaptive
 	parts    partReader
+	whole    bool // no parts: holes are read as zeros, and nothing is reused
 
 	conn    net.Conn
 	encoder *frame.Encoder
@@ -95,7 +96,7 @@ func (w *worker) read(p piece, shared bool) error {
 	if takenBack {
 		return nil
 	}
-	if p.file.entry.Sparse || p.file.old {
+	if (p.file.entry.Sparse || p.file.old) && !w.whole {
 		return w.readParts(p)
 	}
 	start := len(w.plain)
