@@ -138,6 +138,10 @@ const (
 	// ReasonReceiptUnsupported (Transfer): spec.receipt is true and the other cluster is of a release without receipts.
 	// Upgrade it, or set spec.receipt to false. Nothing was sent.
 	ReasonReceiptUnsupported = "ReceiptUnsupported"
+	// ReasonFormUnsupported (Transfer): files cannot rest in spec.destination.form: the other cluster is of a release
+	// without forms, or a name of the source has no place beside those of the form. The message says which, and what to
+	// do. Nothing rests half.
+	ReasonFormUnsupported = "FormUnsupported"
 	// ReasonReceiptRejected (Transfer, Delivery): the other cluster signed, or asks to sign, something else than this one
 	// has observed. Nothing more is signed. The message says what differs.
 	ReasonReceiptRejected = "ReceiptRejected"

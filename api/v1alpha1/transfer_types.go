@@ -78,6 +78,13 @@ type TransferDestination struct {
 	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+
+	// form in which files rest in the claim. Absent or Files: as they are. Gzip: each as one gzip member, a.csv as
+	// a.csv.gz. Zstd: each as Zstandard frames, a.csv as a.csv.zst. They rest as they travelled, and the receiving agent
+	// inflates nothing. Beside each file is an index of it, .a.csv.gz.lgci. The form fixes the codec; what else the
+	// CompressionPolicy says holds. Changed files are sent whole. Both ends must be claims, without via and receipt.
+	// +optional
+	Form RestingForm `json:"form,omitempty"`
 }
 
 // AgentPodTemplate is what a user may set of an agent's pod.
@@ -140,6 +147,9 @@ type TransferSchedule struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="a receipt is of what claims hold; remove receipt, or use a persistentVolumeClaim at both ends"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="files rest in a form only where they come from a claim and go to one; remove destination.form, or use a persistentVolumeClaim at both ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.receipt) || !self.receipt",message="a receipt is of plain files, which rest nowhere with destination.form; remove receipt or form"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {

@@ -30,6 +30,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonStagingTimedOut,
 	v1alpha1.ReasonStagedCopyLost,
 	v1alpha1.ReasonStagingRejected,
+	v1alpha1.ReasonFormUnsupported,
 }
 
 // NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are

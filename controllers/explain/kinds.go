@@ -50,6 +50,10 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	s.copies(t)
 	s.history(t.Status.History)
 	s.omissions(t.Status.Omissions)
+	if form := t.Spec.Destination.Form; form.Compressed() {
+		s.section("At rest")
+		s.rowf("form", "%s: files rest compressed, as they travelled, each with an index beside it", form)
+	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")
 		s.row("cron", t.Status.Schedule.Cron+" "+t.Status.Schedule.TimeZone)

@@ -92,6 +92,10 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 	return a
 }
 
+var forms = map[v1alpha1.RestingForm]wirev1.Form{
+	v1alpha1.RestingGzip: wirev1.Form_FORM_GZIP, v1alpha1.RestingZstd: wirev1.Form_FORM_ZSTD,
+}
+
 func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.SendConfig {
 	run, destination := transfer.Status.Run, transfer.Spec.Destination
 	return &wirev1.SendConfig{
@@ -116,6 +120,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		Mirror:             transfer.Spec.Delete,
 		AllowEmptySource:   transfer.Spec.AllowEmptySource,
 		Receipt:            transfer.Spec.Receipt,
+		Form:               forms[destination.Form],
 	}
 }
 

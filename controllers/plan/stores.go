@@ -76,6 +76,11 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 			}
 		}
 	}
+	if spec.Destination.Form.Compressed() && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
+		return &policy.InvalidError{
+			Field: "spec.destination.form", Fix: "must be Files, or absent, with an objectStore, with via and with receipt",
+		}
+	}
 	switch {
 	case from != nil && spec.Source.PersistentVolumeClaim.ClaimName != "":
 		return &policy.InvalidError{

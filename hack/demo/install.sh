@@ -51,7 +51,7 @@ pods_wait() {
     -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
 }
 # Charts of earlier releases do not have this value.
-if grep -q '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then
+if grep -qs '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set pointInTime.enabled=true)
 fi
 

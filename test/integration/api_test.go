@@ -123,6 +123,25 @@ func TestRefusals(t *testing.T) {
 		"claim with slash": {
 			transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.ClaimName = "other/ledger" }), "claimName",
 		},
+		"form of an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination = v1alpha1.TransferDestination{
+				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingGzip,
+			}
+		}), "use a persistentVolumeClaim at both ends"},
+		"form from an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
+			t.Spec.Destination.Peer, t.Spec.Destination.Form = "", v1alpha1.RestingZstd
+		}), "use a persistentVolumeClaim at both ends"},
+		"form by way of an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "vault"}}
+			t.Spec.Destination.Form = v1alpha1.RestingGzip
+		}), "remove destination.form or destination.via"},
+		"form with a receipt": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Receipt, t.Spec.Destination.Form = true, v1alpha1.RestingGzip
+		}), "remove receipt or form"},
+		"unknown form": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Form = "Lzma" }), "destination.form",
+		},
 		"negative attempts": {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = -1 }), "maxAttempts"},
 		"absurd attempts":   {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 1000000 }), "maxAttempts"},
 		"tiny checkpoint interval": {
