@@ -14,6 +14,9 @@
 // checksum of its plain bytes and that of the bytes that rest. Blocks refer to nothing outside of themselves, so any of
 // them is read alone. An index that is lost is made again from the file by Rebuild.
 //
+// Pack makes such a file of a plain one. Blocks then end at the borders of records, if it has some, and the index knows
+// their numbers (Records). Package cargofile has names for files, on file systems and in object stores.
+//
 // A Writer trusts that a block expands to what its header says, since it does not expand it: whoever could be harmed by
 // a wrong one reads it, with all its checksums, or has Reader.Scrub inflate it.
 package cargo

@@ -310,6 +310,12 @@ func seeds(f *testing.F, add func(file, index []byte)) {
 
 func FuzzParseIndex(f *testing.F) {
 	seeds(f, func(_, index []byte) { f.Add(index) })
+	for _, test := range recorded() {
+		_, index := pack(f, bytes.Join(test.all, nil), cargo.PackOptions{
+			Form: cargo.Gzip, Records: test.records, BlockSize: 9000,
+		})
+		f.Add(index.Append(nil))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, b := range [][]byte{data, signed(data)} {
 			index, err := cargo.ParseIndex(b)
@@ -329,6 +335,12 @@ func FuzzParseIndex(f *testing.F) {
 // FuzzReader: a file that passes a scrub is what the tools of others read, and any other does no harm.
 func FuzzReader(f *testing.F) {
 	seeds(f, func(file, index []byte) { f.Add(file, index) })
+	for _, test := range recorded() {
+		file, index := pack(f, bytes.Join(test.all, nil), cargo.PackOptions{
+			Form: cargo.Zstd, Records: test.records, BlockSize: 9000,
+		})
+		f.Add(file, index.Append(nil))
+	}
 	f.Fuzz(func(t *testing.T, file, data []byte) {
 		index, err := cargo.ParseIndex(signed(data))
 		if err != nil {
@@ -343,6 +355,12 @@ func FuzzReader(f *testing.F) {
 		plain, err := io.ReadAll(io.NewSectionReader(r, 0, index.Size()))
 		if err != nil && !errors.Is(err, cargo.ErrCorrupt) || err != nil && scrubbed == nil {
 			t.Fatal(err, scrubbed)
+		}
+		if n := index.RecordCount(); n > 0 {
+			err := r.WriteRecords(t.Context(), io.Discard, n/2, n-n/2, 1)
+			if err != nil && !errors.Is(err, cargo.ErrCorrupt) || err != nil && scrubbed == nil {
+				t.Fatal(err, scrubbed)
+			}
 		}
 		if scrubbed != nil {
 			return

@@ -19,13 +19,14 @@ const (
 	// MaxBlocks is how many blocks a file has at most: 4 TiB in blocks of 1 MiB.
 	MaxBlocks = 1 << 22
 	// MaxIndex is the length in bytes of the longest index. Who reads one reads no more.
-	MaxIndex = indexHeader + MaxBlocks*indexEntry + indexSum
+	MaxIndex = indexHeader + recordHeader + MaxBlocks*(indexEntry+recordEntry) + indexSum
 
-	indexMagic   = 0x4c474349 // "LGCI"
-	indexVersion = 1
-	indexHeader  = 32
-	indexEntry   = 24
-	indexSum     = 8
+	indexMagic          = 0x4c474349 // "LGCI"
+	indexVersion        = 1
+	indexVersionRecords = 2
+	indexHeader         = 32
+	indexEntry          = 24
+	indexSum            = 8
 )
 
 // Index tells where the blocks of a file rest. It does not change.
@@ -34,7 +35,7 @@ const (
 //
 //	offset length
 //	     0      4  magic "LGCI"
-//	     4      1  version, 1
+//	     4      1  version: 1, or 2 if it knows records
 //	     5      1  form
 //	     6      2  0
 //	     8      8  number of blocks
@@ -44,12 +45,14 @@ const (
 //	               the plain block (Gzip: CRC-32; Zstd: XXH3-64), 8 bytes XXH3-64 of what rests
 //	     .      8  XXH3-64 of everything before
 //
-// There are no offsets: blocks follow one another, so they can neither overlap nor leave anything out.
+// There are no offsets: blocks follow one another, so they can neither overlap nor leave anything out. Version 2 has 16
+// bytes more in its header and 8 more for each block, at the end of either: what is known of records.
 type Index struct {
 	form   Form
 	blocks []Block
 	// plain and stored are the offsets at which blocks begin, and those at which the last one ends.
 	plain, stored []int64
+	known         *recordIndex // nil: the file has no records, or the index does not know them
 }
 
 // Block is what an index has of one.
@@ -147,16 +150,26 @@ func (i *Index) end() []byte {
 // Append appends the index's bytes to dst.
 func (i *Index) Append(dst []byte) []byte {
 	start := len(dst)
-	dst = appendIndexHeader(dst, i.form, len(i.blocks), i.Size(), i.StoredSize())
-	for _, b := range i.blocks {
+	version := byte(indexVersion)
+	if i.known != nil {
+		version = indexVersionRecords
+	}
+	dst = appendIndexHeader(dst, version, i.form, len(i.blocks), i.Size(), i.StoredSize())
+	if i.known != nil {
+		dst = i.known.appendHeader(dst)
+	}
+	for n, b := range i.blocks {
 		dst = b.Append(dst)
+		if i.known != nil {
+			dst = i.known.marks[n].append(dst)
+		}
 	}
 	return binary.BigEndian.AppendUint64(dst, xxh3.Hash(dst[start:]))
 }
 
-func appendIndexHeader(dst []byte, form Form, blocks int, plain, stored int64) []byte {
+func appendIndexHeader(dst []byte, version byte, form Form, blocks int, plain, stored int64) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, indexMagic)
-	dst = append(dst, indexVersion, byte(form), 0, 0)
+	dst = append(dst, version, byte(form), 0, 0)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(blocks))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(plain))
 	return binary.BigEndian.AppendUint64(dst, uint64(stored))
@@ -171,27 +184,42 @@ func ParseIndex(b []byte) (*Index, error) {
 	if binary.BigEndian.Uint32(b) != indexMagic {
 		return nil, fmt.Errorf("%w: it does not begin as one", ErrIndex)
 	}
-	// The checksum belongs to this version; another may keep it elsewhere.
-	if b[4] != indexVersion {
-		return nil, fmt.Errorf("%w: version %d; this program reads version %d", ErrIndex, b[4], indexVersion)
+	// The checksum belongs to these versions; another may keep it elsewhere.
+	header, entry := indexHeader, indexEntry
+	switch b[4] {
+	case indexVersion:
+	case indexVersionRecords:
+		header, entry = indexHeader+recordHeader, indexEntry+recordEntry
+	default:
+		return nil, fmt.Errorf("%w: version %d; this program reads versions 1 and 2", ErrIndex, b[4])
+	}
+	if len(b) < header+indexSum {
+		return nil, fmt.Errorf("%w: it has %d bytes", ErrIndex, len(b))
 	}
 	body, sum := b[:len(b)-indexSum], binary.BigEndian.Uint64(b[len(b)-indexSum:])
 	if xxh3.Hash(body) != sum {
 		return nil, fmt.Errorf("%w: its checksum does not match", ErrIndex)
 	}
-	form, entries := Form(b[5]), body[indexHeader:]
+	form, entries := Form(b[5]), body[header:]
 	if form != Gzip && form != Zstd || b[6] != 0 || b[7] != 0 {
 		return nil, fmt.Errorf("%w: %v", ErrIndex, form)
 	}
 	count := binary.BigEndian.Uint64(b[8:])
-	if len(entries)%indexEntry != 0 || count != uint64(len(entries)/indexEntry) {
+	if len(entries)%entry != 0 || count != uint64(len(entries)/entry) || count > MaxBlocks {
 		return nil, fmt.Errorf("%w: %d blocks in %d bytes", ErrIndex, count, len(entries))
 	}
 	blocks := make([]Block, count)
+	var marks []mark
+	if entry > indexEntry {
+		marks = make([]mark, count)
+	}
 	for n := range blocks {
-		var err error
-		if blocks[n], err = ParseBlock(form, entries[n*indexEntry:(n+1)*indexEntry]); err != nil {
+		e, err := entries[n*entry:(n+1)*entry], error(nil)
+		if blocks[n], err = ParseBlock(form, e[:indexEntry]); err != nil {
 			return nil, fmt.Errorf("block %d: %w", n, err)
+		}
+		if marks != nil {
+			marks[n] = parseMark(e[indexEntry:])
 		}
 	}
 	i := newIndex(form, blocks)
@@ -200,6 +228,9 @@ func ParseIndex(b []byte) (*Index, error) {
 	}
 	if stored := binary.BigEndian.Uint64(b[24:]); stored != uint64(i.StoredSize()) {
 		return nil, fmt.Errorf("%w: blocks that rest in %d bytes in a file of %d", ErrIndex, i.StoredSize(), stored)
+	}
+	if marks != nil {
+		return i.parseRecords(b[indexHeader:], marks)
 	}
 	return i, nil
 }

@@ -5,8 +5,8 @@ package cargo
 
 import "strings"
 
-// indexSuffix ends the names of indexes.
-const indexSuffix = ".lgci"
+// IndexSuffix ends the names of indexes: that of the file a.gz is .a.gz.lgci beside it.
+const IndexSuffix = ".lgci"
 
 // LongestName is the length in bytes of the longest name of a plain file whose index has a name, too, in a directory
 // whose names have at most so many bytes.
@@ -24,7 +24,7 @@ func (f Form) suffix() string {
 func (f Form) Name(name string) string { return name + f.suffix() }
 
 // IndexName returns the name of the index of a file, which is beside what rests. So does IndexPath for a path.
-func (f Form) IndexName(name string) string { return "." + f.Name(name) + indexSuffix }
+func (f Form) IndexName(name string) string { return "." + f.Name(name) + IndexSuffix }
 
 // IndexPath is IndexName for a path.
 func (f Form) IndexPath(path string) string {
@@ -34,7 +34,7 @@ func (f Form) IndexPath(path string) string {
 
 // PlainName returns of which file a name, or the name of an index, is. ok is false for names of neither.
 func (f Form) PlainName(name string) (plain string, ok bool) {
-	plain, index := strings.CutSuffix(name, indexSuffix)
+	plain, index := strings.CutSuffix(name, IndexSuffix)
 	if index {
 		if plain, index = strings.CutPrefix(plain, "."); !index {
 			return "", false

@@ -21,8 +21,9 @@ import (
 // Reader reads a file that rests, in part or as a whole. What it returns has been checked: the bytes that rest, and
 // those that they expand to. It is safe for concurrent use, one call after the other.
 type Reader struct {
-	file  io.ReaderAt
-	index *Index
+	file    io.ReaderAt
+	index   *Index
+	engines *codec.Registry
 
 	mu      sync.Mutex
 	inflate inflater
@@ -42,7 +43,7 @@ func NewReader(file io.ReaderAt, size int64, index *Index, engines *codec.Regist
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{file: file, index: index, inflate: inflate, held: -1}, nil
+	return &Reader{file: file, index: index, engines: engines, inflate: inflate, held: -1}, nil
 }
 
 // ReadAt implements io.ReaderAt for the plain file. It expands the blocks that it needs, and keeps the last one.
@@ -85,41 +86,57 @@ func (r *Reader) hold(i int) error {
 
 // load reads and checks what rests of a block.
 func (r *Reader) load(i int) error {
-	b := r.index.blocks[i]
-	r.stored = slices.Grow(r.stored[:0], int(b.stored)+len(codec.JoinEnd))[:b.stored]
+	r.stored = r.index.storedBuffer(r.stored, i)
 	if err := readAt(r.file, r.stored, r.index.stored[i]); err != nil {
 		return fmt.Errorf("read block %d: %w", i, err)
 	}
-	if r.index.form == Gzip && !bytes.HasSuffix(r.stored, []byte(flush[1:])) {
-		return fmt.Errorf("%w: block %d does not end in a flush", ErrCorrupt, i)
+	return r.index.checkStored(r.stored, i)
+}
+
+// expand expands the block that was loaded, and checks it.
+func (r *Reader) expand(i int) (err error) {
+	r.plain, err = r.index.expand(&r.inflate, r.plain, &r.stored, i)
+	return err
+}
+
+// storedBuffer returns a buffer for what rests of a block, with space for what decoders need behind it.
+func (i *Index) storedBuffer(buf []byte, n int) []byte {
+	length := int(i.blocks[n].stored)
+	return slices.Grow(buf[:0], length+len(codec.JoinEnd))[:length]
+}
+
+// checkStored checks what rests of a block.
+func (i *Index) checkStored(stored []byte, n int) error {
+	if i.form == Gzip && !bytes.HasSuffix(stored, []byte(flush[1:])) {
+		return fmt.Errorf("%w: block %d does not end in a flush", ErrCorrupt, n)
 	}
-	if xxh3.Hash(r.stored) != b.storedSum {
-		return fmt.Errorf("%w: the %d bytes at %d, of block %d, are not those that were written", ErrCorrupt, b.stored,
-			r.index.stored[i], i)
+	if xxh3.Hash(stored) != i.blocks[n].storedSum {
+		return fmt.Errorf("%w: the %d bytes at %d, of block %d, are not those that were written", ErrCorrupt, len(stored),
+			i.stored[n], n)
 	}
 	return nil
 }
 
-// expand expands the block that was loaded, and checks it.
-func (r *Reader) expand(i int) error {
-	b := r.index.blocks[i]
-	r.plain = slices.Grow(r.plain[:0], int(b.plain))[:b.plain]
-	n, err := r.inflate.block(r.plain, &r.stored)
+// expand expands what rests of a block into a buffer, and checks it.
+func (i *Index) expand(inflate *inflater, buf []byte, stored *[]byte, block int) ([]byte, error) {
+	b := i.blocks[block]
+	plain := slices.Grow(buf[:0], int(b.plain))[:b.plain]
+	n, err := inflate.block(plain, stored)
 	if err != nil {
-		return fmt.Errorf("expand block %d: %w", i, err)
+		return plain, fmt.Errorf("expand block %d: %w", block, err)
 	}
-	if n != len(r.plain) {
-		return fmt.Errorf("%w: block %d has %d bytes instead of %d", ErrCorrupt, i, n, len(r.plain))
+	if n != len(plain) {
+		return plain, fmt.Errorf("%w: block %d has %d bytes instead of %d", ErrCorrupt, block, n, len(plain))
 	}
-	if r.inflate.sum(r.plain) != b.sum {
-		return fmt.Errorf("%w: the plain bytes of block %d are not those that were written", ErrCorrupt, i)
+	if inflate.sum(plain) != b.sum {
+		return plain, fmt.Errorf("%w: the plain bytes of block %d are not those that were written", ErrCorrupt, block)
 	}
-	return nil
+	return plain, nil
 }
 
 // Scrub reads the file and compares all of it with the index: header, what rests of every block, and end. Of form Gzip
 // the end has the CRC-32 of the whole, which the index's must add up to. With inflate it expands every block and
-// compares the plain bytes as well. What is found wrong is ErrCorrupt.
+// compares the plain bytes as well, and the numbers of records. What is found wrong is ErrCorrupt, or ErrRecords.
 func (r *Reader) Scrub(ctx context.Context, inflate bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,6 +145,7 @@ func (r *Reader) Scrub(ctx context.Context, inflate bool) error {
 			return err
 		}
 	}
+	split := splitter{records: r.index.Records()}
 	for i := range r.index.blocks {
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("scrub block %d: %w", i, err)
@@ -142,6 +160,12 @@ func (r *Reader) Scrub(ctx context.Context, inflate bool) error {
 		if err := r.expand(i); err != nil {
 			return err
 		}
+		if err := r.index.checkMark(&split, r.plain, i); err != nil {
+			return err
+		}
+	}
+	if err := split.finish(); err != nil {
+		return err
 	}
 	return r.same(r.index.end(), r.index.stored[len(r.index.blocks)], "end")
 }

@@ -23,7 +23,18 @@ import (
 // that it returns is true of the file; of form Gzip the file's own CRC-32 is compared. It holds one block at a time,
 // and blocks are bounded. A file that was not written by a Writer, or was damaged since, is ErrForeign.
 func Rebuild(ctx context.Context, file io.Reader, engines *codec.Registry) (*Index, error) {
-	s := &scanner{window: window{file: file}}
+	return RebuildRecords(ctx, file, engines, Records{})
+}
+
+// RebuildRecords is Rebuild with the numbers of records, at whose borders blocks need not end. A file that does not
+// consist of them is a *RecordError.
+func RebuildRecords(
+	ctx context.Context, file io.Reader, engines *codec.Registry, records Records,
+) (*Index, error) {
+	if !records.valid() {
+		return nil, fmt.Errorf("make an index again: there are no records %v", records)
+	}
+	s := &scanner{window: window{file: file}, split: splitter{records: records}}
 	head, err := s.window.peek(len(gzipHeader))
 	if err != nil {
 		return nil, err
@@ -50,6 +61,8 @@ type scanner struct {
 	form    Form
 	inflate inflater
 	blocks  []Block
+	split   splitter
+	marks   []mark
 	plain   []byte
 	tape    tape
 	deflate io.ReadCloser // of the tape
@@ -87,6 +100,13 @@ func (s *scanner) run(ctx context.Context) (*Index, error) {
 			return nil, fmt.Errorf("%w: block %d: %w", ErrForeign, len(s.blocks), err)
 		}
 		s.blocks = append(s.blocks, b)
+		if s.split.records.Layout != NoRecords {
+			m, err := s.split.mark(s.plain[:n])
+			if err != nil {
+				return nil, err
+			}
+			s.marks = append(s.marks, m)
+		}
 		s.window.skip(length)
 	}
 	index := newIndex(s.form, s.blocks)
@@ -98,7 +118,10 @@ func (s *scanner) run(ctx context.Context) (*Index, error) {
 	if end := index.end(); !bytes.Equal(rest, end) {
 		return nil, fmt.Errorf("%w: behind the last block there is %x instead of %x", ErrForeign, rest, end)
 	}
-	return index, nil
+	if err := s.split.finish(); err != nil {
+		return nil, err
+	}
+	return index.withRecords(s.split.records, s.marks)
 }
 
 // ends reports whether no block comes next.
