@@ -41,8 +41,10 @@ type Options struct {
 	// CABundle is PEM of who vouches for the server; empty: the CAs of the system, or of the program where it has none.
 	CABundle []byte
 	// CredentialsDirectory has the files that wirev1.ObjectStoreKeys names, which are read for every request. Empty:
-	// requests are anonymous.
+	// requests are anonymous, unless there are Credentials.
 	CredentialsDirectory string
+	// Credentials of a program that has no directory of them; nil: there are none.
+	Credentials *Credentials
 	// StorageClass of what is written; empty: the bucket's.
 	StorageClass string
 	// Encryption by the server of what is written.
@@ -58,6 +60,9 @@ type Options struct {
 	// Now is the clock by which a server's is judged; nil: time.Now.
 	Now func() time.Time
 }
+
+// Credentials do not change.
+type Credentials struct{ AccessKeyID, SecretAccessKey, SessionToken string }
 
 // Encryption by the server with its own keys (SSE-S3) or those of a key service (SSE-KMS). The zero value asks for
 // none: the bucket's default counts.
@@ -96,7 +101,7 @@ func New(o Options) (*Store, error) {
 	}
 	secure := endpoint.Scheme == "https"
 	switch {
-	case o.CredentialsDirectory != "" && !secure:
+	case (o.CredentialsDirectory != "" || o.Credentials != nil) && !secure:
 		return nil, fmt.Errorf("%w: credentials are sent by TLS only; write the endpoint as https://%s", ErrOptions,
 			endpoint.Host)
 	case len(o.CABundle) > 0 && !secure:
@@ -145,6 +150,9 @@ func New(o Options) (*Store, error) {
 	provider := credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	if o.CredentialsDirectory != "" {
 		provider = credentials.New(&directory{path: o.CredentialsDirectory})
+	}
+	if c := o.Credentials; c != nil {
+		provider = credentials.NewStatic(c.AccessKeyID, c.SecretAccessKey, c.SessionToken, credentials.SignatureV4)
 	}
 	network := newTransport(o, config)
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
