@@ -136,9 +136,10 @@ docs: ## Build the documentation site into dist/site; needs Python 3
 	hack/docs/build.sh
 
 .PHONY: build
-build: tools-go ## Build manager, gateway, agent and kubectl plugin for this machine into bin/
+build: tools-go ## Build manager, gateway, agent, kubectl plugin and lighterage-cargo for this machine into bin/
 	mkdir -p bin
-	CGO_ENABLED=0 go build $(LDFLAGS) -o bin/ ./controllers/cmd/manager ./controllers/cmd/gateway ./controllers/cmd/kubectl-lighterage
+	CGO_ENABLED=0 go build $(LDFLAGS) -o bin/ ./controllers/cmd/manager ./controllers/cmd/gateway ./controllers/cmd/kubectl-lighterage \
+		./agent/cmd/lighterage-cargo
 	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" $(LDFLAGS) -o bin/ ./agent/cmd/agent
 
 .PHONY: cross
@@ -262,6 +263,13 @@ test-security: tools-go ## Tests of the threat model: unauthenticated clients, h
 	assets=$$(go run -C hack/cluster . assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
 		go test -count=1 -timeout 20m -tags envtest $$proofs
+
+# Java and Node read the files too where they are installed.
+.PHONY: test-cargo
+test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, and the programs of others that read them
+	$(ENSURE) readers
+	$(ALL_ENGINES); go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
+	CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them

@@ -88,6 +88,15 @@ for need in "$@"; do
 		want pigz pigz
 		want zstd zstd
 		;;
+	readers) # what test-cargo has read its files
+		want igzip isal
+		want pigz pigz
+		want zstd zstd
+		want bsdcat libarchive-tools
+		want curl curl
+		want nginx nginx-light
+		want python3 python3
+		;;
 	prometheus) # of which only the programs are used, not the service
 		want prometheus prometheus
 		want promtool prometheus

@@ -25,6 +25,14 @@ func cliPage(ctx context.Context, root string) (string, error) {
 	if err := commands(&b, plugin, nil); err != nil {
 		return "", err
 	}
+	b.WriteString("## lighterage-cargo\n\n`make build` writes the program to `bin/lighterage-cargo`. It is static and needs no " +
+		"cluster.\n\n")
+	cargo := func(arguments ...string) (string, error) {
+		return output(ctx, root, "./agent/cmd/lighterage-cargo", append(arguments, "--help")...)
+	}
+	if err := commands(&b, cargo, nil); err != nil {
+		return "", err
+	}
 	for _, program := range []struct{ name, path, text string }{
 		{"manager", "./controllers/cmd/manager", "The manager runs the controllers. The chart sets its flags."},
 		{"gateway", "./controllers/cmd/gateway", "Other clusters connect to the gateway. The chart sets its flags."},

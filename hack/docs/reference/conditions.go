@@ -112,7 +112,7 @@ func indexPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (strin
 		{"[Conditions](conditions.md)", "condition types, and the reasons of conditions, of compression and of placement"},
 		{"[Metrics](metrics.md)", "metrics of the manager and the gateway"},
 		{"[Limits](limits.md)", "limits, intervals and time-outs"},
-		{"[Command lines](cli.md)", "`kubectl lighterage`, manager, gateway and agent"},
+		{"[Command lines](cli.md)", "`kubectl lighterage`, `lighterage-cargo`, manager, gateway and agent"},
 	}))
 	for _, block := range a.blocks {
 		if block.file != "metadata.go" {
