@@ -488,6 +488,11 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 	$(ENSURE) network
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
+.PHONY: bench-rest
+bench-rest: build ## Measure records that rest compressed by the application, as cargo and both, in memory and on a slow disk; needs root, 5 GiB in /dev/shm and in /var/tmp (BENCH=quick: a look, no result)
+	$(ENSURE) peers disks || echo "bench-rest: what needs these is not measured" >&2
+	$(ENGINES); $(BENCHMARK) rest $(EXTENT)
+
 .PHONY: bench-scale
 bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with profiles of the manager)
 	$(BENCHMARK) scale $(EXTENT) $(if $(SIZE),-size $(SIZE)) $(if $(PROFILE),-profile $(PROFILE))

@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/object"
 	"github.com/lighterage/lighterage/hack/bench/policy"
 	"github.com/lighterage/lighterage/hack/bench/queue"
+	"github.com/lighterage/lighterage/hack/bench/rest"
 	"github.com/lighterage/lighterage/hack/bench/scale"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 )
@@ -20,6 +21,6 @@ import (
 func main() {
 	harness.Main(
 		codec.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(), policy.Benchmark(),
-		queue.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }

@@ -73,11 +73,3 @@ func TestSizeOf(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 }
-
-func TestHolds(t *testing.T) {
-	for speed, want := range map[float64]bool{48e6: true, 60e6: true, 70e6: false, 20e6: false, 900e6: false} {
-		if holds(speed) != want {
-			t.Errorf("%v", speed)
-		}
-	}
-}

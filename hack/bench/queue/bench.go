@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 
+	"github.com/lighterage/lighterage/hack/bench/disk"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -166,7 +167,7 @@ func (b *bench) inMemory(ctx context.Context) error {
 
 // take has contenders take turns with messages of all sizes.
 func (b *bench) take(
-	ctx context.Context, round int, names []string, total int, directory string, d *disk, turns *[]turn,
+	ctx context.Context, round int, names []string, total int, directory string, d *disk.Disk, turns *[]turn,
 ) error {
 	for _, size := range sizes {
 		for _, i := range harness.Order(round, len(names)) {
@@ -201,9 +202,16 @@ func brokered(ctx context.Context, total int, directory string) ([]turn, error) 
 	return turns, errors.Join(err, r.stop())
 }
 
+const (
+	// diskSpeed is what the disk is limited to, in bytes a second each way.
+	diskSpeed = 50_000_000
+	// diskSize in bytes.
+	diskSize = 1 << 30
+)
+
 // onDisk measures with files on a disk with a limited speed.
 func (b *bench) onDisk(ctx context.Context) (err error) {
-	d, err := openDisk(ctx, b.image)
+	d, err := disk.Open(ctx, b.image, diskSize, diskSpeed)
 	if err != nil {
 		if ctx.Err() == nil {
 			b.missing = append(b.missing, "a disk with a limited speed: "+err.Error())
@@ -211,17 +219,17 @@ func (b *bench) onDisk(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	b.diskSpeed = d.measured
+	defer func() { err = errors.Join(err, d.Close()) }()
+	b.diskSpeed = d.Measured
 	return b.Rounds(b.diskRounds, func(round int) error {
-		return b.take(ctx, round, contenders, b.diskBytes, d.directory, d, &b.disk)
+		return b.take(ctx, round, contenders, b.diskBytes, d.Directory, d, &b.disk)
 	})
 }
 
 // one is the turn of a contender, which begins without messages. On a disk it counts
 // when everything is there, and messages are got by another process, for which what it
 // read when it started was taken out of memory again.
-func one(ctx context.Context, name string, size, total int, directory string, d *disk) (turn, error) {
+func one(ctx context.Context, name string, size, total int, directory string, d *disk.Disk) (turn, error) {
 	r, err := start(ctx, name, directory)
 	if err != nil {
 		return turn{}, err
@@ -231,7 +239,7 @@ func one(ctx context.Context, name string, size, total int, directory string, d 
 		// For the messages, and for about as much beside them.
 		err = findPages(directory, 2*total)
 	} else {
-		b = between{settle: d.sync, chill: func() error { return errors.Join(r.end(), r.start(ctx), d.forget()) }}
+		b = between{settle: d.Sync, chill: func() error { return errors.Join(r.end(), r.start(ctx), d.Forget()) }}
 	}
 	var t turn
 	if err == nil {

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package queue
+// Package disk makes file systems with a limited speed, for benchmarks.
+package disk
 
 import (
 	"context"
@@ -20,10 +21,6 @@ import (
 )
 
 const (
-	// diskSpeed is what the disk is limited to, in bytes a second each way.
-	diskSpeed = 50_000_000
-	// diskSize in bytes.
-	diskSize = 1 << 30
 	// diskCache is how many bytes may wait in memory to be written to it, as on a machine
 	// that has worked for long; else some seconds of puts would fit into memory.
 	diskCache = 8 << 20
@@ -31,32 +28,33 @@ const (
 	probeSize = 24 << 20
 )
 
-// disk is a file system of its own in a file, with a limited speed.
-type disk struct {
-	directory string
-	// measured is the speed in bytes a second at which it was seen to be written.
-	measured float64
+// Disk is a file system of its own in a file, with a limited speed.
+type Disk struct {
+	Directory string
+	// Measured is the speed in bytes a second at which it was seen to be written.
+	Measured float64
+	speed    int
 	undo     []func() error
 }
 
-// openDisk makes one of a file below parent. It needs root, loop devices and a control
-// group that limits all who write to a device.
-func openDisk(ctx context.Context, parent string) (*disk, error) {
-	d := &disk{}
-	if err := d.open(ctx, parent); err != nil {
-		return nil, errors.Join(err, d.close())
+// Open makes one of a file of so many bytes below parent, limited to so many bytes a second each way. It needs root,
+// loop devices and a control group that limits all who write to a device.
+func Open(ctx context.Context, parent string, size int64, speed int) (*Disk, error) {
+	d := &Disk{speed: speed}
+	if err := d.open(ctx, parent, size); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-func (d *disk) open(ctx context.Context, parent string) error {
-	work, err := os.MkdirTemp(parent, "lighterage-queue-")
+func (d *Disk) open(ctx context.Context, parent string, size int64) error {
+	work, err := os.MkdirTemp(parent, "lighterage-disk-")
 	if err != nil {
 		return err
 	}
 	d.undo = append(d.undo, func() error { return os.RemoveAll(work) })
 	image := filepath.Join(work, "image")
-	if err := allocate(image, diskSize); err != nil {
+	if err := allocate(image, size); err != nil {
 		return fmt.Errorf("make a file for a disk: %w", err)
 	}
 	// Past the page cache of what is below, so that a write is one of the disk's.
@@ -72,16 +70,16 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if err := harness.Command(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device); err != nil {
 		return err
 	}
-	d.directory = filepath.Join(work, "mount")
-	if err := os.Mkdir(d.directory, 0o700); err != nil {
+	d.Directory = filepath.Join(work, "mount")
+	if err := os.Mkdir(d.Directory, 0o700); err != nil {
 		return err
 	}
-	if err := harness.Command(ctx, "mount", "-o", "noatime", device, d.directory); err != nil {
+	if err := harness.Command(ctx, "mount", "-o", "noatime", device, d.Directory); err != nil {
 		return err
 	}
 	//nolint:contextcheck // also when the context has ended
 	d.undo = append(d.undo, func() error {
-		return harness.Command(context.Background(), "umount", d.directory)
+		return harness.Command(context.Background(), "umount", d.Directory)
 	})
 	var stat unix.Stat_t
 	if err := unix.Stat(device, &stat); err != nil {
@@ -91,26 +89,28 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if err := d.limit(number); err != nil {
 		return err
 	}
-	if d.measured, err = d.probe(); err != nil {
+	if d.Measured, err = d.probe(); err != nil {
 		return fmt.Errorf("see whether the limit holds: %w", err)
 	}
-	if !holds(d.measured) {
-		return fmt.Errorf("a limit of %d MB/s does not hold: %.0f MB/s were written", int(diskSpeed/1e6), d.measured/1e6)
+	if !d.holds() {
+		return fmt.Errorf("a limit of %d MB/s does not hold: %.0f MB/s were written", d.speed/1e6, d.Measured/1e6)
 	}
 	return nil
 }
 
-// holds reports whether a speed is that of the limit, more or less.
-func holds(measured float64) bool { return measured > diskSpeed/2 && measured < diskSpeed*1.3 }
+// holds reports whether the speed is that of the limit, more or less.
+func (d *Disk) holds() bool {
+	return d.Measured > float64(d.speed)/2 && d.Measured < float64(d.speed)*1.3
+}
 
 // limit holds everybody who reads or writes the device to its speed. Pages are written
 // back by threads of the kernel, which are in the root group: hence it is the limit of
 // that group, for this device alone.
-func (d *disk) limit(number string) error {
+func (d *Disk) limit(number string) error {
 	const root = "/sys/fs/cgroup/blkio"
 	for _, file := range []string{"blkio.throttle.write_bps_device", "blkio.throttle.read_bps_device"} {
 		path := filepath.Join(root, file)
-		if err := os.WriteFile(path, fmt.Appendf(nil, "%s %d", number, diskSpeed), 0o644); err != nil {
+		if err := os.WriteFile(path, fmt.Appendf(nil, "%s %d", number, d.speed), 0o644); err != nil {
 			return fmt.Errorf("limit a disk by the control group blkio (version 1): %w", err)
 		}
 		d.undo = append(d.undo, func() error { return os.WriteFile(path, []byte(number+" 0"), 0o644) })
@@ -135,25 +135,25 @@ func (d *disk) limit(number string) error {
 }
 
 // probe returns how fast it is written, in bytes a second.
-func (d *disk) probe() (float64, error) {
-	if err := d.sync(); err != nil {
+func (d *Disk) probe() (float64, error) {
+	if err := d.Sync(); err != nil {
 		return 0, err
 	}
-	path := filepath.Join(d.directory, "probe")
+	path := filepath.Join(d.Directory, "probe")
 	begin := time.Now()
 	if err := os.WriteFile(path, make([]byte, probeSize), 0o600); err != nil {
 		return 0, err
 	}
-	if err := d.sync(); err != nil {
+	if err := d.Sync(); err != nil {
 		return 0, err
 	}
 	took := time.Since(begin).Seconds()
 	return probeSize / took, os.Remove(path)
 }
 
-// sync waits until everything is on the disk.
-func (d *disk) sync() error {
-	f, err := os.Open(d.directory)
+// Sync waits until everything is on the disk.
+func (d *Disk) Sync() error {
+	f, err := os.Open(d.Directory)
 	if err != nil {
 		return err
 	}
@@ -164,12 +164,12 @@ func (d *disk) sync() error {
 	return nil
 }
 
-// forget takes what files hold out of memory, so that who reads it reads the disk.
-func (d *disk) forget() error {
-	if err := d.sync(); err != nil {
+// Forget takes what files hold out of memory, so that who reads it reads the disk.
+func (d *Disk) Forget() error {
+	if err := d.Sync(); err != nil {
 		return err
 	}
-	return filepath.WalkDir(d.directory, func(path string, entry fs.DirEntry, err error) error {
+	return filepath.WalkDir(d.Directory, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -182,8 +182,8 @@ func (d *disk) forget() error {
 	})
 }
 
-// close removes it.
-func (d *disk) close() error {
+// Close removes it.
+func (d *Disk) Close() error {
 	var errs []error
 	for _, undo := range slices.Backward(d.undo) {
 		errs = append(errs, undo())
