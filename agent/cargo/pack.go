@@ -80,7 +80,7 @@ type packed struct {
 func (p *packer) run(ctx context.Context, o PackOptions) error {
 	for range max(o.Workers, 1) {
 		e, err := frame.NewEncoder(frame.EncoderOptions{
-			Engines: o.Engines, Codec: o.Form.codec(), Joinable: o.Form == Gzip,
+			Engines: o.Engines, Codec: o.Form.Codec(), Joinable: o.Form == Gzip,
 			Policy: policy.Settings{Mode: policy.Always, Level: o.Level},
 		})
 		if err != nil {
