@@ -538,7 +538,9 @@ type SendConfig struct {
 	ReceiverEndpoint   string `protobuf:"bytes,22,opt,name=receiver_endpoint,json=receiverEndpoint,proto3" json:"receiver_endpoint,omitempty"`
 	ReceiverServerName string `protobuf:"bytes,23,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
 	// receipt: the run is to have a receipt, so both sides digest all content.
-	Receipt       bool `protobuf:"varint,26,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt bool `protobuf:"varint,26,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// form in which files are to rest at the destination.
+	Form          Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +713,13 @@ func (x *SendConfig) GetReceipt() bool {
 		return x.Receipt
 	}
 	return false
+}
+
+func (x *SendConfig) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
 }
 
 // ReceiveConfig is what the agent in mode receive needs to know.
@@ -913,7 +922,7 @@ var File_agent_wire_v1_config_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\x1a google/protobuf/descriptor.proto\"Z\n" +
+	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\x1a\x1cagent/wire/v1/transfer.proto\x1a google/protobuf/descriptor.proto\"Z\n" +
 	"\x06Prices\x12$\n" +
 	"\x0ecpu_hour_nanos\x18\x01 \x01(\x04R\fcpuHourNanos\x12*\n" +
 	"\x11network_gib_nanos\x18\x02 \x01(\x04R\x0fnetworkGibNanos\"\xf7\x03\n" +
@@ -939,7 +948,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xee\x05\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xa2\x06\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -964,7 +973,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\x12+\n" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\x12\x1e\n" +
-	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\"\xce\x02\n" +
+	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\x122\n" +
+	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\"\xce\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1025,7 +1035,8 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*SendConfig)(nil),                // 7: lighterage.wire.v1.SendConfig
 	(*ReceiveConfig)(nil),             // 8: lighterage.wire.v1.ReceiveConfig
 	(*NodeConfig)(nil),                // 9: lighterage.wire.v1.NodeConfig
-	(*descriptorpb.FieldOptions)(nil), // 10: google.protobuf.FieldOptions
+	(Form)(0),                         // 10: lighterage.wire.v1.Form
+	(*descriptorpb.FieldOptions)(nil), // 11: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1034,12 +1045,13 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	3,  // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
 	6,  // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	10, // 6: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	6,  // [6:7] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	10, // 6: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
+	11, // 7: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	7,  // [7:8] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1047,6 +1059,7 @@ func file_agent_wire_v1_config_proto_init() {
 	if File_agent_wire_v1_config_proto != nil {
 		return
 	}
+	file_agent_wire_v1_transfer_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

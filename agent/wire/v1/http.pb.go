@@ -909,7 +909,9 @@ type HTTPReport struct {
 	// wire_bytes written to and read from clients and backend, TLS included, since the start or the last reset.
 	WireBytes uint64 `protobuf:"varint,13,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	// traffic is what the kernel counted of the connections of wire_bytes; absent where it does not, or the agent is of an earlier version.
-	Traffic       *Traffic `protobuf:"bytes,15,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	Traffic *Traffic `protobuf:"bytes,15,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	// decisions for new connections; absent in other modes than Auto.
+	Decisions     *Decisions `protobuf:"bytes,16,opt,name=decisions,proto3" json:"decisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1049,6 +1051,13 @@ func (x *HTTPReport) GetTraffic() *Traffic {
 	return nil
 }
 
+func (x *HTTPReport) GetDecisions() *Decisions {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
 var File_agent_wire_v1_http_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_http_proto_rawDesc = "" +
@@ -1117,7 +1126,7 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x05reset\x18\x0e \x01(\tR\x05reset\x1aD\n" +
 	"\x16ResponsesByCodingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xd4\x05\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x91\x06\n" +
 	"\n" +
 	"HTTPReport\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.lighterage.wire.v1.HTTPStateR\x05state\x12\x16\n" +
@@ -1139,7 +1148,8 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x0ebackend_status\x18\x0e \x01(\rR\rbackendStatus\x12\x1d\n" +
 	"\n" +
 	"wire_bytes\x18\r \x01(\x04R\twireBytes\x125\n" +
-	"\atraffic\x18\x0f \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic*q\n" +
+	"\atraffic\x18\x0f \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12;\n" +
+	"\tdecisions\x18\x10 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions*q\n" +
 	"\tHTTPState\x12\x1a\n" +
 	"\x16HTTP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13HTTP_STATE_STARTING\x10\x01\x12\x16\n" +
@@ -1197,6 +1207,7 @@ var file_agent_wire_v1_http_proto_goTypes = []any{
 	(*Compression)(nil),           // 16: lighterage.wire.v1.Compression
 	(*CPU)(nil),                   // 17: lighterage.wire.v1.CPU
 	(*Traffic)(nil),               // 18: lighterage.wire.v1.Traffic
+	(*Decisions)(nil),             // 19: lighterage.wire.v1.Decisions
 }
 var file_agent_wire_v1_http_proto_depIdxs = []int32{
 	4,  // 0: lighterage.wire.v1.HTTPConfig.backend:type_name -> lighterage.wire.v1.HTTPBackend
@@ -1221,13 +1232,14 @@ var file_agent_wire_v1_http_proto_depIdxs = []int32{
 	16, // 19: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
 	17, // 20: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
 	18, // 21: lighterage.wire.v1.HTTPReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	6,  // 22: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
-	7,  // 23: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
-	23, // [23:24] is the sub-list for method output_type
-	22, // [22:23] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 22: lighterage.wire.v1.HTTPReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	6,  // 23: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
+	7,  // 24: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_http_proto_init() }

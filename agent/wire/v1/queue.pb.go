@@ -1752,7 +1752,9 @@ type QueueReport struct {
 	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
 	// traffic is what the kernel counted of the connections of wire_bytes, those of the channel and of received_wire_bytes; absent where it does
 	// not, or the agent is of an earlier version.
-	Traffic       *Traffic `protobuf:"bytes,51,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	Traffic *Traffic `protobuf:"bytes,51,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	// store is what archives asked of object stores since the start or the last reset; absent without any.
+	Store         *StoreTraffic `protobuf:"bytes,52,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1958,6 +1960,13 @@ func (x *QueueReport) GetStorageFailure() *Failure {
 func (x *QueueReport) GetTraffic() *Traffic {
 	if x != nil {
 		return x.Traffic
+	}
+	return nil
+}
+
+func (x *QueueReport) GetStore() *StoreTraffic {
+	if x != nil {
+		return x.Store
 	}
 	return nil
 }
@@ -2460,7 +2469,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xc0\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf8\n" +
 	"\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
@@ -2492,7 +2501,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\rstore_archive\x18/ \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\fstoreArchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
 	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\x125\n" +
-	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\"\xe8\x03\n" +
+	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x126\n" +
+	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2594,6 +2604,7 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*ReceivedChannel)(nil),        // 34: lighterage.wire.v1.ReceivedChannel
 	(*Failure)(nil),                // 35: lighterage.wire.v1.Failure
 	(*Traffic)(nil),                // 36: lighterage.wire.v1.Traffic
+	(*StoreTraffic)(nil),           // 37: lighterage.wire.v1.StoreTraffic
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -2645,21 +2656,22 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	20, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
 	35, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
 	36, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	28, // 49: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	35, // 50: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 51: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	30, // 52: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	23, // 53: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	35, // 54: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 55: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 56: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	12, // 57: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 58: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	58, // [58:59] is the sub-list for method output_type
-	57, // [57:58] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	37, // 49: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	28, // 50: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	35, // 51: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 52: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 53: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	23, // 54: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	35, // 55: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 56: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 57: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	12, // 58: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 59: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }

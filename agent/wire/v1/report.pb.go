@@ -82,6 +82,8 @@ const (
 	FailureReason_FAILURE_REASON_STORE_FULL        FailureReason = 76
 	// FAILURE_REASON_RECEIPT_UNSUPPORTED: the run is to have a receipt, and the other side is of a release without receipts.
 	FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED FailureReason = 90
+	// FAILURE_REASON_FORM_UNSUPPORTED: files cannot rest in the form that the run asks for, at this receiver or under their names.
+	FailureReason_FAILURE_REASON_FORM_UNSUPPORTED FailureReason = 91
 )
 
 // Enum value maps for FailureReason.
@@ -128,6 +130,7 @@ var (
 		75: "FAILURE_REASON_STORE_CLOCK_SKEW",
 		76: "FAILURE_REASON_STORE_FULL",
 		90: "FAILURE_REASON_RECEIPT_UNSUPPORTED",
+		91: "FAILURE_REASON_FORM_UNSUPPORTED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -171,6 +174,7 @@ var (
 		"FAILURE_REASON_STORE_CLOCK_SKEW":         75,
 		"FAILURE_REASON_STORE_FULL":               76,
 		"FAILURE_REASON_RECEIPT_UNSUPPORTED":      90,
+		"FAILURE_REASON_FORM_UNSUPPORTED":         91,
 	}
 )
 
@@ -620,6 +624,209 @@ func (x *Compression) GetReasons() map[string]uint64 {
 	return nil
 }
 
+// Decisions are what an agent that serves in mode Auto does with classes of bodies, which are alike in content, length and codec.
+type Decisions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// objective that is minimised, as in status.decisions.objective.
+	Objective string `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	// send_nanos_per_mib is the CPU time that encrypting and writing a MiB takes.
+	SendNanosPerMib uint64 `protobuf:"varint,2,opt,name=send_nanos_per_mib,json=sendNanosPerMib,proto3" json:"send_nanos_per_mib,omitempty"`
+	// link_bytes_per_second is what connections of clients carry, by the median of them; 0: not known yet.
+	LinkBytesPerSecond uint64 `protobuf:"varint,3,opt,name=link_bytes_per_second,json=linkBytesPerSecond,proto3" json:"link_bytes_per_second,omitempty"`
+	// classes with most bytes first, at most 32.
+	Classes       []*ClassDecision `protobuf:"bytes,4,rep,name=classes,proto3" json:"classes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decisions) Reset() {
+	*x = Decisions{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decisions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decisions) ProtoMessage() {}
+
+func (x *Decisions) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decisions.ProtoReflect.Descriptor instead.
+func (*Decisions) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Decisions) GetObjective() string {
+	if x != nil {
+		return x.Objective
+	}
+	return ""
+}
+
+func (x *Decisions) GetSendNanosPerMib() uint64 {
+	if x != nil {
+		return x.SendNanosPerMib
+	}
+	return 0
+}
+
+func (x *Decisions) GetLinkBytesPerSecond() uint64 {
+	if x != nil {
+		return x.LinkBytesPerSecond
+	}
+	return 0
+}
+
+func (x *Decisions) GetClasses() []*ClassDecision {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+// ClassDecision is what an agent does with one class.
+type ClassDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// content is what the media types of the class have in common, size names its lengths.
+	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	Size    string `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	Codec   string `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
+	// reason why it is sent as it is; empty: it is compressed.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// operations, and their bytes before compression, since the start or the last reset. trials of them were compressed to see what that takes.
+	Operations uint64 `protobuf:"varint,5,opt,name=operations,proto3" json:"operations,omitempty"`
+	Bytes      uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Trials     uint64 `protobuf:"varint,7,opt,name=trials,proto3" json:"trials,omitempty"`
+	// compressed_permille is what the last bodies that were compressed were compressed to, compress_nanos_per_mib the CPU time that took.
+	CompressedPermille  uint32 `protobuf:"varint,8,opt,name=compressed_permille,json=compressedPermille,proto3" json:"compressed_permille,omitempty"`
+	CompressNanosPerMib uint64 `protobuf:"varint,9,opt,name=compress_nanos_per_mib,json=compressNanosPerMib,proto3" json:"compress_nanos_per_mib,omitempty"`
+	// known says that other_permille is. It is by how much more of what the objective asks for the other way takes than what is done.
+	Known         bool  `protobuf:"varint,10,opt,name=known,proto3" json:"known,omitempty"`
+	OtherPermille int32 `protobuf:"zigzag32,11,opt,name=other_permille,json=otherPermille,proto3" json:"other_permille,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassDecision) Reset() {
+	*x = ClassDecision{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassDecision) ProtoMessage() {}
+
+func (x *ClassDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassDecision.ProtoReflect.Descriptor instead.
+func (*ClassDecision) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ClassDecision) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *ClassDecision) GetSize() string {
+	if x != nil {
+		return x.Size
+	}
+	return ""
+}
+
+func (x *ClassDecision) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+func (x *ClassDecision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClassDecision) GetOperations() uint64 {
+	if x != nil {
+		return x.Operations
+	}
+	return 0
+}
+
+func (x *ClassDecision) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ClassDecision) GetTrials() uint64 {
+	if x != nil {
+		return x.Trials
+	}
+	return 0
+}
+
+func (x *ClassDecision) GetCompressedPermille() uint32 {
+	if x != nil {
+		return x.CompressedPermille
+	}
+	return 0
+}
+
+func (x *ClassDecision) GetCompressNanosPerMib() uint64 {
+	if x != nil {
+		return x.CompressNanosPerMib
+	}
+	return 0
+}
+
+func (x *ClassDecision) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *ClassDecision) GetOtherPermille() int32 {
+	if x != nil {
+		return x.OtherPermille
+	}
+	return 0
+}
+
 // Decompression is what decompression did, as seen by the receiver.
 type Decompression struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -635,7 +842,7 @@ type Decompression struct {
 
 func (x *Decompression) Reset() {
 	*x = Decompression{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +854,7 @@ func (x *Decompression) String() string {
 func (*Decompression) ProtoMessage() {}
 
 func (x *Decompression) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +867,7 @@ func (x *Decompression) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decompression.ProtoReflect.Descriptor instead.
 func (*Decompression) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Decompression) GetHardware() *Operations {
@@ -712,7 +919,7 @@ type CPU struct {
 
 func (x *CPU) Reset() {
 	*x = CPU{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +931,7 @@ func (x *CPU) String() string {
 func (*CPU) ProtoMessage() {}
 
 func (x *CPU) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +944,7 @@ func (x *CPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPU.ProtoReflect.Descriptor instead.
 func (*CPU) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CPU) GetSendNanos() uint64 {
@@ -827,7 +1034,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +1046,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1059,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Progress) GetFiles() uint64 {
@@ -964,7 +1171,7 @@ type Omission struct {
 
 func (x *Omission) Reset() {
 	*x = Omission{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1183,7 @@ func (x *Omission) String() string {
 func (*Omission) ProtoMessage() {}
 
 func (x *Omission) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1196,7 @@ func (x *Omission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Omission.ProtoReflect.Descriptor instead.
 func (*Omission) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Omission) GetWhat() string {
@@ -1042,14 +1249,16 @@ type Report struct {
 	// traffic is what the kernel counted of the connections of wire_bytes; absent where it does not, or the agent is of an earlier version.
 	Traffic *Traffic `protobuf:"bytes,21,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	// peer_traffic is what a receiver says arrived there, in the report of its sender.
-	PeerTraffic   *Traffic `protobuf:"bytes,22,opt,name=peer_traffic,json=peerTraffic,proto3" json:"peer_traffic,omitempty"`
+	PeerTraffic *Traffic `protobuf:"bytes,22,opt,name=peer_traffic,json=peerTraffic,proto3" json:"peer_traffic,omitempty"`
+	// store is what was asked of object stores; absent where there is none, or the agent is of an earlier version.
+	Store         *StoreTraffic `protobuf:"bytes,23,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1270,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1283,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Report) GetState() AgentState {
@@ -1203,6 +1412,84 @@ func (x *Report) GetPeerTraffic() *Traffic {
 	return nil
 }
 
+func (x *Report) GetStore() *StoreTraffic {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+// StoreTraffic counts requests to object stores that were sent, repeated ones included, but for those that delete.
+type StoreTraffic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// write_requests put, complete, copy or list; read_requests are all others.
+	WriteRequests uint64 `protobuf:"varint,1,opt,name=write_requests,json=writeRequests,proto3" json:"write_requests,omitempty"`
+	ReadRequests  uint64 `protobuf:"varint,2,opt,name=read_requests,json=readRequests,proto3" json:"read_requests,omitempty"`
+	// Bytes of bodies, without headers and TLS.
+	SentBytes     uint64 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes uint64 `protobuf:"varint,4,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreTraffic) Reset() {
+	*x = StoreTraffic{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreTraffic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreTraffic) ProtoMessage() {}
+
+func (x *StoreTraffic) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreTraffic.ProtoReflect.Descriptor instead.
+func (*StoreTraffic) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StoreTraffic) GetWriteRequests() uint64 {
+	if x != nil {
+		return x.WriteRequests
+	}
+	return 0
+}
+
+func (x *StoreTraffic) GetReadRequests() uint64 {
+	if x != nil {
+		return x.ReadRequests
+	}
+	return 0
+}
+
+func (x *StoreTraffic) GetSentBytes() uint64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *StoreTraffic) GetReceivedBytes() uint64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
 // Traffic is what arrived on TCP connections.
 type Traffic struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1216,7 +1503,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1515,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1528,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Traffic) GetDataSegments() uint64 {
@@ -1280,7 +1567,7 @@ type ContentDigest struct {
 
 func (x *ContentDigest) Reset() {
 	*x = ContentDigest{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1579,7 @@ func (x *ContentDigest) String() string {
 func (*ContentDigest) ProtoMessage() {}
 
 func (x *ContentDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1592,7 @@ func (x *ContentDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentDigest.ProtoReflect.Descriptor instead.
 func (*ContentDigest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContentDigest) GetSha256() []byte {
@@ -1350,7 +1637,7 @@ type StorePromise struct {
 
 func (x *StorePromise) Reset() {
 	*x = StorePromise{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1649,7 @@ func (x *StorePromise) String() string {
 func (*StorePromise) ProtoMessage() {}
 
 func (x *StorePromise) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1662,7 @@ func (x *StorePromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
 func (*StorePromise) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StorePromise) GetType() string {
@@ -1442,7 +1729,27 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
 	"\fReasonsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xdb\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xc6\x01\n" +
+	"\tDecisions\x12\x1c\n" +
+	"\tobjective\x18\x01 \x01(\tR\tobjective\x12+\n" +
+	"\x12send_nanos_per_mib\x18\x02 \x01(\x04R\x0fsendNanosPerMib\x121\n" +
+	"\x15link_bytes_per_second\x18\x03 \x01(\x04R\x12linkBytesPerSecond\x12;\n" +
+	"\aclasses\x18\x04 \x03(\v2!.lighterage.wire.v1.ClassDecisionR\aclasses\"\xdc\x02\n" +
+	"\rClassDecision\x12\x18\n" +
+	"\acontent\x18\x01 \x01(\tR\acontent\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\tR\x04size\x12\x14\n" +
+	"\x05codec\x18\x03 \x01(\tR\x05codec\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"operations\x18\x05 \x01(\x04R\n" +
+	"operations\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06trials\x18\a \x01(\x04R\x06trials\x12/\n" +
+	"\x13compressed_permille\x18\b \x01(\rR\x12compressedPermille\x123\n" +
+	"\x16compress_nanos_per_mib\x18\t \x01(\x04R\x13compressNanosPerMib\x12\x14\n" +
+	"\x05known\x18\n" +
+	" \x01(\bR\x05known\x12%\n" +
+	"\x0eother_permille\x18\v \x01(\x11R\rotherPermille\"\xdb\x01\n" +
 	"\rDecompression\x12:\n" +
 	"\bhardware\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bhardware\x12:\n" +
 	"\bsoftware\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bsoftware\x12:\n" +
@@ -1484,7 +1791,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x93\a\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xcb\a\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1506,7 +1813,14 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bpromises\x18\x0f \x03(\v2 .lighterage.wire.v1.StorePromiseR\bpromises\x12=\n" +
 	"\bcontents\x18\x14 \x01(\v2!.lighterage.wire.v1.ContentDigestR\bcontents\x125\n" +
 	"\atraffic\x18\x15 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12>\n" +
-	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\"\x81\x01\n" +
+	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\x126\n" +
+	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\"\xa0\x01\n" +
+	"\fStoreTraffic\x12%\n" +
+	"\x0ewrite_requests\x18\x01 \x01(\x04R\rwriteRequests\x12#\n" +
+	"\rread_requests\x18\x02 \x01(\x04R\freadRequests\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x04 \x01(\x04R\rreceivedBytes\"\x81\x01\n" +
 	"\aTraffic\x12#\n" +
 	"\rdata_segments\x18\x01 \x01(\x04R\fdataSegments\x12*\n" +
 	"\x10acknowledgements\x18\x02 \x01(\x04R\x10acknowledgements\x12%\n" +
@@ -1519,7 +1833,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\fStorePromise\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xc1\v\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\xe6\v\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1562,7 +1876,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1aFAILURE_REASON_STORE_UNFIT\x10J\x12#\n" +
 	"\x1fFAILURE_REASON_STORE_CLOCK_SKEW\x10K\x12\x1d\n" +
 	"\x19FAILURE_REASON_STORE_FULL\x10L\x12&\n" +
-	"\"FAILURE_REASON_RECEIPT_UNSUPPORTED\x10Z*\xc7\x01\n" +
+	"\"FAILURE_REASON_RECEIPT_UNSUPPORTED\x10Z\x12#\n" +
+	"\x1fFAILURE_REASON_FORM_UNSUPPORTED\x10[*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1586,7 +1901,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1594,47 +1909,52 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Operations)(nil),            // 3: lighterage.wire.v1.Operations
 	(*Estimate)(nil),              // 4: lighterage.wire.v1.Estimate
 	(*Compression)(nil),           // 5: lighterage.wire.v1.Compression
-	(*Decompression)(nil),         // 6: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                   // 7: lighterage.wire.v1.CPU
-	(*Progress)(nil),              // 8: lighterage.wire.v1.Progress
-	(*Omission)(nil),              // 9: lighterage.wire.v1.Omission
-	(*Report)(nil),                // 10: lighterage.wire.v1.Report
-	(*Traffic)(nil),               // 11: lighterage.wire.v1.Traffic
-	(*ContentDigest)(nil),         // 12: lighterage.wire.v1.ContentDigest
-	(*StorePromise)(nil),          // 13: lighterage.wire.v1.StorePromise
-	nil,                           // 14: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 15: lighterage.wire.v1.Compression.ReasonsEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Decisions)(nil),             // 6: lighterage.wire.v1.Decisions
+	(*ClassDecision)(nil),         // 7: lighterage.wire.v1.ClassDecision
+	(*Decompression)(nil),         // 8: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                   // 9: lighterage.wire.v1.CPU
+	(*Progress)(nil),              // 10: lighterage.wire.v1.Progress
+	(*Omission)(nil),              // 11: lighterage.wire.v1.Omission
+	(*Report)(nil),                // 12: lighterage.wire.v1.Report
+	(*StoreTraffic)(nil),          // 13: lighterage.wire.v1.StoreTraffic
+	(*Traffic)(nil),               // 14: lighterage.wire.v1.Traffic
+	(*ContentDigest)(nil),         // 15: lighterage.wire.v1.ContentDigest
+	(*StorePromise)(nil),          // 16: lighterage.wire.v1.StorePromise
+	nil,                           // 17: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 18: lighterage.wire.v1.Compression.ReasonsEntry
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	14, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	17, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	15, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
-	3,  // 7: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
-	3,  // 8: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
-	3,  // 9: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
-	1,  // 10: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
-	2,  // 11: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	16, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	16, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 14: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
-	5,  // 15: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
-	6,  // 16: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
-	7,  // 17: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
-	9,  // 18: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	13, // 19: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
-	12, // 20: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
-	11, // 21: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
-	11, // 22: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	7,  // 7: lighterage.wire.v1.Decisions.classes:type_name -> lighterage.wire.v1.ClassDecision
+	3,  // 8: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
+	3,  // 9: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
+	3,  // 10: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
+	1,  // 11: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
+	2,  // 12: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
+	19, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	19, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	10, // 15: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
+	5,  // 16: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
+	8,  // 17: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
+	9,  // 18: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
+	11, // 19: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
+	16, // 20: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	15, // 21: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
+	14, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
+	14, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
+	13, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1648,7 +1968,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

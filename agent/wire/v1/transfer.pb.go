@@ -24,6 +24,57 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Form is how files rest at the destination. See package cargo.
+type Form int32
+
+const (
+	// FORM_UNSPECIFIED: as they are.
+	Form_FORM_UNSPECIFIED Form = 0
+	Form_FORM_GZIP        Form = 1
+	Form_FORM_ZSTD        Form = 2
+)
+
+// Enum value maps for Form.
+var (
+	Form_name = map[int32]string{
+		0: "FORM_UNSPECIFIED",
+		1: "FORM_GZIP",
+		2: "FORM_ZSTD",
+	}
+	Form_value = map[string]int32{
+		"FORM_UNSPECIFIED": 0,
+		"FORM_GZIP":        1,
+		"FORM_ZSTD":        2,
+	}
+)
+
+func (x Form) Enum() *Form {
+	p := new(Form)
+	*p = x
+	return p
+}
+
+func (x Form) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Form) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_transfer_proto_enumTypes[0].Descriptor()
+}
+
+func (Form) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_transfer_proto_enumTypes[0]
+}
+
+func (x Form) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Form.Descriptor instead.
+func (Form) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{0}
+}
+
 type EntryType int32
 
 const (
@@ -67,11 +118,11 @@ func (x EntryType) String() string {
 }
 
 func (EntryType) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_wire_v1_transfer_proto_enumTypes[0].Descriptor()
+	return file_agent_wire_v1_transfer_proto_enumTypes[1].Descriptor()
 }
 
 func (EntryType) Type() protoreflect.EnumType {
-	return &file_agent_wire_v1_transfer_proto_enumTypes[0]
+	return &file_agent_wire_v1_transfer_proto_enumTypes[1]
 }
 
 func (x EntryType) Number() protoreflect.EnumNumber {
@@ -80,7 +131,7 @@ func (x EntryType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EntryType.Descriptor instead.
 func (EntryType) EnumDescriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{0}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{1}
 }
 
 type SessionRequest struct {
@@ -442,7 +493,10 @@ type Begin struct {
 	// mirror asks for a destination that has nothing else; absent: what else is there stays.
 	Mirror *Mirror `protobuf:"bytes,8,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	// contents: the sender will send Contents before Finish, because the run is to have a receipt.
-	Contents      bool `protobuf:"varint,9,opt,name=contents,proto3" json:"contents,omitempty"`
+	Contents bool `protobuf:"varint,9,opt,name=contents,proto3" json:"contents,omitempty"`
+	// form in which files are to rest at the destination. The sender then sends each chunk in a block of its own, the chunks of a file in
+	// their order as connections take blocks one after the other, without parts to reuse and holes, of the codec of the form or stored.
+	Form          Form `protobuf:"varint,10,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -540,6 +594,13 @@ func (x *Begin) GetContents() bool {
 	return false
 }
 
+func (x *Begin) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
+}
+
 // Mirror asks the receiver to remove, when all that was announced is safe, what was not announced. Nobody tells it what to remove: it
 // compares its own tree with the manifest.
 type Mirror struct {
@@ -625,7 +686,9 @@ type Accepted struct {
 	// contents: the receiver reads Contents. Receivers of earlier releases do not.
 	Contents bool `protobuf:"varint,14,opt,name=contents,proto3" json:"contents,omitempty"`
 	// joinable: the receiver reads blocks of version 2 (see package frame). Receivers of earlier releases do not.
-	Joinable      bool `protobuf:"varint,15,opt,name=joinable,proto3" json:"joinable,omitempty"`
+	Joinable bool `protobuf:"varint,15,opt,name=joinable,proto3" json:"joinable,omitempty"`
+	// form in which the receiver will have files rest: that of Begin. Receivers of earlier releases name none.
+	Form          Form `protobuf:"varint,16,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,6 +791,13 @@ func (x *Accepted) GetJoinable() bool {
 		return x.Joinable
 	}
 	return false
+}
+
+func (x *Accepted) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
 }
 
 // InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
@@ -2167,7 +2237,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
 	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x12+\n" +
 	"\x03old\x18\x06 \x01(\v2\x17.lighterage.wire.v1.OldH\x00R\x03oldB\t\n" +
-	"\amessage\"\xb3\x02\n" +
+	"\amessage\"\xe1\x02\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -2178,11 +2248,13 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06verify\x18\x06 \x01(\bR\x06verify\x12/\n" +
 	"\x13checkpoint_interval\x18\a \x01(\x04R\x12checkpointInterval\x122\n" +
 	"\x06mirror\x18\b \x01(\v2\x1a.lighterage.wire.v1.MirrorR\x06mirror\x12\x1a\n" +
-	"\bcontents\x18\t \x01(\bR\bcontents\"j\n" +
+	"\bcontents\x18\t \x01(\bR\bcontents\x12,\n" +
+	"\x04form\x18\n" +
+	" \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\"j\n" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xad\x02\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xdb\x02\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2193,7 +2265,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x05cores\x18\r \x01(\rR\x05cores\x12\x12\n" +
 	"\x04salt\x18\x05 \x01(\fR\x04salt\x12\x1a\n" +
 	"\bcontents\x18\x0e \x01(\bR\bcontents\x12\x1a\n" +
-	"\bjoinable\x18\x0f \x01(\bR\bjoinable\"M\n" +
+	"\bjoinable\x18\x0f \x01(\bR\bjoinable\x12,\n" +
+	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -2292,7 +2365,11 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bsegments\x18\x02 \x03(\v2\x1b.lighterage.wire.v1.SegmentR\bsegments\x12\x14\n" +
 	"\x05block\x18\x03 \x01(\fR\x05block\"&\n" +
 	"\fDataResponse\x12\x16\n" +
-	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*\x9d\x01\n" +
+	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*:\n" +
+	"\x04Form\x12\x14\n" +
+	"\x10FORM_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tFORM_GZIP\x10\x01\x12\r\n" +
+	"\tFORM_ZSTD\x10\x02*\x9d\x01\n" +
 	"\tEntryType\x12\x1a\n" +
 	"\x16ENTRY_TYPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fENTRY_TYPE_FILE\x10\x01\x12\x18\n" +
@@ -2315,81 +2392,84 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_transfer_proto_rawDescData
 }
 
-var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
-	(EntryType)(0),          // 0: lighterage.wire.v1.EntryType
-	(*SessionRequest)(nil),  // 1: lighterage.wire.v1.SessionRequest
-	(*SessionResponse)(nil), // 2: lighterage.wire.v1.SessionResponse
-	(*Begin)(nil),           // 3: lighterage.wire.v1.Begin
-	(*Mirror)(nil),          // 4: lighterage.wire.v1.Mirror
-	(*Accepted)(nil),        // 5: lighterage.wire.v1.Accepted
-	(*InflateRate)(nil),     // 6: lighterage.wire.v1.InflateRate
-	(*Entry)(nil),           // 7: lighterage.wire.v1.Entry
-	(*Xattr)(nil),           // 8: lighterage.wire.v1.Xattr
-	(*Manifest)(nil),        // 9: lighterage.wire.v1.Manifest
-	(*ManifestEnd)(nil),     // 10: lighterage.wire.v1.ManifestEnd
-	(*Need)(nil),            // 11: lighterage.wire.v1.Need
-	(*Safe)(nil),            // 12: lighterage.wire.v1.Safe
-	(*ChunkRange)(nil),      // 13: lighterage.wire.v1.ChunkRange
-	(*AskOld)(nil),          // 14: lighterage.wire.v1.AskOld
-	(*Old)(nil),             // 15: lighterage.wire.v1.Old
-	(*FileChanged)(nil),     // 16: lighterage.wire.v1.FileChanged
-	(*Retry)(nil),           // 17: lighterage.wire.v1.Retry
-	(*RetriedFile)(nil),     // 18: lighterage.wire.v1.RetriedFile
-	(*Finish)(nil),          // 19: lighterage.wire.v1.Finish
-	(*Contents)(nil),        // 20: lighterage.wire.v1.Contents
-	(*Content)(nil),         // 21: lighterage.wire.v1.Content
-	(*Received)(nil),        // 22: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 23: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 24: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 25: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 26: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 27: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 28: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 29: lighterage.wire.v1.CPU
-	(*Traffic)(nil),         // 30: lighterage.wire.v1.Traffic
-	(*Omission)(nil),        // 31: lighterage.wire.v1.Omission
+	(Form)(0),               // 0: lighterage.wire.v1.Form
+	(EntryType)(0),          // 1: lighterage.wire.v1.EntryType
+	(*SessionRequest)(nil),  // 2: lighterage.wire.v1.SessionRequest
+	(*SessionResponse)(nil), // 3: lighterage.wire.v1.SessionResponse
+	(*Begin)(nil),           // 4: lighterage.wire.v1.Begin
+	(*Mirror)(nil),          // 5: lighterage.wire.v1.Mirror
+	(*Accepted)(nil),        // 6: lighterage.wire.v1.Accepted
+	(*InflateRate)(nil),     // 7: lighterage.wire.v1.InflateRate
+	(*Entry)(nil),           // 8: lighterage.wire.v1.Entry
+	(*Xattr)(nil),           // 9: lighterage.wire.v1.Xattr
+	(*Manifest)(nil),        // 10: lighterage.wire.v1.Manifest
+	(*ManifestEnd)(nil),     // 11: lighterage.wire.v1.ManifestEnd
+	(*Need)(nil),            // 12: lighterage.wire.v1.Need
+	(*Safe)(nil),            // 13: lighterage.wire.v1.Safe
+	(*ChunkRange)(nil),      // 14: lighterage.wire.v1.ChunkRange
+	(*AskOld)(nil),          // 15: lighterage.wire.v1.AskOld
+	(*Old)(nil),             // 16: lighterage.wire.v1.Old
+	(*FileChanged)(nil),     // 17: lighterage.wire.v1.FileChanged
+	(*Retry)(nil),           // 18: lighterage.wire.v1.Retry
+	(*RetriedFile)(nil),     // 19: lighterage.wire.v1.RetriedFile
+	(*Finish)(nil),          // 20: lighterage.wire.v1.Finish
+	(*Contents)(nil),        // 21: lighterage.wire.v1.Contents
+	(*Content)(nil),         // 22: lighterage.wire.v1.Content
+	(*Received)(nil),        // 23: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 24: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 25: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 26: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 27: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 28: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 29: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 30: lighterage.wire.v1.CPU
+	(*Traffic)(nil),         // 31: lighterage.wire.v1.Traffic
+	(*Omission)(nil),        // 32: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
-	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
-	9,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
-	10, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
-	16, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
-	19, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	27, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
-	14, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
-	17, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
-	20, // 8: lighterage.wire.v1.SessionRequest.contents:type_name -> lighterage.wire.v1.Contents
-	5,  // 9: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	11, // 10: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	22, // 11: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	23, // 12: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	27, // 13: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
-	15, // 14: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
-	4,  // 15: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
-	6,  // 16: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
-	0,  // 17: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	8,  // 18: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	7,  // 19: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	12, // 20: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	13, // 21: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	18, // 22: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
-	7,  // 23: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
-	21, // 24: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
-	28, // 25: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	29, // 26: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	30, // 27: lighterage.wire.v1.Received.traffic:type_name -> lighterage.wire.v1.Traffic
-	22, // 28: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	31, // 29: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	24, // 30: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 31: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 32: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	32, // [32:33] is the sub-list for method output_type
-	31, // [31:32] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	4,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
+	10, // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
+	11, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
+	17, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
+	20, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
+	28, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	15, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
+	18, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
+	21, // 8: lighterage.wire.v1.SessionRequest.contents:type_name -> lighterage.wire.v1.Contents
+	6,  // 9: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
+	12, // 10: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	23, // 11: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	24, // 12: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	28, // 13: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	16, // 14: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
+	5,  // 15: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
+	0,  // 16: lighterage.wire.v1.Begin.form:type_name -> lighterage.wire.v1.Form
+	7,  // 17: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
+	0,  // 18: lighterage.wire.v1.Accepted.form:type_name -> lighterage.wire.v1.Form
+	1,  // 19: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	9,  // 20: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	8,  // 21: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	13, // 22: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	14, // 23: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	19, // 24: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
+	8,  // 25: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
+	22, // 26: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
+	29, // 27: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	30, // 28: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	31, // 29: lighterage.wire.v1.Received.traffic:type_name -> lighterage.wire.v1.Traffic
+	23, // 30: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	32, // 31: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	25, // 32: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	2,  // 33: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	3,  // 34: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	34, // [34:35] is the sub-list for method output_type
+	33, // [33:34] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -2422,7 +2502,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
