@@ -6,14 +6,21 @@ package csi
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lighterage/lighterage/hack/cluster/internal/loop"
+	"github.com/lighterage/lighterage/hack/cluster/internal/mounts"
 	"github.com/lighterage/lighterage/hack/cluster/internal/pool"
 )
 
@@ -68,6 +75,9 @@ func (c *controller) CreateVolume(
 	size, err := sizeOf(req.GetCapacityRange())
 	if err != nil {
 		return nil, err
+	}
+	if err := c.sync(source); err != nil {
+		return nil, answer(err)
 	}
 	v, err := c.pool.CreateVolume(req.GetName(), size, source)
 	if err != nil {
@@ -214,11 +224,59 @@ func (c *controller) CreateSnapshot(
 	if err := required("name", req.GetName(), "source_volume_id", req.GetSourceVolumeId()); err != nil {
 		return nil, err
 	}
+	if err := c.sync(req.GetSourceVolumeId()); err != nil {
+		return nil, answer(err)
+	}
 	s, err := c.pool.CreateSnapshot(req.GetName(), req.GetSourceVolumeId())
 	if err != nil {
 		return nil, answer(err)
 	}
 	return &csiv1.CreateSnapshotResponse{Snapshot: describe(s)}, nil
+}
+
+// sync has the image of a volume in use hold everything that was written before, as file systems do that take snapshots
+// themselves. What has no image yet, or is no volume, needs nothing.
+func (c *controller) sync(volume string) error {
+	v, err := c.pool.Volume(volume)
+	if errors.Is(err, pool.ErrNotFound) || err == nil && len(v.Staged) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, place := range v.Staged {
+		mounted, err := mounts.Is(place.Path)
+		if err != nil {
+			return err
+		}
+		if !mounted {
+			continue // A device.
+		}
+		if err := flush(place.Path, func(f *os.File) error { return unix.Syncfs(int(f.Fd())) }); err != nil {
+			return err
+		}
+	}
+	device, err := loop.Find(c.pool.Image(v.ID))
+	if err != nil || device == "" {
+		return err
+	}
+	return flush(device, (*os.File).Sync)
+}
+
+// flush calls sync with a file, unless that is gone.
+func flush(path string, sync func(*os.File) error) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("syncing a volume: %w", err)
+	}
+	defer f.Close()
+	if err := sync(f); err != nil {
+		return fmt.Errorf("syncing %s: %w", path, err)
+	}
+	return nil
 }
 
 func describe(s pool.Snapshot) *csiv1.Snapshot {

@@ -274,17 +274,22 @@ func holds(t *testing.T, path string, want []byte) {
 	}
 }
 
-// A snapshot and a clone of a volume in use hold what was synced before, and not what was written after, and a volume
+// A snapshot and a clone of a volume in use hold what was written before, and not what was written after, and a volume
 // that is larger than what it is made from has a larger file system.
 func TestSnapshotAndCloneOfMountedVolume(t *testing.T) {
 	c := connect(t, "mounted")
 	id, path := c.volume("source", size, false, nil)
 	write(t, filepath.Join(path, "file"), []byte("before"))
+	// Not synced.
+	if err := os.WriteFile(filepath.Join(path, "unsynced"), []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	source := c.snapshot("s", id)
 	_, cloned := c.volume("cloned", size, false, clone(id))
 	write(t, filepath.Join(path, "file"), []byte("after!"))
 	_, restored := c.volume("restored", 2*size, false, source)
 	holds(t, filepath.Join(restored, "file"), []byte("before"))
+	holds(t, filepath.Join(restored, "unsynced"), []byte("before"))
 	holds(t, filepath.Join(cloned, "file"), []byte("before"))
 	holds(t, filepath.Join(path, "file"), []byte("after!"))
 	if small, large := space(t, path), space(t, restored); large < small*3/2 {
