@@ -103,8 +103,8 @@ func verifyCommand(ctx context.Context, args []string) error {
 	switch {
 	case (*dir == "") == (t.registry == ""):
 		return errors.New(
-			"say what to verify: make release-verify DIR=dist/v1.2.3 KEY=lighterage.pub, or REGISTRY=registry.example VERSION=v1.2.3 " +
-				"KEY=lighterage.pub",
+			"say what to verify: make release-verify DIR=dist/v1.2.3 KEY=lighterage.pub, or REGISTRY=registry.example " +
+				"VERSION=v1.2.3 KEY=lighterage.pub",
 		)
 	case *dir != "":
 		say("verifying %s", *dir)
@@ -143,7 +143,9 @@ func pushCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if *dir == "" || t.registry == "" {
-		return errors.New("say what to push where: make release-push DIR=dist/v1.2.3 REGISTRY=registry.example KEY=lighterage.pub")
+		return errors.New(
+			"say what to push where: make release-push DIR=dist/v1.2.3 REGISTRY=registry.example KEY=lighterage.pub",
+		)
 	}
 	v, err := readVerifier(*key)
 	if err != nil {
