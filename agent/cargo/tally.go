@@ -61,7 +61,8 @@ func (t *Tally) Size() int64 { return t.form.length(t.stored) }
 // of each block, one after the other.
 func (t *Tally) WriteIndex(to io.WriterAt, blocks io.ReaderAt) (int64, error) {
 	left := int64(t.blocks) * indexEntry
-	buf := appendIndexHeader(make([]byte, 0, indexHeader+min(left, 64<<10)+indexSum), indexVersion, t.form, t.blocks, t.plain, t.Size())
+	buf := make([]byte, 0, indexHeader+min(left, 64<<10)+indexSum)
+	buf = appendIndexHeader(buf, indexVersion, t.form, t.blocks, t.plain, t.Size())
 	hash, done, read := xxh3.New(), int64(0), int64(0)
 	for {
 		if n := min(left, int64(cap(buf)-len(buf)-indexSum)); n > 0 {
@@ -114,8 +115,12 @@ func Sizes(form Form, index io.ReaderAt, size int64) (plain, stored int64, err e
 	}
 	count, plain, stored := binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:])),
 		int64(binary.BigEndian.Uint64(b[24:]))
-	if count > MaxBlocks || size != indexHeader+int64(count)*indexEntry+indexSum || plain < 0 || stored < 0 ||
-		string(b[:8]) != string(appendIndexHeader(nil, indexVersion, form, 0, 0, 0)[:8]) {
+	header, entry, version := int64(indexHeader), int64(indexEntry), byte(indexVersion)
+	if b[4] == indexVersionRecords {
+		header, entry, version = header+recordHeader, entry+recordEntry, indexVersionRecords
+	}
+	if count > MaxBlocks || size != header+int64(count)*entry+indexSum || plain < 0 || stored < 0 ||
+		string(b[:8]) != string(appendIndexHeader(nil, version, form, 0, 0, 0)[:8]) {
 		return 0, 0, fmt.Errorf("%w: its beginning is none of form %v", ErrIndex, form)
 	}
 	return plain, stored, nil
