@@ -76,7 +76,7 @@ func Modules() []Module {
 		{
 			Name:     "coredns",
 			Path:     "github.com/coredns/coredns",
-			Programs: []Program{{"coredns", "github.com/lighterage/lighterage/hack/cluster/coredns", "10 seconds"}},
+			Programs: []Program{{"coredns", "github.com/coredns/coredns", "2 minutes"}},
 		},
 	}
 }
@@ -225,18 +225,6 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 	fmt.Fprintf(
 		h, "%x %x %s %s %v", sha256.Sum256(goMod), sha256.Sum256(goSum), runtime.Version(), runtime.GOARCH, m.VersionVars,
 	)
-	// A program may be of the folder itself.
-	sources, err := filepath.Glob(filepath.Join(source, "*.go"))
-	if err != nil {
-		return "", "", fmt.Errorf("finding the source of %s: %w", m.Name, err)
-	}
-	for _, path := range sources {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", "", fmt.Errorf("reading the source of %s: %w", m.Name, err)
-		}
-		fmt.Fprintf(h, " %x", sha256.Sum256(text))
-	}
 	return filepath.Join(
 		b.Cache, fmt.Sprintf("%s-%s-%s", m.Name, version, hex.EncodeToString(h.Sum(nil)[:6])),
 	), version, nil
