@@ -214,7 +214,8 @@ func ParseIndex(b []byte) (*Index, error) {
 		marks = make([]mark, count)
 	}
 	for n := range blocks {
-		e, err := entries[n*entry:(n+1)*entry], error(nil)
+		var err error
+		e := entries[n*entry : (n+1)*entry]
 		if blocks[n], err = ParseBlock(form, e[:indexEntry]); err != nil {
 			return nil, fmt.Errorf("block %d: %w", n, err)
 		}

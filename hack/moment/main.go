@@ -36,7 +36,7 @@ func main() {
 
 func command(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("a command is missing\n" + usage)
+		return fmt.Errorf("a command is missing\n%s", usage)
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
@@ -45,7 +45,7 @@ func command(ctx context.Context, args []string) error {
 		return fmt.Errorf("reading arguments: %w", err)
 	}
 	if flags.NArg() != 1 {
-		return errors.New("a directory is missing\n" + usage)
+		return fmt.Errorf("a directory is missing\n%s", usage)
 	}
 	switch args[0] {
 	case "write":

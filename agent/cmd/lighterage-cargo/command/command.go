@@ -68,7 +68,7 @@ type program struct {
 
 // Run carries out a command line.
 func Run(ctx context.Context, arguments []string, streams Streams) error {
-	root := New(streams)
+	root := New(streams) //nolint:contextcheck // Commands take it from ExecuteContext.
 	root.SetArgs(arguments)
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, cargofile.ErrExists) {
