@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/archive"
+	"github.com/lighterage/lighterage/hack/bench/disk"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -49,7 +50,7 @@ type disturbed struct {
 
 // besideNeighbour measures what archives on a limited disk do to somebody else who writes there. Queues are in memory.
 func (b *bench) besideNeighbour(ctx context.Context) (err error) {
-	d, err := openDisk(ctx, b.image)
+	d, err := disk.Open(ctx, b.image, diskSize, diskSpeed)
 	if err != nil {
 		if ctx.Err() == nil {
 			b.missing = append(b.missing, "archives on a disk with a limited speed: "+err.Error())
@@ -57,8 +58,8 @@ func (b *bench) besideNeighbour(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	b.diskSpeed = d.measured
+	defer func() { err = errors.Join(err, d.Close()) }()
+	b.diskSpeed = d.Measured
 	ways := slices.DeleteFunc(slices.Clone(archiveWays), func(w archiveWay) bool { return w.atPut })
 	return b.Rounds(b.diskRounds, func(round int) error {
 		for _, i := range harness.Order(round, len(ways)+1) {
@@ -87,13 +88,13 @@ func (b *bench) besideNeighbour(ctx context.Context) (err error) {
 }
 
 // archiveBeside archives a queue to the disk, beside the neighbour.
-func (b *bench) archiveBeside(ctx context.Context, d *disk, way archiveWay) (one disturbed, err error) {
+func (b *bench) archiveBeside(ctx context.Context, d *disk.Disk, way archiveWay) (one disturbed, err error) {
 	one.way = way.name
 	directory, err := os.MkdirTemp(b.directory, "neighbour-")
 	if err != nil {
 		return one, err
 	}
-	claim := filepath.Join(d.directory, "claim")
+	claim := filepath.Join(d.Directory, "claim")
 	defer func() { err = errors.Join(err, os.RemoveAll(directory), os.RemoveAll(claim)) }()
 	if err := os.Mkdir(claim, 0o700); err != nil {
 		return one, err
@@ -123,7 +124,7 @@ func (b *bench) archiveBeside(ctx context.Context, d *disk, way archiveWay) (one
 			case s.LastError != nil:
 				return 0, s.LastError
 			case s.Index.Messages == uint64(n) && !s.LastTime.IsZero():
-				return s.Index.WrittenBytes, d.sync()
+				return s.Index.WrittenBytes, d.Sync()
 			}
 			select {
 			case <-ctx.Done():
@@ -136,10 +137,10 @@ func (b *bench) archiveBeside(ctx context.Context, d *disk, way archiveWay) (one
 
 // neighbourTurn has a neighbour write to the disk while something is done. It has its file, whole, before.
 func neighbourTurn(
-	ctx context.Context, d *disk, way string, do func(context.Context) (uint64, error),
+	ctx context.Context, d *disk.Disk, way string, do func(context.Context) (uint64, error),
 ) (one disturbed, err error) {
 	one.way = way
-	path := filepath.Join(d.directory, "neighbour")
+	path := filepath.Join(d.Directory, "neighbour")
 	if err := os.WriteFile(path, make([]byte, neighbourFile), 0o600); err != nil {
 		return one, err
 	}
@@ -148,7 +149,7 @@ func neighbourTurn(
 		return one, err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
-	if err := d.sync(); err != nil {
+	if err := d.Sync(); err != nil {
 		return one, err
 	}
 	working, stop := context.WithCancel(ctx)
