@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -76,15 +77,18 @@ func encoded(t *testing.T, p *proxy, method, accept string) (encoding, reason st
 	return res.Header.Get("Content-Encoding"), reason
 }
 
+// asIs are the reasons for which bodies are sent as they are over loopback: CPUDearer where others keep the cores busy.
+var asIs = []string{"NetworkFaster", "CPUDearer"}
+
 // until asks until answers have a reason several times in a row.
-func until(t *testing.T, p *proxy, want string) {
+func until(t *testing.T, p *proxy, want ...string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for in := 0; in < 5; {
-		if _, got := encoded(t, p, http.MethodGet, "gzip"); got == want {
+		if _, got := encoded(t, p, http.MethodGet, "gzip"); slices.Contains(want, got) {
 			in++
 		} else if in = 0; time.Now().After(deadline) {
-			t.Fatalf("answers have the reason %s, and not %s: %+v", got, want, p.Decisions())
+			t.Fatalf("answers have the reason %s, and none of %s: %+v", got, want, p.Decisions())
 		}
 	}
 }
@@ -97,7 +101,7 @@ func TestFollowsTheNetwork(t *testing.T) {
 	if encoding, reason := encoded(t, p, http.MethodGet, "gzip"); encoding != "gzip" {
 		t.Fatalf("before anything is known: %q, %s", encoding, reason)
 	}
-	until(t, p, "NetworkFaster")
+	until(t, p, asIs...)
 	if encoding, _ := encoded(t, p, http.MethodHead, "gzip"); encoding != "" {
 		t.Errorf("the answer to HEAD has another encoding: %s", encoding)
 	}
@@ -109,13 +113,13 @@ func TestFollowsTheNetwork(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	if c := d.Classes[0]; c.Content != "text" || c.Length != "<64Ki" || c.Codec != codec.Deflate ||
-		c.Reason != policy.NetworkFaster || c.Bytes < 64<<10 {
+		!slices.Contains(asIs, string(c.Reason)) || c.Bytes < 64<<10 {
 		t.Errorf("%+v", c)
 	}
 	n.rate.Store(4 << 20)
 	until(t, p, "SoftwareUsed")
 	n.rate.Store(0)
-	until(t, p, "NetworkFaster")
+	until(t, p, asIs...)
 }
 
 // TestAlwaysIsAlways: in other modes than Auto, and for the least bytes, nothing is decided.
@@ -154,7 +158,7 @@ func TestBehindATrustedProxy(t *testing.T) {
 // TestStreamsFollowTheNetwork: the same of bodies whose length is not known.
 func TestStreamsFollowTheNetwork(t *testing.T) {
 	p := startOn(t, newNetwork(t), answers(text(400<<10), false), nil)
-	until(t, p, "NetworkFaster")
+	until(t, p, asIs...)
 	if d := p.Decisions(); len(d.Classes) != 1 || d.Classes[0].Length != "stream" {
 		t.Errorf("%+v", d)
 	}
