@@ -164,9 +164,9 @@ func (b *bench) make(ctx context.Context, dir string) error {
 			if err != nil {
 				return fmt.Errorf("open records: %w", err)
 			}
-			_, err = files.Pack(ctx, in, s.path(dir),
+			_, packed := files.Pack(ctx, in, s.path(dir),
 				cargo.PackOptions{Form: s.form, Records: cargo.Records{Layout: cargo.RDW}}, false)
-			if err = errors.Join(err, in.Close()); err != nil {
+			if err := errors.Join(packed, in.Close()); err != nil {
 				return err
 			}
 		}
@@ -183,14 +183,19 @@ func (b *bench) make(ctx context.Context, dir string) error {
 // generate writes the records as they are, and as applications keep them.
 func (b *bench) generate(dir string) (err error) {
 	apps := append([]application{{}}, applications()...)
-	writers := make([]*bufio.Writer, len(apps))
+	writers, made := make([]*bufio.Writer, len(apps)), []*os.File(nil)
+	defer func() {
+		for _, file := range made {
+			err = errors.Join(err, file.Close())
+		}
+	}()
 	for i, app := range apps {
 		s := store{application: app.name}
 		file, failed := os.Create(s.path(dir))
 		if failed != nil {
 			return fmt.Errorf("make a file of records: %w", failed)
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
+		made = append(made, file)
 		writers[i] = bufio.NewWriterSize(file, 1<<20)
 	}
 	g := newGenerator(1)
