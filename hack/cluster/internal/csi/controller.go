@@ -179,7 +179,7 @@ func (c *controller) ValidateVolumeCapabilities(
 	}
 	for _, capability := range req.GetVolumeCapabilities() {
 		if err := supported(capability); err != nil {
-			return &csiv1.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+			return &csiv1.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil //nolint:nilerr // It is the answer.
 		}
 	}
 	return &csiv1.ValidateVolumeCapabilitiesResponse{Confirmed: &csiv1.ValidateVolumeCapabilitiesResponse_Confirmed{
