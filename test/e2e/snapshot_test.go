@@ -33,7 +33,7 @@ while true; do
   while [ $f -lt 150 ]; do echo $i > next; mv next $f; f=$((f+1)); done
 done
 END
-nohup sh /tmp/writer > /dev/null 2>&1 &
+setsid sh /tmp/writer > /dev/null 2>&1 < /dev/null &
 until [ -e 149 ]; do sleep 0.1; done`
 
 // TestSnapshotOfALiveVolume takes a StorageClass and a VolumeSnapshotClass with the name btrfs, which make clusters
