@@ -271,11 +271,17 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	$(ALL_ENGINES); go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 	CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 
+.PHONY: test-sources
+test-sources: ## A snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
+	$(SUBMAKE) clusters
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
+	go test -v -count=1 -timeout 10m -tags e2e -run '^TestSnapshotOfALiveVolume$$' ./test/e2e
+
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -skip '^TestWatchNamespaces$$' ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume)$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e
