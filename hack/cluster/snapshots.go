@@ -31,7 +31,7 @@ type snapshots struct {
 	crds                  []byte
 }
 
-// prepareSnapshots returns nil where the kernel has not what it takes: clusters are of use without it.
+// prepareSnapshots returns nil where the kernel has no btrfs or loop devices. Clusters start without them.
 func (w *workspace) prepareSnapshots(ctx context.Context) (*snapshots, error) {
 	if err := pool.Supported(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "The clusters get no volumes that can be snapshotted (class %s): %v\n", snapshotClass, err)

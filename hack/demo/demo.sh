@@ -4,7 +4,7 @@
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
 # shows what it cost either cluster, verifies the receipt, runs the Transfer again. Then it archives the claim in a bucket
-# and restores it from there in the other cluster. In the second act it moves what a program never stops writing to.
+# and restores it from there in the other cluster. With LIVE_VOLUME=1 it then moves what a program never stops writing to.
 # 'make demo' brings up the clusters, builds the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
@@ -101,7 +101,9 @@ else
   say "No object store: the claim is not archived. docs/how-to/demo.md lists the variables that name one"
 fi
 
-if [ -z "${SNAPSHOT_STORAGE_CLASS:-}" ]; then
+if [ "${LIVE_VOLUME:-}" != 1 ]; then
+  say "LIVE_VOLUME=1 adds a second act: a volume that a program writes to without end"
+elif [ -z "${SNAPSHOT_STORAGE_CLASS:-}" ]; then
   say "No class of volumes that can be snapshotted: no second act. docs/how-to/demo.md says how to name one"
 elif ! east explain transfers.spec.source.copyMethod --api-version=lighterage.dev/v1alpha1 >/dev/null 2>&1; then
   say "Transfers of this version read claims directly only: no second act"

@@ -369,7 +369,7 @@ func (b *readBack) block(i int64) (same bool, err error) {
 }
 
 // restingProven is proven and reaches for a file that rests in a form, whose chunks are safe up to one of them. What is
-// behind them is cut off.
+// behind them is truncated.
 func (r *resumer) restingProven(f *inFile, ranges []journal.Range) (bool, error) {
 	c := r.checkpoints
 	if len(ranges) != 1 || ranges[0].First != 0 {
