@@ -19,6 +19,7 @@ while :; do
       filled=$((${percent:-0} * 30 / 100))
       bar=$(printf '%*s' "$filled" '' | tr ' ' '#')$(printf '%*s' $((30 - filled)) '' | tr ' ' '.')
       compression="saved ${saved:-0}% by ${engine:--}"
+      case $saved in -*) compression="grew by ${saved#-}%" ;; esac
       if [ "$engine" = none ]; then compression='not compressed'; fi
       printf '%s  %-12s [%s] %3d%%  %6d/%d files  %5d/%d MiB  %4d MiB/s  eta %-5s %s on %s\n' "$(date +%T)" "$phase" "$bar" \
         "${percent:-0}" "${files:-0}" "$files_total" $((${bytes:-0} / 1048576)) $((${bytes_total:-0} / 1048576)) $((${rate:-0} / 1048576)) \
