@@ -20,20 +20,13 @@ const snapshotModule = "github.com/kubernetes-csi/external-snapshotter/client/v8
 // InstallSnapshots installs the CRDs of VolumeSnapshots, from the Go module that has them. They are not in this
 // repository.
 func (c *Cluster) InstallSnapshots(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", snapshotModule)
-	var problem bytes.Buffer
-	command.Stderr = &problem
-	output, err := command.Output()
+	paths, err := ModuleFiles(
+		ctx, snapshotModule, "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml",
+		"config/crd/snapshot.storage.k8s.io_volumesnapshotclasses.yaml",
+		"config/crd/snapshot.storage.k8s.io_volumesnapshotcontents.yaml",
+	)
 	if err != nil {
-		return fmt.Errorf("downloading module %s: %w: %s", snapshotModule, err, problem.String())
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(output, &module); err != nil {
-		return fmt.Errorf("reading where module %s is: %w", snapshotModule, err)
-	}
-	var paths []string
-	for _, kind := range []string{"volumesnapshots", "volumesnapshotclasses", "volumesnapshotcontents"} {
-		paths = append(paths, filepath.Join(module.Dir, "config", "crd", "snapshot.storage.k8s.io_"+kind+".yaml"))
+		return err
 	}
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{
 		Paths: paths, ErrorIfPathMissing: true, MaxTime: patience,
@@ -41,4 +34,25 @@ func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 		return fmt.Errorf("installing the CRDs of VolumeSnapshots: %w", err)
 	}
 	return nil
+}
+
+// ModuleFiles downloads a Go module, PATH@VERSION, into the module cache, and returns where the files of it are. They may
+// be absent.
+func ModuleFiles(ctx context.Context, module string, files ...string) ([]string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	var problem bytes.Buffer
+	command.Stderr = &problem
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("downloading module %s: %w: %s", module, err, problem.String())
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(output, &downloaded); err != nil {
+		return nil, fmt.Errorf("reading where module %s is: %w", module, err)
+	}
+	paths := make([]string, len(files))
+	for i, file := range files {
+		paths[i] = filepath.Join(downloaded.Dir, filepath.FromSlash(file))
+	}
+	return paths, nil
 }

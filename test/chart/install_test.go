@@ -18,10 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 // TestInstall takes the chart through its life on a real API server: install, uninstall, install again, a second
@@ -103,6 +109,7 @@ func TestInstall(t *testing.T) {
 	must("install", "second", chartDir, "--set", registry, "--set", "crds.install=false")
 	must("uninstall", "second")
 	must("install", "lighterage", chartDir, "--set", registry)
+	routed(t, config, must, refused)
 
 	newer := filepath.Join(t.TempDir(), "lighterage")
 	if err := os.CopyFS(newer, os.DirFS(filepath.Join(root, chartDir))); err != nil {
@@ -130,5 +137,44 @@ func TestInstall(t *testing.T) {
 	}
 	if err := k8s.Get(ctx, client.ObjectKeyFromObject(peer), peer); err != nil {
 		t.Errorf("the upgrade lost a user's Peer: %v", err)
+	}
+}
+
+// routed upgrades the release to one with a TLSRoute, and back, on an API server that learns of TLSRoutes only then.
+func routed(t *testing.T, config *rest.Config, must func(...string), refused func(string, ...string)) {
+	t.Helper()
+	upgrade := []string{
+		"upgrade", "lighterage", chartDir, "--set", registry, "--set", "gateway.service.type=ClusterIP",
+		"--set", "gateway.tlsRoute.parentRefs[0].name=edge", "--set", "gateway.tlsRoute.parentRefs[0].sectionName=passthrough",
+	}
+	refused("TLSRoute", upgrade...)
+	crd := "config/crd/standard/gateway.networking.k8s.io_tlsroutes.yaml"
+	paths, err := controllertest.ModuleFiles(t.Context(), "sigs.k8s.io/gateway-api@v1.6.3", crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	must(upgrade...)
+	routes := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "tlsroutes"}
+	all := dynamic.NewForConfigOrDie(config).Resource(routes).Namespace("lighterage-system")
+	route, err := all.Get(t.Context(), "lighterage-gateway", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, _ := at(route.Object, "spec", "rules", 0, "backendRefs", 0).(map[string]any)
+	if backend["name"] != "lighterage-gateway" || backend["port"] != int64(8443) {
+		t.Errorf("the TLSRoute leads to %v", backend)
+	}
+	host, _ := at(route.Object, "spec", "hostnames", 0).(string)
+	for _, name := range []string{transport.GatewayServerName, pki.ReceiveServerName("1-2-3")} {
+		if !strings.HasPrefix(host, "*.") || !strings.HasSuffix(name, host[1:]) {
+			t.Errorf("the TLSRoute's %s does not match server name %s", host, name)
+		}
+	}
+	must("upgrade", "lighterage", chartDir, "--set", registry, "--reset-values")
+	if _, err := all.Get(t.Context(), "lighterage-gateway", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the TLSRoute is left: %v", err)
 	}
 }

@@ -86,6 +86,14 @@ func TestTemplate(t *testing.T) {
 			"kubernetes.io/hostname",
 		},
 		{
+			"host port", []string{"gateway.hostPort=8443"}, "Deployment", "lighterage-gateway",
+			[]any{"spec", "template", "spec", "containers", 0, "ports", 0, "hostPort"}, int64(8443),
+		},
+		{
+			"rollout with a host port", []string{"gateway.hostPort=8443"}, "Deployment", "lighterage-gateway",
+			[]any{"spec", "strategy", "rollingUpdate", "maxSurge"}, int64(0),
+		},
+		{
 			"node port", []string{"gateway.service.type=NodePort", "gateway.service.nodePort=30843"}, "Service",
 			"lighterage-gateway", []any{"spec", "ports", 0, "nodePort"}, int64(30843),
 		},
@@ -375,6 +383,8 @@ func TestRefused(t *testing.T) {
 		{"gateway.replicas=0", "/gateway/replicas"},
 		{"gateway.service.type=Ingress", "'LoadBalancer', 'NodePort', 'ClusterIP'"},
 		{"gateway.service.nodePort=70000", "/gateway/service/nodePort"},
+		{"gateway.hostPort=70000", "/gateway/hostPort"},
+		{"gateway.tlsRoute.parentRefs[0].sectionName=tls", "/gateway/tlsRoute/parentRefs/0"},
 		{"clusterName=East_1", "/clusterName"},
 		{"deliveryRetention=7d", "/deliveryRetention"},
 		{"statementMonths=1", "/statementMonths"},
@@ -404,6 +414,14 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s: the message lacks %q: %v", c.set, c.want, err)
 			}
 		})
+	}
+}
+
+// TestValuesOfBefore: an upgrade with --reuse-values has none of the sections that a later chart added.
+func TestValuesOfBefore(t *testing.T) {
+	t.Parallel()
+	if _, err := template(t, registry, withoutCRDs, "pointInTime=null", "gateway.tlsRoute=null", "gateway.hostPort=null"); err != nil {
+		t.Error(err)
 	}
 }
 
