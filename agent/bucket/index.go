@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/klauspost/compress/gzip"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -29,6 +30,8 @@ const (
 	uploadsName = Reserved + "/uploads/"
 
 	indexVersion = 1
+	// indexVersionArchives is that of an index which may have files in archives.
+	indexVersionArchives = 2
 	// maxMessage bounds one message of an index in bytes: paths, targets and extended attributes have less.
 	maxMessage = 1 << 20
 	// indexPart is how much of an index is put at once.
@@ -40,7 +43,16 @@ type record struct {
 	entry tree.Entry
 	// etag of the object of a file.
 	etag string
+	// archive that has the content of a file, from offset on, with the CRC-32 crc; empty: it has an object.
+	archive string
+	offset  int64
+	crc     uint32
+	// linked: it is a further name of a file in an archive.
+	linked bool
 }
+
+// isObject reports whether there is to be an object of the entry.
+func (r *record) isObject() bool { return r.entry.Type == tree.File && r.archive == "" }
 
 // errIndex says that an index cannot be used.
 var errIndex = errors.New("the index is damaged")
@@ -52,11 +64,24 @@ type indexReader struct {
 	last   string
 	// unfit is passed paths that are no entry's. It is set by newBoth.
 	unfit func(path string)
+	// lacks reports whether an archive is missing, whose files are then left out; nil: nobody knows.
+	lacks func(archive string) bool
+	// unordered: its records may be in any order.
+	unordered bool
+	// archives: it may have files in archives.
+	archives bool
 }
 
 // openIndex opens the index of a store; without one it is empty.
 func openIndex(ctx context.Context, store *objectstore.Store) (*indexReader, error) {
-	object, err := store.Head(ctx, indexName)
+	return openRecords(ctx, store, indexName, nil)
+}
+
+// openRecords opens an object that has records as an index has. before, unless nil, is read in front of that.
+func openRecords(
+	ctx context.Context, store *objectstore.Store, name string, before *wirev1.StoreArchivePart,
+) (*indexReader, error) {
+	object, err := store.Head(ctx, name)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return &indexReader{}, nil
 	}
@@ -66,37 +91,43 @@ func openIndex(ctx context.Context, store *objectstore.Store) (*indexReader, err
 	if object.Size == 0 {
 		return nil, fmt.Errorf("%w: it is empty", errIndex)
 	}
-	content, err := store.Get(ctx, indexName, object.ETag, 0, object.Size)
+	content, err := store.Get(ctx, name, object.ETag, 0, object.Size)
 	if err != nil {
 		return nil, err
 	}
 	r := &indexReader{object: content}
-	if err := r.begin(); err != nil {
+	if err := r.begin(before); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *indexReader) begin() error {
+func (r *indexReader) begin(before *wirev1.StoreArchivePart) error {
 	plain, err := gzip.NewReader(bufio.NewReaderSize(r.object, 64<<10))
 	if err != nil {
 		return damaged(err)
 	}
 	r.plain = bufio.NewReader(plain)
+	if before != nil {
+		if err := r.read(before, maxPartMessage); err != nil {
+			return damaged(err)
+		}
+	}
 	var header wirev1.StoreIndexHeader
-	if err := r.read(&header); err != nil {
+	if err := r.read(&header, maxMessage); err != nil {
 		return damaged(err)
 	}
-	if header.GetVersion() != indexVersion {
+	r.archives = header.GetVersion() == indexVersionArchives
+	if header.GetVersion() != indexVersion && !r.archives {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
-			"the index %s has the format %d, and this agent (%s) reads %d: use the release that wrote it", indexName,
-			header.GetVersion(), wirev1.Version, indexVersion)
+			"the index %s has the format %d, and this agent (%s) reads %d and %d: use the release that wrote it", indexName,
+			header.GetVersion(), wirev1.Version, indexVersion, indexVersionArchives)
 	}
 	return nil
 }
 
-func (r *indexReader) read(m proto.Message) error {
-	return protodelim.UnmarshalOptions{MaxSize: maxMessage}.UnmarshalFrom(r.plain, m)
+func (r *indexReader) read(m proto.Message, most int64) error {
+	return protodelim.UnmarshalOptions{MaxSize: most}.UnmarshalFrom(r.plain, m)
 }
 
 // damaged makes an error of reading an index one that says so, unless the store failed.
@@ -112,11 +143,14 @@ func damaged(err error) error {
 func (r *indexReader) next() (*record, error) {
 	for {
 		record, err := r.entry()
-		if err != nil || !reservedPath(record.entry.Path) {
-			return record, err
-		}
-		if reservedRoot(record.entry.Path) {
+		switch {
+		case err != nil:
+			return nil, err
+		case reservedRoot(record.entry.Path):
 			r.unfit(record.entry.Path)
+		case reservedPath(record.entry.Path), record.archive != "" && r.lacks != nil && r.lacks(record.archive):
+		default:
+			return record, nil
 		}
 	}
 }
@@ -126,7 +160,7 @@ func (r *indexReader) entry() (*record, error) {
 		return nil, io.EOF
 	}
 	var m wirev1.StoreIndexEntry
-	if err := r.read(&m); err != nil {
+	if err := r.read(&m, maxMessage); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil, io.EOF
 		}
@@ -136,11 +170,40 @@ func (r *indexReader) entry() (*record, error) {
 	if err != nil {
 		return nil, damaged(err)
 	}
-	if r.last != "" && tree.Compare(r.last, entry.Path) >= 0 {
+	if r.last != "" && !r.unordered && tree.Compare(r.last, entry.Path) >= 0 {
 		return nil, fmt.Errorf("%w: %q does not come after %q", errIndex, entry.Path, r.last)
 	}
 	r.last = entry.Path
-	return &record{entry: entry, etag: m.GetEtag()}, nil
+	found := &record{entry: entry, etag: m.GetEtag()}
+	if at := m.GetArchived(); at != nil && r.archives {
+		if err := found.place(at); err != nil {
+			return nil, damaged(err)
+		}
+	}
+	return found, nil
+}
+
+// place takes where the content of a record is.
+func (r *record) place(at *wirev1.StoreArchived) error {
+	if r.entry.Type == tree.HardLink && at.GetArchive() == "" {
+		r.linked = true
+		return nil
+	}
+	_, ok := archiveForm(at.GetArchive())
+	if r.entry.Type != tree.File || !ok || at.GetOffset() > uint64(math.MaxInt64-r.entry.Size) {
+		return fmt.Errorf("entry %.200q is at %d in the archive %.200q", r.entry.Path, at.GetOffset(), at.GetArchive())
+	}
+	r.archive, r.offset, r.crc = at.GetArchive(), int64(at.GetOffset()), at.GetCrc32()
+	return nil
+}
+
+// toWire returns the record as an index has it.
+func (r *record) toWire() *wirev1.StoreIndexEntry {
+	m := &wirev1.StoreIndexEntry{Entry: r.entry.ToWire(), Etag: r.etag}
+	if r.archive != "" || r.linked {
+		m.Archived = &wirev1.StoreArchived{Archive: r.archive, Offset: uint64(r.offset), Crc32: r.crc}
+	}
+	return m
 }
 
 func (r *indexReader) close() error {
@@ -160,18 +223,18 @@ type indexWriter struct {
 	parts  []objectstore.Part
 }
 
-func newIndexWriter(ctx context.Context, store *objectstore.Store) (*indexWriter, error) {
+func newIndexWriter(ctx context.Context, store *objectstore.Store, version uint32) (*indexWriter, error) {
 	w := &indexWriter{ctx: ctx, store: store}
 	var err error
 	if w.packed, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
 		return nil, fmt.Errorf("compress the index: %w", err)
 	}
-	_, err = protodelim.MarshalTo(w.packed, &wirev1.StoreIndexHeader{Version: indexVersion})
+	_, err = protodelim.MarshalTo(w.packed, &wirev1.StoreIndexHeader{Version: version})
 	return w, err
 }
 
 func (w *indexWriter) add(r *record) error {
-	_, err := protodelim.MarshalTo(w.packed, &wirev1.StoreIndexEntry{Entry: r.entry.ToWire(), Etag: r.etag})
+	_, err := protodelim.MarshalTo(w.packed, r.toWire())
 	return err
 }
 

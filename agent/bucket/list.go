@@ -116,10 +116,10 @@ func (f *found) known() bool {
 		return false
 	}
 	object := f.object()
-	switch e := &f.record.entry; e.Type {
-	case tree.File:
+	switch e := &f.record.entry; {
+	case f.record.isObject():
 		return object != nil && object.ETag == f.record.etag && object.Size == e.Size
-	case tree.Directory:
+	case e.Type == tree.Directory:
 		return object == nil
 	default:
 		return f.listed == nil

@@ -48,10 +48,10 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 			w.options.Origin.Omissions().Add(tree.OmittedStaging, e.Path)
 		}
 		return nil
-	case e.Type == tree.File && !w.storable(e.Path):
+	case e.Type == tree.File && !w.mayHave(e.Path):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
 		return nil
-	case e.Type == tree.HardLink && (reservedPath(e.Target) || !w.storable(e.Target)):
+	case e.Type == tree.HardLink && (reservedPath(e.Target) || !w.mayHave(e.Target)):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path) // Its content is the target's, which is not stored.
 		return nil
 	}
@@ -71,7 +71,24 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 	if e.Type == tree.File {
 		return m.file(ctx, e, before)
 	}
-	return w.add(ctx, &slot{record: record{entry: *e}})
+	s := &slot{record: record{entry: *e, linked: e.Type == tree.HardLink && w.options.Archive != nil}}
+	if err := w.add(ctx, s); err != nil {
+		return err
+	}
+	if w.options.Archive == nil || e.Path == tree.Root || before.known() && before.record.entry == *e {
+		return nil
+	}
+	return w.give(ctx, &job{slot: s})
+}
+
+// give has a job done.
+func (w *writing) give(ctx context.Context, j *job) error {
+	select {
+	case w.jobs <- j:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // file has a file put, unless it is there.
@@ -83,21 +100,32 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 	})
 	s := &slot{record: record{entry: *e}}
 	if before.known() && before.record.entry.Type == tree.File && before.record.entry.Size == e.Size &&
-		before.record.entry.Modified == e.Modified {
-		s.record.etag = before.record.etag
+		before.record.entry.Modified == e.Modified && w.stays(before.record) {
+		s.record.keep(before.record)
 		w.count(e, true)
 		return w.add(ctx, s)
+	}
+	if w.resumed != nil {
+		packed, err := w.resumed.find(ctx, e)
+		if err != nil {
+			return err
+		}
+		if packed != nil {
+			s.record.keep(packed)
+			w.count(e, true)
+			return w.add(ctx, s)
+		}
 	}
 	s.done = make(chan struct{})
 	if err := w.add(ctx, s); err != nil {
 		return err
 	}
-	select {
-	case w.jobs <- &job{slot: s, before: before}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return w.give(ctx, &job{slot: s, before: before})
+}
+
+// keep takes over where the content of a file is.
+func (r *record) keep(before *record) {
+	r.etag, r.archive, r.offset, r.crc = before.etag, before.archive, before.offset, before.crc
 }
 
 // clear notes what is in the place of an entry and is to be removed when the index is complete: an object in the place
@@ -105,7 +133,7 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 // the place only waits to be put.
 func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error {
 	w := m.writing
-	if e.Type != tree.File && before.object() != nil {
+	if (e.Type != tree.File || w.options.Archive != nil) && before.object() != nil {
 		w.displaced = true
 	}
 	if e.Type == tree.Directory || !before.below() {
@@ -142,7 +170,7 @@ func (m *merger) others(ctx context.Context, before string) error {
 		filter, directory := m.writing.options.Filter, f.object() == nil && (f.below() ||
 			f.record != nil && f.record.entry.Type == tree.Directory)
 		if m.writing.options.Delete && filter.Match(f.path, directory) {
-			if f.object() != nil {
+			if f.object() != nil || f.record != nil && f.record.archive != "" {
 				m.superfluous = f.path
 			}
 			continue
@@ -192,7 +220,7 @@ func (w *writing) sweep(ctx context.Context) error {
 			return errorsOf(g, err)
 		}
 		superfluous := f.record == nil && w.options.Delete && w.options.Filter.Match(f.path, false)
-		if f.object() != nil && (superfluous || f.record != nil && f.record.entry.Type != tree.File) {
+		if f.object() != nil && (superfluous || f.record != nil && !f.record.isObject()) {
 			g.Go(func() error { return w.remove(gctx, f.path) })
 		}
 	}

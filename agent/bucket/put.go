@@ -57,11 +57,16 @@ func (w *writing) file(ctx context.Context, j *job) error {
 			return err
 		}
 	}
+	w.giveUp(j)
+	return nil
+}
+
+// giveUp leaves the version before in the index, if there is one, of a file that changed each time.
+func (w *writing) giveUp(j *job) {
 	w.changed.add(j.slot.record.entry.Path)
 	if j.slot.dropped = !j.before.known(); !j.slot.dropped {
-		j.slot.record = *j.before.record // The version before is still there.
+		j.slot.record = *j.before.record // It is still there.
 	}
-	return nil
 }
 
 // once puts a file, unless an attempt that wrote no index has done so.

@@ -14,9 +14,12 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/objectstore"
@@ -43,6 +46,7 @@ type Source struct {
 	filter    *filter.Filter
 	omissions *tree.Omissions
 	now       int64
+	unpacker  *unpacker
 }
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
@@ -50,7 +54,16 @@ type Source struct {
 func NewSource(ctx context.Context, store *objectstore.Store, f *filter.Filter) *Source {
 	return &Source{
 		ctx: ctx, store: store, filter: f, omissions: &tree.Omissions{}, now: time.Now().UnixNano(),
+		unpacker: &unpacker{
+			ctx: ctx, store: store, engines: sync.OnceValue(engines.Default), numbers: make(map[string]uint32),
+		},
 	}
+}
+
+// Inflate has files in archives inflated with engines, which is called when there are some. Without it these are all of
+// the build. It must be called before ReadAt.
+func (s *Source) Inflate(engines func() *codec.Registry) {
+	s.unpacker.engines = sync.OnceValue(engines)
 }
 
 // Omissions returns what walks left out.
@@ -196,11 +209,13 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 		return s.file(f.path, object), nil
 	}
 	e := f.record.entry
-	switch e.Type {
-	case tree.File:
+	switch {
+	case f.record.archive != "":
+		return s.unpacker.entry(f.record)
+	case e.Type == tree.File:
 		return s.unlisted(ctx, f)
-	case tree.HardLink:
-		return s.hardLink(ctx, &e)
+	case e.Type == tree.HardLink:
+		return s.hardLink(ctx, f.record)
 	default:
 		return &e, nil
 	}
@@ -243,8 +258,12 @@ func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
 }
 
 // hardLink is nil for a further name of a file that does not move.
-func (s *Source) hardLink(ctx context.Context, e *tree.Entry) (*tree.Entry, error) {
+func (s *Source) hardLink(ctx context.Context, r *record) (*tree.Entry, error) {
+	e := &r.entry
 	if s.filter.Match(e.Target, false) && !reservedPath(e.Target) {
+		if r.linked {
+			return e, nil // Its file is in an archive, and in the index as well.
+		}
 		_, err := s.store.Head(ctx, e.Target)
 		if err == nil {
 			return e, nil
@@ -296,6 +315,9 @@ func version(etag string) int64 {
 
 // Again returns what a file that Walk found is now: fs.ErrNotExist when there is nothing any more.
 func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
+	if e.Place.Archive != 0 {
+		return e, nil // Archives do not change.
+	}
 	object, err := s.store.Head(s.ctx, e.Path)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, fs.ErrNotExist
@@ -312,6 +334,9 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object
 // is not the one that Walk found, or a part of a file that somebody began to put.
 func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	if e.Place.Archive != 0 {
+		return s.unpacker.readAt(e, p, offset)
+	}
 	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
 		return tree.ErrChanged

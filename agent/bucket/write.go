@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -63,6 +64,8 @@ type WriteOptions struct {
 	// any case. Nothing is removed before everything is there.
 	Delete, AllowEmpty bool
 	Filter             *filter.Filter
+	// Archive, unless nil, has files packed into archives.
+	Archive *ArchiveOptions
 	// Verify compares what the store says that it has with what was read.
 	Verify bool
 	// CheckpointInterval is how many bytes are put at once at most, from MinPart to MaxPart.
@@ -93,7 +96,11 @@ func Write(ctx context.Context, o WriteOptions) error {
 		options: &o, hold: held, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
 		buffers: newBuffers(o.Streams, bufferSize), small: newBuffers(max(o.SmallStreams, o.Streams), SmallFile),
 		stake: semaphore.NewWeighted(entriesAtStake),
-		jobs:  make(chan *job), slots: make(chan *slot, 1<<16),
+		jobs:  make(chan *job), slots: make(chan *slot, 1<<16), wake: make(chan struct{}, 1),
+		lost: make(map[string]bool),
+	}
+	if w.archives, err = listArchives(ctx, o.Store); err != nil {
+		return err
 	}
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
@@ -101,10 +108,15 @@ func Write(ctx context.Context, o WriteOptions) error {
 	switch w.folds, err = held.folds(ctx); {
 	case err != nil:
 		return err
+	case w.folds && o.Archive != nil: // Names are in archives.
+		w.folds = false
 	case w.folds && o.Delete:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT,
 			"the store takes upper and lower case for one, so that spec.delete could remove what the source has under a name "+
 				"in another case: set spec.delete: false, or use a store that tells them apart")
+	}
+	if err := w.prepareArchives(ctx); err != nil {
+		return err
 	}
 	if err := w.run(ctx); err != nil {
 		return err
@@ -118,8 +130,11 @@ func Write(ctx context.Context, o WriteOptions) error {
 			return err
 		}
 		if o.Delete || w.displaced {
-			return w.sweep(ctx)
+			if err := w.sweep(ctx); err != nil {
+				return err
+			}
 		}
+		return w.sweepArchives(ctx)
 	}
 	return w.changed.outcome()
 }
@@ -138,6 +153,15 @@ type writing struct {
 	stake *semaphore.Weighted
 	jobs  chan *job
 	slots chan *slot
+
+	archives *archives
+	// resumed is what earlier attempts have packed.
+	resumed *resumption
+	// wake tells the packer to look again, and pressed that others wait for its block.
+	wake    chan struct{}
+	pressed atomic.Bool
+	// lost are files that are not in the new index. It is for the goroutine that writes it.
+	lost map[string]bool
 
 	changed changedFiles
 	// displaced: something that is no file has an object in its place. It is set by walk.
@@ -188,6 +212,9 @@ type slot struct {
 type job struct {
 	slot   *slot
 	before *found
+	// tries is how often it changed while it was packed. looked: it was looked at since the last time.
+	tries  int
+	looked bool
 }
 
 // run puts what differs, and then the index.
@@ -198,20 +225,16 @@ func (w *writing) run(parent context.Context) error {
 		defer close(w.slots)
 		return w.walk(ctx)
 	})
-	for range w.small.count() {
-		g.Go(func() error {
-			for j := range w.jobs {
-				if err := w.file(ctx, j); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if w.options.Archive != nil {
+		p := newPacker(ctx, g, w)
+		g.Go(p.run)
+	} else {
+		w.putFiles(ctx, g)
 	}
 	var index *indexWriter
 	g.Go(func() error {
 		var err error
-		if index, err = newIndexWriter(ctx, w.options.Store); err != nil {
+		if index, err = newIndexWriter(ctx, w.options.Store, w.version()); err != nil {
 			return err
 		}
 		// It outlives the group's context.
@@ -224,7 +247,7 @@ func (w *writing) run(parent context.Context) error {
 					return context.Cause(ctx)
 				}
 			}
-			if !s.dropped {
+			if w.indexed(s) {
 				if err := index.add(&s.record); err != nil {
 					return err
 				}
@@ -245,6 +268,20 @@ func (w *writing) run(parent context.Context) error {
 	return index.complete()
 }
 
+// putFiles has files put as objects.
+func (w *writing) putFiles(ctx context.Context, g *errgroup.Group) {
+	for range w.small.count() {
+		g.Go(func() error {
+			for j := range w.jobs {
+				if err := w.file(ctx, j); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
 // walk takes the origin beside what is there.
 func (w *writing) walk(ctx context.Context) error {
 	index, err := openIndex(ctx, w.options.Store)
@@ -254,6 +291,7 @@ func (w *writing) walk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	index.lacks = w.archives.lacks
 	there, err := newBoth(ctx, &lister{store: w.options.Store, unfit: func(string) {}}, index, true)
 	if err != nil {
 		return err
@@ -287,8 +325,12 @@ func (w *writing) walk(ctx context.Context) error {
 // add gives a record its place in the index.
 func (w *writing) add(ctx context.Context, s *slot) error {
 	s.weight = min(int64(s.record.entry.Weight())+256, entriesAtStake)
-	if err := w.stake.Acquire(ctx, s.weight); err != nil {
-		return context.Cause(ctx)
+	if !w.stake.TryAcquire(s.weight) {
+		w.pressed.Store(true)
+		w.awake()
+		if err := w.stake.Acquire(ctx, s.weight); err != nil {
+			return context.Cause(ctx)
+		}
 	}
 	select {
 	case w.slots <- s:

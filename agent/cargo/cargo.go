@@ -53,6 +53,8 @@ const (
 	Gzip Form = 1
 	// Zstd is a sequence of Zstandard frames. It takes blocks of codec Zstd and stored ones.
 	Zstd Form = 2
+	// Plain is the file as it is, with an index of its checksums. It takes stored blocks.
+	Plain Form = 3
 )
 
 // String returns the form's name.
@@ -62,6 +64,8 @@ func (f Form) String() string {
 		return "Gzip"
 	case Zstd:
 		return "Zstd"
+	case Plain:
+		return "Plain"
 	default:
 		return fmt.Sprintf("form %d", uint8(f))
 	}
@@ -69,10 +73,14 @@ func (f Form) String() string {
 
 // Codec is that of the file's blocks that are not stored.
 func (f Form) Codec() codec.ID {
-	if f == Zstd {
+	switch f {
+	case Zstd:
 		return codec.Zstd
+	case Plain:
+		return codec.None
+	default:
+		return codec.Deflate
 	}
-	return codec.Deflate
 }
 
 const (
@@ -104,7 +112,7 @@ func (f Form) length(blocks int64) int64 {
 	switch {
 	case f == Gzip:
 		return int64(len(gzipHeader)) + blocks + int64(gzipEnd)
-	case blocks == 0:
+	case blocks == 0 && f == Zstd:
 		return int64(len(zstdEmpty))
 	default:
 		return blocks
@@ -113,10 +121,14 @@ func (f Form) length(blocks int64) int64 {
 
 // mostStored is the most bytes that a block of a length takes.
 func (f Form) mostStored(plain int) int {
-	if f == Gzip {
+	switch f {
+	case Gzip:
 		return plain + (plain/storedMost+2)*len(flush)
+	case Plain:
+		return plain
+	default:
+		return plain + (plain/rawMost+1)*rawBlock + rawHeader
 	}
-	return plain + (plain/rawMost+1)*rawBlock + rawHeader
 }
 
 // largest is the most bytes that any block takes.

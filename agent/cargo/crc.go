@@ -31,6 +31,10 @@ func multiply(a, b uint32) uint32 {
 	return product
 }
 
+// CombineCRC32 returns the CRC-32 (IEEE) of bytes whose first part has the CRC-32 first, and whose second part, of so
+// many bytes, has second.
+func CombineCRC32(first, second uint32, length int64) uint32 { return combine(first, second, length) }
+
 // combine returns the CRC-32 of bytes whose first part has the CRC-32 first, and whose second part, of so many bytes,
 // has second: the first one times x to the power of the bits that follow it.
 func combine(first, second uint32, length int64) uint32 {

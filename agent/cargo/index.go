@@ -42,7 +42,7 @@ const (
 //	    16      8  length of the plain file
 //	    24      8  length of the file that rests
 //	    32     24  for each block: 4 bytes length of the plain block, 4 bytes of that which rests, 8 bytes checksum of
-//	               the plain block (Gzip: CRC-32; Zstd: XXH3-64), 8 bytes XXH3-64 of what rests
+//	               the plain block (Gzip: CRC-32; else XXH3-64), 8 bytes XXH3-64 of what rests
 //	     .      8  XXH3-64 of everything before
 //
 // There are no offsets: blocks follow one another, so they can neither overlap nor leave anything out. Version 2 has 16
@@ -64,6 +64,9 @@ type Block struct {
 
 // BlockSize is the length in bytes of a block in an index.
 const BlockSize = indexEntry
+
+// BlocksIn returns how many blocks an index of so many bytes has that knows no records.
+func BlocksIn(index int64) int64 { return max(index-indexHeader-indexSum, 0) / indexEntry }
 
 // Plain returns the length of the plain block in bytes.
 func (b Block) Plain() int64 { return int64(b.plain) }
@@ -140,7 +143,7 @@ func (i *Index) end() []byte {
 	switch {
 	case i.form == Gzip:
 		return appendGzipEnd(nil, i.crc32(), i.Size())
-	case len(i.blocks) == 0:
+	case len(i.blocks) == 0 && i.form == Zstd:
 		return []byte(zstdEmpty)
 	default:
 		return nil
@@ -201,7 +204,7 @@ func ParseIndex(b []byte) (*Index, error) {
 		return nil, fmt.Errorf("%w: its checksum does not match", ErrIndex)
 	}
 	form, entries := Form(b[5]), body[header:]
-	if form != Gzip && form != Zstd || b[6] != 0 || b[7] != 0 {
+	if form < Gzip || form > Plain || b[6] != 0 || b[7] != 0 {
 		return nil, fmt.Errorf("%w: %v", ErrIndex, form)
 	}
 	count := binary.BigEndian.Uint64(b[8:])

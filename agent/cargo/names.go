@@ -14,10 +14,14 @@ func (f Form) LongestName(most int) int { return most - len(f.IndexName("")) }
 
 // suffix ends the names of files that rest.
 func (f Form) suffix() string {
-	if f == Zstd {
+	switch f {
+	case Zstd:
 		return ".zst"
+	case Plain:
+		return ""
+	default:
+		return ".gz"
 	}
-	return ".gz"
 }
 
 // Name returns under which name, or path, a file rests.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/pipeline"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -88,7 +89,7 @@ func (p *packer) run(ctx context.Context, o PackOptions) error {
 		}
 		p.encoders = append(p.encoders, e)
 	}
-	return pipeline(ctx, o.Workers,
+	return pipeline.Run(ctx, o.Workers,
 		func(b *packed) (more bool, err error) {
 			if b.buf == nil {
 				b.buf = make([]byte, o.BlockSize)

@@ -16,6 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/identity"
 )
 
 // Reader reads a file that rests, in part or as a whole. What it returns has been checked: the bytes that rest, and
@@ -205,6 +206,9 @@ type inflater struct {
 }
 
 func newInflater(form Form, engines *codec.Registry) (inflater, error) {
+	if form == Plain {
+		engines = codec.NewRegistry(identity.New())
+	}
 	found := engines.ForCodec(form.Codec())
 	if len(found) == 0 {
 		return inflater{}, fmt.Errorf("read a file of form %v: this program has no engine of %v", form, form.Codec())

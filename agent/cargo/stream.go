@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/lighterage/lighterage/agent/pipeline"
 )
 
 // RangeOpener is what a file implements besides io.ReaderAt if a long part of it is better read by one request, as that
@@ -78,7 +80,7 @@ func (r *Reader) blocks(
 		inflaters = append(inflaters, f)
 	}
 	next := from
-	return pipeline(ctx, workers,
+	return pipeline.Run(ctx, workers,
 		func(b *expanding) (bool, error) {
 			if next == to {
 				return false, nil

@@ -47,7 +47,7 @@ func (t *Tally) End() []byte {
 	switch {
 	case t.form == Gzip:
 		return appendGzipEnd(nil, t.crc, t.plain)
-	case t.blocks == 0:
+	case t.blocks == 0 && t.form == Zstd:
 		return []byte(zstdEmpty)
 	default:
 		return nil

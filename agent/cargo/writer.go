@@ -109,7 +109,10 @@ func (w *Packer) plain(h frame.Header, payload []byte) (rest []byte, sum uint64,
 	if xxh3.Hash(payload) != h.Checksum {
 		return nil, 0, frame.ErrChecksum
 	}
-	if w.form == Zstd {
+	switch w.form {
+	case Plain:
+		return payload, h.Checksum, nil
+	case Zstd:
 		w.buf = appendRaw(w.buf[:0], payload)
 		return w.buf, h.Checksum, nil
 	}

@@ -61,12 +61,26 @@ type Entry struct {
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
+	// Place of the content of a file, for a source that is no tree. It does not travel.
+	Place Place
 
 	// device and inode tell a file that was replaced while it was read. They do not travel.
 	device, inode uint64
 	// shared: it has further names. Neither does this.
 	shared bool
 }
+
+// Place is where a source has the content of a file. Its zero value is none.
+type Place struct {
+	// Archive is a number of an archive, from 1 on, and Offset where the content begins in it.
+	Archive uint32
+	Offset  int64
+	// CRC32 of the content (IEEE).
+	CRC32 uint32
+}
+
+// Shared reports whether a file that a walk found has further names.
+func (e *Entry) Shared() bool { return e.shared }
 
 // Weight is how many bytes an entry takes in a manifest and in memory, about.
 func (e *Entry) Weight() int {

@@ -75,14 +75,21 @@ type TransferDestination struct {
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 
-	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are.
+	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless form says
+	// otherwise.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
-	// form in which files rest in the claim. Absent or Files: as they are. Gzip: each as one gzip member, a.csv as
-	// a.csv.gz. Zstd: each as Zstandard frames, a.csv as a.csv.zst. They rest as they travelled, and the receiving agent
-	// inflates nothing. Beside each file is an index of it, .a.csv.gz.lgci. The form fixes the codec; what else the
-	// CompressionPolicy says holds. Changed files are sent whole. Both ends must be claims, without via and receipt.
+	// form in which files rest. Absent or Files: as they are.
+	//
+	// Gzip and Zstd are for claims: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst.
+	// They rest as they travelled, and the receiving agent inflates nothing. Beside each file is an index of it,
+	// .a.csv.gz.lgci. The form fixes the codec; what else the CompressionPolicy says holds. Changed files are sent
+	// whole. Both ends must be claims, without via and receipt.
+	//
+	// Archive is for an objectStore, from a claim: many files rest in each of some tar archives, compressed with the
+	// first codec of the CompressionPolicy (.tar.gz, .tar.zst), or with mode Never as they are (.tar). What did not change
+	// stays where it is. A Transfer from the objectStore restores the files, whatever their form.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 }
@@ -147,7 +154,8 @@ type TransferSchedule struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="a receipt is of what claims hold; remove receipt, or use a persistentVolumeClaim at both ends"
 // +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="files rest in a form only where they come from a claim and go to one; remove destination.form, or use a persistentVolumeClaim at both ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="files rest as Gzip or Zstd only where they come from a claim and go to one; use form: Archive for a claim in an objectStore, remove destination.form, or use a persistentVolumeClaim at both ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form != 'Archive' || has(self.source.persistentVolumeClaim) && has(self.destination.objectStore)",message="files are archived only from a claim in an objectStore; use form: Gzip or Zstd in a claim, remove destination.form, or use a persistentVolumeClaim as source and an objectStore as destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.receipt) || !self.receipt",message="a receipt is of plain files, which rest nowhere with destination.form; remove receipt or form"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"

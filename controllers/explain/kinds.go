@@ -52,7 +52,11 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	s.omissions(t.Status.Omissions)
 	if form := t.Spec.Destination.Form; form.Compressed() {
 		s.section("At rest")
-		s.rowf("form", "%s: files rest compressed, as they travelled, each with an index beside it", form)
+		what := "files rest compressed, as they travelled, each with an index beside it"
+		if form.Archived() {
+			what = "files rest packed in tar archives below .lighterage/archives, to which the index points"
+		}
+		s.rowf("form", "%s: %s", form, what)
 	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")

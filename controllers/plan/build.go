@@ -94,6 +94,7 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 
 var forms = map[v1alpha1.RestingForm]wirev1.Form{
 	v1alpha1.RestingGzip: wirev1.Form_FORM_GZIP, v1alpha1.RestingZstd: wirev1.Form_FORM_ZSTD,
+	v1alpha1.RestingArchive: wirev1.Form_FORM_ARCHIVE,
 }
 
 func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.SendConfig {

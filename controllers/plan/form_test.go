@@ -40,6 +40,24 @@ func TestFormOfAnAttempt(t *testing.T) {
 	}
 }
 
+// An agent that writes into a store is told to archive.
+func TestArchiveOfAnAttempt(t *testing.T) {
+	transfer, facts := storeTransfer(nil, storePath("vault", "/a"))
+	transfer.Spec.Destination.Form = v1alpha1.RestingArchive
+	start := plan.DecideTransfer(transfer, facts, image).Start
+	if start == nil {
+		t.Fatal("no attempt begins")
+	}
+	b, err := start.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Send struct{ Form string } }
+	if err := json.Unmarshal(b, &config); err != nil || config.Send.Form != "FORM_ARCHIVE" {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
 // What the API server rejects is rejected again.
 func TestFormsThatAreNotSupported(t *testing.T) {
 	store := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}
@@ -66,5 +84,20 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 		if err := plan.ValidateTransfer(spec); !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
 			t.Errorf("%s: %v", name, err)
 		}
+		spec.Destination.Form = v1alpha1.RestingArchive
+		err := plan.ValidateTransfer(spec)
+		if name == "IntoStore" {
+			if err != nil {
+				t.Errorf("archives in a store: %v", err)
+			}
+		} else if !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
+			t.Errorf("%s, archived: %v", name, err)
+		}
+	}
+	spec := newTransfer("ledger", time.Hour).Spec
+	spec.Destination.Form = v1alpha1.RestingArchive
+	var invalid *policy.InvalidError
+	if err := plan.ValidateTransfer(spec); !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
+		t.Errorf("archives in a claim: %v", err)
 	}
 }

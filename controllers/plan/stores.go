@@ -76,9 +76,15 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 			}
 		}
 	}
-	if spec.Destination.Form.Compressed() && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
+	archived := spec.Destination.Form.Archived()
+	if archived && (from != nil || to == nil || spec.Destination.Via != nil || spec.Receipt) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "must be Files, or absent, with an objectStore, with via and with receipt",
+			Field: "spec.destination.form", Fix: "may be Archive only from a claim in an objectStore, without via and receipt",
+		}
+	}
+	if spec.Destination.Form.Compressed() && !archived && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
+		return &policy.InvalidError{
+			Field: "spec.destination.form", Fix: "must be Files, Archive or absent with an objectStore, and Files or absent with via and with receipt",
 		}
 	}
 	switch {

@@ -31,7 +31,11 @@ func TestObjectStore(t *testing.T) {
 	pair.ObjectStores(t, namespace, "vault", namespace)
 	t.Run("Claim", func(t *testing.T) {
 		t.Parallel()
-		restoreClaim(t, namespace)
+		restoreClaim(t, namespace, "source", "copy", v1alpha1.RestingFiles)
+	})
+	t.Run("Archive", func(t *testing.T) {
+		t.Parallel()
+		restoreClaim(t, namespace, "packed", "unpacked", v1alpha1.RestingArchive)
 	})
 	t.Run("Queue", func(t *testing.T) {
 		t.Parallel()
@@ -79,31 +83,35 @@ func TestHandOff(t *testing.T) {
 	}
 }
 
-func restoreClaim(t *testing.T, namespace string) {
+func restoreClaim(t *testing.T, namespace, source, restored string, form v1alpha1.RestingForm) {
 	ctx := context.Background()
-	east.claim(t, namespace, "source", "", "100Mi")
-	west.claim(t, namespace, "copy", "", "100Mi")
-	east.sh(t, namespace, "source", fill)
+	east.claim(t, namespace, source, "", "100Mi")
+	west.claim(t, namespace, restored, "", "100Mi")
+	east.sh(t, namespace, source, fill)
 
-	to := newTransfer(namespace, "ledger-to-vault")
-	to.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/ledger")}
+	to := newTransfer(namespace, source+"-to-vault")
+	to.Spec.Source.PersistentVolumeClaim.ClaimName = source
+	to.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/" + source), Form: form}
 	if err := east.Create(ctx, to); err != nil {
 		t.Fatal(err)
 	}
 	east.WaitFor(t, to, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if s := to.Status; s.Run.Route != v1alpha1.RouteObjectStore || s.Run.Attempt != 1 || s.Progress.Files != 303 ||
-		s.Compression.UncompressedBytes < 12_000_000 || s.Compression.Reason != v1alpha1.CompressionStoredAsIs {
-		t.Errorf("%+v %+v %+v", s.Run, s.Progress, s.Compression)
+		s.Compression.UncompressedBytes < 12_000_000 ||
+		form == v1alpha1.RestingFiles && s.Compression.Reason != v1alpha1.CompressionStoredAsIs ||
+		form == v1alpha1.RestingArchive && (s.Compression.CompressedBytes >= s.Compression.UncompressedBytes ||
+			s.Usage == nil || s.Usage.ObjectStore.WriteRequests > 100) {
+		t.Errorf("%+v %+v %+v %+v", s.Run, s.Progress, s.Compression, s.Usage)
 	}
 
-	from := newTransfer(namespace, "ledger-from-vault")
-	from.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/ledger")}
-	from.Spec.Destination.Peer = ""
+	from := newTransfer(namespace, source+"-from-vault")
+	from.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/" + source)}
+	from.Spec.Destination.Peer, from.Spec.Destination.PersistentVolumeClaim.ClaimName = "", restored
 	if err := west.Create(ctx, from); err != nil {
 		t.Fatal(err)
 	}
 	west.WaitFor(t, from, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	if want, got := east.sh(t, namespace, "source", listing), west.sh(t, namespace, "copy", listing); want != got {
+	if want, got := east.sh(t, namespace, source, listing), west.sh(t, namespace, restored, listing); want != got {
 		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
 	}
 	if s := from.Status; s.Run.Route != v1alpha1.RouteObjectStore || s.Progress.Files != 303 {

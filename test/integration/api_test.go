@@ -132,6 +132,16 @@ func TestRefusals(t *testing.T) {
 			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
 			t.Spec.Destination.Peer, t.Spec.Destination.Form = "", v1alpha1.RestingZstd
 		}), "use a persistentVolumeClaim at both ends"},
+		"archives in a claim": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Form = v1alpha1.RestingArchive }),
+			"files are archived only from a claim in an objectStore",
+		},
+		"archives from an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
+			t.Spec.Destination = v1alpha1.TransferDestination{
+				ObjectStore: &v1alpha1.ObjectStorePath{Name: "store", Path: "/"}, Form: v1alpha1.RestingArchive,
+			}
+		}), "files are archived only from a claim in an objectStore"},
 		"form by way of an object store": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Destination.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "vault"}}
 			t.Spec.Destination.Form = v1alpha1.RestingGzip

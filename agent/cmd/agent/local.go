@@ -50,12 +50,9 @@ func (a *agent) local(ctx context.Context) error {
 			to.GetRunId(), to.GetAttempt(),
 		)
 	}
-	resolved, err := settingsOf(from)
+	resolved, err := localSettings(&c)
 	if err != nil {
 		return err
-	}
-	if from.GetForm() != wirev1.Form_FORM_UNSPECIFIED && c.GetDestinationStore() != nil {
-		return badConfig("files rest in form %v in claims only", from.GetForm())
 	}
 	report := send.NewReport()
 	report.SetDetail("The agent is opening both volumes")
@@ -71,10 +68,29 @@ func (a *agent) local(ctx context.Context) error {
 		}
 		defer ends.close()
 		if ends.destination != nil {
-			return a.toStore(ctx, &c, ends, report)
+			return a.toStore(ctx, &c, ends, resolved, report)
 		}
 		return a.moveLocally(ctx, &c, ends.source, resolved, report)
 	}())
+}
+
+// localSettings is settingsOf with the forms that there are here: archives in object stores, all others in claims.
+func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
+	from, toStore := c.GetSend(), c.GetDestinationStore() != nil
+	archive := from.GetForm() == wirev1.Form_FORM_ARCHIVE
+	switch {
+	case archive && (!toStore || c.GetSourceStore() != nil):
+		return compression.Settings{}, badConfig("files are archived from claims in object stores only")
+	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED:
+		return compression.Settings{}, badConfig("files rest in form %v in claims only", from.GetForm())
+	case archive:
+		resolved, err := compression.Read(from.GetCompression())
+		if err != nil {
+			return resolved, badConfig("%w", err)
+		}
+		return resolved, nil
+	}
+	return settingsOf(from)
 }
 
 // ofClaim is an error unless a volume can be that of a claim: credentials of stores, which are nobody's data, are

@@ -189,6 +189,11 @@ func TestLocalFailures(t *testing.T) {
 			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_GZIP, &wirev1.StoreEnd{}
 			r.config.Transfer = "bank/ledger"
 		}, exitConfig, 0},
+		"ArchivesInAClaim": {func(r *localRun) { r.config.Send.Form = wirev1.Form_FORM_ARCHIVE }, exitConfig, 0},
+		"ArchivesFromAStore": {func(r *localRun) {
+			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_ARCHIVE, &wirev1.StoreEnd{}
+			r.config.SourceStore, r.config.Transfer = &wirev1.StoreEnd{}, "bank/ledger"
+		}, exitConfig, 0},
 		"NoDestination":   {func(r *localRun) { r.config.Receive = nil }, exitConfig, 0},
 		"AnotherAttempt":  {func(r *localRun) { r.config.Receive.Attempt = 2 }, exitConfig, 0},
 		"NoCompression":   {func(r *localRun) { r.config.Send.Compression = nil }, exitConfig, 0},

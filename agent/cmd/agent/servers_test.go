@@ -40,7 +40,10 @@ func TestServers(t *testing.T) {
 	for name, start := range objectstoretest.Programs {
 		t.Run(name, func(t *testing.T) {
 			proxy := objectstoretest.NewProxy(t, start(t))
-			t.Run("RoundTrip", func(t *testing.T) { roundTrip(t, proxy) })
+			t.Run("RoundTrip", func(t *testing.T) {
+				roundTrip(t, proxy, wirev1.Form_FORM_UNSPECIFIED)
+				roundTrip(t, proxy, wirev1.Form_FORM_ARCHIVE)
+			})
 			t.Run("KilledSender", func(t *testing.T) { killedSender(t, proxy) })
 			t.Run("KilledRestore", func(t *testing.T) { killedRestore(t, proxy) })
 			if proxy.Directory != "" { // What the other one has is in memory.
@@ -258,8 +261,9 @@ func (j *journey) kill(
 }
 
 // roundTrip moves a claim into a bucket and out of it, and compares the claims.
-func roundTrip(t *testing.T, proxy *objectstoretest.Proxy) {
-	j := newJourney(t, proxy, "round/trip")
+func roundTrip(t *testing.T, proxy *objectstoretest.Proxy, form wirev1.Form) {
+	j := newJourney(t, proxy, "round/trip/"+form.String())
+	j.to.Send.Form = form
 	j.must(t, j.to, 1)
 	j.must(t, j.from, 1)
 	j.arrived(t, false)

@@ -8,9 +8,12 @@ import (
 	"net"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -57,7 +60,9 @@ func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *sen
 		if err != nil {
 			return nil, err
 		}
-		e.source = bucket.NewSource(ctx, store, e.filter)
+		source := bucket.NewSource(ctx, store, e.filter)
+		source.Inflate(func() *codec.Registry { return a.decoders(ctx).registry })
+		e.source = source
 		return e, nil
 	}
 	source, err := openSource(c.GetSend())
@@ -102,14 +107,37 @@ func openMetered(end *wirev1.StoreEnd, report *send.Report, pace *transport.Pace
 }
 
 // toStore writes a store.
-func (a *agent) toStore(ctx context.Context, c *wirev1.LocalConfig, e *ends, report *send.Report) error {
+func (a *agent) toStore(
+	ctx context.Context, c *wirev1.LocalConfig, e *ends, resolved compression.Settings, report *send.Report,
+) error {
 	from := c.GetSend()
+	var archive *bucket.ArchiveOptions
+	if from.GetForm() == wirev1.Form_FORM_ARCHIVE {
+		archive = a.archiveOptions(ctx, resolved)
+	}
 	err := bucket.Write(ctx, bucket.WriteOptions{
 		Origin: e.source, Store: e.destination, Transfer: c.GetTransfer(), RunID: from.GetRunId(),
 		Attempt: from.GetAttempt(), Delete: from.GetMirror(), AllowEmpty: from.GetAllowEmptySource(), Filter: e.filter,
 		Verify: from.GetVerify(), CheckpointInterval: int64(min(from.GetCheckpointInterval(), bucket.MaxPart)),
-		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report,
+		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report, Archive: archive,
 	})
 	a.logDetail(err)
 	return err
+}
+
+// archiveOptions are how files are packed. The codec is the first that the policy names; with mode Never there is none.
+func (a *agent) archiveOptions(ctx context.Context, resolved compression.Settings) *bucket.ArchiveOptions {
+	o := &bucket.ArchiveOptions{Policy: resolved.Policy}
+	for _, id := range resolved.Codecs {
+		if id != codec.None && resolved.Policy.Mode != policy.Never {
+			o.Codec = id
+			break
+		}
+	}
+	if o.Codec != codec.None {
+		resolved.Codecs = []codec.ID{o.Codec}
+	}
+	chosen := a.encoders(ctx, resolved)
+	o.Engines, o.Accelerator = chosen.registry, chosen.accelerator
+	return o
 }

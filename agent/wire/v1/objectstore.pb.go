@@ -459,7 +459,7 @@ func (x *StoreUpload) GetToken() string {
 // StoreIndexHeader begins an index. Its messages follow each other, each after its length as a varint.
 type StoreIndexHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// version of the format: 1.
+	// version of the format: 1, or 2 if there may be files in archives.
 	Version       uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -507,7 +507,9 @@ type StoreIndexEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Entry *Entry                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
 	// etag of the object with the content of a file, which belongs to the entry as long as it has that.
-	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// archived is where the content of a file is that has no object of its own; of a hard link, that of its file.
+	Archived      *StoreArchived `protobuf:"bytes,3,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -556,6 +558,208 @@ func (x *StoreIndexEntry) GetEtag() string {
 	return ""
 }
 
+func (x *StoreIndexEntry) GetArchived() *StoreArchived {
+	if x != nil {
+		return x.Archived
+	}
+	return nil
+}
+
+// StoreArchived is a place in an archive.
+type StoreArchived struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// archive is the name of the object in the directory of archives; empty for a hard link.
+	Archive string `protobuf:"bytes,1,opt,name=archive,proto3" json:"archive,omitempty"`
+	// offset of the content in the tar, before that was compressed.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// crc32 of the content (IEEE).
+	Crc32         uint32 `protobuf:"fixed32,3,opt,name=crc32,proto3" json:"crc32,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreArchived) Reset() {
+	*x = StoreArchived{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreArchived) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreArchived) ProtoMessage() {}
+
+func (x *StoreArchived) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreArchived.ProtoReflect.Descriptor instead.
+func (*StoreArchived) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StoreArchived) GetArchive() string {
+	if x != nil {
+		return x.Archive
+	}
+	return ""
+}
+
+func (x *StoreArchived) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StoreArchived) GetCrc32() uint32 {
+	if x != nil {
+		return x.Crc32
+	}
+	return 0
+}
+
+// StoreArchivePart begins an object of the journal of an archive, in front of an index of the files that end in the part.
+type StoreArchivePart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// number of the part in its upload, from 1 on.
+	Number      uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Etag        string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Size        uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	UploadId    string `protobuf:"bytes,4,opt,name=upload_id,json=uploadId,proto3" json:"upload_id,omitempty"`
+	UploadToken string `protobuf:"bytes,5,opt,name=upload_token,json=uploadToken,proto3" json:"upload_token,omitempty"`
+	// blocks of the archive that the part has, as the index of the archive has them.
+	Blocks []byte `protobuf:"bytes,6,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// ended: it is the last part, and the index of the archive is there.
+	Ended bool `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`
+	// open is the file of which the part has the beginning or more, but not the end, if there is one. Its Changed is that of the source.
+	Open   *Entry         `protobuf:"bytes,8,opt,name=open,proto3" json:"open,omitempty"`
+	OpenAt *StoreArchived `protobuf:"bytes,9,opt,name=open_at,json=openAt,proto3" json:"open_at,omitempty"`
+	// open_done of its bytes are in this part and those before, of which open_at has the CRC-32.
+	OpenDone uint64 `protobuf:"varint,10,opt,name=open_done,json=openDone,proto3" json:"open_done,omitempty"`
+	// exact: etag is the MD5 of what was sent.
+	Exact         bool `protobuf:"varint,11,opt,name=exact,proto3" json:"exact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreArchivePart) Reset() {
+	*x = StoreArchivePart{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreArchivePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreArchivePart) ProtoMessage() {}
+
+func (x *StoreArchivePart) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreArchivePart.ProtoReflect.Descriptor instead.
+func (*StoreArchivePart) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StoreArchivePart) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StoreArchivePart) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *StoreArchivePart) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StoreArchivePart) GetUploadId() string {
+	if x != nil {
+		return x.UploadId
+	}
+	return ""
+}
+
+func (x *StoreArchivePart) GetUploadToken() string {
+	if x != nil {
+		return x.UploadToken
+	}
+	return ""
+}
+
+func (x *StoreArchivePart) GetBlocks() []byte {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *StoreArchivePart) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *StoreArchivePart) GetOpen() *Entry {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *StoreArchivePart) GetOpenAt() *StoreArchived {
+	if x != nil {
+		return x.OpenAt
+	}
+	return nil
+}
+
+func (x *StoreArchivePart) GetOpenDone() uint64 {
+	if x != nil {
+		return x.OpenDone
+	}
+	return 0
+}
+
+func (x *StoreArchivePart) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 var File_agent_wire_v1_objectstore_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
@@ -597,10 +801,28 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x14\n" +
 	"\x05token\x18\x05 \x01(\tR\x05token\",\n" +
 	"\x10StoreIndexHeader\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"V\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\x95\x01\n" +
 	"\x0fStoreIndexEntry\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etagB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12=\n" +
+	"\barchived\x18\x03 \x01(\v2!.lighterage.wire.v1.StoreArchivedR\barchived\"W\n" +
+	"\rStoreArchived\x12\x18\n" +
+	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
+	"\x05crc32\x18\x03 \x01(\aR\x05crc32\"\xde\x02\n" +
+	"\x10StoreArchivePart\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x1b\n" +
+	"\tupload_id\x18\x04 \x01(\tR\buploadId\x12!\n" +
+	"\fupload_token\x18\x05 \x01(\tR\vuploadToken\x12\x16\n" +
+	"\x06blocks\x18\x06 \x01(\fR\x06blocks\x12\x14\n" +
+	"\x05ended\x18\a \x01(\bR\x05ended\x12-\n" +
+	"\x04open\x18\b \x01(\v2\x19.lighterage.wire.v1.EntryR\x04open\x12:\n" +
+	"\aopen_at\x18\t \x01(\v2!.lighterage.wire.v1.StoreArchivedR\x06openAt\x12\x1b\n" +
+	"\topen_done\x18\n" +
+	" \x01(\x04R\bopenDone\x12\x14\n" +
+	"\x05exact\x18\v \x01(\bR\x05exactB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_objectstore_proto_rawDescOnce sync.Once
@@ -614,7 +836,7 @@ func file_agent_wire_v1_objectstore_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_objectstore_proto_rawDescData
 }
 
-var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*ProbeConfig)(nil),       // 0: lighterage.wire.v1.ProbeConfig
 	(*ObjectStoreConfig)(nil), // 1: lighterage.wire.v1.ObjectStoreConfig
@@ -624,21 +846,26 @@ var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*StoreUpload)(nil),       // 5: lighterage.wire.v1.StoreUpload
 	(*StoreIndexHeader)(nil),  // 6: lighterage.wire.v1.StoreIndexHeader
 	(*StoreIndexEntry)(nil),   // 7: lighterage.wire.v1.StoreIndexEntry
-	(*DialPolicy)(nil),        // 8: lighterage.wire.v1.DialPolicy
-	(*Entry)(nil),             // 9: lighterage.wire.v1.Entry
+	(*StoreArchived)(nil),     // 8: lighterage.wire.v1.StoreArchived
+	(*StoreArchivePart)(nil),  // 9: lighterage.wire.v1.StoreArchivePart
+	(*DialPolicy)(nil),        // 10: lighterage.wire.v1.DialPolicy
+	(*Entry)(nil),             // 11: lighterage.wire.v1.Entry
 }
 var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
-	1, // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	8, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	1, // 2: lighterage.wire.v1.StoreEnd.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	8, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	2, // 4: lighterage.wire.v1.RelayConfig.store:type_name -> lighterage.wire.v1.StoreEnd
-	9, // 5: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	1,  // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	10, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	1,  // 2: lighterage.wire.v1.StoreEnd.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	10, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	2,  // 4: lighterage.wire.v1.RelayConfig.store:type_name -> lighterage.wire.v1.StoreEnd
+	11, // 5: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
+	8,  // 6: lighterage.wire.v1.StoreIndexEntry.archived:type_name -> lighterage.wire.v1.StoreArchived
+	11, // 7: lighterage.wire.v1.StoreArchivePart.open:type_name -> lighterage.wire.v1.Entry
+	8,  // 8: lighterage.wire.v1.StoreArchivePart.open_at:type_name -> lighterage.wire.v1.StoreArchived
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_objectstore_proto_init() }
@@ -654,7 +881,7 @@ func file_agent_wire_v1_objectstore_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_objectstore_proto_rawDesc), len(file_agent_wire_v1_objectstore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

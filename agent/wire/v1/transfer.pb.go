@@ -32,6 +32,8 @@ const (
 	Form_FORM_UNSPECIFIED Form = 0
 	Form_FORM_GZIP        Form = 1
 	Form_FORM_ZSTD        Form = 2
+	// FORM_ARCHIVE: many files in tar archives, in an object store. No receiver knows it. See package bucket.
+	Form_FORM_ARCHIVE Form = 3
 )
 
 // Enum value maps for Form.
@@ -40,11 +42,13 @@ var (
 		0: "FORM_UNSPECIFIED",
 		1: "FORM_GZIP",
 		2: "FORM_ZSTD",
+		3: "FORM_ARCHIVE",
 	}
 	Form_value = map[string]int32{
 		"FORM_UNSPECIFIED": 0,
 		"FORM_GZIP":        1,
 		"FORM_ZSTD":        2,
+		"FORM_ARCHIVE":     3,
 	}
 )
 
@@ -2365,11 +2369,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bsegments\x18\x02 \x03(\v2\x1b.lighterage.wire.v1.SegmentR\bsegments\x12\x14\n" +
 	"\x05block\x18\x03 \x01(\fR\x05block\"&\n" +
 	"\fDataResponse\x12\x16\n" +
-	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*:\n" +
+	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*L\n" +
 	"\x04Form\x12\x14\n" +
 	"\x10FORM_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tFORM_GZIP\x10\x01\x12\r\n" +
-	"\tFORM_ZSTD\x10\x02*\x9d\x01\n" +
+	"\tFORM_ZSTD\x10\x02\x12\x10\n" +
+	"\fFORM_ARCHIVE\x10\x03*\x9d\x01\n" +
 	"\tEntryType\x12\x1a\n" +
 	"\x16ENTRY_TYPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fENTRY_TYPE_FILE\x10\x01\x12\x18\n" +

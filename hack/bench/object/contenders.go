@@ -20,7 +20,12 @@ import (
 )
 
 // Names of contenders.
-const oursName, rcloneName, resticName = "lighterage", "rclone copy", "restic backup and restore"
+const (
+	oursName    = "lighterage"
+	archiveName = "lighterage, form Archive"
+	rcloneName  = "rclone copy"
+	resticName  = "restic backup and restore"
+)
 
 // turn is what a contender has to work with: directories, of which dir is its own, and a prefix of the bucket.
 type turn struct {
@@ -49,11 +54,23 @@ type contender struct {
 }
 
 func (o *options) contenders() []contender {
-	return []contender{ours(o.agent), rclone(o.rclone), restic(o.restic)}
+	return []contender{ours(o.agent), archives(o.agent), rclone(o.rclone), restic(o.restic)}
 }
 
-// ours runs the agent as it runs in its pod.
+// ours puts an object for each file.
 func ours(agent string) contender {
+	return lighterage(oursName, agent, func(*wirev1.SendConfig) {})
+}
+
+// archives packs files into archives, with the codec of restic.
+func archives(agent string) contender {
+	return lighterage(archiveName, agent, func(c *wirev1.SendConfig) {
+		c.Form, c.Compression.Codecs = wirev1.Form_FORM_ARCHIVE, []string{"zstd"}
+	})
+}
+
+// lighterage runs the agent as it runs in its pod.
+func lighterage(name, agent string, change func(*wirev1.SendConfig)) contender {
 	run := func(t turn, mode string, c *wirev1.LocalConfig) (*client, error) {
 		dir := filepath.Join(t.dir, mode)
 		if err := configure(dir, c); err != nil {
@@ -66,11 +83,12 @@ func ours(agent string) contender {
 		}, nil
 	}
 	return contender{
-		name:    oursName,
+		name:    name,
 		prepare: func(_ context.Context, t turn) error { return t.writeCredentials() },
 		store: func(_ context.Context, t turn) (*client, error) {
 			c := t.config()
 			c.Send.Volume, c.Send.Path, c.DestinationStore = t.source, ".", t.end()
+			change(c.Send)
 			return run(t, "store", c)
 		},
 		restore: func(_ context.Context, t turn) (*client, error) {

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cargo
+// Package pipeline has several goroutines work on jobs whose order counts.
+package pipeline
 
 import (
 	"context"
@@ -15,10 +16,10 @@ type slot[J any] struct {
 	done chan struct{}
 }
 
-// pipeline does work on jobs, on so many workers, that produce fills until it returns false, and hands them to consume
+// Run does work on jobs, on so many workers, that produce fills until it returns false, and hands them to consume
 // in their order. Neither produce nor consume is called twice at once. There are two jobs for each worker at most. One
 // worker works in the caller's goroutine.
-func pipeline[J any](
+func Run[J any](
 	ctx context.Context, workers int, produce func(*J) (bool, error), work func(worker int, job *J) error,
 	consume func(*J) error,
 ) error {
