@@ -13,6 +13,12 @@
 //	PREFIX/.lighterage/index             the index
 //	PREFIX/.lighterage/writer            who writes now
 //	PREFIX/.lighterage/uploads/DIGEST    a multipart upload under way
+//	PREFIX/.lighterage/archives/NAME     an archive
+//	PREFIX/.lighterage/archives/.NAME.lgci             its index
+//	PREFIX/.lighterage/archives/journal/NAME/NUMBER    what is in a part of one that no index of the prefix names yet
+//
+// With ArchiveOptions files are packed into archives, which are tars in the forms of package cargo, in place of objects of
+// their own. The entry of a file then says in which archive it is, and where. Who reads recognises both.
 //
 // # Writing
 //
@@ -28,5 +34,6 @@
 // # Memory
 //
 // Lists hold the names in the directories on the way, at most objectstore.DefaultMaxNames of each. Entries whose upload
-// has not ended are held up to 32 MiB. Each stream has a buffer of 4 MiB, whatever the size of an object.
+// has not ended are held up to 32 MiB. Each stream has a buffer of 4 MiB, whatever the size of an object. With archives it
+// has two blocks of 1 MiB, and there are three parts; who reads archives holds 12 windows of 4 MiB, and 32 MiB of indexes.
 package bucket

@@ -96,14 +96,14 @@ func openRecords(
 		return nil, err
 	}
 	r := &indexReader{object: content}
-	if err := r.begin(before); err != nil {
+	if err := r.begin(content, before); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *indexReader) begin(before *wirev1.StoreArchivePart) error {
-	plain, err := gzip.NewReader(bufio.NewReaderSize(r.object, 64<<10))
+func (r *indexReader) begin(content io.Reader, before *wirev1.StoreArchivePart) error {
+	plain, err := gzip.NewReader(bufio.NewReaderSize(content, 64<<10))
 	if err != nil {
 		return damaged(err)
 	}

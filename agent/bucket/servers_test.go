@@ -16,10 +16,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
@@ -38,6 +40,8 @@ type killed struct {
 	Prefix string
 	// Slow: it never ends.
 	Slow bool
+	// Archive: it packs files.
+	Archive bool
 }
 
 func (k killed) store() (*objectstore.Store, error) {
@@ -80,7 +84,15 @@ func (k killed) write() error {
 	if k.Slow {
 		o.Origin = slow{origin}
 	}
+	k.options(&o)
 	return bucket.Write(context.Background(), o)
+}
+
+// options has files packed if they are to be.
+func (k killed) options(o *bucket.WriteOptions) {
+	if k.Archive {
+		archived(codec.Zstd, 10<<20)(o)
+	}
 }
 
 // slow is a source that never gives the end of the large file.
@@ -159,7 +171,16 @@ func TestKilled(t *testing.T) {
 				"complete": objectstoretest.Completes, "index": objectstoretest.Put("/.lighterage/index"),
 				"deletes": objectstoretest.Deletes,
 			} {
-				t.Run(step, func(t *testing.T) { killedAt(t, proxy, root, step, kind) })
+				t.Run(step, func(t *testing.T) { killedAt(t, proxy, killed{Root: root, Prefix: "-" + step}, kind) })
+			}
+			for step, kind := range map[string]objectstoretest.Kind{
+				"create": objectstoretest.Creates, "part": objectstoretest.Parts, "complete": objectstoretest.Completes,
+				"journal": objectstoretest.Put("/00001"), "its index": objectstoretest.Put(".lgci"),
+				"index": objectstoretest.Put("/.lighterage/index"), "deletes": objectstoretest.Deletes,
+			} {
+				t.Run("archive "+step, func(t *testing.T) {
+					killedAt(t, proxy, killed{Root: root, Prefix: "-archive-" + strings.ReplaceAll(step, " ", "-"), Archive: true}, kind)
+				})
 			}
 			if proxy.Directory == "" {
 				return // What it has is in memory.
@@ -170,8 +191,9 @@ func TestKilled(t *testing.T) {
 }
 
 // killedAt kills a writer in the middle of each request of a kind, until it makes no more of them.
-func killedAt(t *testing.T, proxy *objectstoretest.Proxy, root, step string, kind objectstoretest.Kind) {
-	k := killed{Server: proxy.Program, Root: root, Prefix: "-" + step}
+func killedAt(t *testing.T, proxy *objectstoretest.Proxy, k killed, kind objectstoretest.Kind) {
+	k.Server = proxy.Program
+	root := k.Root
 	store := on(t, proxy.Program, prefix+k.Prefix)
 	defer proxy.Inject(nil)
 	for n := range int64(8) {
@@ -204,7 +226,7 @@ func killedAt(t *testing.T, proxy *objectstoretest.Proxy, root, step string, kin
 		proxy.Inject(nil)
 		whole(t, root, store)
 	}
-	mustWrite(t, source(t, root, nil), store, func(o *bucket.WriteOptions) { o.Attempt = 2 })
+	mustWrite(t, source(t, root, nil), store, and(attempt(2), k.options))
 	same(t, root, store)
 	clean(t, store)
 }
