@@ -75,21 +75,15 @@ type TransferDestination struct {
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 
-	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless form says
-	// otherwise.
+	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
-	// form in which files rest. Absent or Files: as they are.
-	//
-	// Gzip and Zstd are for claims: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst.
-	// They rest as they travelled, and the receiving agent inflates nothing. Beside each file is an index of it,
-	// .a.csv.gz.lgci. The form fixes the codec; what else the CompressionPolicy says holds. Changed files are sent
-	// whole. Both ends must be claims, without via and receipt.
-	//
-	// Archive is for an objectStore, from a claim: many files rest in each of some tar archives, compressed with the
-	// first codec of the CompressionPolicy (.tar.gz, .tar.zst), or with mode Never as they are (.tar). What did not change
-	// stays where it is. A Transfer from the objectStore restores the files, whatever their form.
+	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via and
+	// receipt: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst, as they travelled, with
+	// an index beside it, .a.csv.gz.lgci. The form fixes the codec, and changed files are sent whole. Archive is for an
+	// objectStore, from a claim: many files in each of some tar archives, compressed with the first codec of the
+	// CompressionPolicy, or with mode Never as they are. A Transfer from the objectStore restores them, whatever the form.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 }
