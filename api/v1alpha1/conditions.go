@@ -30,6 +30,9 @@ const (
 	// ConditionWithinObjective (Transfer): True while status.recoveryPoint is not older than spec.objective.maxAge, False
 	// when it is or there is none, with the reason. Absent without spec.objective.
 	ConditionWithinObjective = "WithinObjective"
+	// ConditionHooksSucceeded (Transfer): True when the hooks of the present or last run have succeeded, False when one
+	// has failed, with the reason. Absent while they run, and without spec.source.hooks.
+	ConditionHooksSucceeded = "HooksSucceeded"
 	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
 	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
@@ -215,6 +218,22 @@ const (
 	// ReasonStagingRejected (Transfer): the API server rejects the snapshot or claim of the copy, for example because of a
 	// ResourceQuota. The message has its words.
 	ReasonStagingRejected = "StagingRejected"
+	// ReasonQuiescing (Transfer): the before-hook runs, or the after-hook of an earlier copy.
+	ReasonQuiescing = "Quiescing"
+	// ReasonBeforeHookFailed (Transfer): the Job of the before-hook failed, was deleted, or took longer than its timeout.
+	// Nothing was read. Look at its log.
+	ReasonBeforeHookFailed = "BeforeHookFailed"
+	// ReasonBeforeHookRejected (Transfer): no Job can be made of a CronJob that a hook names: it does not exist, is not
+	// suspended, or may not be a hook. The message says what to do.
+	ReasonBeforeHookRejected = "BeforeHookRejected"
+	// ReasonHooksNotAllowed (Transfer): the manager may not read CronJobs in this cluster. Install the chart with
+	// hooks.enabled, or remove spec.source.hooks.
+	ReasonHooksNotAllowed = "HooksNotAllowed"
+	// ReasonAfterHookFailed (Transfer): the after-hook failed or could not be started, so the application may still be
+	// quiesced. Run its CronJob by hand.
+	ReasonAfterHookFailed = "AfterHookFailed"
+	// ReasonHooksComplete (Transfer): the hooks have succeeded.
+	ReasonHooksComplete = "HooksComplete"
 	// ReasonRecoveryPointRecent (Transfer): status.recoveryPoint is not older than spec.objective.maxAge.
 	ReasonRecoveryPointRecent = "RecoveryPointRecent"
 	// ReasonRecoveryPointTooOld (Transfer): it is older: no run that began since then is Complete. Look at the condition

@@ -61,6 +61,10 @@ type SourceCopy struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="stagingDeadline must be between 10s and 168h; write for example 10m"
 	StagingDeadline *metav1.Duration `json:"stagingDeadline,omitempty"`
+
+	// hooks run before and after the source is read.
+	// +optional
+	Hooks *SourceHooks `json:"hooks,omitempty"`
 }
 
 // TransferSource is what a Transfer reads: exactly one of its fields.

@@ -481,7 +481,7 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -514,6 +514,9 @@ type TransferStatus struct {
 	// staged is the copy of the source that the run reads, with spec.source.copyMethod Snapshot or Clone.
 	// +optional
 	Staged *StagedStatus `json:"staged,omitempty"`
+	// hooks are those of the present or last run.
+	// +optional
+	Hooks *HooksStatus `json:"hooks,omitempty"`
 	// recoveryPoint is the time whose state the destination has by the last Complete run: that of the snapshot or clone,
 	// or, of files that were read directly, the start of the run. While another run writes, the destination has newer
 	// files beside those.

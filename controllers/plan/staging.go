@@ -206,6 +206,9 @@ func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 		d.failStaging(*problem)
 		return false
 	}
+	if snapshot == nil && !d.quiesceForCopy(s) {
+		return false
+	}
 	if s.Method == v1alpha1.CopyClone {
 		s.State = v1alpha1.StagedProvisioning
 		d.out.Stage = &Stage{Claim: stagedClaim(d.transfer, *facts, nil)}
@@ -276,7 +279,7 @@ func (d *transferDecision) stagedProblem(
 	case s.Method == v1alpha1.CopySnapshot && !bound && s.PointInTime != nil && snapshot == nil,
 		!bound && snapshot != nil && snapshot.Deleting:
 		return lost("VolumeSnapshot")
-	case !bound && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim):
+	case !bound && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim) && !d.hooking():
 		return d.late(s, snapshot, claim)
 	}
 	return nil
@@ -356,7 +359,7 @@ func (d *transferDecision) followStaged() bool {
 // failStaging ends an attempt that has nothing to read. The next one makes a copy again, after a wait in which the
 // attempt holds nothing of any quota.
 func (d *transferDecision) failStaging(problem agentpod.Problem) {
-	if s := d.transfer.Status.Staged; s.State == v1alpha1.StagedPreparing {
+	if s := d.transfer.Status.Staged; s == nil || s.State == v1alpha1.StagedPreparing {
 		d.transfer.Status.Staged = nil // nothing was made
 	} else {
 		s.State = v1alpha1.StagedRemoving

@@ -72,6 +72,8 @@ type TransferFacts struct {
 	Quota     QuotaFacts
 	// Staging is looked at only where NeedsStaging.
 	Staging StagingFacts
+	// Hooks are looked at only where NeedsHooks.
+	Hooks HookFacts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -99,6 +101,8 @@ type TransferDecision struct {
 	// removed but that of Status, if that is not being removed.
 	Stage   *Stage
 	Unstage bool
+	// Hook is what is to be done for a hook; nil: nothing.
+	Hook *HookStep
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
@@ -119,7 +123,9 @@ type TransferDecision struct {
 func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agentpod.Image) TransferDecision {
 	facts.Report = agentreport.Bounded(facts.Report)
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
+	d.observeHooks()
 	d.decide()
+	d.releaseSource()
 	d.unstage()
 	d.watchObjective()
 	d.out.Status = d.transfer.Status
@@ -140,6 +146,8 @@ type transferDecision struct {
 	image    agentpod.Image
 	// due: a time of the schedule has come for which a run is to start.
 	due bool
+	// deleting: the Transfer is being deleted, so that nothing goes on.
+	deleting bool
 	// bandwidth that the attempt which begins may use; nil: any.
 	bandwidth *resource.Quantity
 	out       TransferDecision
@@ -291,7 +299,7 @@ func (d *transferDecision) fixed() bool {
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.transfer.Status.Placement = attempt.Expected(where)
 	d.out.Retire = true
-	if !d.stage() {
+	if !d.quiesceForRun() || !d.stage() {
 		return
 	}
 	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)

@@ -50,6 +50,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 			return ctrl.Result{}, err
 		}
 	}
+	if waiting, err = r.endHooks(ctx, transfer, deleted); err != nil || waiting {
+		return ctrl.Result{RequeueAfter: hookPause}, err
+	}
 	again, err := r.withdraw(ctx, transfer, deleted)
 	if err != nil || again {
 		return ctrl.Result{RequeueAfter: withdrawPause}, err

@@ -12,6 +12,7 @@ import (
 
 // tell records an event when the reason of Ready, or whether the Transfer is Stalled, has changed.
 func (r *Reconciler) tell(transfer *v1alpha1.Transfer, before []metav1.Condition) {
+	r.tellOfHooks(transfer, before)
 	ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {
 		return

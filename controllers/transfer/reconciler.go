@@ -239,6 +239,9 @@ func (r *Reconciler) execute(
 			return nil, err
 		}
 	}
+	if decision.Hook != nil {
+		return nil, r.doHook(ctx, transfer, decision.Hook, facts.Now)
+	}
 	if decision.Stage != nil {
 		return r.staging.Make(ctx, transfer, decision.Stage)
 	}
