@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -80,7 +81,8 @@ func policies(t *testing.T) map[string]*admissionregistrationv1.ValidatingAdmiss
 			}
 			found[policy.Name] = policy
 		case "ValidatingAdmissionPolicyBinding":
-			bound[objects[i].GetName()] = true
+			name, _, _ := unstructured.NestedString(objects[i].Object, "spec", "policyName")
+			bound[name] = true
 		}
 	}
 	for name := range found {
@@ -98,7 +100,8 @@ func judge(t *testing.T, r request) []string {
 	t.Helper()
 	var messages []string
 	for _, policy := range policies(t) {
-		if matches(policy, r) {
+		// Parameters are found by the API server.
+		if policy.Spec.ParamKind == nil && matches(policy, r) {
 			messages = append(messages, evaluate(t, policy, r)...)
 		}
 	}
