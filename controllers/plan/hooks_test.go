@@ -1,0 +1,153 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// hooked is a world with hooks, whose Jobs are done as decided.
+type hooked struct {
+	*world
+	cronJobs map[string]*batchv1.CronJob
+	jobs     map[string]*batchv1.Job
+	// made are the Jobs in their order.
+	made []string
+}
+
+func newHooked(t *testing.T, method v1alpha1.CopyMethod) *hooked {
+	h := &hooked{world: newWorld(t, method), jobs: map[string]*batchv1.Job{}, cronJobs: map[string]*batchv1.CronJob{}}
+	h.transfer.Spec.Source.Hooks = &v1alpha1.SourceHooks{
+		Before: &v1alpha1.BeforeHook{Hook: v1alpha1.Hook{CronJob: "lighterage-before"}},
+		After:  &v1alpha1.Hook{CronJob: "lighterage-after"},
+	}
+	for _, name := range []string{"lighterage-before", "lighterage-after"} {
+		h.cronJobs[name] = &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{Suspend: ptr.To(true)},
+		}
+	}
+	return h
+}
+
+func (h *hooked) step() {
+	h.Helper()
+	h.facts.Hooks = plan.HookFacts{}
+	if plan.NeedsHooks(h.transfer) {
+		s := h.transfer.Status.Hooks
+		h.facts.Hooks = plan.HookFacts{
+			Seen:   true,
+			Before: plan.HookSeen{CronJob: h.cronJobs[s.Before.CronJob], Job: h.jobs[s.Before.Job]},
+			After:  plan.HookSeen{CronJob: h.cronJobs[s.After.CronJob], Job: h.jobs[s.After.Job]},
+		}
+	}
+	h.at = h.at.Add(time.Second)
+	h.look()
+	if step := h.last.Hook; step != nil && step.Start != nil {
+		h.jobs[step.Start.Name] = step.Start
+		h.made = append(h.made, step.Start.Labels[v1alpha1.HookLabel])
+	} else if step != nil {
+		delete(h.jobs, step.End.Name)
+	}
+}
+
+func (h *hooked) steps(what string, holds func() bool) {
+	h.Helper()
+	for range 50 {
+		if holds() {
+			return
+		}
+		h.step()
+	}
+	h.Fatalf("%s: not after 50 steps: %+v, hooks %+v", what, h.transfer.Status.Conditions, h.transfer.Status.Hooks)
+}
+
+func (h *hooked) has(n int) func() bool { return func() bool { return len(h.made) == n } }
+
+func (h *hooked) end(name string, as batchv1.JobConditionType) {
+	h.jobs[name].Status.Conditions = []batchv1.JobCondition{{Type: as, Status: corev1.ConditionTrue}}
+}
+
+func TestSnapshotLiesBetweenHooks(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	h.steps("before", h.has(1))
+	for range 5 {
+		h.step()
+	}
+	if h.snapshotTaken() || h.made[0] != "lighterage-before" {
+		t.Fatalf("a snapshot before its time, %q", h.made)
+	}
+	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+	h.steps("snapshot", h.snapshotTaken)
+	if len(h.made) != 1 {
+		t.Fatal("released before the snapshot was taken")
+	}
+	h.taken()
+	h.steps("after", h.has(2))
+	h.end(h.transfer.Status.Hooks.After.Job, batchv1.JobComplete)
+	h.steps("end", func() bool { return !plan.NeedsHooks(h.transfer) })
+	if !meta.IsStatusConditionTrue(h.transfer.Status.Conditions, v1alpha1.ConditionHooksSucceeded) {
+		t.Errorf("%+v", h.transfer.Status.Conditions)
+	}
+}
+
+func TestFailedBeforeHookMeansNoSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, method := range []v1alpha1.CopyMethod{v1alpha1.CopySnapshot, v1alpha1.CopyClone, v1alpha1.CopyDirect} {
+		h := newHooked(t, method)
+		h.steps("before", h.has(1))
+		h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobFailed)
+		h.steps("after", h.has(2))
+		if h.snapshotTaken() || h.claimMade() || h.started() || h.made[1] != "lighterage-after" {
+			t.Errorf("%s: something was read, %q", method, h.made)
+		}
+		if got := h.transfer.Status.History[0].Reason; got != v1alpha1.ReasonBeforeHookFailed {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+}
+
+func TestHostileCronJobs(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(*hooked){
+		"gone":          func(h *hooked) { delete(h.cronJobs, "lighterage-before") },
+		"after is gone": func(h *hooked) { delete(h.cronJobs, "lighterage-after") },
+		"not suspended": func(h *hooked) { h.cronJobs["lighterage-before"].Spec.Suspend = nil },
+		"no history":    func(h *hooked) { h.cronJobs["lighterage-before"].Spec.FailedJobsHistoryLimit = ptr.To[int32](0) },
+	} {
+		h := newHooked(t, v1alpha1.CopySnapshot)
+		change(h)
+		h.steps(what, func() bool { return len(h.transfer.Status.History) == 1 })
+		if got := h.transfer.Status.History[0].Reason; got != v1alpha1.ReasonBeforeHookRejected || len(h.made) > 0 ||
+			h.snapshotTaken() {
+			t.Errorf("%s: %s, made %q", what, got, h.made)
+		}
+	}
+}
+
+func TestDeletionReleasesTheSource(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopyDirect)
+	h.steps("before", h.has(1))
+	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+	h.steps("agent", h.started)
+	s := h.transfer.Status.Hooks
+	out, done := plan.ReleaseHooks(h.transfer, plan.HookFacts{
+		Seen: true, Before: plan.HookSeen{CronJob: h.cronJobs[s.Before.CronJob], Job: h.jobs[s.Before.Job]},
+		After: plan.HookSeen{CronJob: h.cronJobs[s.After.CronJob]},
+	}, h.at)
+	if done || out.Hook == nil || out.Hook.Start == nil || !out.Hook.After {
+		t.Errorf("%v, %+v", done, out.Hook)
+	}
+}
