@@ -365,7 +365,11 @@ func (d *transferDecision) nextHookLook(s *v1alpha1.HookStatus) time.Duration {
 // releaseSource has the after-hook run when the source is not needed any more.
 func (d *transferDecision) releaseSource() {
 	h, facts := d.transfer.Status.Hooks, &d.facts.Hooks
-	if h == nil || h.After.Ended() {
+	if h == nil {
+		return
+	}
+	if h.After.Ended() {
+		d.judgeHooks(h)
 		return
 	}
 	if h.After.State == v1alpha1.HookPending && d.released(h) {
