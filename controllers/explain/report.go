@@ -75,8 +75,7 @@ func Of(object Object, in Input) (*Report, error) {
 		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Conditions: []Condition{}, Next: []string{},
 		Sections: []Section{},
 	}
-	status := reflect.ValueOf(object).Elem().FieldByName("Status")
-	conditions, _ := status.FieldByName("Conditions").Interface().([]metav1.Condition)
+	conditions := Conditions(object)
 	r.State, _ = overview.StateOf(conditions)
 	for _, c := range conditions {
 		r.Conditions = append(r.Conditions, condition(c))
@@ -86,7 +85,8 @@ func Of(object Object, in Input) (*Report, error) {
 	}
 	facts(object, &sheet{report: r, now: in.Now})
 	r.Sections = slices.DeleteFunc(r.Sections, func(s Section) bool { return len(s.Rows) == 0 })
-	r.advise(object, status.FieldByName("ObservedGeneration").Int(), conditions)
+	observed := reflect.ValueOf(object).Elem().FieldByName("Status").FieldByName("ObservedGeneration").Int()
+	r.advise(object, observed, conditions)
 	if kind != "Transfer" {
 		return r, nil
 	}
@@ -96,6 +96,13 @@ func Of(object Object, in Input) (*Report, error) {
 		return r, nil
 	}
 	return r, err
+}
+
+// Conditions are those of an object of any kind that Of explains.
+func Conditions(object Object) []metav1.Condition {
+	status := reflect.ValueOf(object).Elem().FieldByName("Status")
+	conditions, _ := status.FieldByName("Conditions").Interface().([]metav1.Condition)
+	return conditions
 }
 
 //go:embed reasons.txt

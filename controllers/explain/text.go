@@ -22,10 +22,12 @@ const unknown = "?"
 // WriteText writes an explanation for people.
 func (e *Explanation) WriteText(to io.Writer) error {
 	var out bytes.Buffer
-	e.writeRun(&out)
-	e.writePolicy(&out)
-	e.writeDecision(&out)
-	e.writeMeasured(&out)
+	for i, section := range e.Tables() {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		out.WriteString(table.Printable(section.Title) + "\n" + section.Rows.Text("  "))
+	}
 	e.writeChoices(&out)
 	bullets(&out, "Notes", e.Notes)
 	if _, err := to.Write(out.Bytes()); err != nil {
@@ -34,8 +36,22 @@ func (e *Explanation) WriteText(to io.Writer) error {
 	return nil
 }
 
-func (e *Explanation) writeRun(out *bytes.Buffer) {
-	fmt.Fprintf(out, "%s\n", table.Printable("Transfer "+e.Transfer+": "+cmp.Or(e.Phase, "phase unknown")))
+// Tables are all that there is to say but the choices and the notes.
+func (e *Explanation) Tables() []Section {
+	all := []Section{e.runTable()}
+	if e.Policy != nil {
+		all = append(all, e.policyTable())
+	}
+	if e.Decision != nil {
+		all = append(all, e.decisionTable())
+	}
+	if e.Measured != nil {
+		all = append(all, e.measuredTable())
+	}
+	return all
+}
+
+func (e *Explanation) runTable() Section {
 	var rows table.Rows
 	rows.Addf("run", "%s, attempt %d%s", e.Run.ID, e.Run.Attempt, since(e.Run.Start, e.Run.Completion))
 	if e.Stalled != "" {
@@ -61,33 +77,24 @@ func (e *Explanation) writeRun(out *bytes.Buffer) {
 			rows.Addf("  not on", "%s%s: %s: %s", a.Node, with, a.Reason, a.Sentence)
 		}
 	}
-	out.WriteString(rows.Text("  "))
+	return Section{"Transfer " + e.Transfer + ": " + cmp.Or(e.Phase, "phase unknown"), rows}
 }
 
-func (e *Explanation) writePolicy(out *bytes.Buffer) {
-	if e.Policy == nil {
-		return
-	}
+func (e *Explanation) policyTable() Section {
 	found := map[string]string{"Named": "named by the Transfer", "Default": "the default of the cluster"}[e.Policy.Source]
-	if e.Policy.Name == "" {
-		fmt.Fprint(out, "\nPolicy of the run: built in, for no CompressionPolicy applied\n")
-	} else {
-		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name,
-			table.Printable(cmp.Or(found, e.Policy.Source)))
+	title := "Policy of the run: built in, for no CompressionPolicy applied"
+	if e.Policy.Name != "" {
+		title = fmt.Sprintf("Policy of the run: CompressionPolicy %q, %s", e.Policy.Name, cmp.Or(found, e.Policy.Source))
 	}
 	var rows table.Rows
 	for _, v := range e.Policy.Values {
 		rows.Add(v.Name, cmp.Or(v.Value, unknown), "from "+v.Origin)
 	}
-	out.WriteString(rows.Text("  "))
+	return Section{title, rows}
 }
 
-func (e *Explanation) writeDecision(out *bytes.Buffer) {
+func (e *Explanation) decisionTable() Section {
 	d := e.Decision
-	if d == nil {
-		return
-	}
-	fmt.Fprintf(out, "\nDecision%s: %s\n", e.soFar(), table.Printable(own(d)))
 	var rows table.Rows
 	rows.Add("reason", d.Reason+": "+d.Sentence)
 	for _, c := range d.Reasons {
@@ -108,7 +115,7 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 		}
 		rows.Add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
 	}
-	out.WriteString(rows.Text("  "))
+	return Section{"Decision" + e.soFar() + ": " + own(d), rows}
 }
 
 func paths(hardware, software, stored v1alpha1.Operations) string {
@@ -139,12 +146,8 @@ func (e *Explanation) soFar() string {
 	return ""
 }
 
-func (e *Explanation) writeMeasured(out *bytes.Buffer) {
+func (e *Explanation) measuredTable() Section {
 	m := e.Measured
-	if m == nil {
-		return
-	}
-	fmt.Fprintf(out, "\nMeasured%s\n", e.soFar())
 	var rows table.Rows
 	ratio := ""
 	if m.Ratio != nil {
@@ -189,7 +192,7 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 	if e.Run.Attempt > 1 && m.RunUsage != nil {
 		rows.Add(fmt.Sprintf("all %d attempts", e.Run.Attempt), wholeRun(m.RunUsage, m.RunCost))
 	}
-	out.WriteString(rows.Text("  "))
+	return Section{"Measured" + e.soFar(), rows}
 }
 
 // wholeRun sums up all attempts.
@@ -230,15 +233,24 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 	if len(e.Choices) == 0 || e.Measured == nil {
 		return
 	}
-	currency := ""
-	if e.Measured.Cost != nil {
-		currency = " " + e.Measured.Cost.Currency
-	}
 	fmt.Fprint(
 		out,
 		"\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; "+
 			"the rest are estimates\n",
 	)
+	out.WriteString(e.Compared().Text("  "))
+	if e.Best != "" {
+		fmt.Fprintf(out, "Of what is known, least %s.\n", table.Printable(e.Best))
+	}
+	bullets(out, "Estimates assume", e.Assumptions)
+}
+
+// Compared is a table of the run and of its Choices, in their order, after a row of titles.
+func (e *Explanation) Compared() table.Rows {
+	currency := ""
+	if e.Measured.Cost != nil {
+		currency = " " + e.Measured.Cost.Currency
+	}
 	var rows table.Rows
 	rows.Add(
 		"CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency,
@@ -272,11 +284,7 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 			seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded,
 		)
 	}
-	out.WriteString(rows.Text("  "))
-	if e.Best != "" {
-		fmt.Fprintf(out, "Of what is known, least %s.\n", table.Printable(e.Best))
-	}
-	bullets(out, "Estimates assume", e.Assumptions)
+	return rows
 }
 
 func known(least, text string) string {

@@ -23,8 +23,13 @@ const (
 	step = 10
 )
 
-// Sort puts runs in the order in which they are shown: those that run, those that wait, those that ended.
+// Sort puts runs in the order in which they are shown.
 func Sort(runs []Run) {
+	slices.SortFunc(runs, func(a, b Run) int { return Compare(&a, &b) })
+}
+
+// Compare is the order in which runs are shown: those that run, those that wait, those that ended.
+func Compare(a, b *Run) int {
 	rank := func(r *Run) int {
 		switch {
 		case r.Active():
@@ -34,12 +39,10 @@ func Sort(runs []Run) {
 		}
 		return 2
 	}
-	slices.SortFunc(runs, func(a, b Run) int {
-		return cmp.Or(
-			cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Kind, b.Kind),
-		)
-	})
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.Kind, b.Kind),
+	)
 }
 
 // Frame is a page about runs, in the order given, of at most height lines that have at most width columns. A height of
@@ -118,40 +121,45 @@ func (r *Run) block(width int) []string {
 	} else {
 		room := max(width-utf8.RuneCountInString(phase)-1, 8)
 		lines = append(lines, Fit(pad(name, room)+" "+phase, width))
-		if r.measured() {
+		if r.Measured() {
 			lines = append(lines, Fit("  "+r.bar(10)+" "+r.figures(), width))
 		}
 		if price := r.price(); price != "" {
 			lines = append(lines, Fit(" "+price, width))
 		}
 	}
-	if why := r.why(); why != "" {
+	if why := r.Why(); why != "" {
 		lines = append(lines, Fit("  "+why, width))
 	}
 	return lines
 }
 
-// why is what keeps a run from going on.
-func (r *Run) why() string {
+// Why is what keeps a run from going on.
+func (r *Run) Why() string {
 	if r.State != Failed && r.State != Stalled && r.State != Waiting || r.Reason+r.Message == "" {
 		return ""
 	}
 	return strings.TrimPrefix(r.Reason+": "+r.Message, ": ")
 }
 
+// Left is the time that is left; "" while it is not known.
+func (r *Run) Left() string {
+	if r.ETASeconds <= 0 {
+		return ""
+	}
+	return left(r.ETASeconds)
+}
+
 // figures are percent, rate and time left. Each has a column.
 func (r *Run) figures() string {
-	rate, eta, percent := "", "", ""
-	if r.measured() {
+	rate, percent := "", ""
+	if r.Measured() {
 		percent = fmt.Sprintf("%3d%%", r.Percent)
 	}
 	if r.Active() && r.BytesPerSecond > 0 {
 		rate = table.Rate(float64(r.BytesPerSecond))
 	}
-	if r.ETASeconds > 0 {
-		eta = left(r.ETASeconds)
-	}
-	return fmt.Sprintf("%4s %11s %6s", percent, rate, eta)
+	return fmt.Sprintf("%4s %11s %6s", percent, rate, r.Left())
 }
 
 func (r *Run) price() string {
@@ -162,7 +170,7 @@ func (r *Run) price() string {
 }
 
 func (r *Run) bar(width int) string {
-	if !r.measured() {
+	if !r.Measured() {
 		return strings.Repeat(" ", width+2)
 	}
 	full := int(min(max(r.Percent, 0), 100)) * width / 100
@@ -246,13 +254,13 @@ func (r *Run) Text() string {
 	if r.Active() && r.BytesPerSecond > 0 {
 		parts = append(parts, table.Rate(float64(r.BytesPerSecond)))
 	}
-	if r.ETASeconds > 0 {
-		parts = append(parts, left(r.ETASeconds)+" left")
+	if eta := r.Left(); eta != "" {
+		parts = append(parts, eta+" left")
 	}
 	if len(r.Cost) > 0 {
 		parts = append(parts, "cost "+r.Cost.String())
 	}
-	if why := r.why(); why != "" {
+	if why := r.Why(); why != "" {
 		parts = append(parts, why)
 	}
 	return table.Printable(strings.Join(parts, "  "))

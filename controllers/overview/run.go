@@ -41,8 +41,8 @@ const (
 // states in the order in which they are shown: what needs somebody comes first.
 var states = []State{Failed, Stalled, Waiting, Working, Ready, Resting, Done}
 
-// worse compares states by that order.
-func worse(a, b State) int { return cmp.Compare(slices.Index(states, a), slices.Index(states, b)) }
+// Worse compares states by that order.
+func Worse(a, b State) int { return cmp.Compare(slices.Index(states, a), slices.Index(states, b)) }
 
 // StateOf is the state of an object by its conditions, and the condition that says so; nil if there is none.
 func StateOf(conditions []metav1.Condition) (State, *metav1.Condition) {
@@ -123,8 +123,8 @@ func (r *Run) Idle() bool {
 // Key tells runs of different objects apart.
 func (r *Run) Key() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
-// measured reports whether there are figures of progress. Agents of CompressionTrials report none.
-func (r *Run) measured() bool { return r.Kind != trialKind }
+// Measured reports whether there are figures of progress. Agents of CompressionTrials report none.
+func (r *Run) Measured() bool { return r.Kind != trialKind }
 
 const trialKind = "CompressionTrial"
 
@@ -138,7 +138,7 @@ func OfTransfer(t *v1alpha1.Transfer) Run {
 	})
 	if r.ID != "" {
 		r.advance(t.Status.Progress)
-		r.Cost = costsOf(t.Status.Run.Cost)
+		r.Cost = CostsOf(t.Status.Run.Cost)
 	}
 	return r
 }
@@ -160,7 +160,7 @@ func OfTrial(t *v1alpha1.CompressionTrial) Run {
 func OfDelivery(d *v1alpha1.Delivery) Run {
 	r := Run{
 		Kind: "Delivery", Namespace: d.Namespace, Name: d.Name, Peer: cmp.Or(d.Status.Peer, d.Spec.Peer),
-		Phase: string(d.Status.Phase), Cost: costsOf(d.Status.Cost),
+		Phase: string(d.Status.Phase), Cost: CostsOf(d.Status.Cost),
 	}
 	r.follow(&followed{object: d, conditions: d.Status.Conditions, run: d.Status.Run, seen: d.Generation})
 	if d.Status.Phase == v1alpha1.DeliveryFailed { // it has no condition for that
@@ -242,8 +242,8 @@ func (r *Run) advance(p *v1alpha1.Progress) {
 // Costs are amounts by currency.
 type Costs map[string]float64
 
-// costsOf is the price of CPU time and traffic of this cluster.
-func costsOf(c *v1alpha1.CostStatus) Costs {
+// CostsOf is the price of CPU time and traffic of this cluster.
+func CostsOf(c *v1alpha1.CostStatus) Costs {
 	if c == nil || c.Currency == "" {
 		return nil
 	}

@@ -143,7 +143,7 @@ func TestNextRun(t *testing.T) {
 		of.Annotations, of.Spec.Suspend = map[string]string{v1alpha1.RunAnnotation: "2"}, suspended
 		r := OfTransfer(of)
 		if r.ID != "" || r.Percent != 0 || len(r.Cost) != 0 || r.Reason != "" ||
-			strings.Contains(r.Message, "resumed") != suspended || r.why() != r.Message {
+			strings.Contains(r.Message, "resumed") != suspended || r.Why() != r.Message {
 			t.Errorf("%+v", r)
 		}
 	}

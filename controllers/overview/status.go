@@ -34,7 +34,7 @@ type Kind struct {
 
 // Facts are what a Status is made of.
 type Facts struct {
-	// Check are the facts of kubectl lighterage check.
+	// Check are the facts of kubectl lighterage check; nil where they were not gathered.
 	Check *check.Facts
 	Kinds []Kind
 	Runs  []Run
@@ -83,30 +83,16 @@ func HasRuns(kind string) bool { return kind == "Transfer" || kind == "Delivery"
 
 // Summarise makes a Status of facts.
 func Summarise(f *Facts) Status {
-	results := check.Run(f.Check)
-	s := Status{
-		Errors: check.Count(results, check.Error), Warnings: check.Count(results, check.Warning), Problems: []Problem{},
-		Runs: []Run{},
-	}
-	for _, r := range results {
-		switch r.Check {
-		case "kubernetes", "operator", "manager", "gateway", "node-agents", "ca":
-			s.Operator = append(s.Operator, r)
-		}
-	}
-	s.Nodes = len(f.Check.NodeProfiles.Value)
-	for i := range f.Check.NodeProfiles.Value {
-		a := f.Check.NodeProfiles.Value[i].Status.Accelerator
-		if a != nil && a.State == v1alpha1.AcceleratorVerified {
-			s.Accelerators++
-		}
+	s := Status{Problems: []Problem{}, Runs: []Run{}}
+	if f.Check != nil {
+		s.check(f.Check)
 	}
 	for _, kind := range f.Kinds {
 		s.Kinds = append(s.Kinds, s.count(kind))
 	}
 	slices.SortFunc(s.Problems, func(a, b Problem) int {
 		return cmp.Or(
-			worse(a.State, b.State), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
+			Worse(a.State, b.State), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name),
 		)
 	})
@@ -122,6 +108,25 @@ func Summarise(f *Facts) Status {
 	}
 	Sort(s.Runs)
 	return s
+}
+
+// check fills in what checks and nodes show.
+func (s *Status) check(f *check.Facts) {
+	results := check.Run(f)
+	s.Errors, s.Warnings = check.Count(results, check.Error), check.Count(results, check.Warning)
+	for _, r := range results {
+		switch r.Check {
+		case "kubernetes", "operator", "manager", "gateway", "node-agents", "ca":
+			s.Operator = append(s.Operator, r)
+		}
+	}
+	s.Nodes = len(f.NodeProfiles.Value)
+	for i := range f.NodeProfiles.Value {
+		a := f.NodeProfiles.Value[i].Status.Accelerator
+		if a != nil && a.State == v1alpha1.AcceleratorVerified {
+			s.Accelerators++
+		}
+	}
 }
 
 // count counts the objects of a kind and notes those with problems.

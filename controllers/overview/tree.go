@@ -165,7 +165,7 @@ func (r *Run) summary() string {
 	if r.Node != "" {
 		text += "  on " + r.Node
 	}
-	if why := r.why(); why != "" {
+	if why := r.Why(); why != "" {
 		text += "  " + why
 	}
 	return text

@@ -40,9 +40,7 @@ It takes the verbs get and patch on transfers or compressiontrials.`,
 		Args: runnable.argument(&of, &name), ValidArgsFunction: runnable.complete(p),
 		RunE: action(func(ctx context.Context) error {
 			value := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
-			found, err := p.change(ctx, of, name, map[string]any{
-				"metadata": map[string]any{"annotations": map[string]any{v1alpha1.RunAnnotation: value}},
-			})
+			found, err := p.change(ctx, of, name, anotherRun(value))
 			if err != nil {
 				return err
 			}
@@ -74,13 +72,34 @@ It takes the verbs get and patch on transfers.`,
 		Example: `  kubectl lighterage ` + use + ` transfer/ledger -n bank`,
 		Args:    transfers.argument(&name), ValidArgsFunction: p.complete(transfers),
 		RunE: action(func(ctx context.Context) error {
-			_, err := p.change(ctx, transfers, name, map[string]any{"spec": map[string]any{"suspend": suspend}})
+			_, err := p.change(ctx, transfers, name, suspension(suspend))
 			if err != nil {
 				return err
 			}
 			return p.tell("Transfer %s/%s: %s", p.namespace, name, done)
 		}),
 	}
+}
+
+// anotherRun is what asks for another run, which the value names.
+func anotherRun(value string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.RunAnnotation: value}}}
+}
+
+// suspension is what suspends a Transfer or resumes it.
+func suspension(suspend bool) map[string]any {
+	return map[string]any{"spec": map[string]any{"suspend": suspend}}
+}
+
+// ofUID makes a patch one of the object with a UID: the API server rejects it for another one of the same name.
+func ofUID(patch map[string]any, uid string) map[string]any {
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+	}
+	metadata["uid"] = uid
+	patch["metadata"] = metadata
+	return patch
 }
 
 // change merges something into an object that must exist, and returns the object.

@@ -57,7 +57,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
 	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newLink(p), newDisconnect(p), newCheck(p),
 		newVerify(p), newGather(p), newProve(p), newStatus(p), newWatch(p), newTree(p), newRun(p), newSuspend(p, true),
-		newSuspend(p, false), newLogs(p), newCompletion(p))
+		newSuspend(p, false), newLogs(p), newConsole(p), newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -40,7 +40,7 @@ the cluster, with get on deliveries in the namespace of the destination.`,
   kubectl lighterage explain transfer ledger -n bank -o json`,
 		Args: allKinds.argument(&of, &name), ValidArgsFunction: allKinds.complete(p),
 		RunE: action(func(ctx context.Context) error {
-			report, err := p.explain(ctx, of, name)
+			_, report, err := p.explain(ctx, of, name)
 			if err != nil {
 				return err
 			}
@@ -69,29 +69,31 @@ func writeNarrow(to io.Writer, text string, width int) error {
 }
 
 // explain reads an object and what is about it.
-func (p *plugin) explain(ctx context.Context, of kind, name string) (*explain.Report, error) {
+func (p *plugin) explain(ctx context.Context, of kind, name string) (explain.Object, *explain.Report, error) {
 	if of.name == transfers.name {
 		in, err := p.gather(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return explain.Of(in.Transfer, in)
+		report, err := explain.Of(in.Transfer, in)
+		return in.Transfer, report, err
 	}
 	if err := p.open(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	empty, err := p.cluster.Scheme().New(v1alpha1.GroupVersion.WithKind(of.name))
 	if err != nil {
-		return nil, fmt.Errorf("finding the kind %s: %w", of.name, err)
+		return nil, nil, fmt.Errorf("finding the kind %s: %w", of.name, err)
 	}
 	object, ok := empty.(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("%T is no object", empty)
+		return nil, nil, fmt.Errorf("%T is no object", empty)
 	}
 	if err := p.get(ctx, of, name, object); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return explain.Of(object, explain.Input{})
+	report, err := explain.Of(object, explain.Input{})
+	return object, report, err
 }
 
 // gather reads a Transfer and what is known of the nodes of both sides.
