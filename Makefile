@@ -54,7 +54,7 @@ BENCHMARK = go run -C hack/bench -tags "$${LIGHTERAGE_TAGS:-}" .
 EXTENT = -extent $(or $(BENCH),full)
 
 # Programs that need libraries which the operator does not, as modules of their own.
-MODULES := hack/bench hack/cluster hack/images test/gitops
+MODULES := hack/bench hack/cluster hack/images test/console test/gitops
 
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
@@ -123,7 +123,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,csi" ./...); done
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -235,6 +235,17 @@ test-gitops: tools-go ## Objects from Git with Flux, which is built once, on a b
 	$(ENSURE) git
 	assets=$$(go run -C hack/cluster . assets); flux=$$(hack/flux.sh); eval "$$flux"; export KUBEBUILDER_ASSETS=$$assets; \
 		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops ./flux
+
+.PHONY: test-console
+test-console: tools-go ## The console in headless Chromium against two bare API servers: accessibility, light and dark, phones, guards; SCREENSHOTS=1 writes docs/how-to/console
+	$(ENSURE) browser
+	assets=$$(go run -C hack/cluster . assets); axe=$$(hack/axe.sh); eval "$$axe"; export KUBEBUILDER_ASSETS=$$assets; \
+		$(if $(SCREENSHOTS),export LIGHTERAGE_SCREENSHOTS=$(CURDIR)/docs/how-to/console;) \
+		go test -C test/console -v -count=1 -timeout 10m -tags browser ./...
+
+.PHONY: test-bridge
+test-bridge: ## What people touch, with the programs of others: the console in a browser, Flux, a release
+	hack/stages.sh test-console test-gitops test-release
 
 .PHONY: test-objectstore
 test-objectstore: tools-go ## One round trip of a claim through versitygw over TLS, which is built once

@@ -82,6 +82,11 @@ for need in "$@"; do
 		want mkfs.ext4 e2fsprogs
 		want resize2fs e2fsprogs
 		;;
+	browser) # in which the console is tested
+		want chromium chromium
+		fc-list 2>/dev/null | grep -q LiberationSans || missing+=(fonts-liberation fontconfig)
+		want npm npm
+		;;
 	brokers) want rabbitmq-server rabbitmq-server ;; # what bench-queue compares with
 	peers) # what bench-codec compares with
 		want igzip isal

@@ -1,0 +1,575 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/console/consoletest"
+	"github.com/lighterage/lighterage/controllers/console/view"
+	"github.com/lighterage/lighterage/controllers/explain"
+)
+
+var kinds = []Kind{
+	{Name: "Transfer", Resource: "transfers"}, {Name: "Delivery", Resource: "deliveries"},
+	{Name: "CompressionTrial", Resource: "compressiontrials"}, {Name: "Queue", Resource: "queues"},
+	{Name: "HTTPEndpoint", Resource: "httpendpoints"}, {Name: "ObjectStore", Resource: "objectstores"},
+	{Name: "CompressionPolicy", Resource: "compressionpolicies", Cluster: true},
+	{Name: "Tariff", Resource: "tariffs", Cluster: true}, {Name: "Statement", Resource: "statements"},
+	{Name: "DataQuota", Resource: "dataquotas"}, {Name: "NodeProfile", Resource: "nodeprofiles", Cluster: true},
+	{Name: "Peer", Resource: "peers", Cluster: true}, {Name: "PeerGrant", Resource: "peergrants"},
+}
+
+// fake is a Cluster of objects.
+type fake struct {
+	name    string
+	objects []explain.Object
+	may     bool
+
+	mu    sync.Mutex
+	lists int
+	acts  []string
+	fails error
+	slow  bool
+}
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) List(
+	ctx context.Context, kind Kind, namespace string, limit int64, after string,
+) (objects []explain.Object, next string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
+	if f.slow {
+		<-ctx.Done()
+		return nil, "", ctx.Err()
+	}
+	if f.fails != nil {
+		return nil, "", f.fails
+	}
+	for _, o := range f.objects {
+		if o.GetObjectKind().GroupVersionKind().Kind != kind.Name || namespace != "" && o.GetNamespace() != namespace ||
+			o.GetName() <= after {
+			continue
+		}
+		objects = append(objects, o)
+	}
+	slices.SortFunc(objects, func(a, b explain.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	if int64(len(objects)) > limit {
+		objects = objects[:limit]
+		next = objects[limit-1].GetName()
+	}
+	return objects, next, nil
+}
+
+func (f *fake) Explain(_ context.Context, kind Kind, key Key) (explain.Object, *explain.Report, error) {
+	for _, o := range f.objects {
+		if o.GetObjectKind().GroupVersionKind().Kind == kind.Name && o.GetName() == key.Name &&
+			o.GetNamespace() == key.Namespace {
+			in := explain.Input{}
+			in.Transfer, _ = o.(*v1alpha1.Transfer)
+			for _, p := range f.objects {
+				if profile, ok := p.(*v1alpha1.NodeProfile); ok && in.Transfer != nil && in.Transfer.Status.Run != nil &&
+					profile.Name == in.Transfer.Status.Run.Node {
+					in.Sender = profile
+				}
+			}
+			report, err := explain.Of(o, in)
+			return o, report, err
+		}
+	}
+	return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: kind.Resource}, key.Name)
+}
+
+func (f *fake) May(context.Context, Kind, Key) (bool, error) { return f.may, nil }
+
+func (f *fake) Act(_ context.Context, act string, kind Kind, key Key, uid, value string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acts = append(f.acts, strings.Join([]string{act, kind.Name, key.Namespace, key.Name, uid, value}, " "))
+	return f.fails
+}
+
+// clock is a time that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// bed is a console of two clusters, with a browser.
+type bed struct {
+	*Server
+
+	t          *testing.T
+	clock      *clock
+	east, west *fake
+	cookie     *http.Cookie
+	header     http.Header
+}
+
+const host = "127.0.0.1:4000"
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{t: t, clock: &clock{now: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}, header: http.Header{}}
+	b.east, b.west = &fake{name: "east", may: true}, &fake{name: "west"}
+	for _, f := range []*fake{b.east, b.west} {
+		var err error
+		if f.objects, err = consoletest.Objects(f.name, b.clock.now); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range f.objects {
+			o.SetUID("uid-of-" + "0123")
+		}
+	}
+	b.Server = newServer(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4000}, Options{
+		Clusters: []Cluster{b.east, b.west}, Kinds: kinds, Version: "v0", Now: b.clock.Now,
+	})
+	return b
+}
+
+// signIn opens a link.
+func (b *bed) signIn() *bed {
+	b.t.Helper()
+	link := b.Link()
+	answer := b.ask(http.MethodGet, strings.TrimPrefix(link, "http://"+host), nil)
+	cookies := answer.Result().Cookies()
+	if answer.Code != http.StatusOK || len(cookies) != 1 {
+		b.t.Fatalf("%d %v: %s", answer.Code, cookies, answer.Body)
+	}
+	b.cookie = cookies[0]
+	return b
+}
+
+// ask sends a request. Paths that begin without a slash are below the base.
+func (b *bed) ask(method, path string, form url.Values) *httptest.ResponseRecorder {
+	b.t.Helper()
+	if !strings.HasPrefix(path, "/") {
+		path = b.base + "/" + path
+	}
+	request := httptest.NewRequestWithContext(b.t.Context(), method, path, strings.NewReader(form.Encode()))
+	request.Host = host
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Origin", "http://"+host)
+	}
+	if b.cookie != nil {
+		request.AddCookie(b.cookie)
+	}
+	for name, values := range b.header {
+		request.Header[name] = values
+		if name == "Host" {
+			request.Host = values[0]
+		}
+	}
+	answer := httptest.NewRecorder()
+	b.handler.ServeHTTP(answer, request)
+	return answer
+}
+
+func (b *bed) get(path string) string {
+	b.t.Helper()
+	answer := b.ask(http.MethodGet, path, nil)
+	if answer.Code != http.StatusOK {
+		b.t.Fatalf("%s: %d %s", path, answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+func TestListenIsForLoopback(t *testing.T) {
+	for _, address := range []string{"0.0.0.0", "::", "192.0.2.1"} {
+		if _, err := Listen(t.Context(), net.ParseIP(address), 0, Options{}); err == nil {
+			t.Errorf("it listens on %s", address)
+		}
+	}
+	s, err := Listen(t.Context(), net.IPv4(127, 0, 0, 1), 0, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	answer, err := http.Get(s.Link())
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%v %v", answer, err)
+	}
+	_ = answer.Body.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+	if _, err := http.Get(s.Link()); err == nil {
+		t.Error("it still answers")
+	}
+}
+
+// TestGuards: what is not the user's browser gets nothing, and whoever is none of the console's pages does nothing.
+func TestGuards(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*bed)
+		path    string
+		want    int
+	}{
+		"signed in":               {func(*bed) {}, "", http.StatusOK},
+		"localhost":               {func(b *bed) { b.header.Set("Host", "LOCALHOST:4000") }, "", http.StatusOK},
+		"another name":            {func(b *bed) { b.header.Set("Host", "evil.example:4000") }, "", http.StatusMisdirectedRequest},
+		"another port":            {func(b *bed) { b.header.Set("Host", "127.0.0.1:80") }, "", http.StatusMisdirectedRequest},
+		"file under another name": {func(b *bed) { b.header.Set("Host", "evil.example") }, "console.js", http.StatusMisdirectedRequest},
+		"no cookie":               {func(b *bed) { b.cookie = nil }, "", http.StatusUnauthorized},
+		"another cookie":          {func(b *bed) { b.cookie.Value += "x" }, "", http.StatusUnauthorized},
+		"session has ended":       {func(b *bed) { b.clock.add(sessionLife) }, "", http.StatusUnauthorized},
+		"session goes on":         {func(b *bed) { b.clock.add(sessionLife - time.Second) }, "", http.StatusOK},
+		"another page":            {func(b *bed) { b.header.Set("Sec-Fetch-Site", "cross-site") }, "", http.StatusForbidden},
+		"another port's page":     {func(b *bed) { b.header.Set("Sec-Fetch-Site", "same-site") }, "runs", http.StatusForbidden},
+		"own page":                {func(b *bed) { b.header.Set("Sec-Fetch-Site", "same-origin") }, "runs", http.StatusOK},
+		"no such page":            {func(*bed) {}, "nothing", http.StatusNotFound},
+		"root":                    {func(*bed) {}, "/", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t).signIn()
+			test.prepare(b)
+			answer := b.ask(http.MethodGet, test.path, nil)
+			if answer.Code != test.want {
+				t.Errorf("%d: %s", answer.Code, answer.Body)
+			}
+			if test.want != http.StatusOK && strings.Contains(answer.Body.String(), "ledger") {
+				t.Error("it shows an object")
+			}
+			if csp := answer.Header().Get("Content-Security-Policy"); csp != policy || strings.Contains(csp, "unsafe") {
+				t.Errorf("policy %q", csp)
+			}
+			if answer.Header().Get("Cache-Control") != "no-store" {
+				t.Error("browsers may keep it")
+			}
+		})
+	}
+}
+
+func TestLinks(t *testing.T) {
+	b := newBed(t)
+	path := func() string { return strings.TrimPrefix(b.Link(), "http://"+host) }
+	first, second := path(), path()
+	b.signIn()
+	if c := b.cookie; !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != b.base || c.Domain != "" ||
+		!strings.Contains(c.Name, "4000") {
+		t.Errorf("%+v", c)
+	}
+	b.get("")
+	mine := b.cookie
+	b.cookie = nil
+	// A link in another page may be opened, as one may be clicked in a terminal that is a page.
+	b.header.Set("Sec-Fetch-Site", "cross-site")
+	answer := b.ask(http.MethodGet, first, nil)
+	if answer.Code != http.StatusOK || answer.Header().Get("Location") != "" {
+		t.Fatalf("%d %v", answer.Code, answer.Header())
+	}
+	b.header.Del("Sec-Fetch-Site")
+	theirs := answer.Result().Cookies()[0]
+	if answer := b.ask(http.MethodGet, first, nil); answer.Code != http.StatusForbidden ||
+		len(answer.Result().Cookies()) != 0 {
+		t.Errorf("a link that was opened: %d", answer.Code)
+	}
+	b.clock.add(linkLife)
+	if answer := b.ask(http.MethodGet, second, nil); answer.Code != http.StatusForbidden {
+		t.Errorf("a link that has expired: %d", answer.Code)
+	}
+	for _, bad := range []string{"open", "open?token=", "open?token=x"} {
+		if answer := b.ask(http.MethodGet, bad, nil); answer.Code != http.StatusForbidden {
+			t.Errorf("%s: %d", bad, answer.Code)
+		}
+	}
+	// Two browsers have sessions of their own, and the forms of one are of no use to the other.
+	b.cookie = theirs
+	form := formOf(t, b.get(""))
+	b.cookie = mine
+	if own := formOf(t, b.get("")); own == form {
+		t.Error("two sessions have one secret")
+	}
+	if answer := b.ask(http.MethodPost, "leave", url.Values{formField: {form}}); answer.Code != http.StatusForbidden {
+		t.Errorf("a form of another session: %d", answer.Code)
+	}
+	if answer := b.ask(http.MethodPost, "leave", url.Values{formField: {formOf(t, b.get(""))}}); answer.Code != 200 {
+		t.Errorf("signing out: %d", answer.Code)
+	}
+	if answer := b.ask(http.MethodGet, "", nil); answer.Code != http.StatusUnauthorized {
+		t.Errorf("signed out: %d", answer.Code)
+	}
+	b.cookie = theirs
+	b.get("")
+}
+
+func TestBoundsOfSessions(t *testing.T) {
+	c := &clock{now: time.Unix(1, 0)}
+	s := newSessions(c.Now)
+	var links, ids []string
+	for range 3 * mostLinks {
+		c.add(time.Millisecond)
+		links = append(links, s.link())
+	}
+	if _, ok := s.exchange(links[0]); ok || len(s.links) != mostLinks {
+		t.Errorf("%d links", len(s.links))
+	}
+	for range 2 * mostSessions {
+		c.add(time.Millisecond)
+		id, ok := s.exchange(s.link())
+		if !ok {
+			t.Fatal("the newest link is no longer known")
+		}
+		ids = append(ids, id)
+	}
+	_, first := s.find(ids[0])
+	_, last := s.find(ids[len(ids)-1])
+	if first || !last || len(s.open) != mostSessions {
+		t.Errorf("%v %v %d", first, last, len(s.open))
+	}
+	if (session{}).carries("") {
+		t.Error("a session without secret accepts forms without one")
+	}
+}
+
+var formPattern = regexp.MustCompile(`name="form" value="([A-Z0-9]+)"`)
+
+func formOf(t *testing.T, page string) string {
+	t.Helper()
+	found := formPattern.FindStringSubmatch(page)
+	if found == nil {
+		t.Fatalf("no form in\n%s", page)
+	}
+	return found[1]
+}
+
+// TestActs: an act takes the page that asks, its form, and the right.
+func TestActs(t *testing.T) {
+	const run = "act/run/0/transfers/bank/ledger"
+	field := regexp.MustCompile(`name="(uid|value)" value="([^"]*)"`)
+	for name, test := range map[string]struct {
+		prepare func(*bed, url.Values)
+		want    int
+	}{
+		"all is well":    {func(*bed, url.Values) {}, http.StatusSeeOther},
+		"no secret":      {func(_ *bed, f url.Values) { f.Del(formField) }, http.StatusForbidden},
+		"another secret": {func(_ *bed, f url.Values) { f.Set(formField, "x") }, http.StatusForbidden},
+		"another origin": {
+			func(b *bed, _ url.Values) { b.header.Set("Origin", "http://evil.example") }, http.StatusForbidden,
+		},
+		"no origin":      {func(b *bed, _ url.Values) { b.header["Origin"] = nil }, http.StatusForbidden},
+		"hidden origin":  {func(b *bed, _ url.Values) { b.header.Set("Origin", "null") }, http.StatusForbidden},
+		"another page":   {func(b *bed, _ url.Values) { b.header.Set("Sec-Fetch-Site", "same-site") }, http.StatusForbidden},
+		"no session":     {func(b *bed, _ url.Values) { b.cookie = nil }, http.StatusUnauthorized},
+		"no right":       {func(b *bed, _ url.Values) { b.east.may = false }, http.StatusForbidden},
+		"another object": {func(_ *bed, f url.Values) { f.Set("uid", "x") }, http.StatusConflict},
+		"too late":       {func(b *bed, _ url.Values) { b.clock.add(askLife + time.Second) }, http.StatusConflict},
+		"no time":        {func(_ *bed, f url.Values) { f.Set("value", "x\x00") }, http.StatusConflict},
+		"too long":       {func(_ *bed, f url.Values) { f.Set("x", strings.Repeat("x", mostForm)) }, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t).signIn()
+			page := b.get("confirm/run/0/transfers/bank/ledger")
+			form := url.Values{formField: {formOf(t, page)}}
+			for _, found := range field.FindAllStringSubmatch(page, -1) {
+				form.Set(found[1], found[2])
+			}
+			test.prepare(b, form)
+			answer := b.ask(http.MethodPost, run, form)
+			if answer.Code != test.want {
+				t.Errorf("%d %s", answer.Code, answer.Body)
+			}
+			done := []string(nil)
+			if test.want == http.StatusSeeOther {
+				done = []string{"run Transfer bank ledger uid-of-0123 2026-11-25T12:00:00.000Z"}
+				if !strings.HasPrefix(answer.Header().Get("Location"), b.base+"/object/0/transfers/bank/ledger") {
+					t.Errorf("it leads to %s", answer.Header().Get("Location"))
+				}
+			}
+			if !slices.Equal(b.east.acts, done) {
+				t.Errorf("%q", b.east.acts)
+			}
+		})
+	}
+}
+
+// TestOffers: what cannot be done, or may not be, is not offered, and is not done by its address either.
+func TestOffers(t *testing.T) {
+	b := newBed(t).signIn()
+	for path, want := range map[string][]string{
+		"0/transfers/bank/ledger":         {"run", "suspend"},
+		"0/transfers/staff/home":          {"resume", "run"},
+		"0/compressiontrials/bank/ledger": {"run"},
+		"0/queues/bank/orders":            nil,
+		"1/transfers/bank/returns":        nil, // no right there
+	} {
+		page := b.get("object/" + path)
+		for _, act := range []string{"run", "suspend", "resume"} {
+			offered := strings.Contains(page, "/confirm/"+act+"/"+path+`"`)
+			if offered != slices.Contains(want, act) {
+				t.Errorf("%s: %s is offered: %t", path, act, offered)
+			}
+			answer := b.ask(http.MethodGet, "confirm/"+act+"/"+path, nil)
+			if (answer.Code == http.StatusOK) != offered {
+				t.Errorf("%s: %s: %d", path, act, answer.Code)
+			}
+		}
+	}
+	// GET changes nothing.
+	if answer := b.ask(http.MethodGet, "act/run/0/transfers/bank/ledger", nil); answer.Code == http.StatusOK ||
+		len(b.east.acts)+len(b.west.acts) > 0 {
+		t.Errorf("%d %v", answer.Code, b.east.acts)
+	}
+}
+
+// TestPages: each object has a page that names it, its state and its conditions, whatever its strings are.
+func TestPages(t *testing.T) {
+	b := newBed(t).signIn()
+	pages := []string{"", "runs"}
+	for _, k := range kinds {
+		pages = append(pages, "list/"+k.Resource)
+		for i, f := range []*fake{b.east, b.west} {
+			for _, o := range f.objects {
+				if o.GetObjectKind().GroupVersionKind().Kind == k.Name {
+					pages = append(pages, "object"+pathOf(linkTo(i, k.Resource, o)))
+				}
+			}
+		}
+	}
+	allowed := regexp.MustCompile(`^<(script src="/[a-z0-9]+/console.js" defer|/script)>$`)
+	for _, path := range pages {
+		page := b.get(path)
+		for _, tag := range regexp.MustCompile(`(?i)<[/]?(script|img|style|iframe)[^>]*>`).FindAllString(page, -1) {
+			if !allowed.MatchString(tag) {
+				t.Errorf("%s: %s", path, tag)
+			}
+		}
+		for _, bad := range []string{"ZgotmplZ", "<no value>", " style=", " onclick=", "http://", "NaN", "%!"} {
+			if i := strings.Index(strings.ReplaceAll(page, "https://", ""), bad); i >= 0 {
+				t.Errorf("%s: %q in ...%s", path, bad, page[max(i-60, 0):min(i+80, len(page))])
+			}
+		}
+	}
+	hostile := b.get("object/0/transfers/staff/hostile")
+	if !strings.Contains(hostile, "&lt;script src=//evil.example&gt;") || strings.Contains(hostile, "\x1b") {
+		t.Error("the message is not shown as it is")
+	}
+	page := b.get("object/0/transfers/bank/ledger")
+	for _, want := range []string{"60 %", "412.0 MB/s", "HardwareUsed", "ConnectionLost", "zlib-ng", "Alternatives by cost", "0.6596"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
+func TestUnreadableClusters(t *testing.T) {
+	b := newBed(t).signIn()
+	b.west.fails = errors.New("connection " + consoletest.Hostile)
+	page := b.get("")
+	if !strings.Contains(page, "connection &lt;/td&gt;") || !strings.Contains(page, "bank/ledger") {
+		t.Error("it is not said which cluster was not read, or the other one is not shown")
+	}
+	b.clock.add(time.Minute)
+	b.west.fails = apierrors.NewForbidden(schema.GroupResource{Resource: "transfers"}, "", nil)
+	if page := b.get("runs"); !strings.Contains(page, "cluster west: you may not list them") {
+		t.Error("it is not said that runs are missing")
+	}
+	if page := b.get("list/peers"); !strings.Contains(page, "you may not list them") {
+		t.Error("it is not said that Peers are missing")
+	}
+	for path, want := range map[string]int{
+		"object/0/transfers/bank/none":         http.StatusNotFound,
+		"object/7/transfers/bank/ledger":       http.StatusNotFound,
+		"object/-1/transfers/bank/ledger":      http.StatusNotFound,
+		"object/0/secrets/bank/ledger":         http.StatusNotFound,
+		"object/0/transfers/bank/..%2Fsecrets": http.StatusNotFound,
+		"object/0/transfers/BANK/ledger":       http.StatusNotFound,
+		"list/secrets":                         http.StatusNotFound,
+		"list/transfers?namespace=%2E%2E":      http.StatusBadRequest,
+		"confirm/erase/0/transfers/bank/home":  http.StatusNotFound,
+		"confirm/erase/0/transfers/staff/home": http.StatusConflict,
+	} {
+		if answer := b.ask(http.MethodGet, path, nil); answer.Code != want {
+			t.Errorf("%s: %d", path, answer.Code)
+		}
+	}
+}
+
+// TestSharedReading: several browsers, and pages that are looked at often, cost a cluster one reading in a while.
+func TestSharedReading(t *testing.T) {
+	b := newBed(t).signIn()
+	b.get("")
+	first := b.east.lists
+	b.get("")
+	b.get("runs")
+	if b.east.lists != first || first != len(kinds) {
+		t.Errorf("%d, then %d lists", first, b.east.lists)
+	}
+	b.clock.add(leastAge)
+	b.get("runs")
+	if b.east.lists != first+3 {
+		t.Errorf("%d, then %d lists", first, b.east.lists)
+	}
+}
+
+func TestNamespace(t *testing.T) {
+	b := newBed(t)
+	b.Server.namespace = "bank"
+	b.signIn()
+	for _, path := range []string{"", "runs", "list/transfers", "list/transfers?namespace=staff"} {
+		if page := b.get(path); strings.Contains(page, "staff/") || !strings.Contains(page, "bank/ledger") {
+			t.Errorf("%s shows another namespace", path)
+		}
+	}
+	if answer := b.ask(http.MethodGet, "object/0/transfers/staff/home", nil); answer.Code != http.StatusNotFound {
+		t.Errorf("%d", answer.Code)
+	}
+}
+
+// TestPagesOfLists: long lists come in pages of the API server.
+func TestPagesOfLists(t *testing.T) {
+	b := newBed(t).signIn()
+	for i := range listPage + 5 {
+		t := &v1alpha1.Transfer{}
+		t.Kind, t.Namespace, t.Name = "Transfer", "many", "t"+string(rune('a'+i/26))+string(rune('a'+i%26))
+		t.APIVersion = v1alpha1.GroupVersion.String()
+		b.east.objects = append(b.east.objects, t)
+	}
+	first := b.get("list/transfers?namespace=many&cluster=0")
+	next := regexp.MustCompile(`href="(/[^"]*after=[^"]*)"`).FindStringSubmatch(first)
+	if next == nil || strings.Count(first, ">many/t") != listPage {
+		t.Fatalf("%d objects, then %v", strings.Count(first, ">many/t"), next)
+	}
+	second := b.get(strings.ReplaceAll(next[1], "&amp;", "&"))
+	if strings.Count(second, ">many/t") != 5 || strings.Contains(second, "after=") {
+		t.Errorf("%d objects on the second page", strings.Count(second, ">many/t"))
+	}
+}
+
+func linkTo(cluster int, resource string, o explain.Object) *view.Link {
+	return &view.Link{Cluster: cluster, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
