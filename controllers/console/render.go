@@ -59,6 +59,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"of":     func(base string, t view.Table) map[string]any { return map[string]any{"Base": base, "Table": t} },
 	"pair":   func(base string, c view.Cell) map[string]any { return map[string]any{"Base": base, "Cell": c} },
 	"draw":   func(class string, d view.Drawing) map[string]any { return map[string]any{"Class": class, "Drawing": d} },
+	"left":   func(middle, length float64) float64 { return middle - length/2 },
 	"middle": func(at, length float64) float64 { return at + length/2 },
 	// below is where the name of a box is: above its note, if it has one.
 	"below": func(top float64, note string) float64 {

@@ -6,13 +6,14 @@ package view
 import (
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"github.com/lighterage/lighterage/controllers/overview"
 )
 
 const (
 	// mostDrawn is how many clusters a drawing has at most. The table beside it has all.
-	mostDrawn = 12
+	mostDrawn = 10
 	boxHeight = 46
 )
 
@@ -38,13 +39,12 @@ type Box struct {
 type Arrow struct {
 	// Path is the line, as SVG has it, and Head the three corners of what points.
 	Path, Head string
-	// X and Y are where its text is.
-	X, Y  float64
-	Text  string
-	State overview.State
+	// X and Y are the middle of its text, which is about as wide as Wide.
+	X, Y, Wide float64
+	Text       string
+	State      overview.State
 	// Thick is the width of the line.
 	Thick float64
-	Link  *Link
 }
 
 type point struct{ x, y float64 }
@@ -74,7 +74,12 @@ func (n *Network) Draw(width float64) Drawing {
 			within[f.From] = "within: " + f.Text()
 		default:
 			a := arrow(centres[f.From], centres[f.To], box)
-			a.Text, a.State, a.Link = clip(f.Text(), narrow), f.State, f.Peer
+			a.Text, a.State = f.Text(), f.State
+			if narrow {
+				a.Text = f.short()
+			}
+			a.Wide = 6.6*float64(utf8.RuneCountInString(a.Text)) + 8
+			a.X = min(max(a.X, a.Wide/2), width-a.Wide/2)
 			a.Thick = 1.5
 			if f.Rate > 0 {
 				a.Thick += 3 * math.Sqrt(float64(f.Rate)/float64(most))
@@ -92,14 +97,14 @@ func (n *Network) Draw(width float64) Drawing {
 			note = "seen through its Peer"
 		}
 		d.Boxes = append(d.Boxes, Box{
-			X: c.x - box.x/2, Y: c.y - box.y/2, Width: box.x, Height: box.y, Name: fit(p.Name, int(box.x/7.6)),
-			Note: fit(note, int(box.x/6.1)), Context: p.Context, State: p.State,
+			X: c.x - box.x/2, Y: c.y - box.y/2, Width: box.x, Height: box.y, Name: overview.Fit(p.Name, int(box.x/7.6)),
+			Note: overview.Fit(note, int(box.x/6.1)), Context: p.Context, State: p.State,
 		})
 	}
 	return d
 }
 
-// centres of boxes: one in the middle, two opposite each other, more on an ellipse.
+// centres of boxes: one in the middle, two opposite each other, more on an ellipse, or from side to side.
 func (n *Network) centres(d *Drawing, count int, narrow bool, box point) []point {
 	switch {
 	case count <= 1:
@@ -112,11 +117,20 @@ func (n *Network) centres(d *Drawing, count int, narrow bool, box point) []point
 		d.Height = 148
 		return []point{{12 + box.x/2, d.Height / 2}, {d.Width - 12 - box.x/2, d.Height / 2}}
 	}
-	d.Height = 130 + 46*float64(count)
-	if narrow {
-		d.Height = 210 + 70*float64(count)
-	}
 	all := make([]point, 0, count)
+	if narrow {
+		const step = 80
+		d.Height = 24 + box.y + step*float64(count-1)
+		for i := range count {
+			left := 8 + box.x/2
+			if i%2 == 1 {
+				left = d.Width - left
+			}
+			all = append(all, point{left, 12 + box.y/2 + step*float64(i)})
+		}
+		return all
+	}
+	d.Height = 130 + 46*float64(count)
 	for i := range count {
 		angle := math.Pi*2*float64(i)/float64(count) - math.Pi
 		all = append(all, point{
@@ -134,20 +148,26 @@ func arrow(from, to, box point) Arrow {
 	}
 	along := point{(to.x - from.x) / length, (to.y - from.y) / length}
 	aside := point{along.y, -along.x}
-	bend := min(44, length/4)
+	bend := min(34, length/5)
 	middle := point{(from.x + to.x) / 2, (from.y + to.y) / 2}.plus(aside, bend)
 	begin, end := edge(from, middle, box), edge(to, middle, box)
 	back := math.Hypot(middle.x-end.x, middle.y-end.y)
 	point0 := point{(middle.x - end.x) / back, (middle.y - end.y) / back}
 	foot, wing := end.plus(point0, 11), point{-point0.y, point0.x}
 	a, b := foot.plus(wing, 5.5), foot.plus(wing, -5.5)
-	// The curve passes half way between its control point and the middle of its ends.
-	label := point{(begin.x+end.x)/4 + middle.x/2, (begin.y+end.y)/4 + middle.y/2}.plus(aside, 9)
+	// Nearer to where the curve begins, so that texts of opposite directions lie apart.
+	label := point{curve(begin.x, middle.x, end.x), curve(begin.y, middle.y, end.y)}
 	return Arrow{
 		Path: fmt.Sprintf("M%.1f %.1fQ%.1f %.1f %.1f %.1f", begin.x, begin.y, middle.x, middle.y, foot.x, foot.y),
 		Head: fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", end.x, end.y, a.x, a.y, b.x, b.y),
-		X:    label.x, Y: label.y + 4,
+		X:    label.x, Y: label.y,
 	}
+}
+
+// curve is a point of a curve of the second degree, at two fifths of its length.
+func curve(begin, control, end float64) float64 {
+	const t = 0.4
+	return (1-t)*(1-t)*begin + 2*t*(1-t)*control + t*t*end
 }
 
 // edge is where the line from the centre of a box to a point leaves the box.
@@ -165,13 +185,3 @@ func edge(centre, to, box point) point {
 	}
 	return centre.plus(point{dx, dy}, reach).plus(point{dx, dy}, 3/math.Max(math.Hypot(dx, dy), 1))
 }
-
-func clip(text string, narrow bool) string {
-	if narrow {
-		return fit(text, 24)
-	}
-	return fit(text, 40)
-}
-
-// fit cuts a text to a number of characters.
-func fit(text string, most int) string { return overview.Fit(text, most) }

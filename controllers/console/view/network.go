@@ -45,8 +45,8 @@ type Flow struct {
 	State overview.State
 	// Rate of uncompressed data that move now, in bytes a second.
 	Rate int64
-	// Active runs move data, Waiting ones wait, Failed ones failed last.
-	Active, Waiting, Failed int
+	// Running are runs that go on, Stalled those for which somebody must act; Failed are those that failed last.
+	Running, Waiting, Stalled, Failed int
 	// Channels of Queues.
 	Channels int
 	// Peer is the object that stands for the other side; nil within a cluster.
@@ -154,12 +154,13 @@ func counterpart(sides []Side, of int, peer *v1alpha1.Peer) int {
 
 func (f *Flow) count(r *overview.Run) {
 	switch {
+	case r.State == overview.Stalled:
+		f.Stalled++
+		f.State = overview.Stalled
 	case r.Active():
-		f.Active++
+		f.Running++
 		f.Rate += min(r.BytesPerSecond, 1<<50)
-		if r.State == overview.Stalled {
-			f.State = overview.Stalled
-		} else if f.State == overview.Ready || f.State == overview.Resting {
+		if f.State == overview.Ready || f.State == overview.Resting {
 			f.State = overview.Working
 		}
 	case r.State == overview.Failed:
@@ -178,18 +179,37 @@ func (f *Flow) Text() string {
 	for _, count := range []struct {
 		n    int
 		what string
-	}{{f.Active, "running"}, {f.Waiting, "waiting"}, {f.Failed, "failed"}, {f.Channels, "channels"}} {
+	}{
+		{f.Running, "running"}, {f.Waiting, "waiting"}, {f.Stalled, "stalled"}, {f.Failed, "failed"}, {f.Channels, "channel"},
+	} {
 		if count.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count.n, count.what))
 		}
 	}
+	if f.Channels > 1 {
+		parts[len(parts)-1] += "s"
+	}
 	return cmp.Or(strings.Join(parts, ", "), "idle")
+}
+
+// short is the first thing of that.
+func (f *Flow) short() string {
+	first, _, _ := strings.Cut(f.Text(), ",")
+	return first
+}
+
+func number(n int) Cell {
+	if n == 0 {
+		return Cell{Text: unknown}
+	}
+	return Cell{Text: fmt.Sprint(n)}
 }
 
 // Table has all flows.
 func (n *Network) Table() Table {
 	t := Table{
-		Title: "Flows", Columns: columns("From", "To", "State", "#Rate", "#Running", "#Waiting+", "#Failed", "#Channels+"),
+		Title: "Flows", Columns: columns("From", "To", "State", "#Rate", "#Running", "#Waiting+", "#Stalled+", "#Failed+",
+			"#Channels+"),
 	}
 	for i := range n.Flows {
 		f := &n.Flows[i]
@@ -202,8 +222,7 @@ func (n *Network) Table() Table {
 			to.Text = "itself"
 		}
 		row := t.add(Cell{Text: n.Places[f.From].Name}, to, stateCell(f.State), Cell{Text: rate},
-			Cell{Text: fmt.Sprint(f.Active)}, Cell{Text: fmt.Sprint(f.Waiting)}, Cell{Text: fmt.Sprint(f.Failed)},
-			Cell{Text: fmt.Sprint(f.Channels)})
+			number(f.Running), number(f.Waiting), number(f.Stalled), number(f.Failed), number(f.Channels))
 		row.Why = f.Why
 	}
 	return t

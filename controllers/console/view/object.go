@@ -4,7 +4,6 @@
 package view
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -81,18 +80,17 @@ func runOf(object explain.Object) *overview.Run {
 }
 
 func conditionsOf(report *explain.Report, now time.Time) Table {
-	t := Table{Title: "Conditions", Columns: columns("Condition", "Status", "#For", "Reason", "Message")}
+	t := Table{Title: "Conditions", Columns: columns("Condition", "Status", "#For", "Reason and message")}
 	for _, c := range report.Conditions {
 		since := unknown
 		if c.Since != nil {
 			since = Age(now, *c.Since)
 		}
-		row := t.add(text(c.Type), text(string(c.Status)), text(since), text(cmp.Or(c.Reason, unknown)),
-			text(cmp.Or(c.Message, unknown)))
+		row := t.add(text(c.Type), text(string(c.Status)), text(since), text(strings.Trim(c.Reason+": "+c.Message, ": ")))
 		if c.Means != "" {
 			row.Why = text("What it means: " + c.Means).Text
+			row.Marked = report.State == overview.Failed || report.State == overview.Stalled || report.State == overview.Waiting
 		}
-		row.Marked = c.Means != ""
 	}
 	return t
 }

@@ -176,7 +176,11 @@ func (p *picturing) choices(e *explain.Explanation) {
 		if i > 0 {
 			class, amount = asItWas, value(pick(&e.Choices[i-1]))
 		}
-		row := f.bar(only(class, amount), strings.TrimSuffix(strings.Join(cells[:3], " "), " -"), cells[3:]...)
+		name := strings.TrimSuffix(strings.Join(cells[:3], " "), " -")
+		if cells[0] == "none" {
+			name = "not compressed"
+		}
+		row := f.bar(only(class, amount), name, cells[3:]...)
 		row.Marked = i == 0
 	}
 	p.add(f)

@@ -98,7 +98,7 @@ func (p *picturing) statement(s *v1alpha1.Statement) {
 	if account.Add(s) != nil {
 		return // it has values that no manager writes
 	}
-	legend := []string{"CPU", "network stack", "network", "storage", "object stores"}
+	legend := []string{"network", "CPU", "network stack", "storage", "object stores"}
 	for _, by := range []struct {
 		title, first string
 		dimension    bill.Dimension
@@ -113,12 +113,12 @@ func (p *picturing) statement(s *v1alpha1.Statement) {
 			}
 			f := currencies[m.Currency]
 			if f == nil {
-				f = newFigure(by.title+", in "+text(m.Currency).Text, legend, by.first, "#Cost", "#CPU+", "#Network stack+",
-					"#Network+", "#Storage+", "#Stores+", "#Avoided", "#On the wire+")
+				f = newFigure(by.title+", in "+text(m.Currency).Text, legend, by.first, "#Cost", "#Network+", "#CPU+",
+					"#Network stack+", "#Storage+", "#Stores+", "#Avoided", "#On the wire+")
 				currencies[m.Currency] = f
 				order = append(order, f)
 			}
-			parts := []float64{m.CPU, m.NetworkCPU, m.Network, m.Storage, m.Stores}
+			parts := []float64{m.Network, m.CPU, m.NetworkCPU, m.Storage, m.Stores}
 			cells := []string{tariff.Money(m.Cost())}
 			for _, amount := range append(parts, m.Avoided) {
 				cells = append(cells, tariff.Money(amount))

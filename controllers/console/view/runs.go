@@ -80,7 +80,10 @@ func Runs(title string, runs []Run, several bool) Table {
 	t := f.done()
 	// Bars of progress are of 100 percent, not of the longest.
 	for i := range runs {
-		t.Rows[i].Bar = []Part{{Width: float64(min(max(runs[i].Percent, 0), 100))}}
+		t.Rows[i].Bar = nil
+		if runs[i].Measured() {
+			t.Rows[i].Bar = []Part{{Class: bySoftware, Width: float64(min(max(runs[i].Percent, 0), 100))}}
+		}
 	}
 	if !several {
 		t.drop(3)

@@ -45,6 +45,7 @@ func Sort(runs []Run) {
 func Kinds(title string, cluster int, counts []overview.Count, resource func(kind string) string) Table {
 	f := newFigure(title, []string{"failed", "stalled", "waiting", "working", "ready", "resting"}, "Kind", "#Total",
 		"#Failed", "#Stalled", "#Waiting+", "#Working+", "#Ready+", "#Resting+")
+	f.Palette = "states"
 	for _, c := range counts {
 		var parts []float64
 		cells := []string{fmt.Sprint(c.Total)}

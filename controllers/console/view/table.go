@@ -29,6 +29,8 @@ type Table struct {
 	Legend []string
 	// Bars: rows have one, which is drawn in the second column.
 	Bars bool
+	// Palette is "states" where the parts of bars are states.
+	Palette string
 	// Notes say what is missing.
 	Notes []string
 }
@@ -95,6 +97,9 @@ func columns(titles ...string) []Column {
 	}
 	return all
 }
+
+// Half reports whether the table needs half of a wide page only.
+func (t Table) Half() bool { return len(t.Columns) <= 5 }
 
 // add appends a row, whose cells take after their columns. Bars have no cell.
 func (t *Table) add(cells ...Cell) *Row {

@@ -42,14 +42,15 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 receipts.
 
 All commands use your own rights in the cluster of the kubeconfig. Only connect, link and disconnect change Peers, and
-only run, suspend and resume change other objects of yours. verify makes namespaces and deletes them, and prove
-restarts a node agent.
+only run, suspend and resume, also as buttons of console, change other objects of yours. verify makes namespaces and
+deletes them, and prove restarts a node agent.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
 		Example: `  kubectl lighterage connect --context east --to west
   kubectl lighterage check
   kubectl lighterage status
   kubectl lighterage watch -n bank
+  kubectl lighterage console
   kubectl lighterage explain transfer/ledger -n bank
   kubectl lighterage trial report ledger -n bank > report.html
   kubectl lighterage cost -n bank

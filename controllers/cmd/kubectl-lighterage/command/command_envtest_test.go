@@ -88,6 +88,7 @@ func TestProgram(t *testing.T) {
 	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
 	t.Run("cost", func(t *testing.T) { showCosts(t, cluster, nothing) })
 	t.Run("watch", func(t *testing.T) { watchCluster(t, cluster, nothing) })
+	t.Run("console", func(t *testing.T) { openConsole(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		out, _, err := try(t, "", "explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything)
 		if err != nil {

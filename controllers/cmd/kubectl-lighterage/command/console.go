@@ -93,7 +93,7 @@ func (c *consoling) run(ctx context.Context) error {
 	if err := c.link(server); err != nil {
 		return err
 	}
-	c.say("Enter prints another link, Ctrl-C ends the console")
+	c.say("Enter: another link. Ctrl-C: end.")
 	go c.links(server)
 	return server.Serve(ctx)
 }
@@ -108,6 +108,7 @@ func (c *consoling) clusters() ([]console.Cluster, error) {
 		return nil, fmt.Errorf("context %s is the one of --context, or the current one: leave it out of --also", own)
 	}
 	var clusters []console.Cluster
+	servers := map[string]string{}
 	for i, name := range append([]string{own}, c.also...) {
 		of := c.plugin
 		if i > 0 {
@@ -116,6 +117,11 @@ func (c *consoling) clusters() ([]console.Cluster, error) {
 		if err := of.open(); err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", name, err)
 		}
+		if other := servers[of.config.Host]; other != "" {
+			return nil, fmt.Errorf("contexts %s and %s are one cluster, of the server %s: leave one out", other, name,
+				of.config.Host)
+		}
+		servers[of.config.Host] = name
 		of.quiet = true // pages say which cluster does not answer
 		clusters = append(clusters, &shown{of, name})
 	}

@@ -166,11 +166,11 @@ func (k kind) unread(key client.ObjectKey, err error) error {
 			err,
 		)
 	case apierrors.IsNotFound(err) && k.cluster:
-		return fmt.Errorf("there is no %s %q; kubectl get %s lists them", k.name, key.Name, k.words[0])
+		return fmt.Errorf("there is no %s %q; kubectl get %s lists them: %w", k.name, key.Name, k.words[0], err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf(
-			"there is no %s %q in namespace %q; kubectl get %s --all-namespaces lists them, -n chooses the namespace", k.name,
-			key.Name, key.Namespace, k.words[0],
+			"there is no %s %q in namespace %q; kubectl get %s --all-namespaces lists them, -n chooses the namespace: %w",
+			k.name, key.Name, key.Namespace, k.words[0], err,
 		)
 	case apierrors.IsForbidden(err) && k.cluster:
 		return fmt.Errorf(
