@@ -20,6 +20,8 @@ const (
 	// now, as long as all that is tried takes at most this share of the CPU time of the process.
 	tryEvery = 64
 	tryShare = 0.01
+	// measureEvery is how many bodies there are for one of which it has to be measured what compressing takes.
+	measureEvery = 16
 	// sendEvery is how many writes there are for one that is measured.
 	sendEvery = 16
 	// sendingMost writes are measured at once: each holds a thread of the system, and readers decide for how long.
@@ -42,12 +44,46 @@ type Classes struct {
 	mu   sync.Mutex
 	send policy.SendCost
 	link policy.Typical
-	now  policy.Carrier // what both say
+	disk policy.Typical
+	now  policy.Carrier // what they say
+	way  Way
+}
+
+// Way is what becomes of the bytes of bodies or messages. Until it is set they are sent once, by the network.
+type Way struct {
+	// Sends is how often a byte is encrypted and sent, or received and decrypted. Rest is the CPU seconds for storing it.
+	Sends, Rest float64
+	// Inflate is the CPU seconds for inflating a byte of plain data for those who read it.
+	Inflate float64
+	// Local says that no network that is measured is in the way, and Stored that a disk is.
+	Local, Stored bool
+	// Unpriced says that nobody pays for the bytes by the price of the network.
+	Unpriced bool
+}
+
+// carrier is what a byte takes on its way.
+func (w Way) carrier(c policy.Carrier) policy.Carrier {
+	if c.Send == 0 {
+		c.Send = new(policy.SendCost).PerByte()
+	}
+	c.Send = w.Sends*c.Send + w.Rest
+	c.Inflate, c.Unpriced = w.Inflate, w.Unpriced
+	if w.Local {
+		c.Link = 0
+	}
+	if !w.Stored {
+		c.Disk = 0
+	}
+	if c.Link == 0 && !w.Local || c.Disk == 0 && w.Stored {
+		c.Link, c.Disk = 0, 0 // what is missing may be what takes longest
+	}
+	return c
 }
 
 // class is one of them. Its counters are of bodies about which there was something to decide.
 type class struct {
 	bodies, bytes, trials atomic.Int64
+	measured              atomic.Bool // there were enough attempts
 	// reason is the index in reasons of why its bodies are not compressed; 0: they are.
 	reason atomic.Int32
 
@@ -56,7 +92,7 @@ type class struct {
 	known     policy.Class
 }
 
-var reasons = [...]policy.Reason{"", policy.NetworkFaster, policy.CPUDearer}
+var reasons = [...]policy.Reason{"", policy.NetworkFaster, policy.CPUDearer, policy.DiskFaster}
 
 // NewClasses returns a number of classes, of which pipelined says whether parts of a body travel while the next ones
 // are compressed. A nil clock is that of the machine.
@@ -64,7 +100,7 @@ func NewClasses(n int, pipelined func(class int) bool, clock Clock) *Classes {
 	if clock == nil {
 		clock = system{}
 	}
-	c := &Classes{clock: clock, classes: make([]class, n), began: clock.CPU()}
+	c := &Classes{clock: clock, classes: make([]class, n), began: clock.CPU(), way: Way{Sends: 1}}
 	for i := range c.classes {
 		c.classes[i].pipelined = pipelined(i)
 	}
@@ -80,17 +116,43 @@ func (c *Classes) Set(s policy.Serving, afresh bool) {
 		k := &c.classes[i]
 		k.mu.Lock()
 		if afresh {
-			k.known = policy.Class{}
+			k.forget()
 		}
 		c.look(k)
 		k.mu.Unlock()
 	}
 }
 
+// SetWay replaces what becomes of the bytes. It counts from the next look on.
+func (c *Classes) SetWay(w Way) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.way = w
+}
+
+// forget makes a class one of which nothing is known. Its mu is held.
+func (k *class) forget() {
+	k.known = policy.Class{}
+	k.measured.Store(false)
+}
+
+// Forget has a class begin again, for bodies of another kind.
+func (c *Classes) Forget(i int) {
+	k := &c.classes[i]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forget()
+	k.reason.Store(0)
+	k.reset()
+}
+
 // Decision is what to do with a body.
 type Decision struct {
-	// Reason is why it is sent as it is; empty: it is compressed, after which Attempted has to be called.
+	// Reason is why it is sent as it is; empty: it is compressed.
 	Reason policy.Reason
+	// Measured says that Attempted is to be called. Where measuring is not for nothing, some need not be: of a class of
+	// which enough is known one in several is.
+	Measured bool
 	// Trial says that bodies like it are sent as they are.
 	Trial bool
 }
@@ -106,9 +168,9 @@ func (c *Classes) Choose(i int) Decision {
 	reason := reasons[k.reason.Load()]
 	if reason != "" && n%tryEvery == 0 && c.affordable() {
 		k.trials.Add(1)
-		return Decision{Trial: true}
+		return Decision{Trial: true, Measured: true}
 	}
-	return Decision{Reason: reason}
+	return Decision{Reason: reason, Measured: reason == "" && (n%measureEvery == 0 || !k.measured.Load())}
 }
 
 // Peek returns why a body of the class would be sent as it is; empty: it would be compressed.
@@ -131,16 +193,14 @@ func (c *Classes) Attempted(i int, trial bool, a policy.Attempt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.known.Observe(a)
+	k.measured.Store(k.known.Known())
 }
 
 // look decides again about a class. Its mu is held.
 func (c *Classes) look(k *class) {
 	c.mu.Lock()
-	carrier := c.now
+	carrier := c.way.carrier(c.now)
 	c.mu.Unlock()
-	if carrier.Send == 0 {
-		carrier.Send = new(policy.SendCost).PerByte()
-	}
 	k.known.Look(*c.serving.Load(), carrier, k.pipelined)
 	k.reason.Store(int32(max(slices.Index(reasons[:], k.known.Reason()), 0)))
 }
@@ -174,11 +234,21 @@ func (c *Classes) Carried(perByte float64) {
 	c.now.Link = c.link.Value()
 }
 
-// Carrier is what a byte takes, as far as it is known.
+// Rested takes in for how long each of some bytes occupied the disk.
+func (c *Classes) Rested(perByte float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disk.Observe(perByte)
+	c.now.Disk = c.disk.Value()
+}
+
+// Carrier is what a byte takes each time it is sent, and where it rests, as far as it is known.
 func (c *Classes) Carrier() policy.Carrier {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now
+	now := c.now
+	now.Inflate = c.way.Inflate
+	return now
 }
 
 // Serving is what is minimised.
@@ -218,9 +288,15 @@ func (c *Classes) Seen(most int) []Seen {
 // Reset sets the counters to 0. What is known stays.
 func (c *Classes) Reset() {
 	for i := range c.classes {
-		k := &c.classes[i]
-		k.bodies.Store(0)
-		k.bytes.Store(0)
-		k.trials.Store(0)
+		c.classes[i].reset()
 	}
 }
+
+func (k *class) reset() {
+	k.bodies.Store(0)
+	k.bytes.Store(0)
+	k.trials.Store(0)
+}
+
+// Bodies of a class about which there was something to decide, since the last reset.
+func (c *Classes) Bodies(i int) int64 { return c.classes[i].bodies.Load() }

@@ -6,6 +6,8 @@ package compression
 import (
 	"math"
 
+	"github.com/lighterage/lighterage/agent/adapt"
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -18,6 +20,28 @@ func Carrier(d *wirev1.Decisions, c policy.Carrier) {
 	if c.Link > 0 {
 		d.LinkBytesPerSecond = whole(1 / c.Link)
 	}
+	if c.Disk > 0 {
+		d.DiskBytesPerSecond = whole(1 / c.Disk)
+	}
+	d.InflateNanosPerMib = whole(c.Inflate * mib * 1e9)
+}
+
+// Decisions says what is decided now for at most so many classes, which name says what to call.
+func Decisions(
+	c *adapt.Classes, most int, name func(class int) (content, size string, id codec.ID),
+) *wirev1.Decisions {
+	d := &wirev1.Decisions{Objective: string(c.Serving().Effective())}
+	Carrier(d, c.Carrier())
+	for _, seen := range c.Seen(most) {
+		content, size, id := name(seen.Class)
+		one := &wirev1.ClassDecision{
+			Content: content, Size: size, Codec: id.String(), Operations: uint64(seen.Bodies), Bytes: uint64(seen.Bytes),
+			Trials: uint64(seen.Trials),
+		}
+		Judged(one, seen.Reason, seen.Recent, seen.Weighed)
+		d.Classes = append(d.Classes, one)
+	}
+	return d
 }
 
 // Judged adds to the decision about a class by which figures it was made.

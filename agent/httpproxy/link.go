@@ -16,8 +16,6 @@ const (
 	// linkEvery is how many requests of a connection there are from one look at what it carried to the next,
 	// linkShare one in how many connections is looked at.
 	linkEvery, linkShare = 4, 4
-	// What was carried between two looks says nothing where it is less.
-	linkLeast = 4 << 10
 )
 
 // link finds out what the connection of a client carries.
@@ -54,28 +52,13 @@ func (l *link) look(requests int64, end bool) {
 	}
 	c, err := transport.Measure(l.conn)
 	if err != nil || c.Rate == 0 {
-		if l.wrote >= linkLeast {
+		if l.wrote >= adapt.LinkLeast {
 			l.classes.Carried(l.writing.Seconds() / float64(l.wrote))
 		}
-	} else if delta := c.Acknowledged - l.before.Acknowledged; delta >= linkLeast {
-		l.classes.Carried(perByte(c, float64(delta), c.Busy-l.before.Busy, answers))
+	} else if delta := c.Acknowledged - l.before.Acknowledged; delta >= adapt.LinkLeast {
+		l.classes.Carried(adapt.PerByte(c, float64(delta), c.Busy-l.before.Busy, answers))
 	}
 	l.seen, l.before, l.wrote, l.writing = requests, c, 0, 0
-}
-
-// perByte is how long one byte more or less takes on the network, of those that were acknowledged of so many answers.
-//
-// The kernel's rate says how long an answer took. A round trip of that it takes whatever its length, but another one
-// for each window that is full. The rate is the greatest there was where answers are shorter than a window, so that it
-// does not show that the network has become slower. What shows it is that bytes wait long to be acknowledged, if round
-// trips have grown as well: an acknowledgement that the other end delays comes alone.
-func perByte(c transport.Carried, acknowledged float64, busy time.Duration, answers int64) float64 {
-	trip, each := c.RoundTrip.Seconds(), busy/time.Duration(answers)
-	seconds := max(1/float64(c.Rate)-trip*float64(answers)/acknowledged, trip/float64(max(c.Window, 1)))
-	if c.Queueing > each/4 && each > c.RoundTrip {
-		seconds = max(seconds, float64(answers)*(each-c.RoundTrip).Seconds()/acknowledged)
-	}
-	return seconds
 }
 
 // written takes in that so many bytes were written.

@@ -27,9 +27,17 @@ func (s Serving) Effective() Objective {
 type Carrier struct {
 	// Send is the CPU seconds for encrypting it and handing it to the network.
 	Send float64
-	// Link is the seconds for which it occupies the network; 0: not known yet.
-	Link float64
+	// Link is the seconds for which it occupies the network, Disk those for which it occupies the disks that keep it. Of
+	// bodies and messages that neither carries, or where it is not known yet, both are 0.
+	Link, Disk float64
+	// Inflate is the CPU seconds for inflating a byte of plain data for those here who read it.
+	Inflate float64
+	// Unpriced says that nobody pays for its bytes by the price of the network.
+	Unpriced bool
 }
+
+// known reports whether it is known how long a byte is on its way.
+func (c Carrier) known() bool { return c.Link+c.Disk > 0 }
 
 // Attempt is what became of a body or message that was to be compressed, or of several. It counts also where it was
 // found not to shrink, and travels as it is.
@@ -57,17 +65,21 @@ func (s Serving) Weigh(a Attempt, c Carrier, pipelined bool) Weighed {
 	case Bytes:
 		return Weighed{wire, 1}
 	case CPU:
-		return Weighed{cpu + wire*c.Send, c.Send}
+		return Weighed{cpu + c.Inflate + wire*c.Send, c.Send}
 	case Cost:
-		return Weighed{m.second*(cpu+wire*c.Send) + m.byte*wire, m.second*c.Send + m.byte}
+		if c.Unpriced {
+			m.byte = 0
+		}
+		return Weighed{m.second*(cpu+c.Inflate+wire*c.Send) + m.byte*wire, m.second*c.Send + m.byte}
 	}
-	carried := wire * (c.Send + c.Link)
+	byte := c.Send + c.Link + c.Disk
+	carried := wire * byte
 	if pipelined {
 		carried = max(carried, elapsed) + overlap*min(carried, elapsed)
 	} else {
 		carried += elapsed
 	}
-	return Weighed{carried, c.Send + c.Link}
+	return Weighed{carried + c.Inflate, byte}
 }
 
 const (
@@ -108,7 +120,7 @@ func (k *Class) Observe(a Attempt) {
 // Look decides again what is done from now on.
 func (k *Class) Look(s Serving, c Carrier, pipelined bool) {
 	objective := s.Effective()
-	if k.attempts < classAttempts || objective == Elapsed && c.Link <= 0 {
+	if k.attempts < classAttempts || objective == Elapsed && !c.known() {
 		return // what is not known yet does not change what is done
 	}
 	k.weighed = s.Weigh(k.recent, c, pipelined)
@@ -135,11 +147,17 @@ func (s Serving) against(a Attempt, c Carrier, pipelined bool) Reason {
 	if w := s.Weigh(a, c, pipelined); w.Compressed < (1-classMargin)*w.AsIs {
 		return CPUDearer // with cores that others keep busy it would be quicker
 	}
+	if c.Disk > c.Link {
+		return DiskFaster
+	}
 	return NetworkFaster
 }
 
 // Reason is why the class is not compressed; empty: it is.
 func (k *Class) Reason() Reason { return k.reason }
+
+// Known reports whether there were enough attempts to choose anything but compressing.
+func (k *Class) Known() bool { return k.attempts >= classAttempts }
 
 // Recent is the sum of the last attempts, older ones counting less.
 func (k *Class) Recent() Attempt { return k.recent }

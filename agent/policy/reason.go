@@ -59,6 +59,8 @@ const (
 	// NetworkFaster means: the objective is Elapsed, and network and peer take the bytes
 	// sooner as they are than they could be compressed.
 	NetworkFaster Reason = "NetworkFaster"
+	// DiskFaster means the same of a message that mostly the disk holds up which keeps it: that takes it sooner as it is.
+	DiskFaster Reason = "DiskFaster"
 	// CPUBudget means: compressing would take more CPU time than it is worth. Counted in
 	// money where the objective is Cost and in itself where it is CPU; where it is Elapsed,
 	// cores that others keep busy are missing, with which compressing would be quicker.

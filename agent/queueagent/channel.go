@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/channel"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/transport"
@@ -61,9 +62,10 @@ type channels struct {
 
 // sending is a sending end that runs.
 type sending struct {
-	sender *channel.Sender
-	sent   transport.Counter // bytes of its connections
-	reset  transport.Counted // what sent had counted at the last reset
+	sender  *channel.Sender
+	classes *classes.Classes
+	sent    transport.Counter // bytes of its connections
+	reset   transport.Counted // what sent had counted at the last reset
 	// stop ends it and waits.
 	stop func()
 }
@@ -222,7 +224,7 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	if len(resolved.Codecs) > 0 {
 		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, resolved)
 	}
-	s := &sending{}
+	s := &sending{classes: classes.New(c.GetQueue(), true, nil)}
 	to := &channel.Destination{
 		Gateway: wanted.GetGatewayEndpoint(), Namespace: wanted.GetNamespace(), Queue: wanted.GetQueue(), Files: x.files,
 		Counter: &s.sent,
@@ -230,7 +232,8 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
-		Encoding: encoding, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Log: x.agent.options.Log,
+		Encoding: encoding, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Classes: s.classes,
+		Log: x.agent.options.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)

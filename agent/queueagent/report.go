@@ -79,6 +79,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	forChannels, ofChannels := running.channels.worked()
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
 	r.Compression, r.Decompression = compression.Report(encoded), compression.Decompression(decoded, "")
+	r.Decisions = running.front.Decisions()
 	r.WireBytes = count(s.Wire.Wire)
 	r.Cpu = a.frame.CPU()
 	r.Cpu.CompressNanos, r.Cpu.DecompressNanos = uint64(encoded.CPU), uint64(decoded.CPU)

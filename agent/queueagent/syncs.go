@@ -10,14 +10,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/meter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // probeInterval is between two probes. Status is read less often.
 const probeInterval = 10 * time.Second
 
-// probeName is the file in the member's directory that probes write.
-const probeName = "sync-probe"
+// probeName is the file in the member's directory that probes write, rateName that by which it is seen how many bytes the
+// volume takes.
+const (
+	probeName = "sync-probe"
+	rateName  = "rate-probe"
+	rateBytes = 256 << 10
+)
 
 // volumeSyncs measures how long the volume takes until a small write would survive the node. The server does not tell
 // how long its own syncs take. A nil one measures nothing.
@@ -91,16 +97,43 @@ func (v *volumeSyncs) probe() error {
 
 // writeAndSync overwrites a file of one sector, so that a volume that is full takes it too.
 func writeAndSync(path string) error {
+	var sector [512]byte
+	_, err := writeBytes(path, sector[:])
+	return err
+}
+
+// writeBytes overwrites a file, and returns the CPU time that writing took.
+func writeBytes(path string, b []byte) (cpu time.Duration, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = file.Close() }() // What counts is whether it was synced.
-	var sector [512]byte
-	if _, err := file.WriteAt(sector[:], 0); err != nil {
-		return err
+	cpu = meter.ThreadCPU(func() { _, err = file.WriteAt(b, 0) })
+	if err != nil {
+		return 0, err
 	}
-	return file.Sync()
+	return cpu, file.Sync()
+}
+
+// rate measures for how long a byte more or less occupies the volume, and the CPU seconds that writing it takes: a sync
+// takes its time whatever there is to sync. ok is false where that could not be measured, as on a volume that is full.
+func (v *volumeSyncs) rate() (perByte, cpu float64, ok bool) {
+	if v == nil {
+		return 0, 0, false
+	}
+	begun := v.now()
+	if err := writeAndSync(v.path); err != nil {
+		return 0, 0, false
+	}
+	small := v.now().Sub(begun)
+	begun = v.now()
+	spent, err := writeBytes(filepath.Join(filepath.Dir(v.path), rateName), make([]byte, rateBytes))
+	if err != nil {
+		return 0, 0, false
+	}
+	long := v.now().Sub(begun)
+	return max(long-small, time.Microsecond).Seconds() / rateBytes, spent.Seconds() / rateBytes, true
 }
 
 // report is nil where nothing is measured.

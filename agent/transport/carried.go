@@ -41,6 +41,10 @@ func Measure(conn net.Conn) (Carried, error) {
 	if err != nil {
 		return Carried{}, err
 	}
+	return carried(info), nil
+}
+
+func carried(info *unix.TCPInfo) Carried {
 	return Carried{
 		Acknowledged: info.Bytes_acked,
 		Busy:         time.Duration(info.Busy_time) * time.Microsecond,
@@ -49,7 +53,7 @@ func Measure(conn net.Conn) (Carried, error) {
 		RoundTrip:    time.Duration(info.Min_rtt) * time.Microsecond,
 		Rate:         info.Delivery_rate,
 		Window:       uint64(info.Snd_cwnd) * uint64(info.Snd_mss),
-	}, nil
+	}
 }
 
 func tcpInfo(conn net.Conn) (*unix.TCPInfo, error) {

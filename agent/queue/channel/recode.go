@@ -19,7 +19,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/batch"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -52,6 +54,7 @@ type recoder struct {
 	codec      codec.ID
 	encoding   *message.Encoding // nil when nothing is compressed
 	decoding   *message.Decoding
+	classes    *classes.Classes // nil: all messages are compressed
 	work       *Work
 	stream     string
 	maxMessage int
@@ -161,9 +164,9 @@ func (w *worker) letter(l *letter) error {
 			payload, form, l.recoded = plain, message.Form{}, true
 		}
 	}
-	if form.Plain() && w.encoder != nil {
+	if choice := w.choose(form, l.subject, payload); form.Plain() && w.encoder != nil && choice.Reason == "" {
 		// An engine that fails leaves the message plain.
-		packed, as, err := w.work.encode(w.encoder, payload)
+		packed, as, err := w.encode(choice, payload)
 		if err == nil && !as.Plain() {
 			payload, form, l.recoded = packed, as, true
 		}
@@ -176,6 +179,26 @@ func (w *worker) letter(l *letter) error {
 	}
 	l.headers, l.payload = nil, nil
 	return nil
+}
+
+// choose decides about a message that has a form when it comes to be compressed.
+func (w *worker) choose(form message.Form, subject string, payload []byte) classes.Choice {
+	if w.classes == nil || w.encoder == nil || !form.Plain() {
+		return classes.Choice{}
+	}
+	if _, skips := w.encoding.Skips(len(payload)); skips {
+		return classes.Choice{}
+	}
+	return w.classes.Choose(w.encoding, []byte(subject), len(payload))
+}
+
+func (w *worker) encode(choice classes.Choice, payload []byte) ([]byte, message.Form, error) {
+	return w.work.encode(func() ([]byte, message.Form, meter.Outcome, error) {
+		if w.classes == nil {
+			return w.encoder.Encode(nil, payload)
+		}
+		return w.classes.Encode(choice, w.encoder, nil, payload)
+	})
 }
 
 // unreadable is about this member, not about the message.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -63,6 +65,8 @@ type SenderOptions struct {
 	// Work is where it is counted what the engines did with messages that do not travel as they are stored; default:
 	// nobody counts.
 	Work *Work
+	// Classes decide in mode Auto about messages that rest as they were put; nil: all are compressed.
+	Classes *classes.Classes
 	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
 	IDs ids.Keeper
 	// Backoff defaults to DefaultBackoff.
@@ -76,6 +80,8 @@ type Sender struct {
 	status  *status
 	// suspect is how far messages are looked into, see recoder. Only the session that runs uses it.
 	suspect uint64
+	// encoding of the last session; nil: it compressed nothing.
+	encoding atomic.Pointer[message.Encoding]
 	// version of the protocol in which the next session begins.
 	version uint32
 }
@@ -107,10 +113,21 @@ func NewSender(o SenderOptions) (*Sender, error) {
 }
 
 // Status returns what there is to say of the channel now.
-func (s *Sender) Status() *wirev1.ChannelStatus { return s.status.report(time.Now()) }
+func (s *Sender) Status() *wirev1.ChannelStatus {
+	now := s.status.report(time.Now())
+	if s.options.Classes != nil {
+		now.Decisions = s.options.Classes.Decisions(s.encoding.Load())
+	}
+	return now
+}
 
 // ResetStatistics begins the counters again.
-func (s *Sender) ResetStatistics() { s.status.reset() }
+func (s *Sender) ResetStatistics() {
+	s.status.reset()
+	if s.options.Classes != nil {
+		s.options.Classes.Reset()
+	}
+}
 
 var (
 	// errFollows ends a session of a member that does not lead any more.

@@ -156,7 +156,11 @@ func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
 		if r.encoding, err = message.NewEncoding(o); err != nil {
 			return nil, fmt.Errorf("compress for the channel: %w", err)
 		}
+		if r.classes = s.options.Classes; r.classes != nil {
+			r.classes.Set(r.encoding, s.encoding.Load())
+		}
 	}
+	s.encoding.Store(r.encoding)
 	return r, nil
 }
 

@@ -16,9 +16,11 @@ type Work struct {
 }
 
 // encode is that of an encoder.
-func (w *Work) encode(e *message.Encoder, payload []byte) (packed []byte, form message.Form, err error) {
+func (w *Work) encode(
+	encode func() ([]byte, message.Form, meter.Outcome, error),
+) (packed []byte, form message.Form, err error) {
 	var o meter.Outcome
-	spent := meter.ThreadCPU(func() { packed, form, o, err = e.Encode(nil, payload) })
+	spent := meter.ThreadCPU(func() { packed, form, o, err = encode() })
 	if err != nil || form.Plain() {
 		w.Encoded.AddCPU(spent)
 		return packed, form, err

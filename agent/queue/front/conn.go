@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 )
@@ -121,7 +122,7 @@ func (c *conn) write(b []byte) (written int, err error) {
 			}
 			c.renew = now.Add(limits.patience / 3)
 		}
-		n, err := c.outer.Write(b[:min(len(b), writeChunk)])
+		n, err := c.writeOnce(b[:min(len(b), writeChunk)])
 		written += n
 		b = b[n:]
 		switch {
@@ -135,6 +136,15 @@ func (c *conn) write(b []byte) (written int, err error) {
 			return written, err
 		}
 	}
+}
+
+// writeOnce writes, and measures now and then what that takes.
+func (c *conn) writeOnce(b []byte) (n int, err error) {
+	if !c.front.classes.Measures() {
+		return c.outer.Write(b)
+	}
+	c.front.classes.Sent(len(b), meter.ThreadCPU(func() { n, err = c.outer.Write(b) }))
+	return n, err
 }
 
 // disconnected logs, once, why the connection of a slow client ends.

@@ -19,8 +19,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/audit"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
@@ -44,7 +46,9 @@ type Options struct {
 	// Failed returns an error when the server could not write something. From then on
 	// clients are not told that what they acknowledged is. nil: it never does.
 	Failed func() error
-	Log    *slog.Logger
+	// Clock by which trials are bounded; nil: that of the machine.
+	Clock adapt.Clock
+	Log   *slog.Logger
 }
 
 // Server is where the connections of clients lead.
@@ -117,6 +121,7 @@ type Front struct {
 	history  history
 	encoded  meter.Meter
 	decoded  meter.Meter
+	classes  *classes.Classes
 	open     atomic.Int64
 	draining atomic.Bool
 
@@ -146,12 +151,13 @@ func New(o Options) (*Front, error) {
 	f := &Front{
 		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving,
 		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newMemory(maxInflatedBytes),
-		conns:  make(map[*conn]struct{}),
-		audit:  audit.New(o.Log),
+		conns: make(map[*conn]struct{}),
+		audit: audit.New(o.Log), classes: classes.New(o.Queue, false, o.Clock),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
 	f.settings.Store(g)
+	f.classes.Set(g.Encoding, nil)
 	slow := defaultSlow
 	f.slow.Store(&slow)
 	f.ResetStatistics(time.Now())
@@ -166,6 +172,9 @@ func (f *Front) Reload(s Settings) error {
 		return err
 	}
 	before := f.settings.Swap(g)
+	if g.Encoding != before.Encoding {
+		f.classes.Set(g.Encoding, before.Encoding)
+	}
 	if !g.Unsure && (before.Unsure || !g.same(before)) {
 		f.revoke(g)
 	}

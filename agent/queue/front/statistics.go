@@ -14,6 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/audit"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -202,6 +203,7 @@ func (f *Front) Statistics() Statistics {
 // ResetStatistics begins counting again.
 func (f *Front) ResetStatistics(now time.Time) {
 	f.history.reset(now, f.totals(), f.open.Load())
+	f.classes.Reset()
 }
 
 // What follows is for another way into the same queue, which serves the same clients by
@@ -212,6 +214,12 @@ func (f *Front) Settings() Settings { return f.settings.Load().Settings }
 
 // Audit is where it is noted who does what.
 func (f *Front) Audit() *audit.Log { return f.audit }
+
+// Classes decide in mode Auto about messages that are put.
+func (f *Front) Classes() *classes.Classes { return f.classes }
+
+// Decisions says what is decided about messages that are put; nil in other modes than Auto.
+func (f *Front) Decisions() *wirev1.Decisions { return f.classes.Decisions(f.settings.Load().Encoding) }
 
 // Count adds one to a counter.
 func (f *Front) Count(c Counter) { f.counters[c].Add(1) }

@@ -3,7 +3,10 @@
 
 package front
 
-import "github.com/lighterage/lighterage/agent/queue/message"
+import (
+	"github.com/lighterage/lighterage/agent/queue/classes"
+	"github.com/lighterage/lighterage/agent/queue/message"
+)
 
 // verdict is what becomes of an operation. A direction judges each operation once, where it is read, and worker.execute
 // carries the verdict out.
@@ -31,6 +34,8 @@ type step struct {
 	// form of a message that is inflated, or what is wrong with that.
 	form   message.Form
 	damage error
+	// choice about a put that is compressed.
+	choice classes.Choice
 }
 
 // becomes sets the verdict, with an estimate of the bytes that it makes.

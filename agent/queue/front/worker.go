@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -55,7 +56,7 @@ func (w *worker) execute(out []byte, s *step) ([]byte, error) {
 	case pass:
 		return append(out, s.raw...), nil
 	case compress:
-		return w.compress(out, &s.operation)
+		return w.compress(out, &s.operation, s.choice)
 	case verify:
 		return w.verify(out, &s.operation)
 	case createConsumer:
@@ -122,7 +123,7 @@ var noHeaders = []byte("NATS/1.0\r\n\r\n")
 const totalDigits = 9
 
 // compress appends a put with its payload compressed, or as it is.
-func (w *worker) compress(out []byte, op *operation) ([]byte, error) {
+func (w *worker) compress(out []byte, op *operation, choice classes.Choice) ([]byte, error) {
 	w.compressing.Start()
 	if w.encoder == nil {
 		var err error
@@ -153,7 +154,7 @@ func (w *worker) compress(out []byte, op *operation) ([]byte, error) {
 	headers := len(out)
 	out = trial.AppendBlock(out, block)
 	payload := len(out)
-	out, form, outcome, err := w.encoder.Encode(out, op.payload)
+	out, form, outcome, err := w.front.classes.Encode(choice, w.encoder, out, op.payload)
 	if err != nil {
 		w.front.EngineFailed(err)
 	}
@@ -191,7 +192,12 @@ func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 			w.stored.add(reason, len(op.payload))
 			return append(out, op.raw...), nil
 		}
-		return w.compress(out, op)
+		choice := w.front.classes.Choose(w.settings.Encoding, op.subject, len(op.payload))
+		if choice.Reason != "" {
+			w.stored.add(choice.Reason, len(op.payload))
+			return append(out, op.raw...), nil
+		}
+		return w.compress(out, op, choice)
 	}
 	if err == nil {
 		if err := w.needDecoder(); err != nil {

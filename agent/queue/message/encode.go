@@ -94,6 +94,21 @@ func (e *Encoding) Encoder() (*Encoder, error) { return e.encoders.get() }
 // options name.
 func (e *Encoding) Codec() codec.ID { return e.codec }
 
+// Policy is what the options name.
+func (e *Encoding) Policy() policy.Settings { return e.options.Policy }
+
+// Alike reports whether messages are compressed as by another one, by the same engines.
+func (e *Encoding) Alike(o *Encoding) bool {
+	name := func(e codec.Engine) string {
+		if e == nil {
+			return ""
+		}
+		return e.Name()
+	}
+	return e.codec == o.codec && e.options.Policy.Level == o.options.Policy.Level &&
+		name(e.hardware) == name(o.hardware) && name(e.software) == name(o.software)
+}
+
 // Close frees the encoders. Those that are in use go on to work and are freed when they
 // are released.
 func (e *Encoding) Close() { e.encoders.close() }

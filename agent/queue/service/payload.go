@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -183,9 +184,17 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *m
 			settings.MaxMessageSize,
 		)
 	}
+	decides := s.options.Front.Classes()
+	var choice classes.Choice
+	if _, skips := settings.Encoding.Skips(len(m.Data)); !skips {
+		if choice = decides.Choose(settings.Encoding, []byte(m.Subject), len(m.Data)); choice.Reason != "" {
+			s.options.Front.Encoded().AddStored(choice.Reason, 1, len(m.Data))
+			return m, nil
+		}
+	}
 	var payload []byte
 	var outcome meter.Outcome
-	spent := meter.ThreadCPU(func() { payload, form, outcome, err = encoder.Encode(nil, m.Data) })
+	spent := meter.ThreadCPU(func() { payload, form, outcome, err = decides.Encode(choice, encoder, nil, m.Data) })
 	if err != nil {
 		s.options.Front.EngineFailed(err)
 	}

@@ -1055,7 +1055,9 @@ type ChannelStatus struct {
 	// wire_bytes with the other cluster in both directions, TLS included.
 	WireBytes uint64 `protobuf:"varint,15,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	// dead_letters are messages that could not be sent, whatever the other end says, and became dead letters of the sending queue.
-	DeadLetters   uint64 `protobuf:"varint,16,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	DeadLetters uint64 `protobuf:"varint,16,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// decisions about messages that are not compressed where they rest; absent in other modes than Auto.
+	Decisions     *Decisions `protobuf:"bytes,17,opt,name=decisions,proto3" json:"decisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1202,13 @@ func (x *ChannelStatus) GetDeadLetters() uint64 {
 		return x.DeadLetters
 	}
 	return 0
+}
+
+func (x *ChannelStatus) GetDecisions() *Decisions {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
 }
 
 // ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
@@ -1397,7 +1406,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\"\xfb\x04\n" +
+	"serverName\"\xb8\x05\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1418,7 +1427,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\rnext_try_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vnextTryTime\x12\x1d\n" +
 	"\n" +
 	"wire_bytes\x18\x0f \x01(\x04R\twireBytes\x12!\n" +
-	"\fdead_letters\x18\x10 \x01(\x04R\vdeadLetters\"\x84\x03\n" +
+	"\fdead_letters\x18\x10 \x01(\x04R\vdeadLetters\x12;\n" +
+	"\tdecisions\x18\x11 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\"\x84\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1476,6 +1486,7 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
 	(*Failure)(nil),               // 18: lighterage.wire.v1.Failure
+	(*Decisions)(nil),             // 19: lighterage.wire.v1.Decisions
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
@@ -1496,15 +1507,16 @@ var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	18, // 15: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
 	16, // 16: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
 	16, // 17: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	18, // 18: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 19: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 20: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 21: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	19, // 18: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
+	18, // 19: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 20: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 21: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	7,  // 22: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }

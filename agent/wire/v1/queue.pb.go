@@ -1754,7 +1754,9 @@ type QueueReport struct {
 	// not, or the agent is of an earlier version.
 	Traffic *Traffic `protobuf:"bytes,51,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	// store is what archives asked of object stores since the start or the last reset; absent without any.
-	Store         *StoreTraffic `protobuf:"bytes,52,opt,name=store,proto3" json:"store,omitempty"`
+	Store *StoreTraffic `protobuf:"bytes,52,opt,name=store,proto3" json:"store,omitempty"`
+	// decisions about messages that are put; absent in other modes than Auto.
+	Decisions     *Decisions `protobuf:"bytes,53,opt,name=decisions,proto3" json:"decisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1967,6 +1969,13 @@ func (x *QueueReport) GetTraffic() *Traffic {
 func (x *QueueReport) GetStore() *StoreTraffic {
 	if x != nil {
 		return x.Store
+	}
+	return nil
+}
+
+func (x *QueueReport) GetDecisions() *Decisions {
+	if x != nil {
+		return x.Decisions
 	}
 	return nil
 }
@@ -2469,8 +2478,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf8\n" +
-	"\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xb5\v\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2502,7 +2510,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
 	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\x125\n" +
 	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x126\n" +
-	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\"\xe8\x03\n" +
+	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x12;\n" +
+	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2605,6 +2614,7 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*Failure)(nil),                // 35: lighterage.wire.v1.Failure
 	(*Traffic)(nil),                // 36: lighterage.wire.v1.Traffic
 	(*StoreTraffic)(nil),           // 37: lighterage.wire.v1.StoreTraffic
+	(*Decisions)(nil),              // 38: lighterage.wire.v1.Decisions
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -2657,21 +2667,22 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	35, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
 	36, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
 	37, // 49: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	28, // 50: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	35, // 51: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 52: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	30, // 53: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	23, // 54: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	35, // 55: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 56: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 57: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	12, // 58: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 59: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	59, // [59:60] is the sub-list for method output_type
-	58, // [58:59] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	38, // 50: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	28, // 51: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	35, // 52: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 53: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 54: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	23, // 55: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	35, // 56: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	28, // 57: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 58: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	12, // 59: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 60: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }

@@ -624,19 +624,23 @@ func (x *Compression) GetReasons() map[string]uint64 {
 	return nil
 }
 
-// Decisions are what an agent that serves in mode Auto does with classes of bodies, which are alike in content, length and codec.
+// Decisions are what an agent that serves in mode Auto does with classes of bodies or messages, which are alike in content, length and codec.
 type Decisions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// objective that is minimised, as in status.decisions.objective.
 	Objective string `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
 	// send_nanos_per_mib is the CPU time that encrypting and writing a MiB takes.
 	SendNanosPerMib uint64 `protobuf:"varint,2,opt,name=send_nanos_per_mib,json=sendNanosPerMib,proto3" json:"send_nanos_per_mib,omitempty"`
-	// link_bytes_per_second is what connections of clients carry, by the median of them; 0: not known yet.
+	// link_bytes_per_second is what connections carry, by the median of them: those of clients, or, of messages, those to other members, external servers or the peer; 0: not known yet, or there are none.
 	LinkBytesPerSecond uint64 `protobuf:"varint,3,opt,name=link_bytes_per_second,json=linkBytesPerSecond,proto3" json:"link_bytes_per_second,omitempty"`
 	// classes with most bytes first, at most 32.
-	Classes       []*ClassDecision `protobuf:"bytes,4,rep,name=classes,proto3" json:"classes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Classes []*ClassDecision `protobuf:"bytes,4,rep,name=classes,proto3" json:"classes,omitempty"`
+	// disk_bytes_per_second is what the volume that keeps messages takes; 0: not known yet, or there is none.
+	DiskBytesPerSecond uint64 `protobuf:"varint,5,opt,name=disk_bytes_per_second,json=diskBytesPerSecond,proto3" json:"disk_bytes_per_second,omitempty"`
+	// inflate_nanos_per_mib is the CPU time of inflating a MiB of messages for those who read them.
+	InflateNanosPerMib uint64 `protobuf:"varint,6,opt,name=inflate_nanos_per_mib,json=inflateNanosPerMib,proto3" json:"inflate_nanos_per_mib,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Decisions) Reset() {
@@ -697,10 +701,24 @@ func (x *Decisions) GetClasses() []*ClassDecision {
 	return nil
 }
 
+func (x *Decisions) GetDiskBytesPerSecond() uint64 {
+	if x != nil {
+		return x.DiskBytesPerSecond
+	}
+	return 0
+}
+
+func (x *Decisions) GetInflateNanosPerMib() uint64 {
+	if x != nil {
+		return x.InflateNanosPerMib
+	}
+	return 0
+}
+
 // ClassDecision is what an agent does with one class.
 type ClassDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content is what the media types of the class have in common, size names its lengths.
+	// content is what the media types of the class have in common, or the first token of its subjects; size names its lengths.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	Size    string `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
 	Codec   string `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
@@ -1729,12 +1747,14 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
 	"\fReasonsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xc6\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xac\x02\n" +
 	"\tDecisions\x12\x1c\n" +
 	"\tobjective\x18\x01 \x01(\tR\tobjective\x12+\n" +
 	"\x12send_nanos_per_mib\x18\x02 \x01(\x04R\x0fsendNanosPerMib\x121\n" +
 	"\x15link_bytes_per_second\x18\x03 \x01(\x04R\x12linkBytesPerSecond\x12;\n" +
-	"\aclasses\x18\x04 \x03(\v2!.lighterage.wire.v1.ClassDecisionR\aclasses\"\xdc\x02\n" +
+	"\aclasses\x18\x04 \x03(\v2!.lighterage.wire.v1.ClassDecisionR\aclasses\x121\n" +
+	"\x15disk_bytes_per_second\x18\x05 \x01(\x04R\x12diskBytesPerSecond\x121\n" +
+	"\x15inflate_nanos_per_mib\x18\x06 \x01(\x04R\x12inflateNanosPerMib\"\xdc\x02\n" +
 	"\rClassDecision\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\tR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\tR\x04size\x12\x14\n" +

@@ -1,12 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpproxy
+package adapt_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
@@ -53,7 +54,7 @@ func TestPerByte(t *testing.T) {
 		},
 	} {
 		const answers = 4
-		got := 1e9 * perByte(c.carried, answers*c.answer, answers*c.busy, answers)
+		got := 1e9 * adapt.PerByte(c.carried, answers*c.answer, answers*c.busy, answers)
 		if got < c.least || got > c.most {
 			t.Errorf("%s: %.3f ns for a byte, want %g to %g", name, got, c.least, c.most)
 		}
