@@ -127,6 +127,70 @@ func TestClassesFollowSettings(t *testing.T) {
 	}
 }
 
+// TestWay: of what is stored nothing is decided until all that carries it is known; then what is slowest says why.
+func TestWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		way        adapt.Way
+		link, disk float64
+		want       policy.Reason
+	}{
+		"one member, fast disk":       {adapt.Way{Local: true, Stored: true}, 0, 1e-10, policy.DiskFaster},
+		"one member, slow disk":       {adapt.Way{Local: true, Stored: true}, 0, 1e-6, ""},
+		"one member, disk not known":  {adapt.Way{Local: true, Stored: true}, 1e-10, 0, ""},
+		"members, network not known":  {adapt.Way{Sends: 4, Stored: true}, 0, 1e-10, ""},
+		"members, disk not known":     {adapt.Way{Sends: 4, Stored: true}, 1e-10, 0, ""},
+		"members, all fast":           {adapt.Way{Sends: 1, Stored: true}, 2e-10, 1e-10, policy.NetworkFaster},
+		"members, slow network":       {adapt.Way{Sends: 4, Stored: true}, 1e-6, 1e-10, ""},
+		"members, slow disk":          {adapt.Way{Sends: 4, Stored: true}, 1e-10, 1e-6, ""},
+		"servers of others":           {adapt.Way{Sends: 1}, 1e-10, 0, policy.NetworkFaster},
+		"storing takes much CPU time": {adapt.Way{Sends: 1, Rest: 1e-7, Stored: true}, 1e-10, 1e-10, ""},
+	} {
+		clock := new(spent)
+		classes := adapt.NewClasses(1, whole, clock)
+		classes.SetWay(c.way)
+		for range 100 {
+			if c.link > 0 {
+				classes.Carried(c.link)
+			}
+			if c.disk > 0 {
+				classes.Rested(c.disk)
+			}
+		}
+		for range 128 {
+			send(classes, clock, 0)
+		}
+		if got := classes.Peek(0); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestFewAttemptsHaveToBeMeasured: all until enough is known, then one in several, and all trials.
+func TestFewAttemptsHaveToBeMeasured(t *testing.T) {
+	clock := new(spent)
+	c := adapt.NewClasses(1, whole, clock)
+	measured := func(bodies int) (n int) {
+		for range bodies {
+			if d := send(c, clock, 0); d.Measured {
+				n++
+			} else if d.Trial {
+				t.Fatal("a trial is not measured")
+			}
+		}
+		return n
+	}
+	if n := measured(16); n != 16 {
+		t.Errorf("%d of the first 16 bodies are measured", n)
+	}
+	if n := measured(1600); n != 100 {
+		t.Errorf("%d of 1600 bodies are measured", n)
+	}
+	c.Forget(0)
+	if n := measured(16); n != 16 {
+		t.Errorf("%d of 16 bodies of another kind are measured", n)
+	}
+}
+
 // TestClassesAtOnce is for the race detector.
 func TestClassesAtOnce(t *testing.T) {
 	clock := new(spent)

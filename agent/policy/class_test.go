@@ -5,6 +5,7 @@ package policy_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/policy"
@@ -66,6 +67,23 @@ func TestClass(t *testing.T) {
 		"cost, the network is not known": {
 			serving: cost(policy.Prices{CPUHour: 1}), attempt: software, want: policy.CPUDearer,
 		},
+		"elapsed, fast disk": {serving: elapsed, attempt: software, carrier: policy.Carrier{Disk: loopback},
+			want: policy.DiskFaster},
+		"elapsed, fast disk, faster network": {serving: elapsed, attempt: software,
+			carrier: policy.Carrier{Link: loopback, Disk: 10 * loopback}, want: policy.DiskFaster},
+		"elapsed, fast disk, slower network": {serving: elapsed, attempt: software,
+			carrier: policy.Carrier{Link: 10 * loopback, Disk: loopback}, want: policy.NetworkFaster},
+		"elapsed, slow disk": {serving: elapsed, attempt: software, carrier: policy.Carrier{Link: loopback, Disk: tenMbit}},
+		"elapsed, slow disk, readers inflate slowly": {serving: elapsed, attempt: software,
+			carrier: policy.Carrier{Disk: eightNs, Inflate: eightNs}, want: policy.DiskFaster},
+		"elapsed, readers inflate": {serving: elapsed, attempt: software,
+			carrier: policy.Carrier{Disk: eightNs, Inflate: 0.5e-9}},
+		"CPU, readers inflate": {serving: cpu, attempt: hardware,
+			carrier: policy.Carrier{Send: overTLS, Disk: tenMbit, Inflate: 2e-9}, want: policy.CPUDearer},
+		"cost, nobody pays for the bytes": {serving: cost(prices), attempt: software,
+			carrier: policy.Carrier{Send: overTLS, Disk: tenMbit, Unpriced: true}, want: policy.CPUDearer},
+		"cost, readers inflate": {serving: cost(policy.Prices{CPUHour: 100, NetworkGiB: 0.05}), attempt: hardware,
+			carrier: policy.Carrier{Send: overTLS, Link: tenMbit, Inflate: 2e-9}, want: policy.CPUDearer},
 	} {
 		var k policy.Class
 		for range 100 {
@@ -74,6 +92,45 @@ func TestClass(t *testing.T) {
 		}
 		if got := k.Reason(); got != c.want {
 			t.Errorf("%s: %q, want %q (%+v)", name, got, c.want, k.Weighed())
+		}
+	}
+}
+
+// TestClassIsNeverMuchDearer: whatever the figures are, and however they change, what is done settles at a choice that
+// the other one does not beat by more than the margin, and then stays.
+func TestClassIsNeverMuchDearer(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
+	for range 2000 {
+		var k policy.Class
+		s := policy.Serving{
+			Objective: []policy.Objective{policy.Elapsed, policy.CPU, policy.Cost, policy.Bytes}[random.IntN(4)],
+			Prices:    policy.Prices{CPUHour: between(1e-3, 10), NetworkGiB: between(1e-4, 1)},
+		}
+		for range 4 {
+			a := attempt(between(0.05, 1), between(5e6, 5e9))
+			c := policy.Carrier{
+				Send: between(1e-10, 1e-8), Link: between(1e-10, 1e-5), Disk: between(1e-10, 1e-6),
+				Inflate: between(1e-10, 1e-8), Unpriced: random.IntN(2) == 0,
+			}
+			for range 200 {
+				k.Observe(a)
+				k.Look(s, c, false)
+			}
+			settled := k.Reason()
+			is, other := s.Weigh(a, c, false).Compressed, s.Weigh(a, c, false).AsIs
+			if settled != "" {
+				is, other = other, is
+			}
+			if is*0.89 > other {
+				t.Fatalf("%+v: %q takes %g, the other choice %g (%+v, %+v)", s, settled, is, other, a, c)
+			}
+			for range 50 {
+				k.Observe(a)
+				if k.Look(s, c, false); k.Reason() != settled {
+					t.Fatalf("%q became %q by the same figures", settled, k.Reason())
+				}
+			}
 		}
 	}
 }

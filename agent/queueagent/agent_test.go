@@ -135,7 +135,7 @@ func newMember(t *testing.T) *member {
 		Limits:  &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-			Codecs: []string{"zstd"},
+			Codecs: []string{"zstd"}, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 		},
 		CompressionMinSize: 1000, DrainTimeout: durationpb.New(patience),
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: m.tokens},

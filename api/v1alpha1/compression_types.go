@@ -214,28 +214,30 @@ type CompressionStatus struct {
 	Estimate *EstimateStatus `json:"estimate,omitempty"`
 }
 
-// ClassChoice is what is done with a class of bodies.
+// ClassChoice is what is done with a class of bodies or messages.
 // +kubebuilder:validation:Enum=Compressed;Uncompressed;Mixed
 type ClassChoice string
 
 const (
-	// ClassCompressed: bodies of the class are compressed.
+	// ClassCompressed: bodies or messages of the class are compressed.
 	ClassCompressed ClassChoice = "Compressed"
-	// ClassUncompressed: they are sent as they are.
+	// ClassUncompressed: they are sent or stored as they are.
 	ClassUncompressed ClassChoice = "Uncompressed"
-	// ClassMixed: replicas differ.
+	// ClassMixed: replicas, or members, differ.
 	ClassMixed ClassChoice = "Mixed"
 )
 
-// ClassDecision is what mode Auto does with the bodies that are alike in content, size and codec.
+// ClassDecision is what mode Auto does with the bodies or messages that are alike in content, size and codec.
 //
 // +structType=atomic
 type ClassDecision struct {
 	// content is what the media types have in common: html, json, xml, javascript, css, svg, text, font, image or binary.
+	// Of messages it is the first token of their subjects behind the name of the Queue; (queue) of those without, and
+	// (others) of those beyond the 14 tokens that are told apart.
 	// +optional
 	Content string `json:"content,omitempty"`
 	// size of the bodies: <4Ki, <16Ki, <64Ki, <=256Ki, or stream for those that are longer or of unknown length, which
-	// are compressed part by part while they are sent.
+	// are compressed part by part while they are sent. Of messages: <1Ki, <4Ki, <16Ki, <64Ki, <256Ki or >=256Ki.
 	// +optional
 	Size string `json:"size,omitempty"`
 	// codec that they are, or would be, compressed by.
@@ -244,19 +246,20 @@ type ClassDecision struct {
 	// choice is what is done.
 	// +optional
 	Choice ClassChoice `json:"choice,omitempty"`
-	// reason why they are sent as they are: NetworkFaster or CPUDearer. Absent when all replicas compress them.
+	// reason why they are sent or stored as they are: NetworkFaster, DiskFaster or CPUDearer. Absent when all replicas
+	// compress them.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// operations is the number of bodies since the replicas' start or the last reset.
+	// operations is the number of bodies or messages since the replicas' start or the last reset.
 	// +optional
 	Operations int64 `json:"operations,omitempty"`
-	// bytes of those bodies before compression.
+	// bytes of them before compression.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// trials of those bodies were compressed to see what that takes, although others like them were not.
+	// trials of them were compressed to see what that takes, although others like them were not.
 	// +optional
 	Trials int64 `json:"trials,omitempty"`
-	// ratio of the last bodies that were compressed, as a decimal: uncompressed by compressed bytes.
+	// ratio of the last of them that were compressed, as a decimal: uncompressed by compressed bytes.
 	// +optional
 	Ratio string `json:"ratio,omitempty"`
 	// compressCPUSecondsPerGiB is the CPU time that compressing a GiB of the last of them took, as a decimal.
@@ -268,21 +271,31 @@ type ClassDecision struct {
 	OtherPercent string `json:"otherPercent,omitempty"`
 }
 
-// DecisionsStatus says what mode Auto does with bodies, and by which figures.
+// DecisionsStatus says what mode Auto does with bodies or messages, and by which figures.
 //
 // +structType=atomic
 type DecisionsStatus struct {
-	// objective that is minimised. Cost where no prices are known is Elapsed.
+	// objective that is minimised. Cost where no prices are known is Elapsed. Of a Queue that is more than half full it is
+	// Bytes.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
-	// linkBytesPerSecond is what the connection of a client carries, by the median of those that were looked at. Absent
-	// until that is known.
+	// linkBytesPerSecond is what the connection of a client carries, by the median of those that were looked at; of a
+	// Queue one to another member or to an external server, of a channel that to the peer. Absent until that is known, and
+	// where there are no such connections.
 	// +optional
 	LinkBytesPerSecond int64 `json:"linkBytesPerSecond,omitempty"`
+	// diskBytesPerSecond is what the volume of a Queue's member takes, or the memory, by the median of probes. Absent until
+	// that is known, and of HTTPEndpoints and channels.
+	// +optional
+	DiskBytesPerSecond int64 `json:"diskBytesPerSecond,omitempty"`
 	// sendCPUSecondsPerGiB is the CPU time that encrypting and writing a GiB takes, as a decimal.
 	// +optional
 	SendCPUSecondsPerGiB string `json:"sendCPUSecondsPerGiB,omitempty"`
-	// classes of bodies with most bytes first, at most 32. Figures that are no sums are those of the replica that sent
+	// inflateCPUSecondsPerGiB is the CPU time of inflating a GiB of messages for those who read them, as a decimal.
+	// Absent where they take messages as they are stored, and of HTTPEndpoints.
+	// +optional
+	InflateCPUSecondsPerGiB string `json:"inflateCPUSecondsPerGiB,omitempty"`
+	// classes of bodies or messages with most bytes first, at most 32. Figures that are no sums are those of the replica that sent
 	// most of the class.
 	// +optional
 	// +listType=atomic

@@ -456,8 +456,11 @@ const (
 	// CompressionIncompressible: not attempted, because a sample predicted that the data would not shrink enough.
 	CompressionIncompressible = "Incompressible"
 	// CompressionNetworkFaster: not attempted; the objective is Elapsed, and the network and the receiver handle the
-	// data sooner uncompressed than they could be compressed. Of HTTP bodies see status.decisions.
+	// data sooner uncompressed than they could be compressed. Of HTTP bodies and messages see status.decisions.
 	CompressionNetworkFaster = "NetworkFaster"
+	// CompressionDiskFaster: not attempted, of messages: the objective is Elapsed, and the volume or the memory that keeps
+	// messages takes those like this one sooner uncompressed than they could be compressed. See status.decisions.
+	CompressionDiskFaster = "DiskFaster"
 	// CompressionDidNotShrink: attempted; the result was not smaller, so the data was sent or stored uncompressed.
 	CompressionDidNotShrink = "DidNotShrink"
 	// CompressionPolicyNever: not attempted, because the policy's mode is Never.
@@ -489,8 +492,8 @@ const (
 	// where the objective is Cost, in itself where it is CPU; where it is Elapsed, the sender's cores are too busy with
 	// other work. Of HTTP bodies: compressing had taken its share of the CPU, spec.limits.compressionCPUPercent.
 	CompressionCPUBudget = "CPUBudget"
-	// CompressionCPUDearer: not attempted, of HTTP bodies: compressing bodies like this one takes more CPU time than sending
-	// fewer bytes saves, by the prices where the objective is Cost, in itself where it is CPU; where it is Elapsed, the
+	// CompressionCPUDearer: not attempted, of HTTP bodies and messages: compressing those like this one takes more CPU time
+	// than sending and storing fewer bytes saves, by the prices where the objective is Cost, in itself where it is CPU; where it is Elapsed, the
 	// replica's cores are too busy with other work. See status.decisions.
 	CompressionCPUDearer = "CPUDearer"
 	// CompressionAcceleratorBusy: software compressed, because the accelerator takes several times as long as before,

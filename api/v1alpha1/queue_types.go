@@ -367,6 +367,9 @@ type QueueStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Members []QueueMember `json:"members,omitempty"`
+	// decisions about messages that are put, by the members that run now; absent in other modes than Auto.
+	// +optional
+	Decisions *DecisionsStatus `json:"decisions,omitempty"`
 	// compression by the members that run now, each since its start or the last reset.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`

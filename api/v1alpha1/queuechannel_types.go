@@ -129,6 +129,10 @@ type QueueChannelStatus struct {
 	// negotiatedCodec is what the channel carries: deflate, zstd or none; empty while it does not run.
 	// +optional
 	NegotiatedCodec string `json:"negotiatedCodec,omitempty"`
+	// decisions about messages that are not compressed where they rest; absent while the channel does not run or carries
+	// messages uncompressed, and in other modes than Auto.
+	// +optional
+	Decisions *DecisionsStatus `json:"decisions,omitempty"`
 	// messagesPerSecond over the last 10 to 20 seconds, as a decimal.
 	// +optional
 	MessagesPerSecond string `json:"messagesPerSecond,omitempty"`

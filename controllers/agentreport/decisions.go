@@ -19,7 +19,7 @@ const (
 )
 
 // DecisionsStatus is what status shows of the decisions of several agents, nil where none reports any. Counters are
-// sums; of all else the network is the middle one, and the rest is of the agent that sent most.
+// sums; of all else network and disk are the middle ones, and the rest is of the agent that sent most.
 func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 	type class struct{ content, size, codec string }
 	type sums struct {
@@ -29,7 +29,7 @@ func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 		reason                          string
 	}
 	var status *v1alpha1.DecisionsStatus
-	var links []int64
+	var links, disks []int64
 	var most uint64
 	found := map[class]*sums{}
 	for _, r := range reports {
@@ -63,21 +63,24 @@ func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 		if link := Clamp(r.GetLinkBytesPerSecond()); link > 0 {
 			links = append(links, link)
 		}
+		if disk := Clamp(r.GetDiskBytesPerSecond()); disk > 0 {
+			disks = append(disks, disk)
+		}
 		if status == nil || all > most {
 			most = all
 			status = &v1alpha1.DecisionsStatus{
 				Objective:            objective(r.GetObjective()),
 				SendCPUSecondsPerGiB: secondsPerGiB(r.GetSendNanosPerMib()),
 			}
+			if n := r.GetInflateNanosPerMib(); n > 0 {
+				status.InflateCPUSecondsPerGiB = secondsPerGiB(n)
+			}
 		}
 	}
 	if status == nil {
 		return nil
 	}
-	if len(links) > 0 {
-		slices.Sort(links)
-		status.LinkBytesPerSecond = links[len(links)/2]
-	}
+	status.LinkBytesPerSecond, status.DiskBytesPerSecond = middle(links), middle(disks)
 	for key, s := range found {
 		d := v1alpha1.ClassDecision{
 			Content: key.content, Size: key.size, Codec: key.codec, Choice: s.choice, Reason: s.reason,
@@ -98,6 +101,15 @@ func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 	})
 	status.Classes = status.Classes[:min(len(status.Classes), maxClasses)]
 	return status
+}
+
+// middle is 0 of nothing.
+func middle(figures []int64) int64 {
+	if len(figures) == 0 {
+		return 0
+	}
+	slices.Sort(figures)
+	return figures[len(figures)/2]
 }
 
 // objective is empty where an agent names none that status may show.

@@ -164,7 +164,7 @@ func ofEndpoint(e *v1alpha1.HTTPEndpoint, s *sheet) {
 	}
 	s.policy(e.Status.Policy)
 	s.compression(e.Status.Compression, nil)
-	s.decisions(e.Status.Decisions)
+	s.decisions("bodies", "a client", e.Status.Decisions)
 	s.spent(e.Status.CPU, e.Status.Usage, e.Status.Cost)
 	s.placement(e.Status.Placement)
 	s.tryOthers(e.Namespace, "spec.source.httpEndpoint")
@@ -209,6 +209,10 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	s.archive("object store", q.Status.StoreArchive)
 	s.policy(q.Status.Policy)
 	s.compression(q.Status.Compression, q.Status.Decompression)
+	s.decisions("messages", "another member or server", q.Status.Decisions)
+	if q.Status.Channel != nil {
+		s.decisions("messages of the channel", "the peer", q.Status.Channel.Decisions)
+	}
 	s.spent(q.Status.CPU, q.Status.Usage, q.Status.Cost)
 	s.placement(q.Status.Placement)
 	s.tryOthers(q.Namespace, "spec.source.queue")

@@ -23,6 +23,8 @@ var sentences = map[string]string{
 	v1alpha1.CompressionIncompressible:   "not attempted: a sample predicted that it would not pay",
 	v1alpha1.CompressionNetworkFaster: "not attempted: the objective is Elapsed, and network and receiver take the " +
 		"data sooner as they are than they could be compressed",
+	v1alpha1.CompressionDiskFaster: "not attempted: the objective is Elapsed, and what keeps messages takes those like it " +
+		"sooner as they are than they could be compressed",
 	v1alpha1.CompressionDidNotShrink: "attempted, did not shrink, sent as it is",
 	v1alpha1.CompressionPolicyNever:  "not attempted: the policy says Never",
 	v1alpha1.CompressionPeerRefused:  "not attempted: the other side accepts none of the policy's codecs",
@@ -38,8 +40,8 @@ var sentences = map[string]string{
 	v1alpha1.CompressionBusy:            "not attempted: as many bodies as allowed were being compressed",
 	v1alpha1.CompressionCPUBudget: "not attempted: compressing would take more CPU time than the objective finds " +
 		"it worth, or the sender's cores were too busy",
-	v1alpha1.CompressionCPUDearer: "not attempted: compressing bodies like it takes more CPU time than sending fewer " +
-		"bytes saves, or the replica's cores were too busy",
+	v1alpha1.CompressionCPUDearer: "not attempted: compressing what is like it takes more CPU time than sending or " +
+		"storing fewer bytes saves, or the replica's cores were too busy",
 	v1alpha1.CompressionEngineFailed:  "the engine failed, and the body was sent, or the message stored, as it is",
 	v1alpha1.CompressionOff:           "not attempted: compression.minSize of the Queue is 0, which turns it off",
 	v1alpha1.CompressionNothingToSend: "nothing had to be sent, so nothing was decided",

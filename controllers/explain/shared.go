@@ -81,24 +81,32 @@ func (s *sheet) compression(c *v1alpha1.CompressionStatus, i *v1alpha1.Decompres
 	}
 }
 
-// decisions shows what mode Auto does with classes of bodies, and what the other choice would take.
-func (s *sheet) decisions(d *v1alpha1.DecisionsStatus) {
+// decisions shows what mode Auto does with classes of bodies or messages, and what the other choice would take. about is
+// which they are, and to is where connections lead whose rate is shown.
+func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
 	if d == nil {
 		return
 	}
-	s.section("Decisions of mode Auto")
+	s.section("Decisions of mode Auto about " + about)
 	s.row("objective", string(d.Objective))
-	if d.LinkBytesPerSecond > 0 {
-		s.row("network", table.Rate(float64(d.LinkBytesPerSecond))+" to a client, by the median")
-	} else {
+	switch {
+	case d.LinkBytesPerSecond > 0:
+		s.row("network", table.Rate(float64(d.LinkBytesPerSecond))+" to "+to+", by the median")
+	case d.DiskBytesPerSecond == 0:
 		s.row("network", unknown+": everything that may be compressed is, until enough was sent")
 	}
+	if d.DiskBytesPerSecond > 0 {
+		s.row("storage", table.Rate(float64(d.DiskBytesPerSecond))+", by the median")
+	}
 	s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	if d.InflateCPUSecondsPerGiB != "" {
+		s.row("inflating for readers", d.InflateCPUSecondsPerGiB+" CPU seconds per GiB")
+	}
 	if len(d.Classes) == 0 {
 		return
 	}
-	s.section("Classes of bodies, and what the other choice would take by the objective")
-	s.row("CONTENT", "SIZE", "CODEC", "CHOICE", "REASON", "BODIES", "BYTES", "RATIO", "CPU/GiB", "OTHER", "TRIALS")
+	s.section("Classes of " + about + ", and what the other choice would take by the objective")
+	s.row("CONTENT", "SIZE", "CODEC", "CHOICE", "REASON", "COUNT", "BYTES", "RATIO", "CPU/GiB", "OTHER", "TRIALS")
 	for _, c := range d.Classes {
 		other := unknown
 		if c.OtherPercent != "" {

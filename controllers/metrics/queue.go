@@ -385,7 +385,8 @@ var plainReasons = []string{
 	v1alpha1.CompressionOff, v1alpha1.CompressionPolicyNever, v1alpha1.CompressionBelowMinimum,
 	v1alpha1.CompressionAlreadyEncoded,
 	v1alpha1.CompressionIncompressible, v1alpha1.CompressionDidNotShrink, v1alpha1.CompressionEngineFailed,
-	v1alpha1.CompressionPeerRefused,
+	v1alpha1.CompressionPeerRefused, v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionDiskFaster,
+	v1alpha1.CompressionCPUDearer,
 	v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionNoAccelerator, v1alpha1.CompressionSelfTestFailed,
 	v1alpha1.CompressionLevelNotAccelerated, v1alpha1.CompressionCodecNotAccelerated,
 }

@@ -189,6 +189,7 @@ func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.Qu
 	clamp := replicas.Clamp
 	return &v1alpha1.QueueChannelStatus{
 		MessagesPerSecond: perSecond(channel.GetMilliMessagesPerSecond()),
+		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}),
 		Messages:          clamp(all.GetMessages()),
 		Batches:           clamp(all.GetBatches()),
 		InDoubt:           clamp(channel.GetInDoubt()),

@@ -43,6 +43,7 @@ func contentOf(members []Member) *wirev1.QueueContent {
 type totals struct {
 	replicas.Sum
 	statistics *wirev1.QueueStatistics
+	decisions  []*wirev1.Decisions
 }
 
 // sum adds up the members that count.
@@ -57,6 +58,7 @@ func sum(members []Member) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
+		t.decisions = append(t.decisions, r.GetDecisions())
 		t.Add(counters(r).Report, r.GetStatistics().GetReset_(), member.Network)
 	}
 	return t
@@ -273,6 +275,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
+	status.Decisions = agentreport.DecisionsStatus(all.decisions)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.

@@ -95,7 +95,7 @@ func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, i
 		Revision: "1", Queue: at.queue, Limits: &wirev1.QueueLimits{MaxMessageSize: maxMessage},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-			Codecs: []string{"zstd"},
+			Codecs: []string{"zstd"}, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 		},
 		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
 		DuplicateWindow: durationpb.New(duplicateWindow()), DrainTimeout: durationpb.New(2 * time.Second),

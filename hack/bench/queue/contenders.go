@@ -162,7 +162,8 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 // encodingOptions are those of a queue that compresses everything with a codec.
 func encodingOptions(id codec.ID) message.EncodingOptions {
 	return message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1,
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, Objective: policy.Bytes}, Codecs: []codec.ID{id},
+		MinSize: 1,
 		Engines: engines.Default(),
 	}
 }

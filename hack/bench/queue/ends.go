@@ -156,6 +156,8 @@ func newMember(directory string, s endSettings, role string) *member {
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 			Codecs: codecs,
+			// Rows are of what compresses, whatever this machine's disk would have it do.
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 		},
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: filepath.Join(directory, tokensDir)},
 	}
