@@ -220,8 +220,9 @@ test-envtest: tools-go ## Tests against a bare API server
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
 
 .PHONY: test-decisions
-test-decisions: tools-go ## An HTTPEndpoint's agent follows a network that tc makes narrow and wide again, in a network namespace of its own
+test-decisions: tools-go ## An HTTPEndpoint's agent and a channel follow a network that tc makes narrow and wide again, each in a network namespace of its own
 	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -count=1 -run TestFollowsTheKernel ./agent/httpproxy
+	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -count=1 -run TestFollowsTheKernel ./agent/queue/channel
 
 .PHONY: test-dashboards
 test-dashboards: tools-go ## Run every panel's query and every rule on a Prometheus that scrapes real managers and gateways, and the alerts' tests

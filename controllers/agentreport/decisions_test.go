@@ -33,13 +33,14 @@ func TestDecisionsStatus(t *testing.T) {
 		{Objective: "CPU", LinkBytesPerSecond: 5e6, SendNanosPerMib: 1, Classes: []*wirev1.ClassDecision{small, css}},
 		nil,
 		{
-			Objective: "Elapsed", LinkBytesPerSecond: 1e9, SendNanosPerMib: 2e6,
+			Objective: "Elapsed", LinkBytesPerSecond: 1e9, SendNanosPerMib: 2e6, DiskBytesPerSecond: 3e8, InflateNanosPerMib: 1e6,
 			Classes: []*wirev1.ClassDecision{json("NetworkFaster", 40, 5000)},
 		},
 		{Objective: "CPU", LinkBytesPerSecond: 9e9},
 	})
 	want := &v1alpha1.DecisionsStatus{
-		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 1e9, SendCPUSecondsPerGiB: "2.048",
+		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 1e9, DiskBytesPerSecond: 3e8,
+		SendCPUSecondsPerGiB: "2.048", InflateCPUSecondsPerGiB: "1.024",
 		Classes: []v1alpha1.ClassDecision{
 			{
 				Content: "json", Size: "<64Ki", Codec: "deflate", Choice: v1alpha1.ClassMixed, Reason: "NetworkFaster",
@@ -57,6 +58,7 @@ func TestDecisionsStatus(t *testing.T) {
 func TestDecisionsOfHostileAgents(t *testing.T) {
 	hostile := &wirev1.Decisions{
 		Objective: "\x1b[2J", LinkBytesPerSecond: math.MaxUint64, SendNanosPerMib: math.MaxUint64,
+		DiskBytesPerSecond: math.MaxUint64, InflateNanosPerMib: math.MaxUint64,
 	}
 	for i := range 1000 {
 		hostile.Classes = append(hostile.Classes, &wirev1.ClassDecision{
@@ -67,7 +69,8 @@ func TestDecisionsOfHostileAgents(t *testing.T) {
 		})
 	}
 	got := agentreport.DecisionsStatus([]*wirev1.Decisions{hostile, hostile})
-	if got.Objective != "" || len(got.Classes) != 32 || got.LinkBytesPerSecond < 0 {
+	if got.Objective != "" || len(got.Classes) != 32 || got.LinkBytesPerSecond < 0 ||
+		got.DiskBytesPerSecond < 0 || strings.HasPrefix(got.InflateCPUSecondsPerGiB, "-") {
 		t.Errorf("%+v", got)
 	}
 	for _, c := range got.Classes {

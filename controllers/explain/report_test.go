@@ -184,6 +184,15 @@ func TestReport(t *testing.T) {
 		"an HTTPEndpoint in mode Auto": {endpoint, []string{
 			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",
 		}},
+		"a Queue in mode Auto": {full(func(q *v1alpha1.Queue) {
+			decisions := endpoint.Status.Decisions.DeepCopy()
+			decisions.LinkBytesPerSecond, decisions.DiskBytesPerSecond, decisions.InflateCPUSecondsPerGiB = 0, 300e6, "0.700"
+			decisions.Classes[0].Reason = v1alpha1.CompressionDiskFaster
+			q.Status.Decisions = decisions
+			q.Status.Channel = &v1alpha1.QueueChannelStatus{Decisions: endpoint.Status.Decisions}
+		}), []string{
+			"about messages\n", "300.0 MB/s", "0.700 CPU seconds", "DiskFaster", "messages of the channel", "125.0 MB/s to the peer",
+		}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
 				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "3.00",

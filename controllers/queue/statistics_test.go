@@ -70,6 +70,36 @@ func TestAverages(t *testing.T) {
 	}
 }
 
+// TestDecisions: status shows what members decide about messages, and what the one that sends decides for the channel.
+func TestDecisions(t *testing.T) {
+	wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Replicas = 3 }))
+	facts := well(wanted)
+	if status := queue.Observe(wanted.Queue, &wanted, facts); status.Decisions != nil {
+		t.Errorf("of members that decide nothing: %+v", status.Decisions)
+	}
+	wanted.Queue.Spec.Channel = &v1alpha1.QueueChannel{Peer: "west"}
+	for i, reason := range []string{"DiskFaster", "", "DiskFaster"} {
+		facts.Members[i].Report.Decisions = &wirev1.Decisions{
+			Objective: "Elapsed", DiskBytesPerSecond: 3e8, Classes: []*wirev1.ClassDecision{{
+				Content: "eu", Size: "<4Ki", Codec: "zstd", Reason: reason, Operations: 10, Bytes: 1000,
+			}},
+		}
+	}
+	facts.Members[1].Report.Channel = &wirev1.ChannelStatus{
+		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd",
+		Decisions: &wirev1.Decisions{Objective: "Cost", LinkBytesPerSecond: 5e6},
+	}
+	status := queue.Observe(wanted.Queue, &wanted, facts)
+	if d := status.Decisions; d == nil || d.DiskBytesPerSecond != 3e8 || len(d.Classes) != 1 ||
+		d.Classes[0].Choice != v1alpha1.ClassMixed || d.Classes[0].Operations != 30 {
+		t.Errorf("of members: %+v", d)
+	}
+	if c := status.Channel; c == nil || c.Decisions == nil || c.Decisions.LinkBytesPerSecond != 5e6 ||
+		c.Decisions.Objective != v1alpha1.ObjectiveCost {
+		t.Errorf("of the channel: %+v", c)
+	}
+}
+
 // TestCost: CPU time is charged with its idle part told apart, and of the bytes those with other clusters at the price
 // for the channel's Peer.
 func TestCost(t *testing.T) {

@@ -386,6 +386,12 @@ var hardwareMessages = map[string]string{
 		"codecs; put deflate first",
 	v1alpha1.CompressionBelowMinimum: "most messages are smaller than compression.minSize, or the policy's sizes, " +
 		"and are stored as they are",
+	v1alpha1.CompressionNetworkFaster: "most messages are stored as they are: members or servers have them sooner than " +
+		"they could be compressed (status.decisions)",
+	v1alpha1.CompressionDiskFaster: "most messages are stored as they are: the storage has them sooner than they could be " +
+		"compressed (status.decisions)",
+	v1alpha1.CompressionCPUDearer: "most messages are stored as they are: compressing them takes more CPU time than it " +
+		"saves (status.decisions)",
 	v1alpha1.CompressionOff: "nothing is compressed: compression.minSize is 0",
 	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
 		"the policy forbids software",

@@ -66,7 +66,8 @@ var queues = dashboard{
 				queries:     one(`sum by (path) (rate(lighterage_queue_messages_total[$__rate_interval]))`, "{{path}}"),
 			}, {
 				title: "Why stored as they were", kind: timeseries, unit: perSecond, width: 8, stacked: true,
-				description: "Messages that were not compressed, by reason.",
+				description: "Messages that were not compressed, by reason. NetworkFaster, DiskFaster and CPUDearer are decisions of " +
+					"mode Auto.",
 				queries: one(`sum by (reason) (rate(lighterage_queue_stored_plain_messages_total[$__rate_interval])) > 0`,
 					"{{reason}}"),
 			}, {

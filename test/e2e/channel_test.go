@@ -36,7 +36,7 @@ func (c *cluster) newQueue(
 		Spec: v1alpha1.QueueSpec{
 			Storage: v1alpha1.QueueStorage{Size: resource.MustParse("100Mi")},
 			Compression: &v1alpha1.QueueCompression{
-				MinSize: ptr.To(resource.MustParse("10000")), Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd},
+				Mode: v1alpha1.CompressionAlways, MinSize: ptr.To(resource.MustParse("10000")), Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd},
 			},
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: secret.Name}},
 		},

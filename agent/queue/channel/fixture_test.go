@@ -27,6 +27,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -201,6 +202,7 @@ func (link) Untrusted() error { return nil }
 // network connects senders with the receiving end, and breaks.
 type network struct {
 	address string
+	counter *transport.Counter // nil: nobody counts
 
 	mu    sync.Mutex
 	down  bool
@@ -218,6 +220,7 @@ func (n *network) connect(context.Context) (channel.Link, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 			if err == nil {
 				n.conns = append(n.conns, conn)
+				conn = n.counter.Count(conn)
 			}
 			return conn, err
 		}))

@@ -83,6 +83,10 @@ func (r *rig) put(t testing.TB, subject string) classes.Choice {
 	return choice
 }
 
+// asIs reports whether messages are stored as they are because the disk is fast: CPUDearer where others keep the cores
+// busy.
+func asIs(r policy.Reason) bool { return r == policy.DiskFaster || r == policy.CPUDearer }
+
 // TestFollowsTheDisk: on a fast one messages are stored as they are, but for trials; on a slow one they are compressed
 // again. It changes once in each direction.
 func TestFollowsTheDisk(t *testing.T) {
@@ -94,16 +98,17 @@ func TestFollowsTheDisk(t *testing.T) {
 			if choice.Trial {
 				continue
 			}
-			if choice.Reason != last {
-				changes, last = changes+1, choice.Reason
+			if (choice.Reason == "") != (last == "") {
+				changes++
 			}
+			last = choice.Reason
 		}
 	}
 	if run(100); last != "" {
 		t.Fatalf("before anything is known: %q", last)
 	}
 	r.disk(1e-12)
-	if run(1000); last != policy.DiskFaster || changes != 1 {
+	if run(1000); !asIs(last) || changes != 1 {
 		t.Fatalf("on a fast disk: %q, %d changes", last, changes)
 	}
 	r.disk(1e-5)
@@ -153,7 +158,7 @@ func TestCrowd(t *testing.T) {
 		}
 		return last
 	}
-	if got := put(200); got != policy.DiskFaster {
+	if got := put(200); !asIs(got) {
 		t.Fatalf("with space: %q", got)
 	}
 	r.Crowd(true)
@@ -165,7 +170,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("without space, set again: %q", got)
 	}
 	r.Crowd(false)
-	if got := put(200); got != policy.DiskFaster {
+	if got := put(200); !asIs(got) {
 		t.Errorf("with space again: %q", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -265,7 +266,9 @@ func filtered(f *Front, body []byte) ([]byte, error) {
 
 // TestFiltered: no way of writing a request hides what it asks for.
 func TestFiltered(t *testing.T) {
-	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}
+	front := &Front{
+		options: Options{Queue: "orders"}, access: access{queue: "orders"}, classes: classes.New("orders", false, nil),
+	}
 	for body, want := range map[string]string{
 		`{"config":{}}`: `{"config":{"filter_subjects":["orders","orders.\u003e"]}}`,
 		`{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`:                                    `{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`,
@@ -357,7 +360,9 @@ func TestConfigure(t *testing.T) {
 
 // FuzzFiltered: a request that is let through has filters, and is let through again as it is.
 func FuzzFiltered(f *testing.F) {
-	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}
+	front := &Front{
+		options: Options{Queue: "orders"}, access: access{queue: "orders"}, classes: classes.New("orders", false, nil),
+	}
 	f.Add([]byte(`{"stream_name":"orders","config":{"durable_name":"x"}}`))
 	f.Add([]byte(`{"config":{"filter_subject":"orders.a","Filter_Subject":">"}}`))
 	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_DELIVER.1"}}`))

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -160,7 +161,9 @@ func TestSlowHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(100)
-				f := &Front{options: Options{Log: slog.New(slog.DiscardHandler)}}
+				f := &Front{
+					options: Options{Log: slog.New(slog.DiscardHandler)}, classes: classes.New("orders", false, nil),
+				}
 				f.slow.Store(&defaultSlow)
 				ours, theirs := net.Pipe()
 				c := &conn{front: f, outer: ours, memory: newAccount(m)}
@@ -205,7 +208,10 @@ func TestShed(t *testing.T) {
 		{nil, 10, nil}, {[]int{4, 3}, 10, nil}, {[]int{5, 5}, 10, nil}, {[]int{6, 5}, 10, []int{6}},
 		{[]int{9, 8, 2, 1}, 10, []int{9, 8}}, {[]int{11}, 10, []int{11}},
 	} {
-		f := &Front{options: Options{Log: slog.New(slog.DiscardHandler)}, conns: make(map[*conn]struct{})}
+		f := &Front{
+			options: Options{Log: slog.New(slog.DiscardHandler)}, conns: make(map[*conn]struct{}),
+			classes: classes.New("orders", false, nil),
+		}
 		var pending []store.Pending
 		var got []int
 		for _, n := range test.pending {
