@@ -238,10 +238,10 @@ test-gitops: tools-go ## Objects from Git with Flux, which is built once, on a b
 		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops ./flux
 
 .PHONY: test-console
-test-console: tools-go ## The console in headless Chromium against two bare API servers: accessibility, light and dark, phones, guards; SCREENSHOTS=1 writes docs/how-to/console
+test-console: tools-go ## The console in headless Chromium against two bare API servers: accessibility, light and dark, phones, guards; SCREENSHOTS=DIR writes pictures
 	$(ENSURE) browser
 	assets=$$(go run -C hack/cluster . assets); axe=$$(hack/axe.sh); eval "$$axe"; export KUBEBUILDER_ASSETS=$$assets; \
-		$(if $(SCREENSHOTS),export LIGHTERAGE_SCREENSHOTS=$(CURDIR)/docs/how-to/console;) \
+		$(if $(SCREENSHOTS),export LIGHTERAGE_SCREENSHOTS='$(abspath $(SCREENSHOTS))';) \
 		go test -C test/console -v -count=1 -timeout 10m -tags browser ./...
 
 .PHONY: test-bridge

@@ -55,8 +55,8 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 	switch o := object.(type) {
 	case *v1alpha1.Transfer:
 		p.paths(o.Status.Compression)
-		p.choices(report.Explanation)
 		p.cost(o.Status.Cost)
+		p.choices(report.Explanation)
 		p.history(o.Status.History)
 	case *v1alpha1.Delivery:
 		p.paths(o.Status.Compression)
