@@ -42,7 +42,11 @@ func TestStaging(t *testing.T) {
 	t.Run("SourceDeleted", sourceDeleted)
 	t.Run("SnapshotLost", snapshotLost)
 	t.Run("Swept", swept)
+	t.Run("HooksAroundASnapshot", hooksAroundASnapshot)
+	t.Run("HookChangedMeanwhile", hookChangedMeanwhile)
+	t.Run("HugeHook", hugeHook)
 	t.Run("Killed", killed)
+	t.Run("KilledWithHooks", killedWithHooks)
 }
 
 // withoutCRDs: a snapshot says what lacks, and needs no restart when it comes.

@@ -104,6 +104,8 @@ type storage struct {
 	idle bool
 	// fails is how many attempts of the agent end with a failure before one succeeds.
 	fails int32
+	// hooks are those of the namespace, which do what they are told.
+	hooks hooks
 	// mounted are the claims that agents have mounted to read.
 	mounted map[string]bool
 }
@@ -202,6 +204,7 @@ func (s *storage) work() {
 	if len(snapshots) > 1 || len(claims) > 1 {
 		s.Fatalf("a pile: %d snapshots, %d claims", len(snapshots), len(claims))
 	}
+	s.runHooks(snapshots)
 	s.runJobs()
 	for i := range claims {
 		s.provision(&claims[i], snapshots)
@@ -259,6 +262,9 @@ func (s *storage) runJobs() {
 	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
+		if job.Labels[v1alpha1.HookLabel] != "" {
+			continue
+		}
 		pods := &corev1.PodList{}
 		if err := cluster.Client.List(context.Background(), pods, client.InNamespace(s.namespace),
 			client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
@@ -270,6 +276,9 @@ func (s *storage) runJobs() {
 		for _, volume := range job.Spec.Template.Spec.Volumes {
 			if volume.PersistentVolumeClaim != nil {
 				s.mounted[volume.PersistentVolumeClaim.ClaimName] = true
+				if volume.PersistentVolumeClaim.ClaimName == "ledger" {
+					s.hooks.order = append(s.hooks.order, "M")
+				}
 				if !volume.PersistentVolumeClaim.ReadOnly {
 					s.Errorf("%s is mounted to be written", volume.PersistentVolumeClaim.ClaimName)
 				}
