@@ -285,7 +285,9 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 
 .PHONY: test-sources
-test-sources: ## A snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
+test-sources: tools-go ## Kill managers at every write of a run with hooks, and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
+	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
+		STAGING_KILLS=all go test -v -count=1 -timeout 20m -tags envtest ./controllers/staging
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
 	go test -v -count=1 -timeout 10m -tags e2e -run '^TestSnapshotOfALiveVolume$$' ./test/e2e
