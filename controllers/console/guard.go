@@ -124,7 +124,7 @@ func sessionOf(r *http.Request) session {
 
 // give has the browser keep the id of its session.
 func (g *guard) give(w http.ResponseWriter, id string, seconds int) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure: loopback has no TLS, and not all browsers except it
 		Name: g.cookie, Value: id, Path: g.base, MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 }

@@ -46,7 +46,6 @@ func (s *Server) kindAt(resource string) (Kind, bool) {
 // looked is what was read of a cluster.
 type looked struct {
 	side   view.Side
-	counts []overview.Count
 	status overview.Status
 }
 

@@ -178,11 +178,3 @@ func Age(now, then time.Time) string {
 	}
 	return strings.TrimSuffix((d/24).Truncate(time.Hour).String(), "h0m0s") + "d"
 }
-
-// clock writes a time for people.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return unknown
-	}
-	return t.UTC().Format("2006-01-02 15:04:05 UTC")
-}
