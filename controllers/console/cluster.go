@@ -90,6 +90,10 @@ func (s *Server) read(ctx context.Context, cluster int, kind Kind) (objects []ex
 			break
 		}
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // the browser went away; that is nothing about the cluster
+		r.at = time.Time{}
+		return nil, false, r.err
+	}
 	r.at = s.now()
 	r.took = r.at.Sub(began)
 	return r.objects, r.cut, r.err
