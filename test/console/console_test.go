@@ -55,8 +55,8 @@ func TestConsole(t *testing.T) {
 	ctx := browser(t)
 	link := <-s.links
 	base := home(link)
-	do(t, ctx, chromedp.Navigate(link), visible("#main .map.wide"))
-	if title := value[string](t, ctx, `document.title`); title != "Overview - Lighterage" {
+	do(ctx, t, chromedp.Navigate(link), visible("#main .map.wide"))
+	if title := value[string](ctx, t, `document.title`); title != "Overview - Lighterage" {
 		t.Fatalf("the link leads to %q", title)
 	}
 	t.Run("views", func(t *testing.T) {
@@ -65,37 +65,37 @@ func TestConsole(t *testing.T) {
 			for _, scheme := range []string{"light", "dark"} {
 				for _, width := range []int64{1280, 360} {
 					name := fmt.Sprintf("%s, %s, %d", v.path, scheme, width)
-					look(t, ctx, name, base+v.path, axe, scheme, width)
+					look(ctx, t, name, base+v.path, axe, scheme, width)
 					wanted := scheme == "light" && width == 1280 || v.picture == "overview" || v.picture == "transfer" && width == 360
 					if v.picture != "" && wanted {
-						picture(t, ctx, fmt.Sprintf("%s-%s-%d.png", v.picture, scheme, width))
+						picture(ctx, t, fmt.Sprintf("%s-%s-%d.png", v.picture, scheme, width))
 					}
 				}
 			}
 		}
 	})
-	t.Run("keyboard", func(t *testing.T) { keyboard(t, ctx, base) })
-	t.Run("updates", func(t *testing.T) { updates(t, ctx, b, base) })
-	t.Run("acts", func(t *testing.T) { acts(t, ctx, b, base) })
-	t.Run("foreign pages", func(t *testing.T) { foreign(t, ctx, b, base) })
+	t.Run("keyboard", func(t *testing.T) { keyboard(ctx, t, base) })
+	t.Run("updates", func(t *testing.T) { updates(ctx, t, b, base) })
+	t.Run("acts", func(t *testing.T) { acts(ctx, t, b, base) })
+	t.Run("foreign pages", func(t *testing.T) { foreign(ctx, t, b, base) })
 	t.Run("second browser", func(t *testing.T) {
 		second := browser(t)
-		do(t, second, chromedp.Navigate(link), visible("h1"))
-		if text := value[string](t, second, heading); text != "Link is not valid" {
+		do(second, t, chromedp.Navigate(link), visible("h1"))
+		if text := value[string](second, t, heading); text != "Link is not valid" {
 			t.Errorf("the same link again: %q", text)
 		}
 		if _, err := s.enter.Write([]byte("\n")); err != nil {
 			t.Fatal(err)
 		}
-		do(t, second, chromedp.Navigate(<-s.links), visible("#main .map.wide"))
-		do(t, ctx, chromedp.Navigate(base+"runs"), visible("#main table"))
+		do(second, t, chromedp.Navigate(<-s.links), visible("#main .map.wide"))
+		do(ctx, t, chromedp.Navigate(base+"runs"), visible("#main table"))
 	})
 	t.Run("end", func(t *testing.T) {
-		do(t, ctx, chromedp.Navigate(base+"runs"), visible("#main table"))
+		do(ctx, t, chromedp.Navigate(base+"runs"), visible("#main table"))
 		if err := s.end(); err != nil {
 			t.Errorf("Ctrl-C: %v", err)
 		}
-		do(t, ctx, visible("#trouble"))
+		do(ctx, t, visible("#trouble"))
 	})
 }
 
@@ -103,7 +103,7 @@ func TestConsole(t *testing.T) {
 const patience = time.Minute
 
 // do does steps in a browser.
-func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+func do(ctx context.Context, t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -113,7 +113,7 @@ func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Voi
 }
 
 // value is that of a script on the page.
-func value[T any](t *testing.T, ctx context.Context, script string) T {
+func value[T any](ctx context.Context, t *testing.T, script string) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -125,20 +125,22 @@ func value[T any](t *testing.T, ctx context.Context, script string) T {
 }
 
 // until waits until a script is true.
-func until(t *testing.T, ctx context.Context, script string) {
+func until(ctx context.Context, t *testing.T, script string) {
 	t.Helper()
-	for end := time.Now().Add(patience); !value[bool](t, ctx, script); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); !value[bool](ctx, t, script); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it does not become true: %s\n%s", script, value[string](t, ctx, `document.body.innerText`))
+			t.Fatalf("it does not become true: %s\n%s", script, value[string](ctx, t, `document.body.innerText`))
 		}
 	}
 }
 
 // visible waits for an element.
-func visible(selector string) chromedp.Action[chromedp.Void] { return chromedp.WaitVisible(chromedp.CSS(selector)) }
+func visible(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.WaitVisible(chromedp.CSS(selector))
+}
 
 // look checks a page: no violation of accessibility, and no scrolling sideways.
-func look(t *testing.T, ctx context.Context, name, address, axe, scheme string, width int64) {
+func look(ctx context.Context, t *testing.T, name, address, axe, scheme string, width int64) {
 	t.Helper()
 	height := int64(800)
 	if width < 500 {
@@ -155,13 +157,13 @@ func look(t *testing.T, ctx context.Context, name, address, axe, scheme string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	do(t, ctx, chromedp.Navigate(address), visible("h1"))
-	wide, inner := value[int64](t, ctx, `document.documentElement.scrollWidth`), value[int64](t, ctx, `innerWidth`)
+	do(ctx, t, chromedp.Navigate(address), visible("h1"))
+	wide, inner := value[int64](ctx, t, `document.documentElement.scrollWidth`), value[int64](ctx, t, `innerWidth`)
 	if wide > inner || inner != width {
 		t.Errorf("%s: %d pixels wide in a window of %d", name, wide, inner)
 	}
-	value[string](t, ctx, axe+"; axe.version")
-	found := value[[]string](t, ctx, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(
+	value[string](ctx, t, axe+"; axe.version")
+	found := value[[]string](ctx, t, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(
 		v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html.slice(0, 200)).slice(0, 3).join(" | ")))`)
 	for _, violation := range found {
 		t.Errorf("%s: %s", name, violation)
@@ -169,7 +171,7 @@ func look(t *testing.T, ctx context.Context, name, address, axe, scheme string, 
 }
 
 // picture writes what is seen to docs, if that is asked for.
-func picture(t *testing.T, ctx context.Context, name string) {
+func picture(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	directory := os.Getenv("LIGHTERAGE_SCREENSHOTS")
 	if directory == "" {
@@ -191,19 +193,19 @@ func picture(t *testing.T, ctx context.Context, name string) {
 const heading = `document.querySelector("h1").textContent`
 
 // keyboard: the first key leads to the content, and what has the focus is seen.
-func keyboard(t *testing.T, ctx context.Context, base string) {
-	do(t, ctx, chromedp.Navigate(base), visible("h1"), chromedp.KeyEvent("\t"))
-	first := value[string](t, ctx, `document.activeElement.textContent`)
-	outline := value[string](t, ctx, `getComputedStyle(document.activeElement).outlineStyle`)
+func keyboard(ctx context.Context, t *testing.T, base string) {
+	do(ctx, t, chromedp.Navigate(base), visible("h1"), chromedp.KeyEvent("\t"))
+	first := value[string](ctx, t, `document.activeElement.textContent`)
+	outline := value[string](ctx, t, `getComputedStyle(document.activeElement).outlineStyle`)
 	if first != "Skip to the content" || outline == "none" {
 		t.Errorf("%q, outline %s", first, outline)
 	}
-	do(t, ctx, chromedp.KeyEvent("\r"))
-	until(t, ctx, `document.activeElement.id === "main"`)
+	do(ctx, t, chromedp.KeyEvent("\r"))
+	until(ctx, t, `document.activeElement.id === "main"`)
 }
 
 // updates: a page follows the cluster without losing the focus, says what has changed, and can be held.
-func updates(t *testing.T, ctx context.Context, b *bed, base string) {
+func updates(ctx context.Context, t *testing.T, b *bed, base string) {
 	east := b.clusters["east"].Client
 	key := client.ObjectKey{Namespace: "bank", Name: "reports"}
 	percent := func(n int32, phase v1alpha1.TransferPhase) {
@@ -217,26 +219,26 @@ func updates(t *testing.T, ctx context.Context, b *bed, base string) {
 		}
 	}
 	const progress = `document.querySelector(".progress p").textContent`
-	do(t, ctx, chromedp.Navigate(base+"object/0/transfers/bank/reports"), visible(".progress"),
+	do(ctx, t, chromedp.Navigate(base+"object/0/transfers/bank/reports"), visible(".progress"),
 		chromedp.Focus(chromedp.CSS("main .acts a")))
 	percent(41, v1alpha1.TransferTransferring)
-	until(t, ctx, progress+`.startsWith("41 %")`)
-	if focus := value[string](t, ctx, `document.activeElement.textContent`); focus != "Run now" {
+	until(ctx, t, progress+`.startsWith("41 %")`)
+	if focus := value[string](ctx, t, `document.activeElement.textContent`); focus != "Run now" {
 		t.Errorf("the focus is at %q", focus)
 	}
-	do(t, ctx, chromedp.Click(chromedp.CSS("#pause")))
+	do(ctx, t, chromedp.Click(chromedp.CSS("#pause")))
 	time.Sleep(500 * time.Millisecond) // a look may be under way
 	percent(77, v1alpha1.TransferTransferring)
 	time.Sleep(5 * time.Second)
-	if shown := value[string](t, ctx, progress); !strings.HasPrefix(shown, "41 %") {
+	if shown := value[string](ctx, t, progress); !strings.HasPrefix(shown, "41 %") {
 		t.Errorf("updates are held, and it shows %s", shown)
 	}
-	do(t, ctx, chromedp.Click(chromedp.CSS("#pause")))
-	until(t, ctx, progress+`.startsWith("77 %")`)
+	do(ctx, t, chromedp.Click(chromedp.CSS("#pause")))
+	until(ctx, t, progress+`.startsWith("77 %")`)
 }
 
 // acts: the button leads to a question, and its form does what it says.
-func acts(t *testing.T, ctx context.Context, b *bed, base string) {
+func acts(ctx context.Context, t *testing.T, b *bed, base string) {
 	east := b.clusters["east"].Client
 	get := func(name string) *v1alpha1.Transfer {
 		var transfer v1alpha1.Transfer
@@ -246,11 +248,11 @@ func acts(t *testing.T, ctx context.Context, b *bed, base string) {
 		return &transfer
 	}
 	click := func(first string) (said string) {
-		do(t, ctx, chromedp.Click(chromedp.Search(`//a[text()="`+first+`"]`)), visible("button.strong"),
+		do(ctx, t, chromedp.Click(chromedp.Search(`//a[text()="`+first+`"]`)), visible("button.strong"),
 			chromedp.Click(chromedp.CSS("button.strong")), visible(".acted"))
-		return value[string](t, ctx, `document.querySelector(".acted").textContent`)
+		return value[string](ctx, t, `document.querySelector(".acted").textContent`)
 	}
-	do(t, ctx, chromedp.Navigate(base+"object/0/transfers/bank/ledger"))
+	do(ctx, t, chromedp.Navigate(base+"object/0/transfers/bank/ledger"))
 	said := click("Run now")
 	if asked := get("ledger").Annotations[v1alpha1.RunAnnotation]; asked == "" || !strings.Contains(said, "Another run") {
 		t.Errorf("annotation %q, %q", asked, said)
@@ -264,14 +266,14 @@ func acts(t *testing.T, ctx context.Context, b *bed, base string) {
 		t.Error("it is suspended")
 	}
 	// There is no right in west, so there are no buttons.
-	do(t, ctx, chromedp.Navigate(base+"object/1/transfers/bank/returns"), visible("h1"))
-	if value[int](t, ctx, `document.querySelectorAll("main .acts").length`) != 0 {
+	do(ctx, t, chromedp.Navigate(base+"object/1/transfers/bank/returns"), visible("h1"))
+	if value[int](ctx, t, `document.querySelectorAll("main .acts").length`) != 0 {
 		t.Error("buttons without a right")
 	}
 }
 
 // foreign: pages of others, on another port of loopback, can neither act nor read nor frame.
-func foreign(t *testing.T, ctx context.Context, b *bed, base string) {
+func foreign(ctx context.Context, t *testing.T, b *bed, base string) {
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if strings.Contains(r.Header.Get("Cookie"), "lighterage") {
@@ -284,16 +286,16 @@ func foreign(t *testing.T, ctx context.Context, b *bed, base string) {
 	}))
 	defer evil.Close()
 	for _, address := range []string{evil.URL, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)} {
-		do(t, ctx, chromedp.Navigate(address), visible("h1"))
+		do(ctx, t, chromedp.Navigate(address), visible("h1"))
 		time.Sleep(time.Second)
-		got, framed := value[string](t, ctx, `got`), value[string](t, ctx, `(() => {
+		got, framed := value[string](ctx, t, `got`), value[string](ctx, t, `(() => {
 			try { return document.querySelector("iframe").contentDocument.body.textContent } catch (e) { return "" } })()`)
 		if strings.Contains(got+framed, "ledger") {
 			t.Errorf("%s reads a page: %s%s", address, got, framed)
 		}
 		rejected := chromedp.WaitVisible(chromedp.Search(`//h1[text()="Request from another page"]`))
-		do(t, ctx, chromedp.Submit(chromedp.CSS("#f")), rejected)
-		do(t, ctx, chromedp.Navigate(address), chromedp.Click(chromedp.CSS("#a")), rejected)
+		do(ctx, t, chromedp.Submit(chromedp.CSS("#f")), rejected)
+		do(ctx, t, chromedp.Navigate(address), chromedp.Click(chromedp.CSS("#a")), rejected)
 	}
 	var transfer v1alpha1.Transfer
 	key := client.ObjectKey{Namespace: "bank", Name: "ledger"}
