@@ -9,24 +9,35 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
-// LinkLeast is how many bytes have to be carried between two looks at a connection to say something.
-const LinkLeast = 4 << 10
+const (
+	// LinkLeast is how many bytes have to be carried between two looks at a connection to say something.
+	LinkLeast = 4 << 10
+	// queueingLeast is how long bytes of a stream have to wait on the way before it counts for how long some were not
+	// acknowledged: who writes them piece by piece keeps them so as well, and processes wait for processors.
+	queueingLeast = 5 * time.Millisecond
+)
 
-// Links finds out what connections carry from one look at them to the next. It is not safe for concurrent use. The zero
+// Links finds out what connections carry on which messages follow each other, from one look at them to the next. It is not safe for concurrent use. The zero
 // value has seen nothing.
 type Links struct{ before map[any]transport.Carried }
 
 // Look takes in what connections have carried since the look before, in messages that have so many bytes on average.
 func (l *Links) Look(c *Classes, now map[any]transport.Carried, each float64) {
+	next := make(map[any]transport.Carried, len(now))
 	for key, carried := range now {
 		before := l.before[key]
 		if carried.Rate == 0 || carried.Acknowledged < before.Acknowledged+LinkLeast {
+			next[key] = before // until there was enough
 			continue
 		}
-		delta := float64(carried.Acknowledged - before.Acknowledged)
-		c.Carried(PerByte(carried, delta, carried.Busy-before.Busy, max(1, int64(delta/max(each, 1)))))
+		next[key] = carried
+		delta, busy := float64(carried.Acknowledged-before.Acknowledged), carried.Busy-before.Busy
+		if carried.Queueing < queueingLeast {
+			busy = 0
+		}
+		c.Carried(PerByte(carried, delta, busy, max(1, int64(delta/max(each, 1)))))
 	}
-	l.before = now
+	l.before = next
 }
 
 // PerByte is how long one byte more or less takes on the network, of those that were acknowledged of so many answers.

@@ -11,6 +11,54 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
+// TestLinks: what little a connection carries between looks counts when it is enough together; a connection that is gone
+// is forgotten.
+func TestLinks(t *testing.T) {
+	c := adapt.NewClasses(1, whole, new(spent))
+	var links adapt.Links
+	now := transport.Carried{Rate: 1e6, RoundTrip: time.Millisecond, Window: 100 << 10}
+	look := func(bytes uint64) {
+		now.Acknowledged += bytes
+		links.Look(c, map[any]transport.Carried{"a": now, "silent": {Rate: 1e9}}, 1e6)
+	}
+	for range 4 * 7 {
+		look(1 << 10)
+	}
+	if got := c.Carrier().Link; got != 0 {
+		t.Errorf("known after 7 times enough: %g", got)
+	}
+	for range 4 {
+		look(1 << 10)
+	}
+	if got := 1e9 * c.Carrier().Link; got < 700 || got > 1000 {
+		t.Errorf("%g ns for a byte", got)
+	}
+	// A stream that is written piece by piece is busy all the time; one that waits on the way is slow.
+	stream := func(queueing time.Duration) float64 {
+		c, links := adapt.NewClasses(1, whole, new(spent)), adapt.Links{}
+		for n := range uint64(20) {
+			links.Look(c, map[any]transport.Carried{"a": {
+				Rate: 5e9, RoundTrip: 4 * time.Microsecond, Window: 400 << 10, Queueing: queueing,
+				Acknowledged: n * 300e3, Busy: time.Duration(n) * 60 * time.Millisecond,
+			}}, 60e3)
+		}
+		return 1e9 * c.Carrier().Link
+	}
+	if got := stream(2 * time.Millisecond); got > 1 {
+		t.Errorf("of a stream on loopback: %g ns for a byte", got)
+	}
+	if got := stream(25 * time.Millisecond); got < 150 || got > 250 {
+		t.Errorf("of a stream over 40 Mbit/s: %g ns for a byte", got)
+	}
+	links.Look(c, nil, 1e6)
+	for range 3 {
+		look(0) // all that it ever carried is new only once
+	}
+	if got := 1e9 * c.Carrier().Link; got < 700 || got > 1000 {
+		t.Errorf("after a connection of that name: %g ns for a byte", got)
+	}
+}
+
 // TestPerByte: what connections carry, by figures such as the kernel shows of them.
 func TestPerByte(t *testing.T) {
 	const kib = 1 << 10

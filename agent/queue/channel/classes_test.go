@@ -7,10 +7,21 @@ import (
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/test/corpus"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 )
+
+// xml shrinks as data do that compressing is some work for.
+func xml(t *testing.T, n int) []byte {
+	t.Helper()
+	c, ok := corpus.ByName("xml")
+	if !ok {
+		t.Fatal("no corpus")
+	}
+	return c.Generate(n)
+}
 
 // deciding are options of a sender in mode Auto.
 func deciding(q *queue, n *network) (channel.SenderOptions, *classes.Classes) {
@@ -36,7 +47,7 @@ func TestChannelDecides(t *testing.T) {
 	// pass sends messages and returns how many of them arrived compressed.
 	pass := func(rests codec.ID, n int) (compressed int) {
 		for range n {
-			east.put(t, stored(t, "orders.eu", rests, text(20_000)))
+			east.put(t, stored(t, "orders.eu", rests, xml(t, 20_000)))
 		}
 		east.waitEmpty(t)
 		arrived += n

@@ -42,12 +42,13 @@ func TestFollowsTheKernel(t *testing.T) {
 	sender, _ := send(t, options)
 	var links adapt.Links
 	const length = 60_000
+	plain := xml(t, length)
 	// until sends messages until they are compressed, or are not.
 	until := func(compressed bool) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); ; {
 			for range 20 {
-				east.put(t, stored(t, "orders.eu", codec.None, text(length)))
+				east.put(t, stored(t, "orders.eu", codec.None, plain))
 			}
 			east.waitEmpty(t)
 			links.Look(decides.Classes, network.counter.Measure(), length)
