@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/test/corpus"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/classes"
+	"github.com/lighterage/lighterage/test/corpus"
 )
 
 // xml shrinks as data do that compressing is some work for.
