@@ -315,7 +315,7 @@ func version(etag string) int64 {
 
 // Again returns what a file that Walk found is now: fs.ErrNotExist when there is nothing any more.
 func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
-	if e.Place.Archive != 0 {
+	if e.Place != nil {
 		return e, nil // Archives do not change.
 	}
 	object, err := s.store.Head(s.ctx, e.Path)
@@ -334,7 +334,7 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object
 // is not the one that Walk found, or a part of a file that somebody began to put.
 func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
-	if e.Place.Archive != 0 {
+	if e.Place != nil {
 		return s.unpacker.readAt(e, p, offset)
 	}
 	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))

@@ -77,7 +77,7 @@ func (u *unpacker) entry(r *record) (*tree.Entry, error) {
 		u.numbers[r.archive] = number
 	}
 	e := r.entry
-	e.Place = tree.Place{Archive: number, Offset: r.offset, CRC32: r.crc}
+	e.Place = &tree.Place{Archive: number, Offset: r.offset, CRC32: r.crc}
 	e.Changed, e.Sparse = version(fmt.Sprintf("%s %d", r.archive, r.offset)), false
 	return &e, nil
 }
@@ -267,6 +267,8 @@ func (u *unpacker) openArchive(o *opened, name string) error {
 		return err
 	}
 	o.file, o.size = objectFile{u.ctx, u.store, archivesName + name, object.ETag}, object.Size
+	u.mu.Lock() // Others sum up weights meanwhile.
 	o.weight = int64(len(content))
+	u.mu.Unlock()
 	return nil
 }

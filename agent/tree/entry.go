@@ -61,8 +61,8 @@ type Entry struct {
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
-	// Place of the content of a file, for a source that is no tree. It does not travel.
-	Place Place
+	// Place of the content of a file, for a source that is no tree; nil: none. It does not travel.
+	Place *Place
 
 	// device and inode tell a file that was replaced while it was read. They do not travel.
 	device, inode uint64
@@ -70,7 +70,7 @@ type Entry struct {
 	shared bool
 }
 
-// Place is where a source has the content of a file. Its zero value is none.
+// Place is where a source has the content of a file.
 type Place struct {
 	// Archive is a number of an archive, from 1 on, and Offset where the content begins in it.
 	Archive uint32
