@@ -220,7 +220,7 @@ func (a *Agent) run(ctx context.Context) error {
 	}
 	defer archived()
 	a.running.Store(r)
-	defer beside(watching, func(ctx context.Context) { a.measure(ctx, r) })()
+	go a.measure(watching, r) // A volume that does not answer must not keep the agent from ending.
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
 	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
 	followed := beside(watching, func(ctx context.Context) { a.follow(ctx, r, c, s) })
