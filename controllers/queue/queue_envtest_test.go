@@ -186,8 +186,19 @@ func TestLife(t *testing.T) {
 	first, held := secret(t, s)
 	checkCertificate(t, q, held)
 	address := member(t, s)
-	say(address, s, first.GetRevision(), nil)
+	say(address, s, first.GetRevision(), func(r *wirev1.QueueReport) {
+		r.Decisions = &wirev1.Decisions{
+			Objective: "Elapsed", DiskBytesPerSecond: 3e8, SendNanosPerMib: 1e6, InflateNanosPerMib: 1e6,
+			Classes: []*wirev1.ClassDecision{{
+				Content: "(queue)", Size: ">=256Ki", Codec: "zstd", Reason: "DiskFaster", Operations: 10, Bytes: 1000,
+			}},
+		}
+	})
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	if d := q.Status.Decisions; d == nil || d.DiskBytesPerSecond != 3e8 || len(d.Classes) != 1 ||
+		d.Classes[0].Choice != v1alpha1.ClassUncompressed || d.Classes[0].Content != "(queue)" {
+		t.Errorf("decisions %+v", d)
+	}
 	if q.Status.Ready != "1/1" || q.Status.Statistics == nil || len(q.Status.Members) != 1 ||
 		!q.Status.Members[0].Leader || q.Status.Policy == nil {
 		t.Errorf("status %+v", q.Status)
