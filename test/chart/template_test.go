@@ -420,8 +420,20 @@ func TestRefused(t *testing.T) {
 // TestValuesOfBefore: an upgrade with --reuse-values has none of the sections that a later chart added.
 func TestValuesOfBefore(t *testing.T) {
 	t.Parallel()
-	if _, err := template(t, registry, withoutCRDs, "pointInTime=null", "gateway.tlsRoute=null", "gateway.hostPort=null"); err != nil {
-		t.Error(err)
+	objects, err := template(
+		t, registry, withoutCRDs, "pointInTime=null", "hooks=null", "gateway.tlsRoute=null", "gateway.hostPort=null",
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings := 0
+	for _, o := range objects {
+		if strings.HasPrefix(o.GetName(), "lighterage-hook-copies-") {
+			bindings++
+		}
+	}
+	if bindings != 2 {
+		t.Errorf("%d names may be hooks, want the two by default", bindings)
 	}
 }
 
