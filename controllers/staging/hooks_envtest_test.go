@@ -247,18 +247,7 @@ func killedWithHooks(t *testing.T) {
 						s.failure = "out of space"
 					}
 					cluster.Create(t, s.transfer)
-					m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
-					r := reconciler(m)
-					for range 80 {
-						if s.refresh(); m.dead || s.ended() {
-							break
-						}
-						if err := s.step(r); err != nil && !m.dead {
-							t.Log(err) // it is tried again
-						}
-						s.work()
-						s.hurry()
-					}
+					s.killed(writes, answered)
 					s.surviveWithHooks(story.deleted)
 				})
 			}

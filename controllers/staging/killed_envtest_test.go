@@ -102,22 +102,29 @@ func killed(t *testing.T) {
 						s.failure = "out of space"
 					}
 					cluster.Create(t, s.transfer)
-					m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
-					r := reconciler(m)
-					for range 80 {
-						if s.refresh(); m.dead || s.ended() {
-							break
-						}
-						if err := s.step(r); err != nil && !m.dead {
-							t.Log(err) // it is tried again
-						}
-						s.work()
-						s.hurry()
-					}
+					s.killed(writes, answered)
 					s.survive(story.deleted)
 				})
 			}
 		}
+	}
+}
+
+// killed has a manager work until the run has ended, or it was killed behind so many writes; answered: the last of them
+// was told to it.
+func (s *storage) killed(writes int, answered bool) {
+	s.Helper()
+	m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
+	r := reconciler(m)
+	for range 80 {
+		if s.refresh(); m.dead || s.ended() {
+			return
+		}
+		if err := s.step(r); err != nil && !m.dead {
+			s.Log(err) // it is tried again
+		}
+		s.work()
+		s.hurry()
 	}
 }
 
