@@ -17,8 +17,8 @@ const (
 	queueingLeast = 5 * time.Millisecond
 )
 
-// Links finds out what connections carry on which messages follow each other, from one look at them to the next. It is not safe for concurrent use. The zero
-// value has seen nothing.
+// Links finds out what connections carry on which messages follow each other, from one look at them to the next. It is
+// not safe for concurrent use. The zero value has seen nothing.
 type Links struct{ before map[any]transport.Carried }
 
 // Look takes in what connections have carried since the look before, in messages that have so many bytes on average.

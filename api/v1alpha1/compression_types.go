@@ -295,8 +295,8 @@ type DecisionsStatus struct {
 	// Absent where they take messages as they are stored, and of HTTPEndpoints.
 	// +optional
 	InflateCPUSecondsPerGiB string `json:"inflateCPUSecondsPerGiB,omitempty"`
-	// classes of bodies or messages with most bytes first, at most 32. Figures that are no sums are those of the replica that sent
-	// most of the class.
+	// classes of bodies or messages with most bytes first, at most 32. Figures that are no sums are those of the
+	// replica that sent most of the class.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -492,9 +492,9 @@ const (
 	// where the objective is Cost, in itself where it is CPU; where it is Elapsed, the sender's cores are too busy with
 	// other work. Of HTTP bodies: compressing had taken its share of the CPU, spec.limits.compressionCPUPercent.
 	CompressionCPUBudget = "CPUBudget"
-	// CompressionCPUDearer: not attempted, of HTTP bodies and messages: compressing those like this one takes more CPU time
-	// than sending and storing fewer bytes saves, by the prices where the objective is Cost, in itself where it is CPU; where it is Elapsed, the
-	// replica's cores are too busy with other work. See status.decisions.
+	// CompressionCPUDearer: not attempted, of HTTP bodies and messages: compressing those like this one takes more CPU
+	// time than sending and storing fewer bytes saves, by the prices where the objective is Cost, in itself where it is
+	// CPU; where it is Elapsed, the replica's cores are too busy with other work. See status.decisions.
 	CompressionCPUDearer = "CPUDearer"
 	// CompressionAcceleratorBusy: software compressed, because the accelerator takes several times as long as before,
 	// as it does when others use it.
