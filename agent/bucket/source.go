@@ -47,6 +47,8 @@ type Source struct {
 	omissions *tree.Omissions
 	now       int64
 	unpacker  *unpacker
+	// targets are the files that have further names, with their digests; nil before WalkAgain.
+	targets map[string]*digested
 }
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
@@ -337,7 +339,15 @@ func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 	if e.Place != nil {
 		return s.unpacker.readAt(e, p, offset)
 	}
-	r, err := s.store.Get(s.ctx, e.Path, "", offset, int64(len(p)))
+	return s.read(e, offset, int64(len(p)), func(r io.Reader) error {
+		_, err := io.ReadFull(r, p)
+		return err //nolint:wrapcheck // read does.
+	})
+}
+
+// read hands what an object has from offset on to take.
+func (s *Source) read(e *tree.Entry, offset, length int64, take func(io.Reader) error) error {
+	r, err := s.store.Get(s.ctx, e.Path, "", offset, length)
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
 		return tree.ErrChanged
 	}
@@ -348,7 +358,7 @@ func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 	if version(r.ETag()) != e.Changed || cut(r.Metadata(), e.Size) {
 		return tree.ErrChanged
 	}
-	if _, err := io.ReadFull(r, p); err != nil {
+	if err := take(r); err != nil {
 		if errors.Is(err, objectstore.ErrChanged) || errors.Is(err, objectstore.ErrNotFound) {
 			return tree.ErrChanged
 		}

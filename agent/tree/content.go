@@ -4,45 +4,51 @@
 package tree
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/agent/wire/contents"
 )
 
 // contentBuffer is how much of a file is read at once, in bytes.
 const contentBuffer = 256 << 10
 
-// ContentReader reads whole files, one after the other.
-type ContentReader struct {
+// contentReader reads whole files, one after the other.
+type contentReader struct {
 	buffer []byte
 }
 
-// Source writes a file, or a further name of one, that a walk found a moment ago to w and returns its size in bytes.
-// It returns ErrChanged when the file is not what the walk found, or changed while it was read.
-func (r *ContentReader) Source(s *Source, e *Entry, w io.Writer) (size int64, err error) {
+// Digest returns size and SHA-256 of a file, or a further name of one, that a walk found a moment ago. It calls alive
+// before each part, and ends with its error. It returns ErrChanged when the file is not what the walk found, or changed
+// while it was read. It is not safe for concurrent use.
+func (s *Source) Digest(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
 	f, err := s.open(e)
 	if err != nil {
-		return 0, err
+		return 0, sum, err
 	}
 	defer f.Close()
 	var before, after unix.Stat_t
 	if err := fstat(f.fd, &before); err != nil {
-		return 0, fmt.Errorf("look at %q: %w", printable(e.Path), err)
+		return 0, sum, fmt.Errorf("look at %q: %w", printable(e.Path), err)
 	}
 	if before.Mode&unix.S_IFMT != unix.S_IFREG || e.Type == File && !e.same(&before) {
-		return 0, ErrChanged
+		return 0, sum, ErrChanged
 	}
-	if err := r.copy(w, before.Size, f.ReadAt); err != nil {
-		return 0, err
+	content := contents.NewFile(alive)
+	if err := s.content.copy(content, before.Size, f.ReadAt); err != nil {
+		return 0, sum, err
 	}
 	if err := fstat(f.fd, &after); err != nil {
-		return 0, fmt.Errorf("look at %q: %w", printable(e.Path), err)
+		return 0, sum, fmt.Errorf("look at %q: %w", printable(e.Path), err)
 	}
 	if after.Size != before.Size || after.Mtim != before.Mtim || after.Ctim != before.Ctim {
-		return 0, ErrChanged
+		return 0, sum, ErrChanged
 	}
-	return before.Size, nil
+	size, sum = content.Sum()
+	return size, sum, nil
 }
 
 // ReadContent writes the file at a path, which must have passed CheckPath, after Finish to w and returns its size in
@@ -64,7 +70,7 @@ func (d *Destination) ReadContent(path string, w io.Writer) (size int64, err err
 }
 
 // copy writes what read reads.
-func (r *ContentReader) copy(w io.Writer, size int64, read func(p []byte, offset int64) error) error {
+func (r *contentReader) copy(w io.Writer, size int64, read func(p []byte, offset int64) error) error {
 	if r.buffer == nil {
 		r.buffer = make([]byte, contentBuffer)
 	}

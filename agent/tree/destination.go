@@ -49,7 +49,7 @@ type Destination struct {
 	fresh []string
 	// finished is the root after Finish, until Close; content is for reading below it. -1 before and after.
 	finished dir
-	content  ContentReader
+	content  contentReader
 }
 
 // OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass

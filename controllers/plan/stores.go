@@ -77,14 +77,16 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 		}
 	}
 	archived := spec.Destination.Form.Archived()
-	if archived && (from != nil || to == nil || spec.Destination.Via != nil || spec.Receipt) {
+	if archived && (from != nil || to == nil || spec.Destination.Via != nil) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "may be Archive only from a claim in an objectStore, without via and receipt",
+			Field: "spec.destination.form", Fix: "may be Archive only from a claim in an objectStore, without via",
 		}
 	}
-	if spec.Destination.Form.Compressed() && !archived && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
+	compressed := spec.Destination.Form.Compressed() && !archived
+	if compressed && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "must be Files, Archive or absent with an objectStore, and Files or absent with via and with receipt",
+			Field: "spec.destination.form", Fix: "must be Files, Archive or absent with an objectStore and with receipt, and " +
+				"Files or absent with via",
 		}
 	}
 	switch {

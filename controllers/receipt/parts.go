@@ -5,6 +5,7 @@ package receipt
 
 import (
 	"cmp"
+	"path"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,10 +35,10 @@ func ContentsOf(status *v1alpha1.ReceiptStatus) Contents {
 
 // SenderOf is the part of the sending cluster, of a Transfer that is complete.
 func SenderOf(transfer *v1alpha1.Transfer, signer Signer) Sender {
-	status, source := &transfer.Status, transfer.Spec.Source.PersistentVolumeClaim
+	status := &transfer.Status
 	part := Sender{Party: party(signer, status.Run, status.Receipt), UID: string(transfer.UID)}
 	part.Peer, part.Run = transfer.Spec.Destination.Peer, RunOf(transfer)
-	part.Namespace, part.Claim, part.Path = transfer.Namespace, source.ClaimName, source.Path
+	part.held(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim, transfer.Spec.Source.ObjectStore)
 	part.progress(status.Progress)
 	if cpu := status.CPU; cpu != nil {
 		part.CPUSeconds, part.CodecSeconds = cmp.Or(cpu.SendSeconds, "0"), cmp.Or(cpu.CompressSeconds, "0")
@@ -67,8 +68,7 @@ func ReceiverOf(delivery *v1alpha1.Delivery, signer Signer) Receiver {
 	part := Receiver{Party: party(signer, status.Run, status.Receipt)}
 	part.Peer = delivery.Spec.Peer
 	part.Run = Run{Namespace: of.Namespace, Transfer: of.Name, ID: of.Run, Attempt: int64(of.Attempt)}
-	to := delivery.Spec.Destination.PersistentVolumeClaim
-	part.Namespace, part.Claim, part.Path = delivery.Namespace, to.ClaimName, to.Path
+	part.held(delivery.Namespace, delivery.Spec.Destination.PersistentVolumeClaim, nil)
 	part.progress(status.Progress)
 	part.received(status.CPU, status.Decompression)
 	return part
@@ -77,10 +77,10 @@ func ReceiverOf(delivery *v1alpha1.Delivery, signer Signer) Receiver {
 // ReceiverInPod is the part of the receiving side of a run within one pod, which has no Delivery. The one process
 // counts all its CPU time as the sender's.
 func ReceiverInPod(transfer *v1alpha1.Transfer, signer Signer) Receiver {
-	status, to := &transfer.Status, transfer.Spec.Destination.PersistentVolumeClaim
+	status, to := &transfer.Status, &transfer.Spec.Destination
 	part := Receiver{Party: party(signer, status.Run, status.Receipt)}
 	part.Run, part.DigestSeconds = RunOf(transfer), "0"
-	part.Namespace, part.Claim, part.Path = transfer.Namespace, to.ClaimName, to.Path
+	part.held(transfer.Namespace, to.PersistentVolumeClaim, to.ObjectStore)
 	part.progress(status.Progress)
 	part.received(status.CPU, status.Decompression)
 	return part
@@ -93,6 +93,30 @@ func party(signer Signer, run *v1alpha1.RunStatus, status *v1alpha1.ReceiptStatu
 		Contents: ContentsOf(status), Scope: ScopeAttempt, WireBytes: status.WireBytes,
 		CPUSeconds: "0", CodecSeconds: "0", DigestSeconds: cmp.Or(status.DigestSeconds, "0"),
 	}
+}
+
+// held says where the files are.
+func (p *Party) held(namespace string, claim v1alpha1.PersistentVolumeClaimPath, store *v1alpha1.ObjectStorePath) {
+	p.Namespace, p.Claim, p.Path = namespace, claim.ClaimName, claim.Path
+	if store != nil {
+		p.ObjectStore, p.Path = store.Name, store.Path
+	}
+}
+
+// At says whether a part is of a directory of a claim or, unless store is nil, of an ObjectStore.
+func (p *Party) At(namespace string, claim v1alpha1.PersistentVolumeClaimPath, store *v1alpha1.ObjectStorePath) bool {
+	var want Party
+	want.held(namespace, claim, store)
+	return p.Namespace == want.Namespace && p.Claim == want.Claim && p.ObjectStore == want.ObjectStore &&
+		path.Join("/", p.Path) == path.Join("/", want.Path)
+}
+
+// Place is where the files are, for people.
+func (p *Party) Place() string {
+	if p.ObjectStore != "" {
+		return p.Namespace + "/objectstore/" + p.ObjectStore + ":" + p.Path
+	}
+	return p.Namespace + "/" + p.Claim + ":" + p.Path
 }
 
 func (p *Party) progress(progress *v1alpha1.Progress) {

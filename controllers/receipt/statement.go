@@ -98,8 +98,11 @@ type Party struct {
 	Peer      string `json:"peer,omitempty"`
 	Run       Run    `json:"run"`
 	Namespace string `json:"namespace"`
-	Claim     string `json:"claim"`
-	Path      string `json:"path"`
+	// Claim that holds the files, empty if it is ObjectStore that does: an object of that name.
+	Claim       string `json:"claim"`
+	ObjectStore string `json:"objectStore,omitempty"`
+	// Path is from the root of the claim, or from the prefix of the ObjectStore.
+	Path string `json:"path"`
 	// StartTime and CompletionTime are of the run at the sender and of the attempt at the receiver, SignedTime is when
 	// the part was written. All are of this side's clock.
 	StartTime      Time     `json:"startTime"`
@@ -270,9 +273,12 @@ func (p *Party) check() error {
 	if p.Scope != ScopeRun && p.Scope != ScopeAttempt {
 		return fmt.Errorf("%w: its figures are of %.100q", ErrMalformed, p.Scope)
 	}
+	if p.Claim != "" && p.ObjectStore != "" {
+		return fmt.Errorf("%w: it names a claim and an ObjectStore", ErrMalformed)
+	}
 	return errors.Join(
-		texts(p.Cluster, p.Peer, p.Run.ID, p.Run.Namespace, p.Run.Transfer, p.Namespace, p.Claim, p.Path, p.CPUSeconds,
-			p.CodecSeconds, p.DigestSeconds),
+		texts(p.Cluster, p.Peer, p.Run.ID, p.Run.Namespace, p.Run.Transfer, p.Namespace, p.Claim, p.ObjectStore, p.Path,
+			p.CPUSeconds, p.CodecSeconds, p.DigestSeconds),
 		counts(p.Run.Attempt, p.Contents.Entries, p.Contents.Bytes, p.WireBytes, p.Files, p.Bytes, p.UnchangedFiles),
 	)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -166,12 +165,10 @@ func (r *Reconciler) offer(ctx context.Context, transfer *v1alpha1.Transfer, par
 	if err != nil {
 		return nil, fmt.Errorf("reading the receiving cluster's part of the receipt: %w", err)
 	}
-	to := &transfer.Spec.Destination.PersistentVolumeClaim
-	if namespace := plan.DestinationNamespace(transfer); theirs.Namespace != namespace ||
-		theirs.Claim != to.ClaimName || path.Join("/", theirs.Path) != path.Join("/", to.Path) {
-		return nil, fmt.Errorf("%w: the receiving cluster names the destination %.100q, %.100q, %.100q, and spec.destination "+
-			"is %s, %s, %s", receipt.ErrContradiction, theirs.Namespace, theirs.Claim, theirs.Path, namespace, to.ClaimName,
-			to.Path)
+	to := &transfer.Spec.Destination
+	if namespace := plan.DestinationNamespace(transfer); !theirs.At(namespace, to.PersistentVolumeClaim, to.ObjectStore) {
+		return nil, fmt.Errorf("%w: the receiving cluster names the destination %.300q, which is not spec.destination",
+			receipt.ErrContradiction, theirs.Place())
 	}
 	key, err := r.Keys.Signing(ctx)
 	if err != nil {
@@ -205,7 +202,7 @@ func (r *Reconciler) writeReceipt(
 // receiverOf finds the other side.
 func (r *Reconciler) receiverOf(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) (receiver, error) {
 	switch {
-	case transfer.Status.Run.Route == v1alpha1.RoutePod:
+	case transfer.Status.Run.Route == v1alpha1.RoutePod, transfer.Status.Run.Route == v1alpha1.RouteObjectStore:
 		return podReceiver{r, transfer}, nil
 	case plan.IsLocal(transfer):
 		return localReceiver{r, transfer}, nil

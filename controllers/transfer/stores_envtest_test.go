@@ -45,6 +45,7 @@ func (f *fixture) ready(store *v1alpha1.ObjectStore, status metav1.ConditionStat
 func TestMovesToAnObjectStore(t *testing.T) {
 	f := prepareLocal(t)
 	f.transfer.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault"}}
+	f.transfer.Spec.Receipt = true
 	f.create()
 	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound)
 	store := f.store("vault")
@@ -59,10 +60,14 @@ func TestMovesToAnObjectStore(t *testing.T) {
 	pod := cluster.RunPod(t, job, f.namespace)
 	agents.Say(f.serverName(), transferring())
 	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
-	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
+	cluster.EndPod(t, pod, 0, encode(t, withContents()))
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
 	if run := f.transfer.Status.Run; run.Route != v1alpha1.RouteObjectStore {
 		t.Errorf("%+v", run)
+	}
+	to := f.receiptOf().Predicate.Receiver
+	if to.ObjectStore != "vault" || to.Claim != "" || to.Path != "/" || to.Namespace != f.namespace {
+		t.Errorf("the receipt is of %+v", to.Party)
 	}
 }
 

@@ -92,6 +92,7 @@ func restoreClaim(t *testing.T, namespace, source, restored string, form v1alpha
 	to := newTransfer(namespace, source+"-to-vault")
 	to.Spec.Source.PersistentVolumeClaim.ClaimName = source
 	to.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/" + source), Form: form}
+	to.Spec.Receipt = true
 	if err := east.Create(ctx, to); err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +108,7 @@ func restoreClaim(t *testing.T, namespace, source, restored string, form v1alpha
 	from := newTransfer(namespace, source+"-from-vault")
 	from.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/" + source)}
 	from.Spec.Destination.Peer, from.Spec.Destination.PersistentVolumeClaim.ClaimName = "", restored
+	from.Spec.Receipt = true
 	if err := west.Create(ctx, from); err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +118,11 @@ func restoreClaim(t *testing.T, namespace, source, restored string, form v1alpha
 	}
 	if s := from.Status; s.Run.Route != v1alpha1.RouteObjectStore || s.Progress.Files != 303 {
 		t.Errorf("%+v %+v", s.Run, s.Progress)
+	}
+	east.WaitFor(t, to, v1alpha1.ConditionReceiptSigned, metav1.ConditionTrue, "")
+	west.WaitFor(t, from, v1alpha1.ConditionReceiptSigned, metav1.ConditionTrue, "")
+	if in, out := to.Status.Receipt.ContentsSHA256, from.Status.Receipt.ContentsSHA256; in != out {
+		t.Errorf("receipts of %s into the bucket and of %s from it", in, out)
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/lighterage/lighterage/agent/bucket"
@@ -122,6 +123,15 @@ func (a *agent) toStore(
 		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report, Archive: archive,
 	})
 	a.logDetail(err)
+	if err != nil || !from.GetReceipt() {
+		return err
+	}
+	origin, ok := e.source.(send.ContentSource)
+	if !ok {
+		return fmt.Errorf("the content of a source of type %T cannot be digested", e.source)
+	}
+	contents, err := bucket.Digest(ctx, origin, e.destination)
+	report.SetContents(contents)
 	return err
 }
 

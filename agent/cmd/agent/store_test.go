@@ -4,9 +4,12 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -61,6 +64,55 @@ func TestMovesThroughAStore(t *testing.T) {
 	}
 	if code, report, _ = r.run(t.Context(), t); code != exitOK || report.GetProgress().GetUnchangedFiles() != 1 {
 		t.Errorf("again: exit code %d, %v", code, report)
+	}
+}
+
+// Both ends are read again and digested, whatever form objects have, and all agree on the content.
+func TestDigestsThroughAStore(t *testing.T) {
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+	r.config.Send.Receipt = true
+	if err := os.Link(filepath.Join(r.source, "data/sub/file"), filepath.Join(r.source, "data/sub/name")); err != nil {
+		t.Fatal(err)
+	}
+	code, direct, log := r.run(t.Context(), t)
+	if code != exitOK {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	to := r.config
+	for name, form := range map[string]wirev1.Form{
+		"Files": wirev1.Form_FORM_UNSPECIFIED, "Archive": wirev1.Form_FORM_ARCHIVE,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := objectstoretest.New(t, "me")
+			send := proto.CloneOf(to.GetSend())
+			send.Form = form
+			r.config = &wirev1.LocalConfig{
+				Send: send, Receive: &wirev1.ReceiveConfig{
+					RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger",
+				},
+				DestinationStore: storeEnd(t, server), Transfer: "bank/ledger (1)",
+			}
+			code, stored, log := r.run(t.Context(), t)
+			if code != exitOK {
+				t.Fatalf("the agent exits with %d:\n%s", code, log)
+			}
+			send = proto.CloneOf(to.GetSend())
+			send.Volume, send.Path = "", ""
+			r.destination = t.TempDir()
+			receive := proto.CloneOf(to.GetReceive())
+			receive.Volume = r.destination
+			r.config = &wirev1.LocalConfig{Send: send, Receive: receive, SourceStore: storeEnd(t, server)}
+			code, restored, log := r.run(t.Context(), t)
+			if code != exitOK {
+				t.Fatalf("the agent exits with %d:\n%s", code, log)
+			}
+			want := direct.GetContents()
+			for _, got := range []*wirev1.ContentDigest{stored.GetContents(), restored.GetContents()} {
+				if got.GetEntries() != 2 || got.GetBytes() != want.GetBytes() || !bytes.Equal(got.GetSha256(), want.GetSha256()) {
+					t.Errorf("%v, and %v from claim to claim", got, want)
+				}
+			}
+		})
 	}
 }
 

@@ -74,16 +74,17 @@ func (c *contentChecker) look(ctx context.Context, claimed *contents.Entry) (fou
 		}
 		return contents.LinkTo(claimed.Path, target), nil
 	}
-	hash := sha256.New()
-	var size int64
-	c.spent += meter.ThreadCPU(func() {
-		size, err = c.destination.ReadContent(claimed.Path, &alive{ctx: ctx, touch: c.activity.touch, hash: hash.Write})
+	file := contents.NewFile(func() error {
+		c.activity.touch() // A file may take long.
+		return context.Cause(ctx)
 	})
+	var size int64
+	c.spent += meter.ThreadCPU(func() { size, err = c.destination.ReadContent(claimed.Path, file) })
 	if size < 0 || err != nil {
 		return found, err
 	}
 	found = contents.Entry{Path: claimed.Path, Size: uint64(size)}
-	hash.Sum(found.SHA256[:0])
+	_, found.SHA256 = file.Sum()
 	return found, nil
 }
 
@@ -105,20 +106,4 @@ func (c *contentChecker) finish(f *wirev1.Finish, m *manifest) (*wirev1.ContentD
 	return &wirev1.ContentDigest{
 		Sha256: d.Sum(), Entries: d.Files + d.Links, Bytes: d.Bytes, CpuNanos: uint64(c.spent),
 	}, nil
-}
-
-// alive hashes what is written to it, for as long as the attempt lasts.
-type alive struct {
-	ctx   context.Context
-	touch func() // a file may take long
-	hash  func([]byte) (int, error)
-}
-
-// Write implements io.Writer.
-func (a *alive) Write(p []byte) (int, error) {
-	if a.ctx.Err() != nil {
-		return 0, context.Cause(a.ctx)
-	}
-	a.touch()
-	return a.hash(p)
 }

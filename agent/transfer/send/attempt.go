@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -103,10 +104,9 @@ func (a *attempt) work(ctx context.Context) error {
 	}
 	var digest *wirev1.ContentDigest
 	if o.Contents && a.changed.outcome() == nil {
-		source, ok := o.Source.(*tree.Source)
+		source, ok := o.Source.(ContentSource)
 		if !ok {
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED,
-				"there are no receipts of what an object store holds")
+			return fmt.Errorf("the content of a source of type %T cannot be digested", o.Source)
 		}
 		teller := &contentTeller{
 			source: source, session: a.session, files: a.window.files.Load(), bytes: a.window.bytes.Load(),

@@ -19,16 +19,25 @@ import (
 // contentsPause is how long a sender that reads a large file says nothing.
 const contentsPause = 10 * time.Second
 
+// ContentSource is a Source that digests what it holds. Its methods are for one goroutine.
+type ContentSource interface {
+	// WalkAgain is Walk after another one: what it leaves out was counted then.
+	WalkAgain(ctx context.Context, visit func(*tree.Entry) error) error
+	// Digest returns size and SHA-256 of a file, or a further name of one, that WalkAgain visits. It calls alive before
+	// each part, and ends with its error. It returns tree.ErrChanged when the file is not what was found, or changed
+	// while it was read.
+	Digest(e *tree.Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error)
+}
+
 // contentTeller computes the content manifest of the source and tells the receiver, when all that was needed is at
 // the destination. It reads everything once more: chunks left in no order and several at once, of unchanged files
 // none, and SHA-256 takes the bytes of a file one after the other.
 type contentTeller struct {
-	source  *tree.Source
+	source  ContentSource
 	session *session
 	// files and bytes that were sent, for the first message; they are in it only.
 	files, bytes uint64
 
-	reader tree.ContentReader
 	digest *contents.Digest
 	spent  time.Duration
 	batch  []*wirev1.Content
@@ -61,11 +70,10 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 	entry := contents.Entry{Path: e.Path}
 	switch e.Type {
 	case tree.File, tree.HardLink:
-		hash := sha256.New()
 		var size int64
 		var err error
 		c.spent += meter.ThreadCPU(func() {
-			size, err = c.reader.Source(c.source, e, &telling{ctx: ctx, hash: hash.Write, tell: c.alive})
+			size, entry.SHA256, err = c.source.Digest(e, func() error { return c.alive(ctx) })
 		})
 		if errors.Is(err, tree.ErrChanged) {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
@@ -76,7 +84,6 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 			return err
 		}
 		entry.Size = uint64(size)
-		hash.Sum(entry.SHA256[:0])
 	case tree.Symlink:
 		entry = contents.LinkTo(e.Path, e.Target)
 	default:
@@ -96,7 +103,10 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 }
 
 // alive tells the receiver every now and then that the sender is at work.
-func (c *contentTeller) alive() error {
+func (c *contentTeller) alive(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if time.Since(c.told) < contentsPause {
 		return nil
 	}
@@ -119,22 +129,4 @@ func (c *contentTeller) send(batch []*wirev1.Content) error {
 			Entries: batch, Files: c.files, Bytes: c.bytes,
 		}}},
 	)
-}
-
-// telling hashes what is written to it.
-type telling struct {
-	ctx  context.Context
-	hash func([]byte) (int, error)
-	tell func() error
-}
-
-// Write implements io.Writer.
-func (t *telling) Write(p []byte) (int, error) {
-	if err := t.ctx.Err(); err != nil {
-		return 0, context.Cause(t.ctx)
-	}
-	if err := t.tell(); err != nil {
-		return 0, err
-	}
-	return t.hash(p)
 }

@@ -259,7 +259,7 @@ func writeReceipt(to io.Writer, statement *receipt.Statement) error {
 	row("transfer", quoted(s.Run.Namespace+"/"+s.Run.Transfer), "")
 	row("run", quoted(s.Run.ID), "")
 	row("attempts", s.Run.Attempt, "")
-	row("claim", quoted(s.Namespace+"/"+s.Claim+":"+s.Path), quoted(r.Namespace+"/"+r.Claim+":"+r.Path))
+	row("held in", quoted(s.Place()), quoted(r.Place()))
 	for _, t := range []struct {
 		what             string
 		sender, receiver receipt.Time
