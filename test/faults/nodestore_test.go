@@ -53,7 +53,7 @@ func TestNodeLossWhileStoring(t *testing.T) {
 		return p != nil && p.Bytes > size/3, fmt.Sprintf("%s, %+v", r.transfer.Status.Phase, p)
 	})
 	before := r.transfer.Status.Progress.Bytes
-	if sender := podOf(t, east, r.namespace, "send"); sender.Spec.NodeName != node {
+	if sender := podOf(t, east, r.namespace, "local"); sender.Spec.NodeName != node {
 		t.Fatalf("the agent runs on %s, its claim is on %s", sender.Spec.NodeName, node)
 	}
 	r.unlimited(t)
