@@ -46,7 +46,7 @@ func TestDigest(t *testing.T) {
 	large := random(1, 9<<20)
 	for _, packed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("archived=%v", packed), func(t *testing.T) {
-			server := objectstoretest.New(t, "me")
+			server := objectstoretest.New(t, "")
 			store := open(t, server, prefix)
 			var form func(*bucket.WriteOptions)
 			if packed {
@@ -83,7 +83,7 @@ func TestDigest(t *testing.T) {
 			}
 
 			// From one store to another.
-			to := open(t, server, "another")
+			to := open(t, objectstoretest.New(t, ""), "another")
 			second := bucket.NewSource(t.Context(), store, nil)
 			mustWrite(t, second, to, nil)
 			got, err = bucket.Digest(t.Context(), second, to)
@@ -116,7 +116,7 @@ func TestDigestOfWhatDiffers(t *testing.T) {
 		}, wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := objectstoretest.New(t, "me")
+			server := objectstoretest.New(t, "")
 			store := open(t, server, prefix)
 			root := t.TempDir()
 			put(t, root, map[string]string{"a": "first", "b": "as it was"})
@@ -139,7 +139,7 @@ func (changingOrigin) Digest(*tree.Entry, func() error) (int64, [sha256.Size]byt
 }
 
 func TestDigestOfWhatChanges(t *testing.T) {
-	store := open(t, objectstoretest.New(t, "me"), prefix)
+	store := open(t, objectstoretest.New(t, ""), prefix)
 	root := t.TempDir()
 	put(t, root, map[string]string{"a": "first"})
 	origin := source(t, root, nil)
