@@ -146,8 +146,11 @@ func (a *archiveOut) begin() (err error) {
 	return err
 }
 
-// cut has what is in the buffer put as a part.
+// cut has what is in the buffer put as a part, when the archive before is complete.
 func (a *archiveOut) cut() error {
+	if err := a.packer.await(); err != nil {
+		return err
+	}
 	if err := a.begin(); err != nil {
 		return err
 	}

@@ -93,8 +93,11 @@ type packer struct {
 	continued *packing
 	work      []packWorker
 
-	// putting are all parts on their way.
+	// putting are all parts and ends on their way.
 	putting sync.WaitGroup
+	// ended is closed when the archive before is complete, or cannot be; nil: there is none. Meanwhile the next one is
+	// packed, but nothing of it is put, so that an attempt that breaks leaves one archive to go on with.
+	ended chan struct{}
 
 	mu sync.Mutex
 	// open are the files that neither are in an archive nor were given up.
@@ -458,12 +461,42 @@ func (p *packer) take(b *tarPiece) error {
 		}
 	}
 	if b.last {
-		return a.end()
+		return p.endLater(a)
 	}
 	if int64(len(a.buffer)) >= a.part {
 		return a.cut()
 	}
 	return nil
+}
+
+// endLater ends an archive while the next one is packed.
+func (p *packer) endLater(a *archiveOut) error {
+	if err := p.await(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	p.ended = ended
+	p.putting.Add(1)
+	p.group.Go(func() error {
+		defer p.putting.Done()
+		defer close(ended)
+		return a.end()
+	})
+	return nil
+}
+
+// await waits for the end of the archive before.
+func (p *packer) await() error {
+	if p.ended == nil {
+		return nil
+	}
+	select {
+	case <-p.ended:
+		p.ended = nil
+		return nil
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
 }
 
 // finish is called for a file of which all is in blocks.
