@@ -31,6 +31,8 @@ const (
 
 // Result is that of one check of one thing.
 type Result struct {
+	// Cluster is the context of the cluster; empty where one is checked, and of what joins two.
+	Cluster  string `json:"cluster,omitempty"`
 	Category string `json:"category"`
 	Check    string `json:"check"`
 	Result   Level  `json:"result"`

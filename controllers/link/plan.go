@@ -123,7 +123,7 @@ func Plan(peers []v1alpha1.Peer, w Wanted) (Step, error) {
 	if w.Endpoint == "" && (IsReady(present) || w.Found == "") {
 		peer.Spec.Endpoint = present.Spec.Endpoint
 	}
-	if covers(present.Spec.CABundle, w.CABundle) {
+	if Covers(present.Spec.CABundle, w.CABundle) {
 		peer.Spec.CABundle = present.Spec.CABundle // it may hold the cluster's next CA too
 	}
 	if peer.Spec.Endpoint == present.Spec.Endpoint && bytes.Equal(peer.Spec.CABundle, present.Spec.CABundle) {
@@ -151,8 +151,8 @@ func nameOf(holders []*v1alpha1.Peer, w Wanted) (string, error) {
 	return name, nil
 }
 
-// covers reports whether a bundle has all certificates of the other one.
-func covers(bundle, other []byte) bool {
+// Covers reports whether a bundle has all certificates of the other one.
+func Covers(bundle, other []byte) bool {
 	have, err := pki.ParseBundle(bundle)
 	wanted, bad := pki.ParseBundle(other)
 	lacks := func(c *x509.Certificate) bool { return !isIn(have)(c) }

@@ -53,5 +53,6 @@ func TestPluginOnBothClusters(t *testing.T) {
 	if strings.Count(out, "\n") != 1 {
 		t.Errorf("gather wrote %q", out)
 	}
-	east.says(t, []string{"check", "--kubeconfig", path, "--context", "west"}, "0 errors", "Peer east: reachable")
+	east.says(t, append([]string{"check"}, pair...), "0 errors", "Peer east: reachable", "cluster east sends to cluster west",
+		"cluster west sends to cluster east")
 }

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,9 @@ const checkPage = 500
 type checking struct {
 	*plugin
 	operator string
-	output   choice
+	// to is the context of another cluster, with which the links are checked; empty: there is none.
+	to, toOperator string
+	output         choice
 }
 
 // checked is the output for programs.
@@ -57,15 +60,22 @@ func newCheck(p *plugin) *cobra.Command {
 clock, the CA, Peers, node agents, engines, accelerators, storage classes and ObjectStores. It changes nothing.
 
 A check is ok, a warning, an error, or skipped where you may not read what it needs. The exit code is 1 if there is an
-error. To check both directions of a link, run it in both clusters.
+error. With --to it checks two clusters, whether their clocks agree, and whether each has a Peer that leads to the
+other one.
 
 It takes get on the namespace of the operator and its ConfigMap lighterage-ca; list on deployments, daemonsets and
 networkpolicies there; and list on nodes, nodeprofiles, peers, storageclasses and objectstores.`,
 		Example: `  kubectl lighterage check
+  kubectl lighterage check --context east --to west
   kubectl lighterage check --context west -o json`,
 		Args: cobra.NoArgs, RunE: action(c.run),
 	})
-	cmd.Flags().StringVar(&c.operator, "operator-namespace", "lighterage-system", "`namespace` of the operator")
+	flags := cmd.Flags()
+	flags.StringVar(&c.operator, "operator-namespace", "lighterage-system", "`namespace` of the operator")
+	flags.StringVar(&c.to, "to", "", "`context` of another cluster, in the same kubeconfig, to check as well")
+	flags.StringVar(&c.toOperator, "to-operator-namespace", "", "`namespace` of the operator in the other cluster (default: "+
+		"as --operator-namespace)")
+	completeFlag(cmd, "to", p.completeContext)
 	return cmd
 }
 
@@ -73,12 +83,11 @@ func (c *checking) run(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	c.say("Reading the cluster")
-	facts, err := c.facts(ctx)
+	results, err := c.results(ctx)
 	if err != nil {
 		return err
 	}
-	summary := summarise(check.Run(facts))
+	summary := summarise(results)
 	err = c.output.write(c.Out, summary, func(to io.Writer) error { return writeChecked(to, &summary, columns(c.Out)) })
 	if err != nil {
 		return err
@@ -87,6 +96,39 @@ func (c *checking) run(ctx context.Context) error {
 		return fmt.Errorf("%d checks found an error", summary.Errors)
 	}
 	return nil
+}
+
+// results are those of one cluster, or of two and of what joins them.
+func (c *checking) results(ctx context.Context) ([]check.Result, error) {
+	if c.to == "" {
+		c.say("Reading the cluster")
+		facts, err := c.facts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return check.Run(facts), nil
+	}
+	own, err := c.contextName()
+	if err != nil {
+		return nil, err
+	}
+	other := &checking{plugin: c.elsewhere(c.to), operator: cmp.Or(c.toOperator, c.operator)}
+	if err := other.open(); err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", c.to, err)
+	}
+	var results []check.Result
+	sides := []check.Side{{Name: own}, {Name: c.to}}
+	for i, of := range []*checking{c, other} {
+		c.say("Reading cluster %s", sides[i].Name)
+		if sides[i].Facts, err = of.facts(ctx); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", sides[i].Name, err)
+		}
+		for _, r := range check.Run(sides[i].Facts) {
+			r.Cluster = sides[i].Name
+			results = append(results, r)
+		}
+	}
+	return append(results, check.Pair(sides[0], sides[1])...), nil
 }
 
 func summarise(results []check.Result) checked {
@@ -236,7 +278,7 @@ func screen(out io.Writer) (width, height int) {
 
 // writeChecked writes a line for each result, and hints below those that ask for something. Lines are broken at width.
 func writeChecked(to io.Writer, c *checked, width int) error {
-	category := ""
+	cluster, category := "", ""
 	var err error
 	line := func(format string, values ...any) {
 		if err == nil {
@@ -244,6 +286,11 @@ func writeChecked(to io.Writer, c *checked, width int) error {
 		}
 	}
 	for _, r := range c.Results {
+		if r.Cluster != cluster && r.Cluster != "" {
+			line("Cluster %s", r.Cluster)
+			category = ""
+		}
+		cluster = r.Cluster
 		if r.Category != category {
 			category = r.Category
 			line("%s", category)

@@ -145,6 +145,10 @@ func TestConnect(t *testing.T) {
 		`"result": "skipped"`) {
 		t.Errorf("check without rights: %v\n%s", err, out)
 	}
+	if out, _, err := run("check", "--to", "west"); err == nil || !strings.Contains(out, "Cluster east\n") ||
+		!strings.Contains(out, "Cluster west\n") || !strings.Contains(out, "cluster east has no Peer with the CA of cluster west") {
+		t.Errorf("check of two clusters: %v\n%s", err, out)
+	}
 	tryProve(t, east, run)
 }
 
