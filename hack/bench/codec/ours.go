@@ -32,22 +32,10 @@ func compressing(s setting, plain []byte, block int) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	blocks, dst := split(plain, block), make([]byte, space(block))
-	return contender{name: s.name(), close: encoder.Close, pass: func(context.Context) (sample, error) {
-		out := 0
-		sample, err := timed(func() error {
-			for _, b := range blocks {
-				n, err := encoder.Encode(dst, b)
-				if err != nil {
-					return err
-				}
-				out += n
-			}
-			return nil
-		})
-		sample.in, sample.out = int64(len(plain)), int64(out)
-		return sample, err
-	}}, nil
+	dst := make([]byte, space(block))
+	c := blockwise(s.name(), plain, block, func(b []byte) (int, error) { return encoder.Encode(dst, b) })
+	c.close = encoder.Close
+	return c, nil
 }
 
 // packed is one compressed block.

@@ -53,6 +53,9 @@ func (b *bench) compressAll(ctx context.Context, r *results) error {
 				}
 			}
 		}
+		for _, c := range older(d.plain, mainBlock) {
+			g.add(c, nil)
+		}
 		found, err := b.inTurn(ctx, d.name, plainIn, g)
 		if err != nil {
 			return err

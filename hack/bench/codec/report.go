@@ -52,6 +52,9 @@ func (r *report) points() []point {
 		if slices.ContainsFunc(r.bench.loops, func(l loop) bool { return strings.HasPrefix(name, l.name()) }) {
 			continue // as good as on our engine of the same library
 		}
+		if slices.Contains(olderNames, name) {
+			continue
+		}
 		speed, ratio := r.means(name)
 		p := point{label: name, speed: speed, ratio: ratio, family: r.family(name)}
 		if p.family != peer {

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/lighterage/lighterage/hack/bench/runlength"
 )
 
 // application is how the application compresses each record by itself: all behind the header, if that makes it shorter.
@@ -24,56 +26,12 @@ func applications() []application {
 
 var errExpand = errors.New("sections that the application did not compress")
 
-// runLength counts runs of equal bytes, as CICS compresses its records: a byte below 128 and that many bytes and one,
-// or 257 less the length of a run, of 3 to 129, and its byte.
+// runLength is that of CICS.
 func runLength() application {
-	const least, most = 3, 129
-	runAt := func(b []byte) int {
-		n := 1
-		for n < len(b) && n < most && b[n] == b[0] {
-			n++
-		}
-		return n
-	}
 	return application{
-		name: "run-length",
-		compress: func(dst, b []byte) ([]byte, error) {
-			for len(b) > 0 {
-				if run := runAt(b); run >= least {
-					dst = append(dst, byte(257-run), b[0])
-					b = b[run:]
-					continue
-				}
-				n := 1
-				for n < len(b) && n < 128 && (len(b)-n < least || b[n] != b[n+1] || b[n] != b[n+2]) {
-					n++
-				}
-				dst = append(append(dst, byte(n-1)), b[:n]...)
-				b = b[n:]
-			}
-			return dst, nil
-		},
-		expand: func(dst, b []byte) ([]byte, error) {
-			for len(b) > 0 {
-				n := int(b[0])
-				if n < 128 {
-					if len(b) < n+2 {
-						return dst, errExpand
-					}
-					dst = append(dst, b[1:n+2]...)
-					b = b[n+2:]
-					continue
-				}
-				if len(b) < 2 {
-					return dst, errExpand
-				}
-				for range 257 - n {
-					dst = append(dst, b[1])
-				}
-				b = b[2:]
-			}
-			return dst, nil
-		},
+		name:     "run-length",
+		compress: func(dst, b []byte) ([]byte, error) { return runlength.Append(dst, b), nil },
+		expand:   runlength.Expand,
 	}
 }
 
