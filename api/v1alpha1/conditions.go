@@ -56,7 +56,8 @@ const (
 	ReasonPending = "Pending"
 	// ReasonScheduled (Transfer): the first run waits for the time of spec.schedule.
 	ReasonScheduled = "Scheduled"
-	// ReasonSuspended (Transfer): spec.suspend keeps runs and attempts from starting. Set it to false to continue.
+	// ReasonSuspended (Transfer, TransferSet): spec.suspend keeps runs and attempts from starting. Set it to false to
+	// continue.
 	ReasonSuspended = "Suspended"
 	// ReasonStarting (Transfer, Delivery, CompressionTrial, ObjectStore): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
@@ -155,8 +156,8 @@ const (
 	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
 	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy, Tariff,
-	// ObjectStore): a value of the spec cannot be used. The message says which one and what to write.
+	// ReasonInvalidSpec (Transfer, TransferSet, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy,
+	// Tariff, ObjectStore): a value of the spec cannot be used. The message says which one and what to write.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
 	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
@@ -274,9 +275,9 @@ const (
 	// ReasonNameConflict (HTTPEndpoint, Queue): an object that is needed, such as the Service, exists and belongs to
 	// something else. Delete it, or choose another name.
 	ReasonNameConflict = "NameConflict"
-	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile, ObjectStore): the API server
-	// rejects what the object needs, for example because of a ResourceQuota or an admission webhook. The message has its
-	// words.
+	// ReasonRefused (Transfer, TransferSet, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile,
+	// ObjectStore): the API server rejects what the object needs, for example because of a ResourceQuota or an admission
+	// webhook. The message has its words.
 	ReasonRefused = "Refused"
 	// ReasonAgentUnreachable (HTTPEndpoint, Queue): replicas or members run but do not answer the manager.
 	ReasonAgentUnreachable = "AgentUnreachable"
@@ -375,6 +376,29 @@ const (
 	// ReasonGatewayNotFound (ObjectStore): the operator's namespace has no Service lighterage-gateway for the agent of
 	// spec.handOff to connect to. Install the gateway.
 	ReasonGatewayNotFound = "GatewayNotFound"
+)
+
+// Reasons of TransferSet conditions, beside those that they share with others.
+const (
+	// ReasonNoClaims (TransferSet): the selector finds no claim. Label claims, or correct spec.selector.
+	ReasonNoClaims = "NoClaims"
+	// ReasonMembersRunning (TransferSet): members are being made, or have runs under way.
+	ReasonMembersRunning = "MembersRunning"
+	// ReasonMembersComplete (TransferSet): the last run of every member is Complete.
+	ReasonMembersComplete = "MembersComplete"
+	// ReasonMembersFailed (TransferSet): members failed, or wait for somebody. The others continue. status.failures has
+	// the reasons.
+	ReasonMembersFailed = "MembersFailed"
+	// ReasonMembersRejected (TransferSet): the API server rejects members, for example because of a ResourceQuota, an
+	// admission policy, or a value that no Transfer takes. status.failures has its words.
+	ReasonMembersRejected = "MembersRejected"
+	// ReasonSetConflict (TransferSet): an older TransferSet of the namespace moves to the same destination, or a Transfer
+	// that the set did not make has the name of a member. status.failures says which. Change the selector of one of the
+	// sets, or rename or delete the Transfer.
+	ReasonSetConflict = "SetConflict"
+	// ReasonTooManySets (TransferSet): the namespace has more TransferSets than are compared with each other. The oldest
+	// ones work. Delete some.
+	ReasonTooManySets = "TooManySets"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.

@@ -16,6 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "lighterage.dev", Version: "v1alph
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Transfer{}, &TransferList{},
+		&TransferSet{}, &TransferSetList{},
 		&Delivery{}, &DeliveryList{},
 		&Peer{}, &PeerList{},
 		&PeerGrant{}, &PeerGrantList{},

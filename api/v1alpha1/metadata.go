@@ -43,6 +43,11 @@ const (
 
 	// TransferLabel is on everything that the manager makes for a Transfer; the value is the object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"
+	// TransferSetLabel is on the Transfers that a TransferSet made; the value is the set's name. A Transfer without it is
+	// never changed or deleted by a set.
+	TransferSetLabel = "lighterage.dev/transfer-set"
+	// TemplateHashAnnotation on such a Transfer is the digest of the spec that the set gave it last.
+	TemplateHashAnnotation = "lighterage.dev/template-hash"
 	// DeliveryLabel is on everything that the manager makes for a Delivery; the value is the object's UID.
 	DeliveryLabel = "lighterage.dev/delivery-uid"
 

@@ -1,0 +1,334 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MemberPolicy says what becomes of a Transfer that a TransferSet made when the set does not want it any more.
+// +kubebuilder:validation:Enum=Delete;Retain
+type MemberPolicy string
+
+const (
+	// MembersDelete: it is deleted with the set, or when its claim is deleted or no longer selected.
+	MembersDelete MemberPolicy = "Delete"
+	// MembersRetain: it stays and goes on as its spec says.
+	MembersRetain MemberPolicy = "Retain"
+)
+
+// TransferSetSource is how each claim is read.
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
+// +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
+type TransferSetSource struct {
+	// path of the directory in each claim, from the root of the volume. It is immutable.
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="path must not contain . or .. elements; name the directory itself"
+	Path string `json:"path,omitempty"`
+
+	SourceCopy `json:",inline"`
+}
+
+// TransferSetClaim is the claim that a member writes, by the name of the claim that it reads.
+type TransferSetClaim struct {
+	// namePrefix is what the names of the claims begin with, before the name of the source. Absent: both have the same
+	// name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9.]*$`
+	NamePrefix string `json:"namePrefix,omitempty"`
+
+	// path of the directory in each claim, from the root of the volume.
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="path must not contain . or .. elements; name the directory itself"
+	Path string `json:"path,omitempty"`
+}
+
+// TransferSetDestination is where members write.
+// +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the TransferSet's namespace, in place of claims; remove persistentVolumeClaim, peer and namespace"
+// +kubebuilder:validation:XValidation:rule="has(self.objectStore) || has(self.peer) || has(self.namespace) || has(self.persistentVolumeClaim) && has(self.persistentVolumeClaim.namePrefix)",message="a claim is not moved to itself; add peer, namespace, objectStore or persistentVolumeClaim.namePrefix"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
+type TransferSetDestination struct {
+	// peer names the Peer, the other cluster. Absent: the destinations are in this cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+
+	// via is how the other cluster is reached, as in a Transfer.
+	// +optional
+	Via *TransferVia `json:"via,omitempty"`
+
+	// namespace of the claims in the destination's cluster. Defaults to the TransferSet's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// persistentVolumeClaim says which claims are written. Absent: those with the names of the sources, from their roots.
+	// They must exist, and PeerGrants must allow the members, as with any Transfer.
+	// +optional
+	PersistentVolumeClaim *TransferSetClaim `json:"persistentVolumeClaim,omitempty"`
+
+	// objectStore in the TransferSet's namespace. Each member writes below a directory with its claim's name.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+
+	// form in which files rest, as in a Transfer.
+	// +optional
+	Form RestingForm `json:"form,omitempty"`
+}
+
+// TransferSetTemplate is what the members have in common. Fields are those of a Transfer's spec; what is absent is left
+// to the defaults there, and what a Transfer rejects is shown in status.failures. A change reaches members that exist.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
+// +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; create a TransferSet with another name, and delete this one"
+// +kubebuilder:validation:XValidation:rule="(has(self.source) && has(self.source.path) ? self.source.path : '/') == (has(oldSelf.source) && has(oldSelf.source.path) ? oldSelf.source.path : '/')",message="source.path is immutable; create a TransferSet with another name, and delete this one"
+type TransferSetTemplate struct {
+	// source says how the claims are read. Absent: from their roots, directly.
+	// +optional
+	Source *TransferSetSource `json:"source,omitempty"`
+
+	// destination is immutable.
+	// +required
+	Destination TransferSetDestination `json:"destination,omitzero"`
+
+	// include says what is moved, by patterns as in a Transfer. Absent: everything.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Include []string `json:"include,omitempty"`
+
+	// exclude says what of that is not moved, by patterns as in a Transfer.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Exclude []string `json:"exclude,omitempty"`
+
+	// delete removes at the destination what the source does not have, as in a Transfer.
+	// +optional
+	Delete bool `json:"delete,omitempty"`
+
+	// allowEmptySource lets delete empty a destination, as in a Transfer.
+	// +optional
+	AllowEmptySource bool `json:"allowEmptySource,omitempty"`
+
+	// compression overrides the CompressionPolicy that applies.
+	// +optional
+	Compression *Compression `json:"compression,omitempty"`
+
+	// verify says how the destination is checked before a run is Complete. Absent: Digest.
+	// +optional
+	Verify VerifyMode `json:"verify,omitempty"`
+
+	// receipt has both clusters sign what was moved, as in a Transfer.
+	// +optional
+	Receipt bool `json:"receipt,omitempty"`
+
+	// checkpointInterval is how many bytes of each stream may be unsafe at the destination. Absent: 64Mi.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Gi')) <= 0",message="checkpointInterval must be between 1Mi and 16Gi; write for example 64Mi"
+	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
+
+	// streams is how many connections of a member carry data at once, as in a Transfer.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	Streams int32 `json:"streams,omitempty"`
+
+	// bandwidthLimit of each member, in bytes per second. A DataQuota limits all together.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+
+	// maxAttempts bounds the failed tries of one run. Absent: 5.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxAttempts int32 `json:"maxAttempts,omitempty"`
+
+	// schedule starts further runs of each member by the clock. The first run of a member starts when the set makes it.
+	// +optional
+	Schedule *TransferSchedule `json:"schedule,omitempty"`
+
+	// objective of each member.
+	// +optional
+	Objective *TransferObjective `json:"objective,omitempty"`
+
+	// podTemplate adjusts the pods of the sending agents. Privilege takes the consent of the namespace, as in a Transfer.
+	// +optional
+	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
+}
+
+// TransferSetSpec says which claims are moved, and how.
+type TransferSetSpec struct {
+	// selector of claims of the TransferSet's namespace by their labels. {} selects all. Claims that Lighterage itself
+	// made, those that are being deleted, and, where the destinations are in the same namespace, those whose names begin
+	// with namePrefix are never selected.
+	// +required
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// template of the Transfers that the set makes, its members: one for each claim that is selected.
+	// +required
+	Template TransferSetTemplate `json:"template,omitzero"`
+
+	// maxConcurrent is how many members may exist whose first run has neither completed nor failed. The others are made
+	// one by one as places become free, in the order of the claims' names. Later runs do not count: a DataQuota limits
+	// what runs at once.
+	// +optional
+	// +default=4
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
+
+	// memberPolicy says what becomes of members when the set is deleted, and when a claim is deleted or no longer
+	// selected. What they have written at the destination stays in any case.
+	// +optional
+	// +default="Delete"
+	MemberPolicy MemberPolicy `json:"memberPolicy,omitempty"`
+
+	// suspend keeps members from being made, and sets suspend of those that exist.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// TransferSetMembers counts the members of a TransferSet.
+type TransferSetMembers struct {
+	// selected claims. Each is counted once below.
+	// +optional
+	Selected int32 `json:"selected"`
+	// complete: the last run of the member is Complete.
+	// +optional
+	Complete int32 `json:"complete"`
+	// running: a run of the member is under way.
+	// +optional
+	Running int32 `json:"running"`
+	// waiting: there is no member yet, or its first run has not begun.
+	// +optional
+	Waiting int32 `json:"waiting"`
+	// failed: the last run of the member failed, the member waits for somebody, or it cannot be made. failures has some
+	// of them.
+	// +optional
+	Failed int32 `json:"failed"`
+	// retained are Transfers of the set whose claims are not selected any more, by memberPolicy Retain or while they are
+	// being deleted. They are in none of the other figures.
+	// +optional
+	Retained int32 `json:"retained,omitempty"`
+}
+
+// TransferSetFailure is a claim whose member needs somebody.
+type TransferSetFailure struct {
+	// claimName of the claim.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
+	// transferName of the member, whether it exists or not.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TransferName string `json:"transferName,omitempty"`
+	// reason of the member's condition Ready, or why there is no member.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+	// message that goes with it, cut at 256 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+}
+
+// TransferSetStatus is what was seen of a TransferSet.
+type TransferSetStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// members by state.
+	// +optional
+	Members *TransferSetMembers `json:"members,omitempty"`
+	// bytes of files that are at the destinations, those that were there before included, by the present or last run of
+	// each member. While members run this is looked at every 30 seconds.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// bytesTotal found at the sources by these runs so far.
+	// +optional
+	BytesTotal int64 `json:"bytesTotal"`
+	// wireBytes that these runs sent over the network, TLS included.
+	// +optional
+	WireBytes int64 `json:"wireBytes"`
+	// costs of these runs by currency. A Statement has those of all runs.
+	// +optional
+	// +listType=map
+	// +listMapKey=currency
+	// +kubebuilder:validation:MaxItems=8
+	Costs []CurrencyCost `json:"costs,omitempty"`
+	// recoveryPoint is the oldest one of the members: the destinations have nothing older. Absent while a selected claim
+	// has none.
+	// +optional
+	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
+	// failures are the first 16 claims, by their names, that count as failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=claimName
+	// +kubebuilder:validation:MaxItems=16
+	Failures []TransferSetFailure `json:"failures,omitempty"`
+}
+
+// TransferSet moves all claims of its namespace that a selector finds. It makes a Transfer for each, of which it keeps
+// the spec as its template says and sums up the states. Claims that are created or labelled later join.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name is a label of the members; use at most 63 characters"
+// +kubebuilder:printcolumn:name="Peer",type=string,JSONPath=`.spec.template.destination.peer`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.members.selected`,description="claims"
+// +kubebuilder:printcolumn:name="Complete",type=integer,JSONPath=`.status.members.complete`
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.members.running`
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.members.waiting`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.members.failed`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Recovery point",type=date,JSONPath=`.status.recoveryPoint`,priority=1,description="age of the oldest of what the destinations have"
+type TransferSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which claims are moved, and how.
+	// +required
+	Spec TransferSetSpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +kubebuilder:default={observedGeneration:-1}
+	// +optional
+	Status TransferSetStatus `json:"status,omitzero"`
+}
+
+// TransferSetList is a list of TransferSets.
+// +kubebuilder:object:root=true
+type TransferSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TransferSet `json:"items"`
+}
