@@ -49,7 +49,7 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 func sharePlace(a, b *v1alpha1.Transfer) bool {
 	mine, _ := destinationPlace(a)
 	theirs, _ := destinationPlace(b)
-	return a.UID != b.UID && DestinationKey(a) == DestinationKey(b) && overlap(mine, theirs)
+	return a.UID != b.UID && DestinationKey(a) == DestinationKey(b) && Overlap(mine, theirs)
 }
 
 // UnderWay reports whether a Transfer's agent may write now, or is about to.

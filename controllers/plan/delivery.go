@@ -193,7 +193,7 @@ func (d *deliveryDecision) admit() {
 		other := &d.facts.Transfers[i]
 		destination := other.Spec.Destination.PersistentVolumeClaim
 		if !WritesHere(other) || destination.ClaimName != claim ||
-			!overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
+			!Overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
 			continue
 		}
 		d.out.Detail = fmt.Sprintf(
@@ -221,7 +221,7 @@ func (d *deliveryDecision) peerGone() bool {
 // older attempt.
 func (d *deliveryDecision) inTheWay(other *v1alpha1.Delivery) bool {
 	mine, theirs := d.delivery.Spec.Destination.PersistentVolumeClaim, other.Spec.Destination.PersistentVolumeClaim
-	if other.UID == d.delivery.UID || mine.ClaimName != theirs.ClaimName || !overlap(mine.Path, theirs.Path) {
+	if other.UID == d.delivery.UID || mine.ClaimName != theirs.ClaimName || !Overlap(mine.Path, theirs.Path) {
 		return false
 	}
 	if DeliveryEnded(other) {

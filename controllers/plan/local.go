@@ -69,7 +69,7 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem
 	namespace := DestinationNamespace(transfer)
 	switch {
 	case namespace == transfer.Namespace && source.ClaimName == destination.ClaimName &&
-		overlap(source.Path, destination.Path):
+		Overlap(source.Path, destination.Path):
 		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
 			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer "+
 				"and create one into another claim, or into a path beside the source", source.Path, destination.Path,
@@ -84,7 +84,7 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem
 		other := &facts.Deliveries[i]
 		claim := other.Spec.Destination.PersistentVolumeClaim
 		if DeliveryEnded(other) || isOwnDelivery(transfer, other) || claim.ClaimName != destination.ClaimName ||
-			!overlap(claim.Path, destination.Path) {
+			!Overlap(claim.Path, destination.Path) {
 			continue
 		}
 		if namespace != transfer.Namespace {

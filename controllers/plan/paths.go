@@ -12,8 +12,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// overlap reports whether one of two directories is in the other, or both are the same.
-func overlap(a, b string) bool {
+// Overlap reports whether one of two directories is in the other, or both are the same.
+func Overlap(a, b string) bool {
 	a, b = attempt.RelativePath(a), attempt.RelativePath(b)
 	within := func(inner, outer string) bool {
 		return outer == "." || inner == outer || strings.HasPrefix(inner, outer+"/")

@@ -103,7 +103,7 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 			Field: "spec.destination", Fix: "must have neither peer nor namespace where an end is an objectStore, which is " +
 				"reached from its own namespace only",
 		}
-	case from != nil && to != nil && from.Name == to.Name && overlap(from.Path, to.Path):
+	case from != nil && to != nil && from.Name == to.Name && Overlap(from.Path, to.Path):
 		return &policy.InvalidError{
 			Field: "spec.destination.objectStore.path", Fix: "must not be that of the source, in it or above it",
 		}

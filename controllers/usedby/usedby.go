@@ -76,7 +76,7 @@ func Sum(before *v1alpha1.UsedByStatus, uses []Use, now time.Time) *v1alpha1.Use
 	if before != nil && before.Time != nil && now.Sub(before.Time.Time) < Interval && !now.Before(before.Time.Time) {
 		return before
 	}
-	after := sum(uses)
+	after := Total(uses)
 	if before != nil {
 		if before.LastUseTime != nil && (after.LastUseTime == nil || after.LastUseTime.Before(before.LastUseTime)) {
 			after.LastUseTime = before.LastUseTime.DeepCopy()
@@ -90,7 +90,8 @@ func Sum(before *v1alpha1.UsedByStatus, uses []Use, now time.Time) *v1alpha1.Use
 	return after
 }
 
-func sum(uses []Use) *v1alpha1.UsedByStatus {
+// Total is what the uses come to, without a time.
+func Total(uses []Use) *v1alpha1.UsedByStatus {
 	status := &v1alpha1.UsedByStatus{}
 	var all usage.Usage
 	objects := map[string]int32{}

@@ -95,7 +95,7 @@ var bans = []ban{
 	{
 		in: []string{
 			"controllers/agentpod", "controllers/agentreport", "controllers/attempt", "controllers/objectstoreplan",
-			"controllers/plan", "controllers/trialplan",
+			"controllers/plan", "controllers/transfersetplan", "controllers/trialplan",
 		},
 		what:   []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go", "net/http", "os"},
 		direct: true,
