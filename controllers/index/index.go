@@ -42,6 +42,8 @@ const (
 	WrittenClaim = "lighterage.writtenClaim"
 	// GrantedBy is the other namespace of this cluster that a Transfer writes to.
 	GrantedBy = "lighterage.grantedBy"
+	// TransferSet is the set whose label a Transfer has.
+	TransferSet = "lighterage.transferSet"
 	// Sender is plan.SenderHash of the Transfer that a Delivery is of.
 	Sender = "lighterage.sender"
 	// ArchiveClaim is a claim that a Queue names.
@@ -141,6 +143,10 @@ func fields() []field {
 		of(GrantedBy, func(t *v1alpha1.Transfer) []string {
 			to := plan.DestinationNamespace(t)
 			return when(plan.IsLocal(t) && to != t.Namespace, to)
+		}),
+		of(TransferSet, func(t *v1alpha1.Transfer) []string {
+			set := t.Labels[v1alpha1.TransferSetLabel]
+			return when(set != "", set)
 		}),
 		of(Sender, func(d *v1alpha1.Delivery) []string {
 			transfer := d.Spec.Transfer

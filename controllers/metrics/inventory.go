@@ -78,7 +78,7 @@ func NewInventory(registry prometheus.Registerer, informers cache.Informers, c c
 // followed are the kinds that are counted.
 func followed() []client.Object {
 	return []client.Object{
-		&v1alpha1.Transfer{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
+		&v1alpha1.Transfer{}, &v1alpha1.TransferSet{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
 		&v1alpha1.CompressionTrial{}, &v1alpha1.ObjectStore{}, &v1alpha1.Peer{}, &v1alpha1.PeerGrant{},
 		&v1alpha1.CompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{}, &v1alpha1.NodeProfile{},
 	}
@@ -206,6 +206,8 @@ func look(object any) (kind string, conditions []metav1.Condition, run runs) {
 	switch o := object.(type) {
 	case *v1alpha1.Transfer:
 		return "Transfer", o.Status.Conditions, moving(o.Status.Phase == v1alpha1.TransferTransferring, o.Status.Progress)
+	case *v1alpha1.TransferSet:
+		return "TransferSet", o.Status.Conditions, runs{}
 	case *v1alpha1.Delivery:
 		return "Delivery", o.Status.Conditions, moving(o.Status.Phase == v1alpha1.DeliveryReceiving, o.Status.Progress)
 	case *v1alpha1.Queue:

@@ -57,6 +57,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
+	"github.com/lighterage/lighterage/controllers/transferset"
 	"github.com/lighterage/lighterage/controllers/trial"
 )
 
@@ -187,6 +188,12 @@ func setups(s settings) []func(ctrl.Manager) error {
 			})
 		},
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
+		func(mgr ctrl.Manager) error {
+			return transferset.Setup(mgr, transferset.Options{
+				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
+				Concurrency: s.concurrency,
+			})
+		},
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
 		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },
 		func(mgr ctrl.Manager) error { return queue.Setup(mgr, wiring.queues) },

@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -181,6 +182,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	checkNetworkPolicy(t, cluster, namespace, v1alpha1.TransferLabel, string(transfer.UID))
 	checkEndpoint(t, cluster, endpoint)
 	checkQueue(t, cluster, namespace)
+	checkSet(t, cluster)
 	checkManagedFields(t, cluster, mgr.GetClient(), client.ObjectKeyFromObject(transfer))
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
 		t.Fatal(err)
@@ -188,6 +190,57 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	controllertest.Eventually(t, func() error {
 		if jobs := cluster.Jobs(t, namespace, v1alpha1.TransferLabel, string(transfer.UID)); len(jobs) != 0 {
 			return fmt.Errorf("%d Jobs are left", len(jobs))
+		}
+		return nil
+	})
+}
+
+// checkSet checks that the manager may make, change and delete the member of a TransferSet, and that it ends like any
+// Transfer.
+func checkSet(t *testing.T, cluster *controllertest.Cluster) {
+	t.Helper()
+	ctx, namespace := context.Background(), cluster.Namespace(t)
+	cluster.Claim(t, namespace, "ledger")
+	set := &v1alpha1.TransferSet{Spec: v1alpha1.TransferSetSpec{
+		Selector: &metav1.LabelSelector{},
+		Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "none"}},
+	}}
+	set.Name, set.Namespace = "move", namespace
+	cluster.Create(t, set)
+	expect := func(streams int32) {
+		t.Helper()
+		controllertest.Eventually(t, func() error {
+			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+				return err
+			}
+			member := &v1alpha1.Transfer{}
+			if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "move-ledger"}, member); err != nil {
+				return err
+			}
+			if member.Spec.Streams != streams || len(set.Status.Failures) != 1 ||
+				set.Status.Failures[0].Reason != v1alpha1.ReasonPeerNotFound {
+				return fmt.Errorf("%+v and %+v", member.Spec, set.Status)
+			}
+			return controllertest.Expect(set.Status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonMembersFailed)
+		})
+	}
+	patch := func(text string) {
+		t.Helper()
+		if err := cluster.Client.Patch(ctx, set, client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(0)
+	patch(`{"spec":{"template":{"streams":3}}}`)
+	expect(3)
+	patch(`{"spec":{"selector":{"matchLabels":{"nothing":"has-this"}}}}`)
+	controllertest.Eventually(t, func() error {
+		transfers := &v1alpha1.TransferList{}
+		if err := cluster.Client.List(ctx, transfers, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(transfers.Items) > 0 {
+			return fmt.Errorf("left is %+v", transfers.Items[0].ObjectMeta)
 		}
 		return nil
 	})

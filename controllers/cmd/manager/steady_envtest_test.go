@@ -78,6 +78,11 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 				Source:      v1alpha1.TransferSource{PersistentVolumeClaim: claim("ledger")},
 				Destination: v1alpha1.TransferDestination{PersistentVolumeClaim: claim("copy")},
 			}}},
+		// Its member has no Peer.
+		"TransferSet": {untouched: true, object: &v1alpha1.TransferSet{ObjectMeta: named, Spec: v1alpha1.TransferSetSpec{
+			Selector: &metav1.LabelSelector{}, MaxConcurrent: 1,
+			Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "none"}},
+		}}},
 		"Delivery": {label: v1alpha1.DeliveryLabel, owns: attempt(), object: plan.NewDelivery(namespace,
 			v1alpha1.DeliverySpec{
 				Peer:        "steady",
@@ -180,7 +185,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeStore(t, cluster, namespace, "archives")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "Delivery", "Queue",
+		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "TransferSet", "Delivery", "Queue",
 		"HTTPEndpoint",
 		"CompressionTrial", "ObjectStore",
 	} {

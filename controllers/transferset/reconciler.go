@@ -1,0 +1,178 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package transferset reconciles TransferSets: it makes, changes and deletes the Transfers that they are to have, and
+// sums them up. What moves data are these Transfers, which this package does not run. Package transfersetplan decides.
+package transferset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/index"
+	"github.com/lighterage/lighterage/controllers/lookup"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/transfersetplan"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfersets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfersets/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options of Setup.
+type Options struct {
+	// Client reads from the manager's cache and writes.
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is how many sets are looked after at once.
+	Concurrency int
+}
+
+// Reconciler is made by NewReconciler.
+type Reconciler struct {
+	Options
+	refusals *refusal.Shower
+}
+
+// NewReconciler returns a Reconciler; Setup is what registers one with a manager.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{o, &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder}}
+}
+
+// Reconcile looks after one set. Members that are deleted with it have it as their owner.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	set := &v1alpha1.TransferSet{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, set, &set.Status.Conditions, err)
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	set := &v1alpha1.TransferSet{}
+	found, err := lookup.Get(ctx, r.Client, request.NamespacedName, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !found || set.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	decision, err := r.decide(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.act(ctx, decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := set.DeepCopy()
+	set.Status = decision.Status()
+	if _, err := conditions.WriteStatus(ctx, r.Client, before, set); err != nil {
+		return ctrl.Result{}, err
+	}
+	conditions.Tell(r.Recorder, set, before.Status.Conditions, set.Status.Conditions)
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter()}, nil
+}
+
+// decide gathers what can be seen and has it decided upon.
+func (r *Reconciler) decide(ctx context.Context, set *v1alpha1.TransferSet) (*transfersetplan.Decision, error) {
+	claims, sets := &corev1.PersistentVolumeClaimList{}, &v1alpha1.TransferSetList{}
+	for _, list := range []client.ObjectList{claims, sets} {
+		err := r.Client.List(ctx, list, client.InNamespace(set.Namespace), client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("listing %T in %s: %w", list, set.Namespace, err)
+		}
+	}
+	selection := transfersetplan.Select(set, claims.Items, sets.Items)
+	facts := transfersetplan.Facts{Now: r.Clock.Now().Truncate(time.Second), Taken: map[string]bool{}}
+	members := &v1alpha1.TransferList{}
+	err := r.Client.List(ctx, members, client.InNamespace(set.Namespace),
+		client.MatchingFields{index.TransferSet: set.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the members of TransferSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	facts.Transfers = members.Items
+	labelled := make(map[string]bool, len(members.Items))
+	for i := range members.Items {
+		labelled[members.Items[i].Name] = true
+	}
+	for _, member := range selection.Members {
+		if labelled[member.Name] {
+			continue
+		}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: member.Name}
+		if facts.Taken[member.Name], err = lookup.Get(ctx, r.Client, key, &v1alpha1.Transfer{}); err != nil {
+			return nil, err
+		}
+	}
+	return transfersetplan.Decide(set, selection, facts)
+}
+
+// act does what was decided. What the API server rejects for good is noted in the decision.
+func (r *Reconciler) act(ctx context.Context, decision *transfersetplan.Decision) error {
+	for _, t := range decision.Delete {
+		uid := client.Preconditions{UID: &t.UID}
+		if err := r.Client.Delete(ctx, t.DeepCopy(), uid); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting Transfer %s: %w", client.ObjectKeyFromObject(t), err)
+		}
+	}
+	rejections := 0
+	note := func(t *v1alpha1.Transfer, err error) error {
+		words, final := refusal.Final(err)
+		if !final {
+			return err
+		}
+		decision.Reject(t.Name, words)
+		rejections++
+		return nil
+	}
+	for _, update := range decision.Update {
+		if rejections >= transfersetplan.MaxRejections {
+			return nil
+		}
+		if err := note(update.After, r.update(ctx, update)); err != nil {
+			return err
+		}
+	}
+	for _, t := range decision.Create {
+		if rejections >= transfersetplan.MaxRejections {
+			return nil
+		}
+		if err := note(t, r.create(ctx, t)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes a member. One that is there already will be seen.
+func (r *Reconciler) create(ctx context.Context, t *v1alpha1.Transfer) error {
+	err := r.Client.Create(ctx, t, client.FieldOwner(conditions.FieldOwner))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating Transfer %s: %w", client.ObjectKeyFromObject(t), err)
+	}
+	return nil
+}
+
+// update changes a member. A write from a stale read is rejected as a conflict. One that is gone will not be seen.
+func (r *Reconciler) update(ctx context.Context, update transfersetplan.Update) error {
+	patch := client.MergeFromWithOptions(update.Before, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Patch(ctx, update.After, patch, client.FieldOwner(conditions.FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("changing Transfer %s: %w", types.NamespacedName{
+			Namespace: update.Before.Namespace, Name: update.Before.Name,
+		}, err)
+	}
+	return nil
+}
