@@ -281,5 +281,17 @@ func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 			r.old = newTransfer("bank", "ledger", nil)
 			expect(t, resource+", "+c.what+", new", r, c.refused)
 		}
+		set := &v1alpha1.TransferSet{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TransferSet"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "move"},
+		}
+		set.Spec.Template.Destination.Peer = "west"
+		set.Spec.Template.PodTemplate = newTransfer("bank", "ledger", c.asked).Spec.PodTemplate
+		sets := request{
+			"tenant", admission.Create, v1alpha1.GroupVersion.WithResource("transfersets"), set, nil, bank,
+		}
+		expect(t, "transfersets, "+c.what, sets, c.refused)
+		sets.namespace = consents
+		expect(t, "transfersets, "+c.what+", with consent", sets, c.consented)
 	}
 }

@@ -13,8 +13,46 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 )
+
+// TestTransfersOfTheManager: whoever has the manager's token makes, changes and deletes Transfers of TransferSets only.
+// It writes finalizers of all.
+func TestTransfersOfTheManager(t *testing.T) {
+	t.Parallel()
+	transfers := v1alpha1.GroupVersion.WithResource("transfers")
+	ask := func(user string, operation admission.Operation, object, old client.Object) request {
+		return request{user, operation, transfers, object, old, bank}
+	}
+	member := func() *v1alpha1.Transfer {
+		transfer := newTransfer("bank", "move-ledger", nil)
+		transfer.Labels = map[string]string{
+			agentpod.ManagedByLabel: agentpod.ManagedBy, v1alpha1.TransferSetLabel: "move",
+		}
+		return transfer
+	}
+	changed := func(transfer *v1alpha1.Transfer) *v1alpha1.Transfer {
+		transfer.Spec.Suspend = !transfer.Spec.Suspend
+		return transfer
+	}
+	finalized := newTransfer("bank", "ledger", nil)
+	finalized.Finalizers = []string{v1alpha1.Finalizer}
+	foreign := func() *v1alpha1.Transfer { return newTransfer("bank", "ledger", nil) }
+	half := member()
+	delete(half.Labels, v1alpha1.TransferSetLabel)
+	const fix = "only Transfers of TransferSets"
+	expect(t, "a member, made", ask(managerAccount, admission.Create, member(), nil), "")
+	expect(t, "a member, changed", ask(managerAccount, admission.Update, changed(member()), member()), "")
+	expect(t, "a member, deleted", ask(managerAccount, admission.Delete, nil, member()), "")
+	expect(t, "a finalizer", ask(managerAccount, admission.Update, finalized, foreign()), "")
+	expect(t, "another one, made", ask(managerAccount, admission.Create, foreign(), nil), fix)
+	expect(t, "one with half of the labels", ask(managerAccount, admission.Create, half, nil), fix)
+	expect(t, "another one, changed", ask(managerAccount, admission.Update, changed(foreign()), foreign()), fix)
+	expect(t, "another one, labelled", ask(managerAccount, admission.Update, changed(member()), foreign()), fix)
+	expect(t, "another one, deleted", ask(managerAccount, admission.Delete, nil, foreign()), fix)
+	expect(t, "another one, changed by others", ask("deployer", admission.Update, changed(foreign()), foreign()), "")
+}
 
 // TestCopiesOfTheManager: whoever has the manager's token makes no claims and snapshots but copies that a Transfer
 // owns, and deletes nothing of others.
