@@ -24,7 +24,8 @@ import (
 )
 
 var kinds = []Kind{
-	{Name: "Transfer", Resource: "transfers"}, {Name: "Delivery", Resource: "deliveries"},
+	{Name: "Transfer", Resource: "transfers"}, {Name: "TransferSet", Resource: "transfersets"},
+	{Name: "Delivery", Resource: "deliveries"},
 	{Name: "CompressionTrial", Resource: "compressiontrials"}, {Name: "Queue", Resource: "queues"},
 	{Name: "HTTPEndpoint", Resource: "httpendpoints"}, {Name: "ObjectStore", Resource: "objectstores"},
 	{Name: "CompressionPolicy", Resource: "compressionpolicies", Cluster: true},

@@ -177,10 +177,22 @@ func TestReport(t *testing.T) {
 			Reason: v1alpha1.CompressionNetworkFaster, Operations: 40, Bytes: 5000, OtherPercent: "12.5",
 		}, {Content: "css", Choice: v1alpha1.ClassCompressed, OtherPercent: "-3.0"}},
 	}
+	set := &v1alpha1.TransferSet{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "move"}}
+	set.Status.Members = &v1alpha1.TransferSetMembers{Selected: 3, Complete: 1, Running: 1, Failed: 1}
+	set.Status.Bytes, set.Status.BytesTotal = 1<<30, 2<<30
+	set.Status.Costs = []v1alpha1.CurrencyCost{{Currency: "EUR", CPU: "0.1", Network: "0.2", Saved: "0.3"}}
+	set.Status.Failures = []v1alpha1.TransferSetFailure{{
+		ClaimName: "ledger", TransferName: "move-ledger", Reason: v1alpha1.ReasonNotGranted, Message: "no PeerGrant",
+	}}
 	for name, test := range map[string]struct {
 		object explain.Object
 		says   []string
 	}{
+		"TransferSet": {set, []string{
+			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "EUR 0.1 for CPU",
+			"Transfer move-ledger: NotGranted: no PeerGrant", "explain transfer/move-ledger -n bank",
+			"-l lighterage.dev/transfer-set=move",
+		}},
 		"an HTTPEndpoint in mode Auto": {endpoint, []string{
 			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",
 		}},

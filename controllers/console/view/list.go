@@ -32,6 +32,20 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 		column[v1alpha1.Transfer]{"Engine+", func(t *v1alpha1.Transfer) string { return engine(t.Status.Compression) }},
 		column[v1alpha1.Transfer]{"#Cost", func(t *v1alpha1.Transfer) string { return cost(t.Status.Cost) }},
 	),
+	"TransferSet": of(
+		column[v1alpha1.TransferSet]{"#Claims", func(s *v1alpha1.TransferSet) string {
+			return members(s, func(m *v1alpha1.TransferSetMembers) int32 { return m.Selected })
+		}},
+		column[v1alpha1.TransferSet]{"#Complete", func(s *v1alpha1.TransferSet) string {
+			return members(s, func(m *v1alpha1.TransferSetMembers) int32 { return m.Complete })
+		}},
+		column[v1alpha1.TransferSet]{"#Failed", func(s *v1alpha1.TransferSet) string {
+			return members(s, func(m *v1alpha1.TransferSetMembers) int32 { return m.Failed })
+		}},
+		column[v1alpha1.TransferSet]{"#At the destinations+", func(s *v1alpha1.TransferSet) string {
+			return table.Bytes(max(s.Status.Bytes, 0))
+		}},
+	),
 	"Delivery": of(
 		column[v1alpha1.Delivery]{"Phase", func(d *v1alpha1.Delivery) string { return string(d.Status.Phase) }},
 		column[v1alpha1.Delivery]{"From", func(d *v1alpha1.Delivery) string {
@@ -176,6 +190,13 @@ func List(title string, cluster int, kind, resource string, objects []explain.Ob
 		row.Why = attention(state, why)
 	}
 	return t
+}
+
+func members(s *v1alpha1.TransferSet, count func(*v1alpha1.TransferSetMembers) int32) string {
+	if s.Status.Members == nil {
+		return ""
+	}
+	return fmt.Sprint(count(s.Status.Members))
 }
 
 // attention is why somebody should look at an object.

@@ -40,6 +40,7 @@ var samples = map[string]func(*testing.T) []sample{
 	"Statement":         statements,
 	"Tariff":            tariffs,
 	"Transfer":          transfers,
+	"TransferSet":       sets,
 }
 
 // alike is what kstatus, by which Flux judges, calls each health. It has nothing like Suspended.

@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt/attempttest"
 	"github.com/lighterage/lighterage/controllers/objectstoreplan"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/transfersetplan"
 	"github.com/lighterage/lighterage/controllers/trialplan"
 )
 
@@ -99,6 +100,47 @@ func transfers(t *testing.T) []sample {
 		{"suspended while it moves", suspended(decided(fresh(), facts()), moving), "Progressing"},
 		{"suspended when complete", suspended(ended(succeeded(t, &wirev1.Report{})), facts()), "Suspended"},
 		{"suspended when failed", suspended(ended(failure), facts()), "Degraded"},
+	}
+}
+
+func sets(t *testing.T) []sample {
+	decided := func(suspend bool, claim string, rejected bool) *v1alpha1.TransferSet {
+		set := &v1alpha1.TransferSet{ObjectMeta: named("move"), Spec: v1alpha1.TransferSetSpec{
+			Selector: &metav1.LabelSelector{}, MaxConcurrent: 1, Suspend: suspend,
+			Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "west"}},
+		}}
+		claims := []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: claim}}}
+		facts := transfersetplan.Facts{Now: now}
+		if claim == "" {
+			claims = nil
+		}
+		selection := transfersetplan.Select(set, claims, nil)
+		decide := func() *transfersetplan.Decision {
+			decision, err := transfersetplan.Decide(set, selection, facts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return decision
+		}
+		decision := decide()
+		if claim == "done" {
+			done := *decision.Create[0]
+			done.Status.Phase = v1alpha1.TransferComplete
+			facts.Transfers = []v1alpha1.Transfer{done}
+			decision = decide()
+		}
+		if rejected {
+			decision.Reject("move-"+claim, "exceeded quota")
+		}
+		set.Status = decision.Status()
+		return set
+	}
+	return []sample{
+		{"complete", decided(false, "done", false), "Healthy"},
+		{"running", decided(false, "ledger", false), "Progressing"},
+		{"without claims", decided(false, "", false), "Progressing"},
+		{"rejected", decided(false, "ledger", true), "Degraded"},
+		{"suspended", decided(true, "ledger", false), "Suspended"},
 	}
 }
 

@@ -39,7 +39,9 @@ var (
 	endpoints = kind{name: "HTTPEndpoint", words: []string{"httpendpoints", "httpendpoint"}}
 
 	allKinds = kinds{
-		transfers, deliveries, trials, queues, endpoints,
+		transfers,
+		{name: "TransferSet", words: []string{"transfersets", "transferset"}},
+		deliveries, trials, queues, endpoints,
 		{name: "ObjectStore", words: []string{"objectstores", "objectstore"}},
 		{name: "CompressionPolicy", words: []string{"compressionpolicies", "policy", "compressionpolicy"}, cluster: true},
 		{name: "Tariff", words: []string{"tariffs", "tariff"}, cluster: true},
