@@ -76,8 +76,8 @@ func (p *Pair) Namespace(t *testing.T, prefix string) string {
 func (c *Cluster) Dump(t *testing.T, namespace string) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"get", "transfers,deliveries,objectstores,peergrants,jobs,pods,persistentvolumeclaims", "-o", "wide"},
-		{"describe", "transfers,deliveries,objectstores"},
+		{"get", "transfersets,transfers,deliveries,objectstores,peergrants,jobs,pods,persistentvolumeclaims", "-o", "wide"},
+		{"describe", "transfersets,transfers,deliveries,objectstores"},
 		{"get", "events", "--sort-by=.lastTimestamp"},
 		{"logs", "-l", "app.kubernetes.io/name=lighterage-agent", "--tail=40", "--prefix"},
 	} {

@@ -100,7 +100,7 @@ func TestLifecycleUninstall(t *testing.T) {
 		c.must(t, "annotate", "queues", "--all", "-A", v1alpha1.DeleteMessagesAnnotation+"=true", "--overwrite")
 	}
 	for _, c := range ours {
-		c.must(t, "delete", "transfers,compressiontrials,queues,httpendpoints", "--all", "-A", "--timeout=4m")
+		c.must(t, "delete", "transfersets,transfers,compressiontrials,queues,httpendpoints", "--all", "-A", "--timeout=4m")
 	}
 	for _, c := range ours {
 		c.must(t, "delete", "deliveries", "--all", "-A", "--timeout=4m")
