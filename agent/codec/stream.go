@@ -24,4 +24,11 @@ type StreamEncoder interface {
 }
 
 // PartBound returns the length in which every engine's part of n plain bytes fits.
+//
+// Those in software store what they cannot make smaller, in blocks of some KiB with a header of a few bytes each. An
+// accelerator for DEFLATE has no stored blocks, and codes for every symbol that were made for the first 32 KiB. Its
+// output is bounded as in zlib-ng's deflateBound, by 2n+289. A block takes 3 bits for its kind, 5+5+4 for how many
+// codes there are, 19*3 for the codes of their lengths, 7 for each of 286+30 lengths, 15 for its end and 7 of padding:
+// 289 bytes. A byte takes 16 bits: a literal has at most 15, a match of 3 bytes and more 15+5 for its length and 15+13
+// for its distance. So its engine stores what would be longer than StoredLen says.
 func PartBound(n int) int { return n + n/8 + 256 }

@@ -41,6 +41,7 @@ func Run(t *testing.T, engine codec.Engine, others ...codec.Engine) {
 	t.Run("Others", s.readsOthers)
 	t.Run("EncodeBound", s.encodeBound)
 	t.Run("DecodeBound", s.decodeBound)
+	t.Run("Changing", s.changing)
 	t.Run("Garbage", s.garbage)
 	t.Run("BitFlips", s.bitFlips)
 	t.Run("Touch", s.touch)
@@ -95,7 +96,9 @@ func decoderOf(t testing.TB, e codec.Engine) codec.Decoder {
 	return decoder
 }
 
-// bound is a length in which every engine's stream of n bytes fits.
+// bound is a length in which every engine's stream of n bytes fits. Codes for all symbols alone may take 289 bytes, and
+// data that change after codes were made for them twice their length (codec.PartBound); an engine that would write that
+// stores.
 func bound(n int) int { return n + n/8 + 64 }
 
 func encode(t testing.TB, e codec.Encoder, plain []byte) []byte {
@@ -242,6 +245,47 @@ func (s suite) encodeBound(t *testing.T) {
 			}
 		}
 	}
+}
+
+// changing checks that data whose symbols change fit the bounds, at lengths from those at which a table of codes is
+// longer than what it is for.
+func (s suite) changing(t *testing.T) {
+	for _, level := range levelsOf(s.engine) {
+		encoder, decoder := encoderOf(t, s.engine, level), decoderOf(t, s.engine)
+		for _, size := range []int{1, 9, 64, 250, 700, 3000, 40_000, 65_536, 65_537, 200_000} {
+			plain := changingData(size)
+			mustDecode(t, decoder, encode(t, encoder, plain), plain)
+			stream, ok := encoder.(codec.StreamEncoder)
+			if !ok {
+				continue
+			}
+			if err := stream.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			parts := appendPart(t, stream, nil, plain, false)
+			parts = appendPart(t, stream, parts, plain[:min(size, 20_000)], false)
+			parts = appendPart(t, stream, parts, plain, true)
+			want := slices.Concat(plain, plain[:min(size, 20_000)], plain)
+			if got, whole := expand(t, s.engine.Codec(), parts); !whole || !bytes.Equal(got, want) {
+				t.Errorf("%v: three parts of %d bytes expand to %d, whole: %v", level, size, len(got), whole)
+			}
+		}
+	}
+}
+
+// changingData is noise of 64 symbols, and from half of it or 32 KiB on of the 192 others: codes that were made for its
+// beginning are of no use for the rest.
+func changingData(n int) []byte {
+	plain := random(n)
+	change := min(n/2, 32<<10)
+	for i, b := range plain {
+		if i < change {
+			plain[i] = b % 64
+		} else {
+			plain[i] = 64 + b%192
+		}
+	}
+	return plain
 }
 
 // wantCorrupt decodes something that is not a stream of at most space bytes.

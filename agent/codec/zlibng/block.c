@@ -9,6 +9,7 @@
 
 /* Raw DEFLATE with the largest window, the only one that DFLTCC takes. */
 #define WINDOW_BITS (-15)
+#define WINDOW (1u << -WINDOW_BITS)
 #define MEMORY_LEVEL 8
 
 zng_stream *block_deflate_new(int level, int hardware) {
@@ -61,6 +62,13 @@ static int close_block(zng_stream *s) {
 	return r == Z_STREAM_END;
 }
 
+/* too_long is the result of a call whose output did not fit. */
+static struct block_result too_long(zng_stream *s) {
+	struct block_result r = {.n = block_does_not_fit, .witness = dfltcc_deflate_witness(s)};
+
+	return close_block(s) ? r : failed(block_broken);
+}
+
 struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len) {
 	uint8_t none = 0;
 
@@ -84,7 +92,7 @@ struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len,
 		return (struct block_result){.n = written, .witness = dfltcc_deflate_witness(s)};
 	case Z_OK:
 	case Z_BUF_ERROR:
-		return failed(close_block(s) ? block_does_not_fit : block_broken);
+		return too_long(s);
 	default:
 		return failed(block_broken);
 	}
@@ -114,8 +122,16 @@ struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, 
 	if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
 		return failed(block_broken);
 	if (!whole)
-		return failed(close_block(s) ? block_does_not_fit : block_broken);
+		return too_long(s);
 	return (struct block_result){.n = written, .witness = dfltcc_deflate_witness(s)};
+}
+
+int part_stored(zng_stream *s, const uint8_t *src, uint32_t src_len) {
+	uint32_t n = src_len < WINDOW ? src_len : WINDOW;
+
+	if (zng_deflateReset(s) != Z_OK || zng_deflateSetDictionary(s, src + (src_len - n), n) != Z_OK)
+		return block_broken;
+	return 0;
 }
 
 zng_stream *block_inflate_new(void) {

@@ -39,7 +39,7 @@ enum {
 
 struct block_result {
 	int64_t n;                   /* a length, or a value of the enum above */
-	enum dfltcc_witness witness; /* of what did the work, when n is a length */
+	enum dfltcc_witness witness; /* of what did the work, when n is a length, or block_does_not_fit of deflate */
 };
 
 /* block_deflate_new returns a stream for one level, or NULL when memory is out.
@@ -59,6 +59,10 @@ int part_restart(zng_stream *s);
    the stream's end, and returns the length written. */
 struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len,
 				 int last);
+
+/* part_stored follows part_deflate that returned block_does_not_fit: somebody else wrote the part, and the next one
+   may refer back to its bytes. It returns 0 or block_broken. */
+int part_stored(zng_stream *s, const uint8_t *src, uint32_t src_len);
 
 /* block_inflate_new returns a stream, or NULL when memory is out. */
 zng_stream *block_inflate_new(void);

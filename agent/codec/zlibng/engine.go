@@ -16,6 +16,8 @@ package zlibng
 #cgo nocallback part_restart
 #cgo noescape part_deflate
 #cgo nocallback part_deflate
+#cgo noescape part_stored
+#cgo nocallback part_stored
 #cgo noescape block_inflate
 #cgo nocallback block_inflate
 
@@ -114,6 +116,7 @@ func flag(b bool) C.int {
 type encoder struct {
 	stream   *C.zng_stream // nil after Close
 	obstacle Obstacle      // of the last call that returned no error
+	grown    Obstacle      // of the last call whose output did not fit
 }
 
 // Encode implements codec.Encoder.
@@ -125,6 +128,7 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 		return 0, errTooLarge
 	}
 	r := C.block_deflate(e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)))
+	e.grown = obstacleOf(r.witness)
 	return result(r, &e.obstacle)
 }
 
@@ -148,6 +152,7 @@ func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
 		return 0, errTooLarge
 	}
 	r := C.part_deflate(e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)), flag(last))
+	e.grown = obstacleOf(r.witness)
 	return result(r, &e.obstacle)
 }
 
@@ -188,19 +193,41 @@ func (d *decoder) Close() error {
 	return nil
 }
 
-// hardwareEncoder is an encoder that bears witness.
+// hardwareEncoder is an encoder that bears witness, and that stores what the accelerator would make longer: it has no
+// stored blocks (docs/decisions/134-accelerator-output-that-grows.md). Storing does not change the witness.
 type hardwareEncoder struct{ encoder }
 
 // Encode implements codec.Encoder.
 func (e *hardwareEncoder) Encode(dst, src []byte) (int, error) {
 	defer count(&e.obstacle, time.Now())
-	return e.encoder.Encode(dst, src)
+	n, err := e.encoder.Encode(unlessStored(dst, src, true), src)
+	if !errors.Is(err, codec.ErrDoesNotFit) || len(src) == 0 || len(dst) < codec.StoredLen(len(src), true) {
+		return n, err
+	}
+	e.obstacle = e.grown
+	return codec.Store(dst, src, true), nil
 }
 
 // EncodePart implements codec.StreamEncoder.
 func (e *hardwareEncoder) EncodePart(dst, src []byte, last bool) (int, error) {
 	defer count(&e.obstacle, time.Now())
-	return e.encoder.EncodePart(dst, src, last)
+	n, err := e.encoder.EncodePart(unlessStored(dst, src, last), src, last)
+	if !errors.Is(err, codec.ErrDoesNotFit) || len(src) == 0 || len(dst) < codec.StoredLen(len(src), last) {
+		return n, err
+	}
+	if C.part_stored(e.stream, pointer(src), C.uint32_t(len(src))) != 0 {
+		return 0, errBroken
+	}
+	e.obstacle = e.grown
+	return codec.Store(dst, src, last), nil
+}
+
+// unlessStored returns the space in dst for what is shorter than stored blocks, of which there are none without bytes.
+func unlessStored(dst, src []byte, last bool) []byte {
+	if stored := codec.StoredLen(len(src), last); len(src) > 0 && stored < len(dst) {
+		return dst[:stored]
+	}
+	return dst
 }
 
 // UsedHardware implements codec.Witness.
