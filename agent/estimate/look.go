@@ -57,6 +57,14 @@ func spread(block []byte, n int, space *places) view {
 	return v
 }
 
+// Noise reports whether a block looks like noise in all of a few slices: what Predict would find hopeless, or what an
+// application compressed record by record.
+func Noise(block []byte) bool {
+	var space places
+	v := spread(block, min(firstSlices, len(block)/sliceSize), &space)
+	return len(v.noise) > 0 && len(v.ordinary) == 0
+}
+
 // entropy returns the order-0 entropy of a slice in bits.
 func entropy(slice *[sliceSize]byte) int {
 	var count [256]uint8

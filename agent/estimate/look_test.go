@@ -51,3 +51,29 @@ func TestLook(t *testing.T) {
 		}
 	}
 }
+
+func TestNoise(t *testing.T) {
+	noise := make([]byte, 64<<10)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	mixed := append([]byte(nil), noise...)
+	clear(mixed[len(mixed)-sliceSize:])
+	for _, test := range []struct {
+		name  string
+		block []byte
+		want  bool
+	}{
+		{"noise", noise, true},
+		{"zeros", make([]byte, 64<<10), false},
+		{"noise that ends in zeros", mixed, false},
+		{"a slice", noise[:sliceSize], true},
+		{"less than a slice", noise[:sliceSize-1], false},
+		{"nothing", nil, false},
+	} {
+		if got := Noise(test.block); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}

@@ -100,6 +100,46 @@ func BenchmarkJoinable(b *testing.B) {
 	}
 }
 
+// BenchmarkRandom is what blocks of noise cost in mode Auto, by what they cost in mode Always, which tries to compress
+// them, and what part of that is not the decision's but any block's, above all its checksum (mode Never). The target
+// for %-of-compressing is 10; where %-any-block is more than that no decision can reach it.
+func BenchmarkRandom(b *testing.B) {
+	const blocks = 64 // as many different ones as no cache holds
+	all := corpus("random", blocks*frame.DefaultBlock)
+	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
+		for _, level := range []codec.Level{codec.Fast, codec.Balanced} {
+			engine, ok := plainMachine.Best(id, codec.Software, level)
+			if !ok {
+				continue
+			}
+			modes := []policy.Mode{policy.Never, policy.Auto, policy.Always}
+			b.Run(fmt.Sprintf("%s/%v", engine.Name(), level), func(b *testing.B) {
+				cpu, encoders := make([]time.Duration, len(modes)), make([]*frame.Encoder, len(modes))
+				for i, mode := range modes {
+					encoders[i] = newEncoder(b, frame.EncoderOptions{
+						Engines: codec.NewRegistry(engine), Codec: id, Policy: policy.Settings{Mode: mode, Level: level},
+					})
+				}
+				buf := make([]byte, 0, frame.HeaderSize+frame.DefaultBlock)
+				for n := 0; b.Loop(); n++ {
+					for i, e := range encoders {
+						plain := all[(n+i*blocks/3)%blocks*frame.DefaultBlock:][:frame.DefaultBlock]
+						cpu[i] += meter.ThreadCPU(func() {
+							if _, _, _, err := e.Next(buf, plain, false); err != nil {
+								b.Fatal(err)
+							}
+						})
+					}
+				}
+				b.ReportMetric(100*cpu[1].Seconds()/cpu[2].Seconds(), "%-of-compressing")
+				b.ReportMetric(100*cpu[0].Seconds()/cpu[2].Seconds(), "%-any-block")
+				b.ReportMetric(cpu[1].Seconds()*1e6/float64(b.N), "cpu-us/op")
+				b.ReportMetric(10, "target-%")
+			})
+		}
+	}
+}
+
 // perCPU reports the CPU time of a call, which other work on the machine spoils less.
 func perCPU(b *testing.B, f func()) {
 	var cpu time.Duration

@@ -22,16 +22,6 @@ type Chooser interface {
 	Observe(policy.Outcome)
 }
 
-const (
-	// Where so many blocks in a row promised about the same, every second is sampled, then
-	// every fourth, and every eighth at last: those between are taken to be like the last.
-	similar = 4
-	// alike is how far, as a share of the block, two samples may differ that promise the same.
-	alike = 1.0 / 16
-	// Smaller blocks, in bytes, say little of others.
-	telling = 16 << 10
-)
-
 // choosing is an encoder's part in choosing block by block.
 type choosing struct {
 	chooser Chooser
@@ -42,12 +32,6 @@ type choosing struct {
 	workers map[policy.Option]worker
 	// trial takes the samples.
 	trial policy.Option
-
-	// alike samples in a row, the last of which promised a share and was worth it; so many
-	// blocks are still taken to be like it.
-	alike, trusted int
-	share          float64
-	worth          bool
 }
 
 func newChoosing(o EncoderOptions) (*choosing, error) {
@@ -158,7 +142,7 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 	wire := n
 	if decision.Codec == codec.None {
 		wire = len(plain)
-		e.choosing.trusted, e.choosing.alike = 0, 0
+		e.likeness.forget()
 	}
 	e.choosing.chooser.Observe(policy.Outcome{
 		Option: choice.Option, Size: len(plain), Predicted: block.Predicted, Wire: wire, CPU: cpu.Seconds(),
@@ -183,52 +167,19 @@ func reasonOf(gate policy.Decision, choice policy.Choice, block policy.Block) po
 // expect finds out what a block promises, by a sample unless it is taken to be like those
 // before.
 func (e *Encoder) expect(space, plain []byte) (sample, error) {
-	c := e.choosing
 	if !estimate.Judged(len(plain)) {
 		return sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: len(plain) / 2, Worth: true}}, nil
 	}
-	if c.trusted > 0 && len(plain) >= telling {
-		c.trusted--
-		s := sample{
-			verdict: estimate.Compress, predicted: estimate.Prediction{Size: int(c.share * float64(len(plain))), Worth: c.worth},
-		}
-		if !c.worth {
+	if p, ok := e.likeness.recall(plain); ok {
+		s := sample{verdict: estimate.Compress, predicted: p}
+		if !p.Worth {
 			s.verdict = estimate.Skip
 		}
 		return s, nil
 	}
-	w, err := c.worker(c.trial)
+	w, err := e.choosing.worker(e.choosing.trial)
 	if err != nil {
 		return sample{}, err
 	}
-	s, err := e.look(w.encoder, space, plain)
-	if err != nil || len(plain) < telling {
-		return s, err
-	}
-	share := float64(s.predicted.Size) / float64(len(plain))
-	// A probe is to be followed by others if it finds something.
-	if s.verdict != estimate.Probe && s.predicted.Worth == c.worth && max(share-c.share, c.share-share) <= alike {
-		c.alike++
-	} else {
-		c.alike = 0
-	}
-	c.share, c.worth = share, s.predicted.Worth
-	if s.verdict == estimate.Skip || c.worth {
-		c.trusted = trust(c.alike)
-	}
-	return s, nil
-}
-
-// trust returns how many blocks are taken to be like the last after so many alike.
-func trust(samples int) int {
-	switch {
-	case samples < similar:
-		return 0
-	case samples < 2*similar:
-		return 1
-	case samples < 3*similar:
-		return 3
-	default:
-		return 7
-	}
+	return e.look(w.encoder, space, plain)
 }

@@ -136,7 +136,8 @@ func TestChooserLearnsOfFailures(t *testing.T) {
 	}
 }
 
-// TestLikeBlocks: of many like blocks an eighth is sampled in the end; when they change all are again.
+// TestLikeBlocks: of many like blocks an eighth is sampled in the end, of noise a sixteenth; when they change all are
+// again.
 func TestLikeBlocks(t *testing.T) {
 	s := &script{next: policy.Choice{Reason: policy.NetworkFaster}}
 	e := newEncoder(
@@ -168,9 +169,13 @@ func TestLikeBlocks(t *testing.T) {
 	if n := sampled(noise, 12); n < 5 || n > 6 {
 		t.Errorf("%d of 12 others were sampled", n)
 	}
-	sampled(noise, 40)
-	if n := sampled(noise, 80); n != 10 {
+	sampled(noise, 60)
+	if n := sampled(noise, 80); n != 5 {
 		t.Errorf("%d of 80 without a promise were sampled", n)
+	}
+	// What does not look like noise is sampled without waiting for its turn.
+	if n := sampled(xml, 4); n != 4 {
+		t.Errorf("%d of 4 after noise were sampled", n)
 	}
 }
 

@@ -56,6 +56,7 @@ type Encoder struct {
 	software    worker // the zero value when the policy never needs it
 	hardware    worker // the zero value when there is none
 	tracker     estimate.Tracker
+	likeness    likeness
 	choosing    *choosing // nil: without a chooser
 
 	next   uint64

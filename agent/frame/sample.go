@@ -22,21 +22,30 @@ type sample struct {
 	counts meter.Estimate
 }
 
-// look takes a sample of a block with the encoder that would compress it. It
-// overwrites space, which is as long as the block.
+// look takes a sample of a block with the encoder that would compress it, unless the block is taken to be as hopeless
+// as those before. It overwrites space, which is as long as the block.
 func (e *Encoder) look(encoder codec.Encoder, space, plain []byte) (sample, error) {
 	if !estimate.Judged(len(plain)) {
 		return sample{verdict: estimate.Compress}, nil
 	}
 	s := sample{taken: true}
+	recalled := false
 	var err error
 	s.counts.CPU = meter.ThreadCPU(func() {
+		if s.predicted, recalled = e.likeness.recall(plain); recalled && !s.predicted.Worth {
+			return
+		}
+		recalled = false
 		s.predicted, err = estimate.Predict(plain, space, encoder)
 	})
 	if err != nil {
 		return sample{}, err
 	}
+	// Probes are as frequent among blocks that have no sample.
 	s.verdict, s.corrected = e.tracker.Judge(len(plain), s.predicted)
+	if !recalled {
+		e.likeness.learn(len(plain), s)
+	}
 	return s, nil
 }
 

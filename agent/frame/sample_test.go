@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	kinds "github.com/lighterage/lighterage/test/corpus"
 )
 
 // encodeAll sends a block n times and returns what was counted.
@@ -53,6 +54,60 @@ func TestProbeFindsWhatTheSampleDoesNot(t *testing.T) {
 	if s.Estimate.Probes != 37 || s.Estimate.Missed != 37 || s.Software.Operations != 37 ||
 		s.Skipped[policy.Incompressible] != 63 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// counting counts what is given to an engine's encoders.
+type counting struct {
+	codec.Engine
+	calls *int
+}
+
+func (e counting) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	encoder, err := e.Engine.NewEncoder(level)
+	return countingEncoder{encoder, e.calls}, err
+}
+
+type countingEncoder struct {
+	codec.Encoder
+	calls *int
+}
+
+func (e countingEncoder) Encode(dst, src []byte) (int, error) {
+	*e.calls++
+	return e.Encoder.Encode(dst, src)
+}
+
+// TestHopelessBlocks: of blocks of noise a sixteenth has a trial in the end, and probes go on. What does not look like
+// noise is compressed at once, and what does and shrinks after fifteen others.
+func TestHopelessBlocks(t *testing.T) {
+	const size = 64 << 10
+	messages, ok := kinds.ByName("packed")
+	if !ok {
+		t.Fatal("no messages that were deflated one by one")
+	}
+	calls := 0
+	e := newEncoder(t, frame.EncoderOptions{
+		Engines: codec.NewRegistry(counting{goflate.New(), &calls}, identity.New()), Codec: codec.Deflate, Policy: auto(),
+	})
+	noise, packed := corpus("random", size), messages.Generate(size)
+	encodeAll(t, e, noise, 80)
+	calls = 0
+	s := encodeAll(t, e, noise, 160)
+	if tried := calls - int(s.Estimate.Probes); tried != 10 || s.Estimate.Probes != 1 {
+		t.Errorf("of 160 blocks of noise %d had a trial, and %d were probes", tried, s.Estimate.Probes)
+	}
+	if s := encodeAll(t, e, corpus("xml", size), 3); s.Software.Operations != 3 {
+		t.Errorf("%d of 3 blocks of text were compressed after noise", s.Software.Operations)
+	}
+	encodeAll(t, e, noise, 100)
+	if s := encodeAll(t, e, packed, 20); s.Software.Operations < 5 {
+		t.Errorf("%d of 20 blocks that look like noise and shrink were compressed", s.Software.Operations)
+	}
+	// Small blocks say nothing of others.
+	calls = 0
+	if encodeAll(t, e, corpus("random", 16<<10-1), 50); calls < 50 {
+		t.Errorf("%d of 50 small blocks had a trial", calls)
 	}
 }
 
