@@ -87,8 +87,21 @@ const (
 	PlacementAnyNode Placement = "AnyNode"
 )
 
+// SoftwareUse says whether software compresses what no accelerator does.
+// +kubebuilder:validation:Enum=Allowed;Disabled
+type SoftwareUse string
+
+const (
+	// SoftwareAllowed compresses in software what no accelerator compresses.
+	SoftwareAllowed SoftwareUse = "Allowed"
+	// SoftwareDisabled leaves uncompressed what no accelerator compresses.
+	SoftwareDisabled SoftwareUse = "Disabled"
+)
+
 // Compression is what a user wants of compression for one object. What is set here wins over the named policy, which
 // wins over the default policy, which wins over what is built in.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software is Disabled: no accelerator does zstd; write [deflate]"
 type Compression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -120,7 +133,12 @@ type Compression struct {
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
 
-	// minSize is the size below which a block is not compressed, in hardware or in software. Blocks are 1Mi at most, so
+	// software says whether software compresses where there is no accelerator, or where the accelerator does not have
+	// the codec or level. Built in, and where the policy does not set software.disabled: Allowed.
+	// +optional
+	Software SoftwareUse `json:"software,omitempty"`
+
+	// minSize is the size below which a block is not compressed, in hardware or in software; 0: blocks of every size are. Blocks are 1Mi at most, so
 	// a larger value compresses nothing.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"

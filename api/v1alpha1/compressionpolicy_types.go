@@ -18,12 +18,13 @@ type HardwareCompression struct {
 
 // SoftwareCompression are the settings for compressing in software.
 type SoftwareCompression struct {
-	// minSize is the size in bytes below which a block is not compressed in software. Built in: 0, and 1024 for
-	// HTTPEndpoints.
+	// minSize is the size in bytes below which a block is not compressed in software; 0: blocks of every size are. To
+	// compress nothing in software set disabled. Built in: 0, and 1024 for HTTPEndpoints and Queues.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
-	// disabled: where there is no accelerator nothing is compressed.
+	// disabled: where there is no accelerator nothing is compressed, unless an object allows it in
+	// spec.compression.software.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 	// engines that may compress in software, in order of preference. An engine that an agent does not have, or not at

@@ -475,7 +475,8 @@ const (
 	CompressionCodecNotAccelerated = "CodecNotAccelerated"
 	// CompressionBelowMinimum: not attempted, because the data is smaller than minSize.
 	CompressionBelowMinimum = "BelowMinimum"
-	// CompressionSoftwareDisabled: not attempted, because the node has no accelerator and the policy disables software.
+	// CompressionSoftwareDisabled: not attempted, because the node has no accelerator and the policy, or
+	// spec.compression.software, disables software.
 	CompressionSoftwareDisabled = "SoftwareDisabled"
 	// CompressionIncompressible: not attempted, because a sample predicted that the data would not shrink enough.
 	CompressionIncompressible = "Incompressible"

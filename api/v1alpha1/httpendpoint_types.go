@@ -176,6 +176,8 @@ type HTTPListener struct {
 
 // HTTPCompression is what is wanted of compression for one HTTPEndpoint. What is set here wins over the named policy,
 // which wins over the default policy, which wins over what is built in. Which formats are used says spec.codings alone.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.softwareMinSize)",message="softwareMinSize must not be set where software is Disabled, which compresses nothing in software; leave one of the two out"
 type HTTPCompression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -196,7 +198,12 @@ type HTTPCompression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="hardwareMinSize must be between 0 and 1Gi; write for example 20000"
 	HardwareMinSize *resource.Quantity `json:"hardwareMinSize,omitempty"`
-	// softwareMinSize is the size below which a body is not compressed where software would do it. Built in: 1024.
+	// software says whether software compresses where there is no accelerator, or where the accelerator does not have
+	// the coding or level. Built in, and where the policy does not set software.disabled: Allowed.
+	// +optional
+	Software SoftwareUse `json:"software,omitempty"`
+	// softwareMinSize is the size below which a body is not compressed where software would do it; 0: bodies of every
+	// size are. To compress nothing in software set software to Disabled. Built in: 1024.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="softwareMinSize must be between 0 and 1Gi; write for example 1024"
 	SoftwareMinSize *resource.Quantity `json:"softwareMinSize,omitempty"`

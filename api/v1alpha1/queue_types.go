@@ -61,6 +61,8 @@ type QueueStorage struct {
 // QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which
 // wins over the default policy, which wins over what is built in. It may change at any time and applies to messages put
 // from then on.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software is Disabled: no accelerator does zstd; write [deflate]"
 type QueueCompression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -82,6 +84,10 @@ type QueueCompression struct {
 	// placement says on which nodes members may run.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
+	// software says whether software compresses where there is no accelerator, or where the accelerator does not have
+	// the codec or level. Built in, and where the policy does not set software.disabled: Allowed.
+	// +optional
+	Software SoftwareUse `json:"software,omitempty"`
 	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default
 	// the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software.
 	// +optional

@@ -43,7 +43,7 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 	add("placement", string(status.Placement), string(inline.Placement), string(builtIn.Placement))
 	add("hardware.minSize", minSize(status.HardwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.HardwareMinSize))
 	add("software.minSize", minSize(status.SoftwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.SoftwareMinSize))
-	add("software.disabled", fmt.Sprint(status.SoftwareDisabled), "", "false")
+	add("software.disabled", fmt.Sprint(status.SoftwareDisabled), disabled(inline.Software), "false")
 	add("software.engines", cmp.Or(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
 	text := noPrices
 	if status.Prices != nil {
@@ -104,6 +104,17 @@ func origin(name, value, inlined, initial string) string {
 		from += fmt.Sprintf("; spec.compression now says %s, which applies to runs that start after it", inlined)
 	}
 	return from
+}
+
+func disabled(use v1alpha1.SoftwareUse) string {
+	switch use {
+	case v1alpha1.SoftwareDisabled:
+		return "true"
+	case v1alpha1.SoftwareAllowed:
+		return "false"
+	default:
+		return ""
+	}
 }
 
 func minSize(quantity *resource.Quantity) string {

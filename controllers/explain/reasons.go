@@ -19,7 +19,7 @@ var sentences = map[string]string{
 	v1alpha1.CompressionAcceleratorBusy: "software compressed, because the accelerator took several times as long as " +
 		"before, as it does when others use it",
 	v1alpha1.CompressionBelowMinimum:     "not attempted: smaller than the policy's minSize",
-	v1alpha1.CompressionSoftwareDisabled: "not attempted: there is no accelerator, and the policy forbids software",
+	v1alpha1.CompressionSoftwareDisabled: "not attempted: there is no accelerator, and the policy or the object forbids software",
 	v1alpha1.CompressionIncompressible:   "not attempted: a sample predicted that it would not pay",
 	v1alpha1.CompressionNetworkFaster: "not attempted: the objective is Elapsed, and network and receiver take the " +
 		"data sooner as they are than they could be compressed",

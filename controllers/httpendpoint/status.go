@@ -318,7 +318,7 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionBelowMinimum: "most bodies are smaller than hardwareMinSize or softwareMinSize and are sent " +
 		"as they are",
 	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
-		"the policy forbids software",
+		"the policy or spec.compression.software forbids software",
 	v1alpha1.CompressionIncompressible:   "most bodies are sent as they are: their beginning does not promise to shrink",
 	v1alpha1.CompressionDidNotShrink:     "most bodies are sent as they are: they did not shrink",
 	v1alpha1.CompressionPolicyNever:      "nothing is compressed: the policy says Never",

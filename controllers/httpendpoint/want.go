@@ -196,9 +196,9 @@ func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string
 		}
 	}
 	if len(codings) == 0 {
-		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone: "+
-			"CompressionPolicy %q disables software, and no accelerator does zstd; write [gzip], or name another policy",
-			resolved.Name)}
+		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone where "+
+			"software is disabled%s: no accelerator does zstd; write [gzip], or set spec.compression.software to Allowed",
+			resolved.SoftwareDisabledBy())}
 	}
 	if resolved.Placement == v1alpha1.PlacementRequireHardware &&
 		slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {

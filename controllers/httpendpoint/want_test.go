@@ -106,6 +106,16 @@ func TestConfig(t *testing.T) {
 		}, func(c *wirev1.HTTPConfig) bool {
 			return c.GetCompression().GetSoftwareDisabled() && slices.Equal(c.GetCodings(), []string{"gzip", "deflate"})
 		}},
+		"no software": {func(s *v1alpha1.HTTPEndpointSpec) {
+			s.Compression = &v1alpha1.HTTPCompression{Software: v1alpha1.SoftwareDisabled}
+		}, func(c *wirev1.HTTPConfig) bool {
+			return c.GetCompression().GetSoftwareDisabled() && slices.Equal(c.GetCodings(), []string{"gzip", "deflate"})
+		}},
+		"software in spite of the policy": {func(s *v1alpha1.HTTPEndpointSpec) {
+			s.Compression = &v1alpha1.HTTPCompression{PolicyName: "z-only", Software: v1alpha1.SoftwareAllowed}
+		}, func(c *wirev1.HTTPConfig) bool {
+			return !c.GetCompression().GetSoftwareDisabled() && slices.Contains(c.GetCodings(), "zstd")
+		}},
 		"mode and level": {func(s *v1alpha1.HTTPEndpointSpec) {
 			s.Compression = &v1alpha1.HTTPCompression{Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh}
 		}, func(c *wirev1.HTTPConfig) bool {

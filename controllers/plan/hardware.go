@@ -24,7 +24,7 @@ var hardwareMessages = map[string]string{
 		"accelerator does; to use one, name only deflate in codecs",
 	v1alpha1.CompressionBelowMinimum: "most blocks are smaller than the policy's minSize and are sent as they are",
 	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: the node has no accelerator that is known to work, " +
-		"and the policy forbids software",
+		"and the policy or spec.compression.software forbids software",
 	v1alpha1.CompressionIncompressible: "most data is sent as it is: samples predict that it would not shrink",
 	v1alpha1.CompressionNetworkFaster: "most data is sent as it is: that takes less time over this network than " +
 		"compressing, and the objective is Elapsed; to save bytes set prices, or the objective Bytes",

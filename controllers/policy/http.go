@@ -20,6 +20,7 @@ func ResolveHTTP(inline *v1alpha1.HTTPCompression, policies []v1alpha1.Compressi
 	}
 	common := &v1alpha1.Compression{
 		PolicyName: inline.PolicyName, Mode: inline.Mode, Level: inline.Level, Placement: inline.Placement,
+		Software: inline.Software,
 	}
 	resolved, err := inherit(common, policies)
 	if err != nil {

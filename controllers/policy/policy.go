@@ -119,10 +119,18 @@ func (r Resolved) checkCodecs() error {
 			"codecs is %s, which no accelerator does; put deflate first, or choose PreferHardware", r.Codecs[0])}
 	}
 	if r.SoftwareDisabled && slices.Contains(r.Codecs, v1alpha1.CodecZstd) {
-		return &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables "+
-			"software, and no accelerator does zstd; write [deflate], or name another policy", r.Name)}
+		return &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd where software is disabled%s: no "+
+			"accelerator does zstd; write [deflate], or set spec.compression.software to Allowed", r.SoftwareDisabledBy())}
 	}
 	return nil
+}
+
+// SoftwareDisabledBy says for a message what may have disabled software; it is empty where only the object itself can.
+func (r Resolved) SoftwareDisabledBy() string {
+	if r.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf(", by spec.compression.software or CompressionPolicy %q", r.Name)
 }
 
 // inherit is Resolve for those to whom codecs mean nothing.
@@ -241,6 +249,9 @@ func (r *Resolved) applyInline(inline v1alpha1.Compression) {
 	}
 	if inline.Placement != "" {
 		r.Placement = inline.Placement
+	}
+	if inline.Software != "" {
+		r.SoftwareDisabled = inline.Software == v1alpha1.SoftwareDisabled
 	}
 	if inline.MinSize != nil {
 		r.HardwareMinSize, r.SoftwareMinSize = inline.MinSize.Value(), inline.MinSize.Value()

@@ -106,6 +106,20 @@ func TestResolve(t *testing.T) {
 			SoftwareMinSize:  1024,
 			SoftwareDisabled: true, Prices: prices,
 		}},
+		"inline software over named": {
+			&v1alpha1.Compression{PolicyName: "high", Software: v1alpha1.SoftwareAllowed}, all, policy.Resolved{
+				Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAlways,
+				Codecs: deflate, Level: v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementPreferHardware,
+				HardwareMinSize: 4096, SoftwareMinSize: 1024, Prices: prices,
+			},
+		},
+		"inline without software": {
+			&v1alpha1.Compression{Software: v1alpha1.SoftwareDisabled}, nil, policy.Resolved{
+				Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
+				Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+				SoftwareDisabled: true,
+			},
+		},
 		"inline over named": {
 			&v1alpha1.Compression{PolicyName: "high", Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, MinSize: quantity("0")},
@@ -169,7 +183,13 @@ func TestResolveRefuses(t *testing.T) {
 			Codecs: []v1alpha1.Codec{"zstd"},
 		}, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{Disabled: true}
-		}), "CompressionPolicy \"p\" disables software"},
+		}), "must not have zstd where software is disabled, by spec.compression.software or CompressionPolicy \"p\""},
+		"inline zstd and no software": {&v1alpha1.Compression{
+			Codecs: []v1alpha1.Codec{"zstd"}, Software: v1alpha1.SoftwareDisabled,
+		}, nil, "must not have zstd where software is disabled: no accelerator does zstd"},
+		"unknown software": {
+			&v1alpha1.Compression{Software: "Sometimes"}, nil, "spec.compression.software must be Allowed or Disabled",
+		},
 		"hardware minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("2Gi")}
 		}), "spec.hardware.minSize"},

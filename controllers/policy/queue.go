@@ -21,6 +21,7 @@ func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.Compres
 	common := &v1alpha1.Compression{
 		PolicyName: inline.PolicyName, Mode: inline.Mode, Codecs: inline.Codecs, Level: inline.Level,
 		Placement: inline.Placement,
+		Software:  inline.Software,
 		MinSize:   inline.MinSize,
 	}
 	resolved, err := inherit(common, policies)

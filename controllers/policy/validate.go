@@ -91,6 +91,9 @@ func ValidateInline(inline v1alpha1.Compression) error {
 	); err != nil {
 		return err
 	}
+	if !slices.Contains([]v1alpha1.SoftwareUse{"", v1alpha1.SoftwareAllowed, v1alpha1.SoftwareDisabled}, inline.Software) {
+		return &InvalidError{"spec.compression.software", fmt.Sprintf("must be Allowed or Disabled, not %q", inline.Software)}
+	}
 	return validateMinSize("spec.compression.minSize", inline.MinSize)
 }
 

@@ -394,7 +394,7 @@ var hardwareMessages = map[string]string{
 		"saves (status.decisions)",
 	v1alpha1.CompressionOff: "nothing is compressed: compression.minSize is 0",
 	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
-		"the policy forbids software",
+		"the policy or spec.compression.software forbids software",
 	v1alpha1.CompressionIncompressible:  "most messages are stored as they are: they do not promise to shrink",
 	v1alpha1.CompressionDidNotShrink:    "most messages are stored as they are: they did not shrink",
 	v1alpha1.CompressionPolicyNever:     "nothing is compressed: the policy says Never",

@@ -278,6 +278,22 @@ func TestRefusals(t *testing.T) {
 		"zstd without software": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Software = []v1alpha1.Codec{"deflate", "zstd"}, &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "no accelerator does zstd"},
+		"zstd without software in a Transfer": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Compression = &v1alpha1.Compression{
+				Codecs: []v1alpha1.Codec{"zstd"}, Software: v1alpha1.SoftwareDisabled,
+			}
+		}), "no accelerator does zstd"},
+		"zstd without software in a Queue": {queue(func(q *v1alpha1.Queue) {
+			q.Spec.Compression = &v1alpha1.QueueCompression{
+				Codecs: []v1alpha1.Codec{"zstd"}, Software: v1alpha1.SoftwareDisabled,
+			}
+		}), "no accelerator does zstd"},
+		"a size for software that is disabled": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Compression = &v1alpha1.HTTPCompression{Software: v1alpha1.SoftwareDisabled, SoftwareMinSize: quantity("0")}
+		}), "softwareMinSize must not be set where software is Disabled"},
+		"unknown use of software": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Compression = &v1alpha1.Compression{Software: "Sometimes"}
+		}), `supported values: "Allowed", "Disabled"`},
 		"unknown codec in a policy": {
 			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"lzw"} }),
 			`supported values: "deflate"`,
