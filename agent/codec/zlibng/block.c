@@ -127,11 +127,26 @@ struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, 
 }
 
 int part_stored(zng_stream *s, const uint8_t *src, uint32_t src_len) {
-	uint32_t n = src_len < WINDOW ? src_len : WINDOW;
+	/* zng_deflateSetDictionary would do, but the witness would take what it does for the work of software. */
+	uint32_t n = src_len < WINDOW ? src_len : WINDOW, space = 2 * n + 1024;
+	uint8_t *unwanted = malloc(space);
 
-	if (zng_deflateReset(s) != Z_OK || zng_deflateSetDictionary(s, src + (src_len - n), n) != Z_OK)
+	if (unwanted == NULL || zng_deflateReset(s) != Z_OK) {
+		free(unwanted);
 		return block_broken;
-	return 0;
+	}
+	s->next_in = src + (src_len - n);
+	s->avail_in = n;
+	s->next_out = unwanted;
+	s->avail_out = space;
+
+	int r = zng_deflate(s, Z_SYNC_FLUSH);
+	int whole = r == Z_OK && s->avail_in == 0 && s->avail_out > 0;
+
+	s->next_in = NULL;
+	s->next_out = NULL;
+	free(unwanted);
+	return whole ? 0 : block_broken;
 }
 
 zng_stream *block_inflate_new(void) {

@@ -61,7 +61,7 @@ struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, 
 				 int last);
 
 /* part_stored follows part_deflate that returned block_does_not_fit: somebody else wrote the part, and the next one
-   may refer back to its bytes. It returns 0 or block_broken. */
+   may refer back to its bytes, but not to those before. It returns 0 or block_broken. */
 int part_stored(zng_stream *s, const uint8_t *src, uint32_t src_len);
 
 /* block_inflate_new returns a stream, or NULL when memory is out. */

@@ -215,7 +215,7 @@ func (e *hardwareEncoder) EncodePart(dst, src []byte, last bool) (int, error) {
 	if !errors.Is(err, codec.ErrDoesNotFit) || len(src) == 0 || len(dst) < codec.StoredLen(len(src), last) {
 		return n, err
 	}
-	if C.part_stored(e.stream, pointer(src), C.uint32_t(len(src))) != 0 {
+	if !last && C.part_stored(e.stream, pointer(src), C.uint32_t(len(src))) != 0 {
 		return 0, errBroken
 	}
 	e.obstacle = e.grown
