@@ -56,6 +56,8 @@ type Options struct {
 	Budget time.Duration
 	// Measurer defaults to a Bench with the built-in sample.
 	Measurer Measurer
+	// Known, if it is there, is what that Bench need not measure.
+	Known *Known
 }
 
 // Why is the ground of a choice.
@@ -101,9 +103,7 @@ func Run(ctx context.Context, o Options) Result {
 	if o.Budget == 0 {
 		o.Budget = DefaultBudget
 	}
-	if o.Measurer == nil {
-		o.Measurer = o.bench()
-	}
+	o.Measurer = o.measurer(func() Measurer { return o.bench() })
 	encode, decode := slices.Clone(o.Engines), slices.Clone(o.Engines)
 	var r Result
 	for _, id := range o.codecs() {

@@ -34,13 +34,10 @@ func Ways(ctx context.Context, o Options) Plan {
 			levels++
 		}
 	}
-	if o.Measurer == nil {
-		// At least two engines make a measurement, and levels and codecs share the budget. Codecs are
-		// compared by these figures, so none must be of a first round.
-		o.Measurer = &Bench{
-			Sample: Sample(sampleSize), Budget: o.Budget / time.Duration(max(levels*len(o.codecs()), 1)), Rounds: 2,
-		}
-	}
+	// At least two engines make a measurement, and levels and codecs share the budget. Codecs are
+	// compared by these figures, so none must be of a first round.
+	budget := o.Budget / time.Duration(max(levels*len(o.codecs()), 1))
+	o.Measurer = o.measurer(func() Measurer { return &Bench{Sample: Sample(sampleSize), Budget: budget, Rounds: 2} })
 	p.accelerators(ctx, &o)
 	for _, level := range codec.Levels()[:levels] {
 		at := o

@@ -98,6 +98,9 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image agen
 	facts.Report = agentreport.Bounded(facts.Report)
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: facts, image: image}
 	d.decide()
+	if d.out.Start != nil {
+		d.out.Start.Know(facts.Placement.Profiles)
+	}
 	d.out.Status = d.delivery.Status
 	d.out.Status.ObservedGeneration = delivery.Generation
 	d.out.Status.Peer = peerName(delivery.Spec.Peer)

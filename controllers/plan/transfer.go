@@ -128,6 +128,9 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	d.releaseSource()
 	d.unstage()
 	d.watchObjective()
+	if d.out.Start != nil {
+		d.out.Start.Know(facts.Placement.Profiles)
+	}
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
 	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)

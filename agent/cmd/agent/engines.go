@@ -25,14 +25,14 @@ type encoders struct {
 }
 
 // encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and
-// no time when the policy compresses nothing.
+// no time when the policy compresses nothing, or where figures of the engines are known and there is no accelerator.
 func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 	ids := slices.DeleteFunc(slices.Clone(c.Codecs), func(id codec.ID) bool { return id == codec.None })
 	if c.Policy.Mode == policy.Never || len(ids) == 0 {
 		return encoders{registry: engines.Default()}
 	}
 	all, verdict := a.engines(ctx)
-	options := calibrate.Options{Engines: all, Codecs: ids, Prefer: c.Engines}
+	options := calibrate.Options{Engines: all, Codecs: ids, Prefer: c.Engines, Known: a.known}
 	if !c.Policy.SoftwareDisabled {
 		options.Level = c.Policy.Level
 	}
@@ -41,7 +41,7 @@ func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 	}
 	chosen := calibrate.Run(ctx, options)
 	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software",
-		calibrate.Describe(chosen.Compress),
+		calibrate.Describe(chosen.Compress), "measuredBy", a.measuredBy(),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
 	return encoders{registry: chosen.Encode, accelerator: verdict.Accelerator(c.Policy.Level)}
 }
@@ -58,7 +58,7 @@ func (a *agent) plan(
 		}
 	}
 	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", strings.Join(said, "; "),
-		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
+		"measuredBy", a.measuredBy(), "accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
 	return encoders{
 		registry: codec.NewRegistry(preferred(plan, options)...), accelerator: verdict.Accelerator(c.Policy.Level),
 		plan: plan,
@@ -97,9 +97,9 @@ func (a *agent) decoders(ctx context.Context) decoders {
 	if verdict.InflateMinSize == hardware.NeverInflate {
 		all = slices.DeleteFunc(all, func(e codec.Engine) bool { return e.Class() == codec.Hardware })
 	}
-	chosen := calibrate.Run(ctx, calibrate.Options{Engines: all, Inflate: true})
+	chosen := calibrate.Run(ctx, calibrate.Options{Engines: all, Inflate: true, Known: a.known})
 	a.log.Info("Engines were chosen to inflate", "software", calibrate.Describe(chosen.Inflate),
-		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
+		"measuredBy", a.measuredBy(), "accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
 	rates := make(map[codec.ID]float64)
 	for _, choice := range chosen.Inflate {
 		for _, figure := range choice.Figures {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
+	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -54,6 +55,7 @@ func (a *agent) local(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.known = knownOn(node.ReadHost(), from.GetFigures())
 	report := send.NewReport()
 	report.SetDetail("The agent is opening both volumes")
 	stop, err := a.serveControl(transport.NewFiles(a.configDir), from.GetControlAddress(), report)

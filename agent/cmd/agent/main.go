@@ -20,6 +20,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/lighterage/lighterage/agent/calibrate"
 	"github.com/lighterage/lighterage/agent/failure"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -163,5 +164,7 @@ type agent struct {
 	fillDirectory string
 	fillBytes     int64
 	stdout        io.Writer // of prove
-	log           *slog.Logger
+	// known are figures of the engines on a machine like this one; nil: there are none.
+	known *calibrate.Known
+	log   *slog.Logger
 }

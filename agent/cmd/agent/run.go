@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/handoff"
+	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -80,6 +81,7 @@ func (a *agent) sendTo(
 	if err != nil {
 		return err
 	}
+	a.known = knownOn(node.ReadHost(), c.GetFigures())
 	files := transport.NewFiles(a.configDir)
 	stop, err := a.serveControl(files, c.GetControlAddress(), report)
 	if err != nil {
@@ -247,6 +249,7 @@ func (a *agent) receive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.known = knownOn(node.ReadHost(), c.GetFigures())
 	files := transport.NewFiles(a.configDir)
 	report := receive.NewReport()
 
