@@ -5,6 +5,7 @@ package frame_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -13,7 +14,6 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
-	kinds "github.com/lighterage/lighterage/test/corpus"
 )
 
 // encodeAll sends a block n times and returns what was counted.
@@ -78,19 +78,32 @@ func (e countingEncoder) Encode(dst, src []byte) (int, error) {
 	return e.Encoder.Encode(dst, src)
 }
 
+// oneByOne is what an application leaves that compresses its records one by one.
+func oneByOne(t *testing.T, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	for plain := corpus("json", 4*n); b.Len() < n; plain = plain[150:] {
+		w.Reset(&b)
+		if _, err := w.Write(plain[:150]); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()[:n:n]
+}
+
 // TestHopelessBlocks: of blocks of noise a sixteenth has a trial in the end, and probes go on. What does not look like
 // noise is compressed at once, and what does and shrinks after fifteen others.
 func TestHopelessBlocks(t *testing.T) {
 	const size = 64 << 10
-	messages, ok := kinds.ByName("packed")
-	if !ok {
-		t.Fatal("no messages that were deflated one by one")
-	}
 	calls := 0
 	e := newEncoder(t, frame.EncoderOptions{
 		Engines: codec.NewRegistry(counting{goflate.New(), &calls}, identity.New()), Codec: codec.Deflate, Policy: auto(),
 	})
-	noise, packed := corpus("random", size), messages.Generate(size)
+	noise, packed := corpus("random", size), oneByOne(t, size)
 	encodeAll(t, e, noise, 80)
 	calls = 0
 	s := encodeAll(t, e, noise, 160)
