@@ -501,6 +501,201 @@ func (x *ClaimPath) GetPath() string {
 	return ""
 }
 
+// LevelFigure is what an engine does at one level, on one core.
+type LevelFigure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Level CompressionLevel       `protobuf:"varint,1,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
+	// Plain bytes for each second of CPU time, and what a MiB became.
+	BytesPerSecond        uint64 `protobuf:"varint,2,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	CompressedBytesPerMib uint64 `protobuf:"varint,3,opt,name=compressed_bytes_per_mib,json=compressedBytesPerMib,proto3" json:"compressed_bytes_per_mib,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *LevelFigure) Reset() {
+	*x = LevelFigure{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelFigure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelFigure) ProtoMessage() {}
+
+func (x *LevelFigure) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelFigure.ProtoReflect.Descriptor instead.
+func (*LevelFigure) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LevelFigure) GetLevel() CompressionLevel {
+	if x != nil {
+		return x.Level
+	}
+	return CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
+}
+
+func (x *LevelFigure) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+func (x *LevelFigure) GetCompressedBytesPerMib() uint64 {
+	if x != nil {
+		return x.CompressedBytesPerMib
+	}
+	return 0
+}
+
+// EngineFigures are what an engine does, on one core.
+type EngineFigures struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Levels []*LevelFigure         `protobuf:"bytes,2,rep,name=levels,proto3" json:"levels,omitempty"`
+	// inflate_bytes_per_second of plain bytes; 0: not known.
+	InflateBytesPerSecond uint64 `protobuf:"varint,3,opt,name=inflate_bytes_per_second,json=inflateBytesPerSecond,proto3" json:"inflate_bytes_per_second,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *EngineFigures) Reset() {
+	*x = EngineFigures{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineFigures) ProtoMessage() {}
+
+func (x *EngineFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineFigures.ProtoReflect.Descriptor instead.
+func (*EngineFigures) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EngineFigures) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EngineFigures) GetLevels() []*LevelFigure {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+func (x *EngineFigures) GetInflateBytesPerSecond() uint64 {
+	if x != nil {
+		return x.InflateBytesPerSecond
+	}
+	return 0
+}
+
+// HostFigures are what node agents of the same release measured on machines of one kind. An agent that finds itself on such a machine
+// does not measure its engines.
+type HostFigures struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kernel release and cpu_model, as NodeMeasurement has them, and version of the agent: all of them must be the agent's own.
+	Kernel        string           `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	CpuModel      string           `protobuf:"bytes,2,opt,name=cpu_model,json=cpuModel,proto3" json:"cpu_model,omitempty"`
+	Version       string           `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Engines       []*EngineFigures `protobuf:"bytes,4,rep,name=engines,proto3" json:"engines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFigures) Reset() {
+	*x = HostFigures{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFigures) ProtoMessage() {}
+
+func (x *HostFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFigures.ProtoReflect.Descriptor instead.
+func (*HostFigures) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *HostFigures) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
+}
+
+func (x *HostFigures) GetCpuModel() string {
+	if x != nil {
+		return x.CpuModel
+	}
+	return ""
+}
+
+func (x *HostFigures) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *HostFigures) GetEngines() []*EngineFigures {
+	if x != nil {
+		return x.Engines
+	}
+	return nil
+}
+
 // SendConfig is what the agent in mode send needs to know.
 type SendConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -540,14 +735,16 @@ type SendConfig struct {
 	// receipt: the run is to have a receipt, so both sides digest all content.
 	Receipt bool `protobuf:"varint,26,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// form in which files are to rest at the destination.
-	Form          Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	Form Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	// figures of the cluster's nodes, at most one for each kind of machine.
+	Figures       []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
 	*x = SendConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +756,7 @@ func (x *SendConfig) String() string {
 func (*SendConfig) ProtoMessage() {}
 
 func (x *SendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +769,7 @@ func (x *SendConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendConfig.ProtoReflect.Descriptor instead.
 func (*SendConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SendConfig) GetRunId() string {
@@ -722,6 +919,13 @@ func (x *SendConfig) GetForm() Form {
 	return Form_FORM_UNSPECIFIED
 }
 
+func (x *SendConfig) GetFigures() []*HostFigures {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
+
 // ReceiveConfig is what the agent in mode receive needs to know.
 type ReceiveConfig struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -739,13 +943,15 @@ type ReceiveConfig struct {
 	AllowDelete bool `protobuf:"varint,9,opt,name=allow_delete,json=allowDelete,proto3" json:"allow_delete,omitempty"`
 	// revoked_before in Unix seconds: certificates of the sender's cluster that were issued before it are rejected; 0: none is.
 	RevokedBefore int64 `protobuf:"varint,10,opt,name=revoked_before,json=revokedBefore,proto3" json:"revoked_before,omitempty"`
+	// figures: see SendConfig.
+	Figures       []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReceiveConfig) Reset() {
 	*x = ReceiveConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +963,7 @@ func (x *ReceiveConfig) String() string {
 func (*ReceiveConfig) ProtoMessage() {}
 
 func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +976,7 @@ func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveConfig.ProtoReflect.Descriptor instead.
 func (*ReceiveConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReceiveConfig) GetRunId() string {
@@ -843,6 +1049,13 @@ func (x *ReceiveConfig) GetRevokedBefore() int64 {
 	return 0
 }
 
+func (x *ReceiveConfig) GetFigures() []*HostFigures {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
+
 // NodeConfig is what the agent in mode node needs to know.
 type NodeConfig struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -855,7 +1068,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1080,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1093,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -948,7 +1161,20 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xa2\x06\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xac\x01\n" +
+	"\vLevelFigure\x12:\n" +
+	"\x05level\x18\x01 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\x12(\n" +
+	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\x127\n" +
+	"\x18compressed_bytes_per_mib\x18\x03 \x01(\x04R\x15compressedBytesPerMib\"\x95\x01\n" +
+	"\rEngineFigures\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.LevelFigureR\x06levels\x127\n" +
+	"\x18inflate_bytes_per_second\x18\x03 \x01(\x04R\x15inflateBytesPerSecond\"\x99\x01\n" +
+	"\vHostFigures\x12\x16\n" +
+	"\x06kernel\x18\x01 \x01(\tR\x06kernel\x12\x1b\n" +
+	"\tcpu_model\x18\x02 \x01(\tR\bcpuModel\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12;\n" +
+	"\aengines\x18\x04 \x03(\v2!.lighterage.wire.v1.EngineFiguresR\aengines\"\xdd\x06\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -974,7 +1200,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\x12\x1e\n" +
 	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\x122\n" +
-	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\"\xce\x02\n" +
+	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\x129\n" +
+	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\"\x89\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -987,7 +1214,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\fdata_address\x18\b \x01(\tR\vdataAddress\x12!\n" +
 	"\fallow_delete\x18\t \x01(\bR\vallowDelete\x12%\n" +
 	"\x0erevoked_before\x18\n" +
-	" \x01(\x03R\rrevokedBefore\"h\n" +
+	" \x01(\x03R\rrevokedBefore\x129\n" +
+	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +
@@ -1023,7 +1251,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
@@ -1032,26 +1260,34 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*CompressionSettings)(nil),       // 4: lighterage.wire.v1.CompressionSettings
 	(*DialPolicy)(nil),                // 5: lighterage.wire.v1.DialPolicy
 	(*ClaimPath)(nil),                 // 6: lighterage.wire.v1.ClaimPath
-	(*SendConfig)(nil),                // 7: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil),             // 8: lighterage.wire.v1.ReceiveConfig
-	(*NodeConfig)(nil),                // 9: lighterage.wire.v1.NodeConfig
-	(Form)(0),                         // 10: lighterage.wire.v1.Form
-	(*descriptorpb.FieldOptions)(nil), // 11: google.protobuf.FieldOptions
+	(*LevelFigure)(nil),               // 7: lighterage.wire.v1.LevelFigure
+	(*EngineFigures)(nil),             // 8: lighterage.wire.v1.EngineFigures
+	(*HostFigures)(nil),               // 9: lighterage.wire.v1.HostFigures
+	(*SendConfig)(nil),                // 10: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil),             // 11: lighterage.wire.v1.ReceiveConfig
+	(*NodeConfig)(nil),                // 12: lighterage.wire.v1.NodeConfig
+	(Form)(0),                         // 13: lighterage.wire.v1.Form
+	(*descriptorpb.FieldOptions)(nil), // 14: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
 	1,  // 1: lighterage.wire.v1.CompressionSettings.level:type_name -> lighterage.wire.v1.CompressionLevel
 	2,  // 2: lighterage.wire.v1.CompressionSettings.objective:type_name -> lighterage.wire.v1.CompressionObjective
 	3,  // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
-	6,  // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
-	4,  // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	10, // 6: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
-	11, // 7: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	7,  // [7:8] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	1,  // 4: lighterage.wire.v1.LevelFigure.level:type_name -> lighterage.wire.v1.CompressionLevel
+	7,  // 5: lighterage.wire.v1.EngineFigures.levels:type_name -> lighterage.wire.v1.LevelFigure
+	8,  // 6: lighterage.wire.v1.HostFigures.engines:type_name -> lighterage.wire.v1.EngineFigures
+	6,  // 7: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
+	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	13, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
+	9,  // 10: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	9,  // 11: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	14, // 12: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	12, // [12:13] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1066,7 +1302,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 1,
 			NumServices:   0,
 		},
