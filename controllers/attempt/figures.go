@@ -6,6 +6,7 @@ package attempt
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -78,7 +79,7 @@ func engineFigures(engines []v1alpha1.EngineProfile) []*wirev1.EngineFigures {
 		}
 		for _, l := range e.Levels {
 			ratio, err := strconv.ParseFloat(l.Ratio, 64)
-			if err != nil || ratio < 0.5 || l.CompressBytesPerSecond <= 0 {
+			if err != nil || math.IsNaN(ratio) || ratio < 0.5 || l.CompressBytesPerSecond <= 0 {
 				continue // the agent measures
 			}
 			figures.Levels = append(figures.Levels, &wirev1.LevelFigure{
