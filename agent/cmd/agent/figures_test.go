@@ -119,3 +119,20 @@ func TestAgentTakesFigures(t *testing.T) {
 		r.arrived(t)
 	}
 }
+
+// BenchmarkStart is what choosing engines for both directions costs an agent when it starts.
+func BenchmarkStart(b *testing.B) {
+	host := node.Host{Kernel: "6.1.0", CPUModel: "a processor"}
+	settings := compression.Settings{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Deflate},
+	}
+	for name, figures := range map[string][]*wirev1.HostFigures{"measured": nil, "known": {figuresOf(host)}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				a := &agent{log: slog.New(slog.DiscardHandler), known: knownOn(host, figures)}
+				a.encoders(b.Context(), settings)
+				a.decoders(b.Context())
+			}
+		})
+	}
+}
