@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -521,5 +522,28 @@ func near(t *testing.T, what string, got *float64, want float64) {
 	t.Helper()
 	if got == nil || math.Abs(*got-want) > 0.005*want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// TestOriginOfSoftware: what an object says of software is told from what its policy says.
+func TestOriginOfSoftware(t *testing.T) {
+	for name, test := range map[string]struct {
+		disabled bool
+		inline   v1alpha1.SoftwareUse
+		want     string
+	}{
+		"inline":      {true, v1alpha1.SoftwareDisabled, "spec.compression of the Transfer"},
+		"allowed":     {false, v1alpha1.SoftwareAllowed, "spec.compression of the Transfer"},
+		"policy":      {true, "", `CompressionPolicy "z-first"`},
+		"other since": {true, v1alpha1.SoftwareAllowed, "spec.compression now says false"},
+	} {
+		e := explained(t, func(in *explain.Input) {
+			in.Transfer.Status.Policy.Name, in.Transfer.Status.Policy.SoftwareDisabled = "z-first", test.disabled
+			in.Transfer.Spec.Compression = &v1alpha1.Compression{Software: test.inline}
+		})
+		i := slices.IndexFunc(e.Policy.Values, func(v explain.Value) bool { return v.Name == "software.disabled" })
+		if v := e.Policy.Values[i]; v.Value != fmt.Sprint(test.disabled) || !strings.Contains(v.Origin, test.want) {
+			t.Errorf("%s: %+v, want %q", name, v, test.want)
+		}
 	}
 }
