@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -60,8 +61,10 @@ var errIndex = errors.New("the index is damaged")
 // indexReader reads an index from its beginning to its end. The zero value is one of nothing.
 type indexReader struct {
 	object *objectstore.Reader
-	plain  *bufio.Reader
-	last   string
+	// written is when the object was; zero without one.
+	written time.Time
+	plain   *bufio.Reader
+	last    string
 	// unfit is passed paths that are no entry's. It is set by newBoth.
 	unfit func(path string)
 	// lacks reports whether an archive is missing, whose files are then left out; nil: nobody knows.
@@ -95,7 +98,7 @@ func openRecords(
 	if err != nil {
 		return nil, err
 	}
-	r := &indexReader{object: content}
+	r := &indexReader{object: content, written: object.Modified}
 	if err := r.begin(content, before); err != nil {
 		return nil, errors.Join(err, r.close())
 	}

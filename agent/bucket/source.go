@@ -49,6 +49,7 @@ type Source struct {
 	unpacker  *unpacker
 	// targets are the files that have further names, with their digests; nil before WalkAgain.
 	targets map[string]*digested
+	indexed   func(time.Time)
 }
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
@@ -68,6 +69,9 @@ func (s *Source) Inflate(engines func() *codec.Registry) {
 	s.unpacker.engines = sync.OnceValue(engines)
 }
 
+// Indexed has f told when the index was written, by each Walk that finds one. It must be called before Walk.
+func (s *Source) Indexed(f func(time.Time)) { s.indexed = f }
+
 // Omissions returns what walks left out.
 func (s *Source) Omissions() *tree.Omissions { return s.omissions }
 
@@ -77,6 +81,9 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 	index, err := openIndex(ctx, s.store)
 	if err != nil {
 		return unusable(err)
+	}
+	if s.indexed != nil && !index.written.IsZero() {
+		s.indexed(index.written)
 	}
 	b, err := newBoth(ctx, &lister{
 		store: s.store, enter: s.filter.Enter,

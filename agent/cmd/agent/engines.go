@@ -92,9 +92,12 @@ type decoders struct {
 }
 
 // decoders does for a receiver what encoders does for a sender. Which codec the sender will use is not known yet.
-func (a *agent) decoders(ctx context.Context) decoders {
+func (a *agent) decoders(ctx context.Context) decoders { return a.inflaters(ctx, false) }
+
+// inflaters is decoders, without the accelerator if only software is wanted.
+func (a *agent) inflaters(ctx context.Context, software bool) decoders {
 	all, verdict := a.engines(ctx)
-	if verdict.InflateMinSize == hardware.NeverInflate {
+	if software || verdict.InflateMinSize == hardware.NeverInflate {
 		all = slices.DeleteFunc(all, func(e codec.Engine) bool { return e.Class() == codec.Hardware })
 	}
 	chosen := calibrate.Run(ctx, calibrate.Options{Engines: all, Inflate: true, Known: a.known})

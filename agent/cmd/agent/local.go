@@ -72,7 +72,7 @@ func (a *agent) local(ctx context.Context) error {
 		if ends.destination != nil {
 			return a.toStore(ctx, &c, ends, resolved, report)
 		}
-		return a.moveLocally(ctx, &c, ends.source, resolved, report)
+		return a.moveLocally(ctx, &c, ends, resolved, report)
 	}())
 }
 
@@ -106,7 +106,7 @@ func ofClaim(volume string) error {
 
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
-	ctx context.Context, c *wirev1.LocalConfig, source send.Source, resolved compression.Settings, report *send.Report,
+	ctx context.Context, c *wirev1.LocalConfig, e *ends, resolved compression.Settings, report *send.Report,
 ) error {
 	from, to := c.GetSend(), c.GetReceive()
 	destination, err := tree.OpenDestination(to.GetVolume(), to.GetPath(), to.GetRunId(), to.GetAttempt())
@@ -123,6 +123,10 @@ func (a *agent) moveLocally(
 	}
 	receiving := receive.NewReport()
 	receiving.SoftwareReason = inflate.software
+	e.inflated = &receiving.Blocks
+	if c.GetInflateInSoftware() {
+		receiving.SoftwareReason = policy.SoftwareUsed
+	}
 	receiver := receive.New(receive.Options{
 		RunID:       to.GetRunId(),
 		Attempt:     to.GetAttempt(),
@@ -141,7 +145,7 @@ func (a *agent) moveLocally(
 	defer giveUp(nil)
 	received := make(chan error, 1)
 	go func() { received <- receiver.Wait(waiting) }()
-	options := sendOptions(from, source, compress, resolved, report)
+	options := sendOptions(from, e.source, compress, resolved, report)
 	options.Streams = localStreams(c)
 	options.Dial = func() (send.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }

@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -26,6 +27,8 @@ type ends struct {
 	destination *objectstore.Store
 	filter      *filter.Filter
 	closers     []func()
+	// inflated counts what is inflated of a store that is the source. It may be set until that is read.
+	inflated *meter.Meter
 }
 
 func (e *ends) close() {
@@ -36,7 +39,7 @@ func (e *ends) close() {
 
 // openEnds opens the source, and the destination if it is a store.
 func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *send.Report) (*ends, error) {
-	e := &ends{}
+	e := &ends{inflated: &meter.Meter{}}
 	pace, err := paceOf(c.GetSend())
 	if err != nil {
 		return nil, err
@@ -62,7 +65,10 @@ func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *sen
 			return nil, err
 		}
 		source := bucket.NewSource(ctx, store, e.filter)
-		source.Inflate(func() *codec.Registry { return a.decoders(ctx).registry })
+		source.Indexed(report.SetCopyTime)
+		source.Inflate(func() *codec.Registry {
+			return meter.Decoders(a.inflaters(ctx, c.GetInflateInSoftware()).registry, e.inflated)
+		})
 		e.source = source
 		return e, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -113,6 +114,43 @@ func TestDigestsThroughAStore(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRestoresArchivesInSoftware: what is inflated is counted, and the report says when the index was written.
+func TestRestoresArchivesInSoftware(t *testing.T) {
+	server := objectstoretest.New(t, "me")
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS)
+	to := r.config
+	to.Send.Form = wirev1.Form_FORM_ARCHIVE
+	r.config = &wirev1.LocalConfig{
+		Send: to.Send, Receive: &wirev1.ReceiveConfig{
+			RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger",
+		},
+		DestinationStore: storeEnd(t, server), Transfer: "bank/ledger (1)",
+	}
+	begun := time.Now()
+	code, report, log := r.run(t.Context(), t)
+	if code != exitOK || report.GetCopyTime() != nil {
+		t.Fatalf("the agent exits with %d, %v:\n%s", code, report, log)
+	}
+	to.Send.Form = wirev1.Form_FORM_UNSPECIFIED
+	to.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	to.Send.Volume, to.Send.Path = "", ""
+	r.config = &wirev1.LocalConfig{
+		Send: to.Send, Receive: to.Receive, SourceStore: storeEnd(t, server), InflateInSoftware: true,
+	}
+	if code, report, log = r.run(t.Context(), t); code != exitOK {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	r.arrived(t)
+	if d := report.GetDecompression(); d.GetHardware().GetBytes() != 0 || d.GetReason() != "SoftwareUsed" ||
+		d.GetSoftware().GetBytes() < uint64(len(r.content)) || report.GetCpu().GetDecompressNanos() == 0 {
+		t.Errorf("decompression %v, CPU %v", d, report.GetCpu())
+	}
+	if written := report.GetCopyTime().AsTime(); written.Before(begun.Add(-time.Minute)) ||
+		written.After(time.Now().Add(time.Minute)) {
+		t.Errorf("the index was written at %v", written)
 	}
 }
 

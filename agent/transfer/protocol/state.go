@@ -36,6 +36,7 @@ type State struct {
 	progress  wirev1.Progress
 	omissions *tree.Omissions // nil before the session
 	contents  *wirev1.ContentDigest
+	copied    time.Time
 }
 
 // Start says what the side does first. It comes before everything else.
@@ -55,6 +56,13 @@ func (s *State) Transferring(omissions *tree.Omissions) {
 	s.state = wirev1.AgentState_AGENT_STATE_TRANSFERRING
 	s.detail = ""
 	s.omissions = omissions
+}
+
+// SetCopyTime says when the index of the object store that is read was written.
+func (s *State) SetCopyTime(written time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.copied = written
 }
 
 // SetContents says what both sides have computed of the content of the run; nil: nothing.
@@ -105,6 +113,9 @@ func (s *State) Snapshot() *wirev1.Report {
 	}
 	if !s.end.IsZero() {
 		report.EndTime = timestamppb.New(s.end)
+	}
+	if !s.copied.IsZero() {
+		report.CopyTime = timestamppb.New(s.copied)
 	}
 	if s.contents != nil {
 		report.Contents = proto.CloneOf(s.contents)
