@@ -49,7 +49,7 @@ type Source struct {
 	unpacker  *unpacker
 	// targets are the files that have further names, with their digests; nil before WalkAgain.
 	targets map[string]*digested
-	indexed   func(time.Time)
+	indexed func(time.Time)
 }
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
