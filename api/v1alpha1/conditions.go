@@ -30,6 +30,9 @@ const (
 	// ConditionWithinObjective (Transfer): True while status.recoveryPoint is not older than spec.objective.maxAge, False
 	// when it is or there is none, with the reason. Absent without spec.objective.
 	ConditionWithinObjective = "WithinObjective"
+	// ConditionRecoverable (Drill): True when the last drill restored the copy, verified it, and met spec.objective; False
+	// when it did not, with the reason. Absent until the first has ended.
+	ConditionRecoverable = "Recoverable"
 	// ConditionHooksSucceeded (Transfer): True when the hooks of the present or last run have succeeded, False when one
 	// has failed, with the reason. Absent while they run, and without spec.source.hooks.
 	ConditionHooksSucceeded = "HooksSucceeded"
@@ -54,10 +57,10 @@ const (
 const (
 	// ReasonPending (Delivery, HTTPEndpoint, Queue): accepted; nothing has started yet.
 	ReasonPending = "Pending"
-	// ReasonScheduled (Transfer): the first run waits for the time of spec.schedule.
+	// ReasonScheduled (Transfer, Drill): the first run waits for the time of spec.schedule.
 	ReasonScheduled = "Scheduled"
-	// ReasonSuspended (Transfer, TransferSet): spec.suspend keeps runs and attempts from starting. Set it to false to
-	// continue.
+	// ReasonSuspended (Transfer, TransferSet, Drill): spec.suspend keeps runs and attempts from starting. Set it to false
+	// to continue.
 	ReasonSuspended = "Suspended"
 	// ReasonStarting (Transfer, Delivery, CompressionTrial, ObjectStore): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
@@ -157,7 +160,7 @@ const (
 	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
 	// ReasonInvalidSpec (Transfer, TransferSet, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy,
-	// Tariff, ObjectStore): a value of the spec cannot be used. The message says which one and what to write.
+	// Tariff, ObjectStore, Drill): a value of the spec cannot be used. The message says which one and what to write.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
 	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
@@ -399,6 +402,30 @@ const (
 	// ReasonTooManySets (TransferSet): the namespace has more TransferSets than are compared with each other. The oldest
 	// ones work. Delete some.
 	ReasonTooManySets = "TooManySets"
+)
+
+// Reasons of Drill conditions, beside those of Transfers, which say why a restore did not succeed.
+const (
+	// ReasonDrilling (Drill): a drill is under way. The message has what its Transfer says.
+	ReasonDrilling = "Drilling"
+	// ReasonRecovered (Drill): the last drill restored and verified the copy within spec.objective.
+	ReasonRecovered = "Recovered"
+	// ReasonCopyTooOld (Drill): the copy was restored, and is older than spec.objective.maxAge. Look at the Transfer that
+	// writes it.
+	ReasonCopyTooOld = "CopyTooOld"
+	// ReasonCopyTimeUnknown (Drill): spec.objective.maxAge is set, and the bucket has no index that says when the copy was
+	// written. Have a Transfer write it, or remove maxAge.
+	ReasonCopyTimeUnknown = "CopyTimeUnknown"
+	// ReasonCopyIncomplete (Drill): files that the index of the copy names are not in the bucket, or cannot be restored
+	// under their names. Run the Transfer that writes the copy, or restore the objects.
+	ReasonCopyIncomplete = "CopyIncomplete"
+	// ReasonRestoreTooSlow (Drill): the copy was restored, and took longer than spec.objective allows.
+	ReasonRestoreTooSlow = "RestoreTooSlow"
+	// ReasonDeadlineExceeded (Drill): the restore had not ended by spec.deadline. The message has what it waited for.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonNameTaken (Drill): a Transfer with the name that the drill's needs is there, and belongs to somebody else.
+	// Delete it, or create the Drill under another name.
+	ReasonNameTaken = "NameTaken"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.

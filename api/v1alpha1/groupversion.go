@@ -29,6 +29,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&DataQuota{}, &DataQuotaList{},
 		&ObjectStore{}, &ObjectStoreList{},
 		&Statement{}, &StatementList{},
+		&Drill{}, &DrillList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -5,7 +5,7 @@ package v1alpha1
 
 // Annotations, labels and finalizers that users and other programs may meet.
 const (
-	// RunAnnotation on a Transfer or a CompressionTrial asks for another run: any new value starts one as soon as the
+	// RunAnnotation on a Transfer, a CompressionTrial or a Drill asks for another run: any new value starts one as soon as the
 	// present run has ended. The value last acted upon is echoed in status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 
@@ -53,6 +53,9 @@ const (
 
 	// TrialLabel is on everything that the manager makes for a CompressionTrial; the value is the object's UID.
 	TrialLabel = "lighterage.dev/trial-uid"
+
+	// DrillLabel is on the Transfer that the manager makes for a Drill; the value is the object's UID.
+	DrillLabel = "lighterage.dev/drill-uid"
 
 	// ObjectStoreLabel is on everything that the manager makes for an ObjectStore; the value is the object's UID.
 	ObjectStoreLabel = "lighterage.dev/objectstore-uid"

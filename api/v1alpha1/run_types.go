@@ -22,6 +22,10 @@ type RunStatus struct {
 	// claims. Unset for a Delivery.
 	// +optional
 	Route Route `json:"route,omitempty"`
+	// copyTime is when the index of spec.source.objectStore was written that the run reads, by the clock of the server.
+	// Unset for a source that has no index, and for a Delivery.
+	// +optional
+	CopyTime *metav1.Time `json:"copyTime,omitempty"`
 	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that
 	// only somebody can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt
 	// that was interrupted after it had made bytes safe at the destination begins the count again.

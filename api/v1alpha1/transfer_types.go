@@ -47,8 +47,8 @@ type TransferVia struct {
 	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
 }
 
-// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim and objectStore.
-// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="destination must have exactly one of persistentVolumeClaim and objectStore"
+// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore and ephemeral.
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore and ephemeral"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
 type TransferDestination struct {
@@ -78,6 +78,11 @@ type TransferDestination struct {
 	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+
+	// ephemeral is a volume that goes with the agent's pod, so that what is restored from an objectStore is verified and
+	// nothing stays. Each attempt begins with an empty one. Drills use it.
+	// +optional
+	Ephemeral *EphemeralVolume `json:"ephemeral,omitempty"`
 
 	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via and
 	// receipt: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst, as they travelled, with
@@ -129,6 +134,8 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files or Archive; remove receipt or form"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && !has(self.destination.objectStore) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
 type TransferSpec struct {
 	// source: its persistentVolumeClaim and objectStore are immutable.
 	// +required
@@ -173,6 +180,12 @@ type TransferSpec struct {
 	// compression overrides the CompressionPolicy that applies. A change takes effect with the next attempt or run.
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
+
+	// inflate: Software has archives of an objectStore inflated without an accelerator, also on a node that has one. A
+	// change takes effect with the next attempt or run.
+	// +optional
+	// +default="Any"
+	Inflate InflateMode `json:"inflate,omitempty"`
 
 	// verify says how the destination is checked before the run is Complete. A change takes effect with the next
 	// attempt or run.

@@ -74,11 +74,13 @@ type Spec struct {
 	SenderNamespace string
 }
 
-// Mount is a claim in an agent's pod.
+// Mount is a claim in an agent's pod, or a volume that goes with the pod.
 type Mount struct {
-	Claim    string
-	Path     string
-	ReadOnly bool
+	Claim string
+	// Ephemeral takes the place of Claim.
+	Ephemeral *v1alpha1.EphemeralVolume
+	Path      string
+	ReadOnly  bool
 }
 
 // Secret is what an agent's Secret holds.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -103,6 +104,10 @@ func (a *Attempt) pod() corev1.PodSpec {
 		if a.volumeOf(i) != i {
 			continue
 		}
+		if mount.Ephemeral != nil {
+			pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volumeName(i), VolumeSource: a.ephemeral(mount.Ephemeral)})
+			continue
+		}
 		// Read-only here too: the kubelet then leaves the owners of a source's files alone.
 		readOnly := !slices.ContainsFunc(a.spec.Mounts, func(m Mount) bool { return m.Claim == mount.Claim && !m.ReadOnly })
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volumeName(i), VolumeSource: corev1.VolumeSource{
@@ -112,9 +117,29 @@ func (a *Attempt) pod() corev1.PodSpec {
 	return pod
 }
 
+// ephemeral is a volume whose claim Kubernetes makes for the pod, and removes with it.
+func (a *Attempt) ephemeral(volume *v1alpha1.EphemeralVolume) corev1.VolumeSource {
+	spec := corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: volume.Size.DeepCopy()},
+		},
+	}
+	if volume.StorageClassName != "" {
+		spec.StorageClassName = ptr.To(volume.StorageClassName)
+	}
+	return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{Labels: a.spec.Labels}, Spec: spec,
+		},
+	}}
+}
+
 // volumeOf is the number of the first mount of the same claim: a pod that has one claim in two volumes never starts.
 func (a *Attempt) volumeOf(mount int) int {
-	return slices.IndexFunc(a.spec.Mounts, func(m Mount) bool { return m.Claim == a.spec.Mounts[mount].Claim })
+	return slices.IndexFunc(a.spec.Mounts, func(m Mount) bool {
+		return m.Claim == a.spec.Mounts[mount].Claim && m.Ephemeral == a.spec.Mounts[mount].Ephemeral
+	})
 }
 
 func volumeName(mount int) string {

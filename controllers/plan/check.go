@@ -55,6 +55,9 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonDestinationNotFound, at.Name, facts.Stores.Destination, facts.Stores.Problem)
 	}
+	if transfer.Spec.Destination.Ephemeral != nil {
+		return nil // It is made with the pod.
+	}
 	if IsLocal(transfer) {
 		return checkLocal(transfer, facts.Local)
 	}

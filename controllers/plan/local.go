@@ -45,6 +45,11 @@ type LocalFacts struct {
 // IsLocal reports whether a Transfer's destination is in this cluster.
 func IsLocal(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destination.Peer == "" }
 
+// IntoClaim reports whether a Transfer writes into a claim.
+func IntoClaim(transfer *v1alpha1.Transfer) bool {
+	return transfer.Spec.Destination.ObjectStore == nil && transfer.Spec.Destination.Ephemeral == nil
+}
+
 // firstRoute is how the data of a new run go.
 func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route {
 	switch {
@@ -155,7 +160,7 @@ func OwnDeliveries(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) 
 // WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about
 // to.
 func WritesHere(transfer *v1alpha1.Transfer) bool {
-	return UnderWay(transfer) && transfer.Spec.Destination.ObjectStore == nil &&
+	return UnderWay(transfer) && IntoClaim(transfer) &&
 		(transfer.Status.Run.Route == v1alpha1.RoutePod || transfer.Status.Run.Route == v1alpha1.RouteObjectStore)
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
@@ -58,5 +59,13 @@ func (d *transferDecision) noteRecoveryPoint() {
 	status.RecoveryPoint = status.Run.StartTime.DeepCopy()
 	if s := status.Staged; s != nil && s.RunID == status.Run.ID && s.PointInTime != nil {
 		status.RecoveryPoint = s.PointInTime.DeepCopy()
+	}
+}
+
+// noteCopyTime notes when the index of the object store was written that the run reads.
+func (d *transferDecision) noteCopyTime(report *wirev1.Report) {
+	if written := report.GetCopyTime(); written.IsValid() {
+		at := metav1.NewTime(written.AsTime().Truncate(time.Second))
+		d.transfer.Status.Run.CopyTime = &at
 	}
 }

@@ -55,7 +55,8 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	switch {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
-	case spec.Destination.ObjectStore == nil && spec.Destination.PersistentVolumeClaim.ClaimName == "":
+	case spec.Destination.ObjectStore == nil && spec.Destination.Ephemeral == nil &&
+		spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval ||
 		spec.CheckpointInterval.Value() > maxCheckpointInterval):
@@ -102,6 +103,9 @@ func DestinationNamespace(transfer *v1alpha1.Transfer) string {
 func DestinationKey(transfer *v1alpha1.Transfer) string {
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return LocalDestinationKey(transfer.Namespace, "objectstores/"+at.Name) // no claim has a slash in its name
+	}
+	if transfer.Spec.Destination.Ephemeral != nil {
+		return LocalDestinationKey(transfer.Namespace, "ephemeral/"+transfer.Name) // nobody else's
 	}
 	return transfer.Spec.Destination.Peer + LocalDestinationKey(
 		DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,

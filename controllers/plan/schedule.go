@@ -94,21 +94,33 @@ func (t *timetable) passed(after, now time.Time) (last time.Time, count int64) {
 	return last, count
 }
 
-// keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
-func (d *transferDecision) keepTimetable() *agentpod.Problem {
-	spec, status := d.transfer.Spec.Schedule, &d.transfer.Status
+// Timetable is what a schedule says at a time.
+type Timetable struct {
+	// Status of the schedule; nil without one.
+	Status *v1alpha1.ScheduleStatus
+	// Due: a time has come for which a run is to start.
+	Due bool
+	// Problem is why the schedule cannot be used; nil if it can.
+	Problem *agentpod.Problem
+}
+
+// Keep brings the status of a schedule up to date, which may be nil as the schedule may. busy: a run is under way, or
+// wanted and kept from beginning, so that a time which comes is missed. The UID spreads the jitter.
+func Keep(
+	spec *v1alpha1.TransferSchedule, uid types.UID, kept *v1alpha1.ScheduleStatus, suspended, busy bool, at time.Time,
+) Timetable {
 	if spec == nil {
-		status.Schedule = nil
-		return nil
+		return Timetable{}
 	}
-	table, err := newTimetable(spec, d.transfer.UID)
+	table, err := newTimetable(spec, uid)
 	if err != nil {
-		return agentpod.SpecProblem(err)
+		return Timetable{Status: kept, Problem: agentpod.SpecProblem(err)}
 	}
-	kept := status.Schedule
+	due := false
+	kept = kept.DeepCopy()
 	if kept == nil || kept.Cron != spec.Cron || kept.TimeZone != table.timeZone.String() || kept.LastTime == nil {
 		// What a schedule would have started before it was set does not count.
-		now := metav1.NewTime(d.facts.Now)
+		now := metav1.NewTime(at)
 		missed := int64(0)
 		if kept != nil {
 			missed = kept.MissedRuns
@@ -116,40 +128,52 @@ func (d *transferDecision) keepTimetable() *agentpod.Problem {
 		kept = &v1alpha1.ScheduleStatus{
 			Cron: spec.Cron, TimeZone: table.timeZone.String(), LastTime: &now, MissedRuns: missed,
 		}
-		status.Schedule = kept
 	}
-	if kept.LastTime.After(d.facts.Now.Add(setBack)) {
-		now := metav1.NewTime(d.facts.Now)
+	if kept.LastTime.After(at.Add(setBack)) {
+		now := metav1.NewTime(at)
 		kept.LastTime = &now
 	}
-	if last, count := table.passed(kept.LastTime.Time, d.facts.Now); count > 0 {
+	if last, count := table.passed(kept.LastTime.Time, at); count > 0 {
 		if count == maxMissed {
-			last = d.facts.Now
+			last = at
 		}
-		at := metav1.NewTime(last)
-		kept.LastTime = &at
+		passed := metav1.NewTime(last)
+		kept.LastTime = &passed
 		switch {
-		case d.transfer.Spec.Suspend:
-		case d.running() || d.pending():
+		case suspended:
+		case busy:
 			kept.MissedRuns += count
 		default:
-			d.due = true
+			due = true
 			kept.MissedRuns += count - 1
 		}
 	}
 	kept.NextTime = nil
-	if !d.transfer.Spec.Suspend {
+	if !suspended {
 		next := metav1.NewTime(table.start(table.next(kept.LastTime.Time)))
 		kept.NextTime = &next
 	}
-	return nil
+	return Timetable{Status: kept, Due: due}
+}
+
+// keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
+func (d *transferDecision) keepTimetable() *agentpod.Problem {
+	spec, status := &d.transfer.Spec, &d.transfer.Status
+	busy := d.running() || d.pending()
+	table := Keep(spec.Schedule, d.transfer.UID, status.Schedule, spec.Suspend, busy, d.facts.Now)
+	status.Schedule, d.due = table.Status, table.Due
+	return table.Problem
+}
+
+// UntilNext is how long it is until the next time of a schedule, at least a second; 0 without one.
+func UntilNext(schedule *v1alpha1.ScheduleStatus, now time.Time) time.Duration {
+	if schedule == nil || schedule.NextTime == nil {
+		return 0
+	}
+	return max(schedule.NextTime.Sub(now), time.Second)
 }
 
 // wakeForSchedule makes sure that the next time is not slept through.
 func (d *transferDecision) wakeForSchedule() {
-	schedule := d.transfer.Status.Schedule
-	if schedule == nil || schedule.NextTime == nil {
-		return
-	}
-	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, max(schedule.NextTime.Sub(d.facts.Now), time.Second))
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, UntilNext(d.transfer.Status.Schedule, d.facts.Now))
 }

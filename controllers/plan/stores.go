@@ -89,6 +89,27 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 				"Files or absent with via",
 		}
 	}
+	if volume := spec.Destination.Ephemeral; volume != nil {
+		switch {
+		case from == nil:
+			return &policy.InvalidError{
+				Field: "spec.destination.ephemeral", Fix: "is for what is restored from an objectStore; use it as source",
+			}
+		case to != nil || spec.Destination.PersistentVolumeClaim.ClaimName != "":
+			return &policy.InvalidError{
+				Field: "spec.destination", Fix: "must have exactly one of persistentVolumeClaim, objectStore and ephemeral",
+			}
+		case volume.Size == nil || volume.Size.Sign() <= 0:
+			return &policy.InvalidError{
+				Field: "spec.destination.ephemeral.size", Fix: "must be positive; write for example 100Gi",
+			}
+		}
+	}
+	if spec.Inflate == v1alpha1.InflateSoftware && (from == nil || to != nil) {
+		return &policy.InvalidError{
+			Field: "spec.inflate", Fix: "must be Any or absent where no archives of an objectStore are restored into a volume",
+		}
+	}
 	switch {
 	case from != nil && spec.Source.PersistentVolumeClaim.ClaimName != "":
 		return &policy.InvalidError{
@@ -194,7 +215,8 @@ func storeAttempt(
 			RunId: run.ID, Attempt: uint32(run.Attempt), SenderNamespace: transfer.Namespace, SenderName: transfer.Name,
 			AllowDelete: transfer.Spec.Delete,
 		},
-		Transfer: fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID),
+		Transfer:          fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID),
+		InflateInSoftware: transfer.Spec.Inflate == v1alpha1.InflateSoftware,
 	}
 	// What an object holds is never compressed on the way, and between the halves of the agent there is no network.
 	config.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
@@ -213,7 +235,7 @@ func storeAttempt(
 		config.DestinationStore = end(at, stores.Destination)
 	} else {
 		a.Mounts = append(a.Mounts, attempt.Mount{
-			Claim: destination.PersistentVolumeClaim.ClaimName, Path: attempt.DestinationPath,
+			Claim: destination.PersistentVolumeClaim.ClaimName, Ephemeral: destination.Ephemeral, Path: attempt.DestinationPath,
 		})
 		config.Receive.Volume = attempt.DestinationPath
 		config.Receive.Path = attempt.RelativePath(destination.PersistentVolumeClaim.Path)

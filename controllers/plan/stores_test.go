@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -203,6 +206,59 @@ func TestStoreConflicts(t *testing.T) {
 		d := plan.DecideTransfer(younger, facts, agentpod.Image{})
 		if (d.Start == nil) != conflict {
 			t.Errorf("%s: %+v", path, d.Status.Conditions)
+		}
+	}
+}
+
+func TestEphemeralDestination(t *testing.T) {
+	transfer, facts := storeTransfer(storePath("vault", "/ledger"), nil)
+	transfer.Spec.Destination = v1alpha1.TransferDestination{
+		Ephemeral: &v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("3Gi")), StorageClassName: "fast"},
+	}
+	transfer.Spec.Inflate = v1alpha1.InflateSoftware
+	facts.Local.Claim = nil
+	decision := plan.DecideTransfer(transfer, facts, agentpod.Image{Name: "agent"})
+	if decision.Start == nil {
+		t.Fatalf("%+v", decision.Status.Conditions)
+	}
+	volumes := decision.Start.Job().Spec.Template.Spec.Volumes
+	source := volumes[len(volumes)-1]
+	if source.Name != "volume" || source.Ephemeral == nil || source.PersistentVolumeClaim != nil {
+		t.Fatalf("%+v", source)
+	}
+	claim := source.Ephemeral.VolumeClaimTemplate
+	if *claim.Spec.StorageClassName != "fast" || claim.Spec.Resources.Requests.Storage().String() != "3Gi" ||
+		claim.Spec.AccessModes[0] != corev1.ReadWriteOnce || claim.Labels[v1alpha1.TransferLabel] != string(transfer.UID) {
+		t.Errorf("%+v", claim)
+	}
+	config, err := decision.Start.Config()
+	if err != nil || !strings.Contains(string(config), `"inflateInSoftware":true`) {
+		t.Errorf("%v: %s", err, config)
+	}
+	if other := transfer.DeepCopy(); plan.DestinationKey(transfer) != plan.DestinationKey(other) {
+		t.Error("the key changes")
+	} else if other.Name = "another"; plan.DestinationKey(transfer) == plan.DestinationKey(other) {
+		t.Error("two Transfers share an ephemeral volume")
+	}
+	transfer.Status = decision.Status
+	if plan.WritesHere(transfer) {
+		t.Error("it is said to write into a claim")
+	}
+	for name, change := range map[string]func(*v1alpha1.TransferSpec){
+		"from a claim": func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "a"}}
+			s.Inflate = ""
+		},
+		"into a claim as well": func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.ClaimName = "a" },
+		"without a size":       func(s *v1alpha1.TransferSpec) { s.Destination.Ephemeral.Size = nil },
+		"software into a store": func(s *v1alpha1.TransferSpec) {
+			s.Destination = v1alpha1.TransferDestination{ObjectStore: storePath("other", "/")}
+		},
+	} {
+		spec := transfer.Spec.DeepCopy()
+		change(spec)
+		if err := plan.ValidateTransfer(*spec); err == nil {
+			t.Errorf("%s is valid", name)
 		}
 	}
 }

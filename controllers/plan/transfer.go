@@ -489,6 +489,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	}
 	d.count(report)
 	d.charge(report)
+	d.noteCopyTime(report)
 	status.Receipt = receiptStatus(report)
 	if left := agentreport.Omissions(report); left != nil {
 		status.Omissions = left

@@ -36,7 +36,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 	}
 	facts.Local.Refusal = peergrant.Decide(grants.Items, grantRequest(transfer), facts.Now).Refusal
 	var err error
-	if transfer.Spec.Destination.ObjectStore == nil {
+	if plan.IntoClaim(transfer) {
 		claim := &corev1.PersistentVolumeClaim{}
 		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
 		if err != nil {

@@ -9,12 +9,18 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
 func (f *fixture) store(name string) *v1alpha1.ObjectStore {
@@ -71,6 +77,43 @@ func TestMovesToAnObjectStore(t *testing.T) {
 	}
 }
 
+// TestRestoresIntoAnEphemeralVolume: Kubernetes makes the volume with the pod, and no claim has to be there.
+func TestRestoresIntoAnEphemeralVolume(t *testing.T) {
+	f := prepareLocal(t)
+	f.transfer.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault"}}
+	f.transfer.Spec.Destination = v1alpha1.TransferDestination{
+		Ephemeral: &v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("3Gi")), StorageClassName: "fast"},
+	}
+	f.transfer.Spec.Inflate = v1alpha1.InflateSoftware
+	f.create()
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonSourceNotFound)
+	f.ready(f.store("vault"), metav1.ConditionTrue, v1alpha1.ReasonPromisesKept)
+	job := f.job(1)
+	volumes := job.Spec.Template.Spec.Volumes
+	if len(volumes) != 3 || volumes[2].Ephemeral == nil {
+		t.Fatalf("%+v", volumes)
+	}
+	claim := volumes[2].Ephemeral.VolumeClaimTemplate.Spec
+	if *claim.StorageClassName != "fast" || claim.Resources.Requests.Storage().String() != "3Gi" {
+		t.Errorf("%+v", claim)
+	}
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: f.namespace, Name: attempt.SecretName(job.Name, f.transfer)}
+	if err := cluster.Client.Get(context.Background(), key, secret); err != nil ||
+		!strings.Contains(string(secret.Data["config.json"]), "inflateInSoftware") {
+		t.Errorf("%v: %s", err, secret.Data["config.json"])
+	}
+	pod := cluster.RunPod(t, job, f.namespace)
+	report := succeeded()
+	written := start.Add(-time.Hour).Truncate(time.Second)
+	report.CopyTime = timestamppb.New(written)
+	cluster.EndPod(t, pod, 0, encode(t, report))
+	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	if run := f.transfer.Status.Run; run.Route != v1alpha1.RouteObjectStore || !run.CopyTime.Time.Equal(written) {
+		t.Errorf("%+v", run)
+	}
+}
+
 func TestStoreEndsAreValidated(t *testing.T) {
 	f := prepareLocal(t)
 	at := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a"}
@@ -86,6 +129,16 @@ func TestStoreEndsAreValidated(t *testing.T) {
 		"from a store to a peer": {func(s *v1alpha1.TransferSpec) {
 			s.Source, s.Destination.Peer = v1alpha1.TransferSource{ObjectStore: at}, "west"
 		}, "namespace"},
+		"an ephemeral volume for a claim": {func(s *v1alpha1.TransferSpec) {
+			s.Destination = v1alpha1.TransferDestination{
+				Ephemeral: &v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("1Gi"))},
+			}
+		}, "ephemeral"},
+		"two destinations": {func(s *v1alpha1.TransferSpec) {
+			s.Source = v1alpha1.TransferSource{ObjectStore: at}
+			s.Destination.Ephemeral = &v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("1Gi"))}
+		}, "exactly one"},
+		"inflate without a store": {func(s *v1alpha1.TransferSpec) { s.Inflate = v1alpha1.InflateSoftware }, "inflate"},
 		"dots": {func(s *v1alpha1.TransferSpec) {
 			s.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a/../b"}}
 		}, "path"},

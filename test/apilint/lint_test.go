@@ -170,6 +170,7 @@ var exceptions = map[string]string{
 	"TransferSetStatus.BytesTotal omitempty":       measured,
 	"TransferSetStatus.WireBytes omitempty":        measured,
 	"SoftwareCompression.Disabled nobools":         "there is no third way of not compressing in software",
+	"DrillSpec.Suspend nobools":                    "as in TransferSpec",
 	"TransferReference.Attempt numericbounds": "the gateway writes it; its bound is maxAttempts of the sender, which " +
 		"may change",
 }
@@ -182,6 +183,7 @@ func TestAPI(t *testing.T) {
 	for _, kind := range []string{
 		"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy", "HTTPEndpoint", "CompressionTrial",
 		"Queue", "Tariff", "ObjectStore", "Statement", "TransferSet",
+		"Queue", "Tariff", "ObjectStore", "Statement", "Drill",
 	} {
 		if types[kind] == nil || len(types[kind].fields) == 0 {
 			t.Fatalf("the kind %s was not found: the parser is broken", kind)

@@ -1,0 +1,233 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EphemeralVolume is a volume that is made for one pod and goes with it: a generic ephemeral volume, whose claim
+// Kubernetes makes and removes.
+type EphemeralVolume struct {
+	// size of the volume. Quotas of the namespace on storage and claims count it while the pod exists.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="size must be between 1Mi and 1Pi; write for example 100Gi"
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName of the volume. Absent: the default StorageClass. It must provision volumes.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	StorageClassName string `json:"storageClassName,omitempty"`
+}
+
+// InflateMode says what may inflate.
+// +kubebuilder:validation:Enum=Any;Software
+type InflateMode string
+
+const (
+	// InflateAny is what proves fastest, an accelerator included.
+	InflateAny InflateMode = "Any"
+	// InflateSoftware is software only, on every node.
+	InflateSoftware InflateMode = "Software"
+)
+
+// DrillSource is the copy that is to be restored.
+type DrillSource struct {
+	// objectStore in the Drill's namespace, and the path that Transfers write to.
+	// +required
+	ObjectStore ObjectStorePath `json:"objectStore,omitzero"`
+}
+
+// DrillObjective is what is expected of a restore. What is absent does not matter.
+type DrillObjective struct {
+	// maxAge is how old the copy may be when the drill ends: the time since its index was written, which the last run
+	// does that writes the copy.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="maxAge must be between 1m and 8784h; write for example 26h"
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+
+	// maxDuration is how long the restore may take, from the start of the drill to the last file that is verified. Waits
+	// for a quota, a node, the volume and further attempts count.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8784h')",message="maxDuration must be between 1s and 8784h; write for example 4h"
+	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
+
+	// minBytesPerSecond is how many plain bytes the attempt that succeeds has to restore each second.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="minBytesPerSecond must be between 1 and 1Pi; write for example 100Mi"
+	MinBytesPerSecond *resource.Quantity `json:"minBytesPerSecond,omitempty"`
+}
+
+// DrillSpec is what is to be proved, and when.
+//
+// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable, so that the history is about one copy; delete this Drill and create one with another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.objective) || !has(self.objective.maxDuration) || duration(self.objective.maxDuration) <= duration(has(self.deadline) ? self.deadline : '6h')",message="objective.maxDuration must not be longer than deadline, at which a drill is ended; raise deadline, which is 6h by default"
+type DrillSpec struct {
+	// source is immutable.
+	// +required
+	Source DrillSource `json:"source,omitzero"`
+
+	// include says which files are restored; absent: all. Patterns are those of a Transfer.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; write \"\\!\" for the character"
+	Include []string `json:"include,omitempty"`
+
+	// volume that is restored into. Each attempt has one of its own, which is removed with its pod.
+	// +required
+	Volume EphemeralVolume `json:"volume,omitzero"`
+
+	// inflate: Software restores without accelerators, also on a node that has one.
+	// +optional
+	// +default="Any"
+	Inflate InflateMode `json:"inflate,omitempty"`
+
+	// schedule starts drills by the clock. Without one there is a drill when the Drill is created. The annotation
+	// lighterage.dev/run starts one at any time. Two never overlap: a time that comes while one is under way is missed,
+	// and counted.
+	// +optional
+	Schedule *TransferSchedule `json:"schedule,omitempty"`
+
+	// suspend keeps drills from starting. One that is under way continues. Times of the schedule that pass meanwhile are
+	// not made up for.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// objective that the restore is measured against.
+	// +optional
+	Objective *DrillObjective `json:"objective,omitempty"`
+
+	// deadline of each drill, from its start. One that has not ended by then is ended, with the reason it waited for.
+	// +optional
+	// +default="6h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="deadline must be between 1m and 8784h; write for example 6h"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+}
+
+// DrillRecord is one drill.
+//
+// +structType=atomic
+type DrillRecord struct {
+	// id of the drill, unique for the Drill.
+	// +required
+	ID string `json:"id,omitempty"`
+	// startTime of the drill.
+	// +required
+	StartTime metav1.Time `json:"startTime,omitzero"`
+	// completionTime of the drill; absent while it is under way.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// reason it ended with, which is that of the condition Recoverable. Absent while it is under way.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message that came with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// duration from startTime to completionTime.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// copyTime is when the index of the copy was written. Absent if nothing was read, and of a bucket without an index.
+	// +optional
+	CopyTime *metav1.Time `json:"copyTime,omitempty"`
+	// files that were restored and verified.
+	// +optional
+	Files int64 `json:"files,omitempty"`
+	// bytes of those files.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// bytesPerSecond is the rate of the last attempt, in plain bytes.
+	// +optional
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	// cpu of that attempt.
+	// +optional
+	CPU *CPUStatus `json:"cpu,omitempty"`
+	// decompression says what inflated. With spec.inflate Software its hardware is 0.
+	// +optional
+	Decompression *DecompressionStatus `json:"decompression,omitempty"`
+	// attempts that the restore took.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// node of the last attempt.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// architecture of that node.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+}
+
+// DrillStatus is what was proved.
+type DrillStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled, Recoverable.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
+	// +optional
+	LastRunRequest string `json:"lastRunRequest,omitempty"`
+	// schedule of drills.
+	// +optional
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+	// transferName is the Transfer that restores, while a drill is under way. It is deleted at the end.
+	// +optional
+	TransferName string `json:"transferName,omitempty"`
+	// run is the present or last drill.
+	// +optional
+	Run *DrillRecord `json:"run,omitempty"`
+	// lastRecoverableTime is when the last drill ended that restored the copy within the objective.
+	// +optional
+	LastRecoverableTime *metav1.Time `json:"lastRecoverableTime,omitempty"`
+	// history of drills that ended, newest first, at most 10.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	History []DrillRecord `json:"history,omitempty"`
+}
+
+// Drill proves on a schedule that what Transfers have put into an ObjectStore can be restored: a Transfer restores it
+// into an ephemeral volume, verifies every file and is deleted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.source.objectStore.name`
+// +kubebuilder:printcolumn:name="Recoverable",type=string,JSONPath=`.status.conditions[?(@.type=="Recoverable")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Recoverable")].reason`
+// +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastRecoverableTime`,description="time since the last drill that restored the copy within the objective"
+// +kubebuilder:printcolumn:name="Duration",type=string,JSONPath=`.status.history[0].duration`
+// +kubebuilder:printcolumn:name="Rate",type=integer,JSONPath=`.status.history[0].bytesPerSecond`,description="plain bytes per second"
+// +kubebuilder:printcolumn:name="CPU/GiB",type=string,JSONPath=`.status.history[0].cpu.secondsPerGiB`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
+type Drill struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is to be proved, and when.
+	// +required
+	Spec DrillSpec `json:"spec,omitzero"`
+	// status is what was proved.
+	// +kubebuilder:default={observedGeneration:-1}
+	// +optional
+	Status DrillStatus `json:"status,omitzero"`
+}
+
+// DrillList is a list of Drills.
+// +kubebuilder:object:root=true
+type DrillList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Drill `json:"items"`
+}
