@@ -94,8 +94,8 @@ var bans = []ban{
 	},
 	{
 		in: []string{
-			"controllers/agentpod", "controllers/agentreport", "controllers/attempt", "controllers/objectstoreplan",
-			"controllers/plan", "controllers/transfersetplan", "controllers/trialplan",
+			"controllers/agentpod", "controllers/agentreport", "controllers/attempt", "controllers/drillplan",
+			"controllers/objectstoreplan", "controllers/plan", "controllers/transfersetplan", "controllers/trialplan",
 		},
 		what:   []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go", "net/http", "os"},
 		direct: true,

@@ -60,7 +60,7 @@ func TestDocuments(t *testing.T) {
 	for _, kind := range []string{
 		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota",
 		"Tariff",
-		"ObjectStore", "TransferSet",
+		"ObjectStore", "TransferSet", "Drill",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document shows a %s", kind)

@@ -39,6 +39,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/dataquota"
 	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/drill"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/gatewaycost"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
@@ -198,6 +199,12 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },
 		func(mgr ctrl.Manager) error { return queue.Setup(mgr, wiring.queues) },
 		func(mgr ctrl.Manager) error { return objectstore.Setup(mgr, wiring.stores) },
+		func(mgr ctrl.Manager) error {
+			return drill.Setup(mgr, drill.Options{
+				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-drill"), Clock: clock.RealClock{},
+				Concurrency: s.concurrency,
+			})
+		},
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {

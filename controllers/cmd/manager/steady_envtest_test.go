@@ -119,6 +119,13 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 				Endpoint: "https://s3.example", Bucket: "cargo", Credentials: &v1alpha1.StoreCredentials{SecretName: "keys"},
 			},
 		}},
+		"Drill": {
+			label: v1alpha1.DrillLabel, owns: map[client.ObjectList]int{&v1alpha1.TransferList{}: 1},
+			object: &v1alpha1.Drill{ObjectMeta: named, Spec: v1alpha1.DrillSpec{
+				Source: v1alpha1.DrillSource{ObjectStore: v1alpha1.ObjectStorePath{Name: "archives", Path: "/ledger"}},
+				Volume: v1alpha1.EphemeralVolume{Size: resource.NewQuantity(1<<30, resource.BinarySI)},
+			}},
+		},
 		// Nobody listens at its endpoint.
 		"Peer": {untouched: true, object: &v1alpha1.Peer{
 			ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.PeerSpec{Endpoint: "127.0.0.1:1", CABundle: ca},
@@ -187,7 +194,7 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	for _, kind := range []string{
 		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "TransferSet", "Delivery", "Queue",
 		"HTTPEndpoint",
-		"CompressionTrial", "ObjectStore",
+		"CompressionTrial", "ObjectStore", "Drill",
 	} {
 		cluster.Create(t, rows[kind].object)
 	}
@@ -309,6 +316,12 @@ func settled(cluster *controllertest.Cluster, kind string, row steadyRow) error 
 		if got := meta.LenList(list); got != want {
 			return fmt.Errorf("%s has %d objects in a %T, want %d: %+v", kind, got, list, want, content)
 		}
+		for _, label := range transfersOf(list) { // what they are to own
+			jobs := &batchv1.JobList{}
+			if err := cluster.Client.List(ctx, jobs, label); err != nil || len(jobs.Items) == 0 {
+				return fmt.Errorf("%s has a Transfer without a Job: %w", kind, err)
+			}
+		}
 	}
 	return nil
 }
@@ -330,7 +343,27 @@ func jobsOf(t *testing.T, cluster *controllertest.Cluster, row steadyRow) []batc
 	if row.label == "" {
 		return nil
 	}
-	return cluster.Jobs(t, row.object.GetNamespace(), row.label, string(row.object.GetUID()))
+	jobs := cluster.Jobs(t, row.object.GetNamespace(), row.label, string(row.object.GetUID()))
+	for list := range row.owns {
+		for _, label := range transfersOf(list) {
+			jobs = append(jobs, cluster.Jobs(t, row.object.GetNamespace(), v1alpha1.TransferLabel,
+				label[v1alpha1.TransferLabel])...)
+		}
+	}
+	return jobs
+}
+
+// transfersOf are the labels of what the Transfers of a list own; none if it is not of Transfers.
+func transfersOf(list client.ObjectList) []client.MatchingLabels {
+	transfers, ok := list.(*v1alpha1.TransferList)
+	if !ok {
+		return nil
+	}
+	var labels []client.MatchingLabels
+	for i := range transfers.Items {
+		labels = append(labels, client.MatchingLabels{v1alpha1.TransferLabel: string(transfers.Items[i].UID)})
+	}
+	return labels
 }
 
 // reconciles counts those of each controller.

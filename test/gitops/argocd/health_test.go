@@ -31,6 +31,7 @@ var samples = map[string]func(*testing.T) []sample{
 	"CompressionTrial":  trials,
 	"DataQuota":         dataQuotas,
 	"Delivery":          deliveries,
+	"Drill":             drills,
 	"HTTPEndpoint":      endpoints,
 	"NodeProfile":       profiles,
 	"ObjectStore":       stores,

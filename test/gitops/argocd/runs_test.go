@@ -17,6 +17,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt/attempttest"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/drillplan"
 	"github.com/lighterage/lighterage/controllers/objectstoreplan"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/transfersetplan"
@@ -206,6 +208,38 @@ func trials(t *testing.T) []sample {
 		{"starting", decided(fresh(), facts()), "Progressing"},
 		{"complete", decided(decided(fresh(), facts()), measured), "Healthy"},
 		{"no claim", decided(fresh(), orphan), "Degraded"},
+	}
+}
+
+func drills(*testing.T) []sample {
+	fresh := func() *v1alpha1.Drill {
+		return &v1alpha1.Drill{ObjectMeta: named("ledger"), Spec: v1alpha1.DrillSpec{
+			Source: v1alpha1.DrillSource{ObjectStore: v1alpha1.ObjectStorePath{Name: "vault"}},
+			Volume: v1alpha1.EphemeralVolume{Size: resource.NewQuantity(1<<30, resource.BinarySI)},
+		}}
+	}
+	decided := func(drill *v1alpha1.Drill, transfer *v1alpha1.Transfer) *v1alpha1.Drill {
+		drill.Status = drillplan.Decide(drill, drillplan.Facts{Now: now, NewID: "abcde", Transfer: transfer}).Status
+		return drill
+	}
+	// ended is a drill whose Transfer says this.
+	ended := func(said []metav1.Condition) *v1alpha1.Drill {
+		drill := decided(fresh(), nil)
+		transfer := drillplan.Transfer(drill)
+		transfer.Status.Conditions = conditions.Merge(nil, append(said, conditions.New(v1alpha1.ConditionComplete,
+			said[0].Status == metav1.ConditionTrue, said[0].Reason, "")), 0, now)
+		transfer.Status.Progress = &v1alpha1.Progress{Files: 1}
+		return decided(drill, transfer)
+	}
+	suspended, scheduled := fresh(), fresh()
+	suspended.Spec.Suspend = true
+	scheduled.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily"}
+	return []sample{
+		{"drilling", decided(fresh(), nil), "Progressing"},
+		{"recoverable", ended(conditions.Ready(v1alpha1.ReasonSucceeded, "done")), "Healthy"},
+		{"not recoverable", ended(conditions.Stalled(v1alpha1.ReasonStoreDenied, "denied")), "Degraded"},
+		{"suspended", decided(suspended, nil), "Suspended"},
+		{"scheduled", decided(scheduled, nil), "Healthy"},
 	}
 }
 

@@ -1,0 +1,134 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package drillplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
+)
+
+// missing are the omissions of a Transfer that are of files of the copy: they are not restored. All others are of
+// attributes, or of files that are restored in another way.
+var missing = []string{"ObjectMissing", "ObjectName", "PathTooLong"}
+
+// maxAttempts of a restore.
+const maxAttempts = 3
+
+// TransferName is the name of the Transfers of a Drill, one at a time. The UID in it keeps others from having one of
+// this name before.
+func TransferName(drill *v1alpha1.Drill) string {
+	return attempt.StagedName("drill", drill)
+}
+
+// Transfer restores the copy for the drill that status names.
+func Transfer(drill *v1alpha1.Drill) *v1alpha1.Transfer {
+	source := drill.Spec.Source.ObjectStore
+	return &v1alpha1.Transfer{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: drill.Namespace, Name: TransferName(drill),
+			Labels: map[string]string{
+				v1alpha1.DrillLabel: string(drill.UID), v1alpha1.RunLabel: drill.Status.Run.ID,
+			},
+			OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference("Drill", drill)},
+		},
+		Spec: v1alpha1.TransferSpec{
+			Source:      v1alpha1.TransferSource{ObjectStore: &source},
+			Destination: v1alpha1.TransferDestination{Ephemeral: drill.Spec.Volume.DeepCopy()},
+			Include:     slices.Clone(drill.Spec.Include),
+			Inflate:     drill.Spec.Inflate,
+			Verify:      v1alpha1.VerifyDigest,
+			MaxAttempts: maxAttempts,
+		},
+	}
+}
+
+// fill notes what a Transfer has done in the record of the drill.
+func (d *decision) fill(t *v1alpha1.Transfer) {
+	run := d.drill.Status.Run
+	if p := t.Status.Progress; p != nil {
+		run.Files, run.Bytes, run.BytesPerSecond = p.Files, p.Bytes, p.BytesPerSecond
+	}
+	run.CPU, run.Decompression = t.Status.CPU.DeepCopy(), t.Status.Decompression.DeepCopy()
+	if r := t.Status.Run; r != nil {
+		run.CopyTime, run.Attempts = r.CopyTime.DeepCopy(), r.Attempt
+		run.Node, run.Architecture = r.Node, r.Architecture
+	}
+}
+
+// judge ends a drill whose Transfer has restored and verified everything that it found.
+func (d *decision) judge() {
+	t, run := d.facts.Transfer, d.drill.Status.Run
+	d.fill(t)
+	if t.Status.Run != nil {
+		run.CompletionTime = t.Status.Run.CompletionTime.DeepCopy()
+	}
+	if run.CompletionTime == nil {
+		now := metav1.NewTime(d.facts.Now)
+		run.CompletionTime = &now
+	}
+	var reason string
+	var misses []string
+	miss := func(why, format string, values ...any) {
+		if reason == "" {
+			reason = why
+		}
+		misses = append(misses, fmt.Sprintf(format, values...))
+	}
+	for _, o := range t.Status.Omissions {
+		if slices.Contains(missing, o.What) && o.Count > 0 {
+			miss(v1alpha1.ReasonCopyIncomplete, "%d files cannot be restored (%s), for example %q: run the Transfer that "+
+				"writes the copy, or restore the objects", o.Count, o.What, strings.Join(o.Examples, ", "))
+		}
+	}
+	if run.Files == 0 {
+		miss(v1alpha1.ReasonCopyIncomplete, "the copy has no file that spec.include lets through, so nothing is proved; "+
+			"correct spec.include, or run the Transfer that writes the copy")
+	}
+	d.measure(miss)
+	if reason != "" {
+		d.end(reason, strings.Join(misses, "; "))
+		return
+	}
+	written := "at a time that no index says"
+	if run.CopyTime != nil {
+		written = "at " + run.CopyTime.UTC().Format(time.RFC3339)
+	}
+	d.end(v1alpha1.ReasonRecovered, fmt.Sprintf(
+		"drill %s restored and verified %d files, %d bytes, of the copy that was written %s", run.ID, run.Files, run.Bytes,
+		written))
+}
+
+// measure compares the drill with the objective.
+func (d *decision) measure(miss func(reason, format string, values ...any)) {
+	objective, run := d.drill.Spec.Objective, d.drill.Status.Run
+	if objective == nil {
+		return
+	}
+	if most := objective.MaxAge; most != nil {
+		switch {
+		case run.CopyTime == nil:
+			miss(v1alpha1.ReasonCopyTimeUnknown, "the bucket has no index that says when the copy was written; have a Transfer "+
+				"write it, or remove spec.objective.maxAge")
+		case run.CompletionTime.Sub(run.CopyTime.Time) > most.Duration:
+			miss(v1alpha1.ReasonCopyTooOld, "the copy was written at %s, which is longer ago than %s (spec.objective.maxAge); "+
+				"look at the Transfer that writes it", run.CopyTime.UTC().Format(time.RFC3339), most.Duration)
+		}
+	}
+	took := run.CompletionTime.Sub(run.StartTime.Time)
+	if most := objective.MaxDuration; most != nil && took > most.Duration {
+		miss(v1alpha1.ReasonRestoreTooSlow, "the restore took %s, and spec.objective.maxDuration is %s", took, most.Duration)
+	}
+	if least := objective.MinBytesPerSecond; least != nil && run.BytesPerSecond < least.Value() {
+		miss(v1alpha1.ReasonRestoreTooSlow, "%d bytes were restored each second, and spec.objective.minBytesPerSecond is %s",
+			run.BytesPerSecond, least)
+	}
+}
