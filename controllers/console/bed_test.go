@@ -28,6 +28,7 @@ var kinds = []Kind{
 	{Name: "Delivery", Resource: "deliveries"},
 	{Name: "CompressionTrial", Resource: "compressiontrials"}, {Name: "Queue", Resource: "queues"},
 	{Name: "HTTPEndpoint", Resource: "httpendpoints"}, {Name: "ObjectStore", Resource: "objectstores"},
+	{Name: "Drill", Resource: "drills"},
 	{Name: "CompressionPolicy", Resource: "compressionpolicies", Cluster: true},
 	{Name: "Tariff", Resource: "tariffs", Cluster: true}, {Name: "Statement", Resource: "statements"},
 	{Name: "DataQuota", Resource: "dataquotas"}, {Name: "NodeProfile", Resource: "nodeprofiles", Cluster: true},

@@ -25,6 +25,7 @@ var kinds = map[string]func(Object, *sheet){
 	"CompressionTrial":  facts(ofTrial),
 	"DataQuota":         facts(ofQuota),
 	"Delivery":          facts(ofDelivery),
+	"Drill":             facts(ofDrill),
 	"HTTPEndpoint":      facts(ofEndpoint),
 	"NodeProfile":       facts(ofProfile),
 	"ObjectStore":       facts(ofStore),

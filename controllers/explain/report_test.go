@@ -184,6 +184,16 @@ func TestReport(t *testing.T) {
 	set.Status.Failures = []v1alpha1.TransferSetFailure{{
 		ClaimName: "ledger", TransferName: "move-ledger", Reason: v1alpha1.ReasonNotGranted, Message: "no PeerGrant",
 	}}
+	drill := &v1alpha1.Drill{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	drill.Spec.Source.ObjectStore = v1alpha1.ObjectStorePath{Name: "vault", Path: "/ledger"}
+	drill.Spec.Inflate = v1alpha1.InflateSoftware
+	drill.Spec.Objective = &v1alpha1.DrillObjective{MaxAge: &metav1.Duration{Duration: 26 * time.Hour}}
+	drill.Status.Conditions = conditions.Stalled(v1alpha1.ReasonCopyTooOld, "the copy is old")
+	drill.Status.Run = &v1alpha1.DrillRecord{
+		ID: "abcde", StartTime: *at(0), CompletionTime: at(30), Reason: v1alpha1.ReasonCopyTooOld, Files: 3, Bytes: 1 << 30,
+		BytesPerSecond: 100e6, Attempts: 2, CPU: &v1alpha1.CPUStatus{SecondsPerGiB: "1.50"},
+	}
+	drill.Status.History = []v1alpha1.DrillRecord{*drill.Status.Run, {ID: "before", Reason: v1alpha1.ReasonRecovered}}
 	for name, test := range map[string]struct {
 		object explain.Object
 		says   []string
@@ -242,6 +252,11 @@ func TestReport(t *testing.T) {
 		"Delivery":  {delivery, []string{"Transfer bank/ledger of east", "codec", "explain transfer/ledger -n bank"}},
 		"Statement": {statement, []string{"EUR 1.25 for 1.00 GiB moved", "cost -n bank --month 2026-01"}},
 		"PeerGrant": {grant, []string{"namespaces bank of east", "PersistentVolumeClaim copy, directory /in", "never"}},
+		"Drill": {drill, []string{
+			"Drill bank/ledger: stalled", "CopyTooOld: the copy is old", "ObjectStore vault, path /ledger", "by software only",
+			"copy at most  26h0m0s old", "3 files, 1.00 GiB", "100.0 MB/s, 2 attempts", "1.50", "run drill/ledger -n bank",
+			"before  Recovered",
+		}},
 		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
 			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
 		}}}, []string{"List    yes", "Delete  no: 403"}},

@@ -39,6 +39,8 @@ type Inventory struct {
 	tariffs map[types.UID]*v1alpha1.Tariff
 	// recoveries of Transfers.
 	recoveries map[types.UID]recovery
+	// drills are what Drills show.
+	drills map[types.UID]drilled
 }
 
 // place is where objects are that are counted together.
@@ -70,6 +72,7 @@ func NewInventory(registry prometheus.Registerer, informers cache.Informers, c c
 		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
 		tariffs: map[types.UID]*v1alpha1.Tariff{}, recoveries: map[types.UID]recovery{},
+		drills: map[types.UID]drilled{},
 	}
 	registry.MustRegister(i)
 	return i
@@ -81,6 +84,7 @@ func followed() []client.Object {
 		&v1alpha1.Transfer{}, &v1alpha1.TransferSet{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
 		&v1alpha1.CompressionTrial{}, &v1alpha1.ObjectStore{}, &v1alpha1.Peer{}, &v1alpha1.PeerGrant{},
 		&v1alpha1.CompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{}, &v1alpha1.NodeProfile{},
+		&v1alpha1.Drill{},
 	}
 }
 
@@ -121,6 +125,9 @@ func (i *Inventory) Observe(object any) {
 	i.addRelays(at.namespace, seen.relay, 1)
 	if r, kept := recoveryOf(object); kept {
 		i.recoveries[o.GetUID()] = r
+	}
+	if d, kept := drillOf(object); kept {
+		i.drills[o.GetUID()] = d
 	}
 	switch o := object.(type) {
 	case *v1alpha1.Peer:
@@ -167,6 +174,7 @@ func (i *Inventory) subtract(uid types.UID) {
 	}
 	delete(i.counted, uid)
 	delete(i.recoveries, uid)
+	delete(i.drills, uid)
 	if i.states[seen.state]--; i.states[seen.state] == 0 {
 		delete(i.states, seen.state)
 	}
@@ -218,6 +226,8 @@ func look(object any) (kind string, conditions []metav1.Condition, run runs) {
 		return "CompressionTrial", o.Status.Conditions, runs{}
 	case *v1alpha1.ObjectStore:
 		return "ObjectStore", o.Status.Conditions, runs{}
+	case *v1alpha1.Drill:
+		return "Drill", o.Status.Conditions, runs{}
 	case *v1alpha1.Peer:
 		return "Peer", o.Status.Conditions, runs{}
 	case *v1alpha1.PeerGrant:

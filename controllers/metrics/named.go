@@ -80,7 +80,8 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
-		stagedDescription, stagedAgeDescription,
+		stagedDescription, stagedAgeDescription, drillsDescription, drillAgeDescription, drillDurationDescription,
+		drillRateDescription,
 	} {
 		descriptions <- d
 	}
@@ -109,6 +110,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 		out(relaysDownDescription, float64(r.down), namespace)
 	}
 	i.showRecovery(out)
+	i.showDrills(out)
 	for _, peer := range i.peers {
 		showPeer(out, peer)
 	}

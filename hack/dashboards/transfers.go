@@ -8,7 +8,7 @@ var transfers = dashboard{
 	description: "Transfers of this cluster and Deliveries from others: what moves now, what ended and why, compression " +
 		"and CPU time.",
 	rows: []row{
-		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Objective|StagedCopy|Fallback).*", panel{
+		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Objective|NotRecoverable|StagedCopy|Fallback).*", panel{
 			title: "Runs that move data", kind: stat, unit: short, width: 4,
 			description: "Transfers and Deliveries whose data move now.",
 			queries:     one(`sum by (kind) (lighterage_runs_moving)`, "{{kind}}"),
@@ -45,6 +45,26 @@ var transfers = dashboard{
 				title: "Age of the oldest copy", kind: timeseries, unit: secondsUnit, width: 6,
 				description: "Time since the oldest snapshot or clone of a namespace was begun. It takes up storage.",
 				queries:     one(`max by (namespace) (lighterage_staged_copy_age_seconds)`, "{{namespace}}"),
+			},
+		}},
+		{title: "Drills", panels: []panel{
+			{
+				title: "Drills by result", kind: timeseries, unit: short, width: 6, stacked: true,
+				description: "Whether the last drill of each Drill restored the copy within the objective; Unknown before the " +
+					"first has ended.",
+				queries: one(`sum by (recoverable) (lighterage_drills)`, "{{recoverable}}"),
+			}, {
+				title: "Time since copies were recoverable", kind: timeseries, unit: secondsUnit, width: 6,
+				description: "Time since the last drill that restored its copy within the objective: the longest of a namespace.",
+				queries:     one(`max by (namespace) (lighterage_drill_last_recoverable_age_seconds)`, "{{namespace}}"),
+			}, {
+				title: "Duration of restores", kind: timeseries, unit: secondsUnit, width: 6,
+				description: "Duration of the last drill: the longest of a namespace.",
+				queries:     one(`max by (namespace) (lighterage_drill_duration_seconds)`, "{{namespace}}"),
+			}, {
+				title: "Rate of restores", kind: timeseries, unit: bytesPerSec, width: 6,
+				description: "Plain bytes that the last drill restored each second: the least of a namespace.",
+				queries:     one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
 			},
 		}},
 		{title: "Ended", panels: []panel{

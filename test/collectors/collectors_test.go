@@ -31,6 +31,7 @@ var bounded = map[string]string{
 	"side":        "send or receive",
 	"direction":   "send or receive, in or out",
 	"stage":       "constants",
+	"recoverable": "True, False or Unknown",
 	"path":        "hardware, software or stored",
 	"coding":      "constants",
 	"component":   "manager or gateway",

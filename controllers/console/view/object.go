@@ -132,6 +132,8 @@ func Acts(object explain.Object) []Act {
 	switch typed := object.(type) {
 	case *v1alpha1.CompressionTrial:
 		return []Act{run("CompressionTrial", false)}
+	case *v1alpha1.Drill:
+		return []Act{run("Drill", typed.Spec.Suspend)}
 	case *v1alpha1.Transfer:
 		if typed.Spec.Suspend {
 			return []Act{resume, run("Transfer", true)}
@@ -159,7 +161,7 @@ func run(kind string, suspended bool) Act {
 	a := Act{ActRun, "Run now", "Another run of this " + kind + " starts as soon as the present one has ended, at once if " +
 		"none is under way."}
 	if suspended {
-		a.Effect = "The Transfer is suspended. Another run starts when it is resumed."
+		a.Effect = "The " + kind + " is suspended. Another run starts when it is resumed."
 	}
 	return a
 }

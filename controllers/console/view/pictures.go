@@ -62,6 +62,10 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 		p.paths(o.Status.Compression)
 		p.inflated(o.Status.Decompression)
 		p.cost(o.Status.Cost)
+	case *v1alpha1.Drill:
+		if o.Status.Run != nil {
+			p.inflated(o.Status.Run.Decompression)
+		}
 	case *v1alpha1.Queue:
 		p.messages(o.Status.Statistics)
 		p.paths(o.Status.Compression)

@@ -23,20 +23,21 @@ import (
 const fieldOwner = client.FieldOwner("kubectl-lighterage")
 
 // runnable are the kinds that have runs.
-var runnable = kinds{transfers, trials}
+var runnable = kinds{transfers, trials, drills}
 
 func newRun(p *plugin) *cobra.Command {
 	var name string
 	var of kind
 	return &cobra.Command{
-		Use:   "run transfer/NAME|trial/NAME",
-		Short: "Start another run of a Transfer or CompressionTrial",
-		Long: `Ask for another run of a Transfer or CompressionTrial, by the annotation ` + v1alpha1.RunAnnotation + `. It starts as soon as
-the present run has ended, at once if none is under way, and not while the Transfer is suspended.
+		Use:   "run transfer/NAME|trial/NAME|drill/NAME",
+		Short: "Start another run of a Transfer, CompressionTrial or Drill",
+		Long: `Ask for another run of a Transfer, CompressionTrial or Drill, by the annotation ` + v1alpha1.RunAnnotation + `. It starts as
+soon as the present run has ended, at once if none is under way, and not while the Transfer or Drill is suspended.
 
-It takes the verbs get and patch on transfers or compressiontrials.`,
+It takes the verbs get and patch on transfers, compressiontrials or drills.`,
 		Example: `  kubectl lighterage run transfer/ledger -n bank
-  kubectl lighterage run trial/ledger -n bank`,
+  kubectl lighterage run trial/ledger -n bank
+  kubectl lighterage run drill/ledger -n bank`,
 		Args: runnable.argument(&of, &name), ValidArgsFunction: runnable.complete(p),
 		RunE: action(func(ctx context.Context) error {
 			value := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
@@ -46,7 +47,7 @@ It takes the verbs get and patch on transfers or compressiontrials.`,
 			}
 			note := ""
 			if suspended, _, _ := unstructured.NestedBool(found.Object, "spec", "suspend"); suspended {
-				note = "; it starts when the Transfer is resumed"
+				note = "; it starts when the " + of.name + " is resumed"
 			}
 			return p.tell("%s %s/%s: run %s is asked for%s", of.name, p.namespace, name, value, note)
 		}),

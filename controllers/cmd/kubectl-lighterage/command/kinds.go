@@ -36,12 +36,13 @@ var (
 		name: "CompressionTrial", words: []string{"compressiontrials", "trial", "compressiontrial"}, bare: true,
 	}
 	queues    = kind{name: "Queue", words: []string{"queues", "queue"}, bare: true}
+	drills    = kind{name: "Drill", words: []string{"drills", "drill"}}
 	endpoints = kind{name: "HTTPEndpoint", words: []string{"httpendpoints", "httpendpoint"}}
 
 	allKinds = kinds{
 		transfers,
 		{name: "TransferSet", words: []string{"transfersets", "transferset"}},
-		deliveries, trials, queues, endpoints,
+		deliveries, trials, drills, queues, endpoints,
 		{name: "ObjectStore", words: []string{"objectstores", "objectstore"}},
 		{name: "CompressionPolicy", words: []string{"compressionpolicies", "policy", "compressionpolicy"}, cluster: true},
 		{name: "Tariff", words: []string{"tariffs", "tariff"}, cluster: true},
