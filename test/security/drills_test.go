@@ -17,8 +17,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/drillplan"
 )
 
-// TestTransfersOfTheManager: whoever has the manager's token makes and deletes Transfers of Drills, and no others.
-func TestTransfersOfTheManager(t *testing.T) {
+// TestTransfersOfDrills: whoever has the manager's token makes and deletes Transfers of Drills, and no others.
+func TestTransfersOfDrills(t *testing.T) {
 	t.Parallel()
 	ours := func() *v1alpha1.Transfer {
 		made := drillplan.Transfer(&v1alpha1.Drill{

@@ -34,9 +34,11 @@ type LocalConfig struct {
 	SourceStore      *StoreEnd `protobuf:"bytes,3,opt,name=source_store,json=sourceStore,proto3" json:"source_store,omitempty"`
 	DestinationStore *StoreEnd `protobuf:"bytes,4,opt,name=destination_store,json=destinationStore,proto3" json:"destination_store,omitempty"`
 	// transfer is unique in all clusters. It is needed with destination_store.
-	Transfer      string `protobuf:"bytes,5,opt,name=transfer,proto3" json:"transfer,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Transfer string `protobuf:"bytes,5,opt,name=transfer,proto3" json:"transfer,omitempty"`
+	// inflate_in_software has archives of source_store inflated without an accelerator.
+	InflateInSoftware bool `protobuf:"varint,6,opt,name=inflate_in_software,json=inflateInSoftware,proto3" json:"inflate_in_software,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *LocalConfig) Reset() {
@@ -104,6 +106,13 @@ func (x *LocalConfig) GetTransfer() string {
 	return ""
 }
 
+func (x *LocalConfig) GetInflateInSoftware() bool {
+	if x != nil {
+		return x.InflateInSoftware
+	}
+	return false
+}
+
 // HandOffConfig is what the agent in mode handoff needs to know, which sends through an object store to the gateway of the peer that a relay
 // connects it to. Endpoints in send are not used.
 type HandOffConfig struct {
@@ -162,13 +171,14 @@ var File_agent_wire_v1_local_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\xa6\x02\n" +
+	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\xdc\x02\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\x12?\n" +
 	"\fsource_store\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\vsourceStore\x12I\n" +
 	"\x11destination_store\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x10destinationStore\x12\x1a\n" +
-	"\btransfer\x18\x05 \x01(\tR\btransfer\"s\n" +
+	"\btransfer\x18\x05 \x01(\tR\btransfer\x124\n" +
+	"\x13inflate_in_software\x18\x06 \x01(\bB\x04\xa0\xb8\x19\x01R\x11inflateInSoftware\"s\n" +
 	"\rHandOffConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12.\n" +
 	"\x03via\x18\x02 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x03viaB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"

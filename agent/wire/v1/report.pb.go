@@ -1269,7 +1269,9 @@ type Report struct {
 	// peer_traffic is what a receiver says arrived there, in the report of its sender.
 	PeerTraffic *Traffic `protobuf:"bytes,22,opt,name=peer_traffic,json=peerTraffic,proto3" json:"peer_traffic,omitempty"`
 	// store is what was asked of object stores; absent where there is none, or the agent is of an earlier version.
-	Store         *StoreTraffic `protobuf:"bytes,23,opt,name=store,proto3" json:"store,omitempty"`
+	Store *StoreTraffic `protobuf:"bytes,23,opt,name=store,proto3" json:"store,omitempty"`
+	// copy_time is when the index of the object store that is read was written; absent before it was opened and if there is none.
+	CopyTime      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=copy_time,json=copyTime,proto3" json:"copy_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1433,6 +1435,13 @@ func (x *Report) GetPeerTraffic() *Traffic {
 func (x *Report) GetStore() *StoreTraffic {
 	if x != nil {
 		return x.Store
+	}
+	return nil
+}
+
+func (x *Report) GetCopyTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CopyTime
 	}
 	return nil
 }
@@ -1811,7 +1820,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xcb\a\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x84\b\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1834,7 +1843,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bcontents\x18\x14 \x01(\v2!.lighterage.wire.v1.ContentDigestR\bcontents\x125\n" +
 	"\atraffic\x18\x15 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12>\n" +
 	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\x126\n" +
-	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\"\xa0\x01\n" +
+	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x127\n" +
+	"\tcopy_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bcopyTime\"\xa0\x01\n" +
 	"\fStoreTraffic\x12%\n" +
 	"\x0ewrite_requests\x18\x01 \x01(\x04R\rwriteRequests\x12#\n" +
 	"\rread_requests\x18\x02 \x01(\x04R\freadRequests\x12\x1d\n" +
@@ -1970,11 +1980,12 @@ var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	14, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
 	14, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
 	13, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
