@@ -36,6 +36,10 @@ const (
 	// ConditionHooksSucceeded (Transfer): True when the hooks of the present or last run have succeeded, False when one
 	// has failed, with the reason. Absent while they run, and without spec.source.hooks.
 	ConditionHooksSucceeded = "HooksSucceeded"
+	// ConditionDestinationFits (Transfer, Delivery): True when the destination's claim is as large as the template asks
+	// for, False when it is smaller and was not made larger, with the reason. The run goes on in either case. Absent
+	// without a template; a Transfer into another namespace or cluster has it in its Delivery.
+	ConditionDestinationFits = "DestinationFits"
 	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
 	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
@@ -238,6 +242,18 @@ const (
 	ReasonAfterHookFailed = "AfterHookFailed"
 	// ReasonHooksComplete (Transfer): the hooks have succeeded.
 	ReasonHooksComplete = "HooksComplete"
+	// ReasonCreatingDestination (Transfer, Delivery): the destination's claim is being created from the template.
+	ReasonCreatingDestination = "CreatingDestination"
+	// ReasonDestinationNotCreated (Transfer, Delivery): the API server rejects the claim that the template asks for: a
+	// ResourceQuota is exhausted, or the manager may not create claims in that cluster (claimTemplates.enabled of the
+	// chart). The message, or the event of the Delivery, has its words.
+	ReasonDestinationNotCreated = "DestinationNotCreated"
+	// ReasonDestinationLargeEnough (Transfer, Delivery): the claim is as large as the template asks for.
+	ReasonDestinationLargeEnough = "DestinationLargeEnough"
+	// ReasonDestinationTooSmall (Transfer, Delivery): the claim is smaller than the template asks for, and is used as it
+	// is: its class does not allow expansion, a quota or a PeerGrant does not allow that size, or it was not created from
+	// the template of this Transfer. The message says which. Make it larger, or expect DestinationFull.
+	ReasonDestinationTooSmall = "DestinationTooSmall"
 	// ReasonRecoveryPointRecent (Transfer): status.recoveryPoint is not older than spec.objective.maxAge.
 	ReasonRecoveryPointRecent = "RecoveryPointRecent"
 	// ReasonRecoveryPointTooOld (Transfer): it is older: no run that began since then is Complete. Look at the condition

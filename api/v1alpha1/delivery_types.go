@@ -33,6 +33,10 @@ type DeliveryDestination struct {
 	// persistentVolumeClaim in the Delivery's namespace.
 	// +required
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+	// template of the claim, if the Transfer has one: what is created if the claim does not exist, and how large it is
+	// to be. A PeerGrant must allow it by create.
+	// +optional
+	Template *ClaimRequest `json:"template,omitempty"`
 }
 
 // AgentPrivilege is what an agent may do that an ordinary user may not.
@@ -90,7 +94,7 @@ type DeliveryStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, ReceiptSigned.
+	// conditions: Ready, Reconciling, Stalled, ReceiptSigned, DestinationFits.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

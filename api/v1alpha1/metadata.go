@@ -81,6 +81,10 @@ const (
 	// countersign. The gateway writes it.
 	ReceiptOfferAnnotation = "lighterage.dev/receipt-offer"
 
+	// CreatedForAnnotation on a PersistentVolumeClaim names the Transfer from whose template the claim was created, as
+	// namespace/name, with peer/ before it if it is of another cluster. The manager makes claims larger that have it.
+	CreatedForAnnotation = "lighterage.dev/created-for"
+
 	// ReceiptLabel with the value "true" is on ConfigMaps that are receipts.
 	ReceiptLabel = "lighterage.dev/receipt"
 

@@ -36,7 +36,8 @@ const (
 
 // PeerGrantTo names what may be written.
 //
-// +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !has(self.create) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, create, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
+// +kubebuilder:validation:XValidation:rule="!has(self.create) || has(self.name)",message="create is of one claim; add name: a grant for claims of any name would let a peer create any number of them"
 type PeerGrantTo struct {
 	// kind of the object.
 	// +required
@@ -63,6 +64,10 @@ type PeerGrantTo struct {
 	// "true" on the namespace is necessary in addition.
 	// +optional
 	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
+	// create lets Transfers with a template create the claim of this name, and make it larger if it was created so.
+	// Absent: they may not.
+	// +optional
+	Create *PeerGrantCreate `json:"create,omitempty"`
 }
 
 // PeerGrantSpec says who may write what in the grant's namespace. Any of from may write any of to.

@@ -49,6 +49,10 @@ type RunStatus struct {
 	// limit. Unset for a Delivery.
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the
+	// attempt began. Unset without a template, and for a Delivery, whose spec has it.
+	// +optional
+	ClaimSize *resource.Quantity `json:"claimSize,omitempty"`
 	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before,
 	// while the agent runs.
 	// +optional

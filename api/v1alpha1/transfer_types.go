@@ -70,10 +70,10 @@ type TransferDestination struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it
-	// is in the Transfer's own namespace of this cluster.
+	// persistentVolumeClaim in that namespace. It must exist or have a template, and a PeerGrant there must allow this
+	// Transfer, unless it is in the Transfer's own namespace of this cluster.
 	// +optional
-	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+	PersistentVolumeClaim DestinationClaim `json:"persistentVolumeClaim,omitzero"`
 
 	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived.
 	// +optional
@@ -132,6 +132,7 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form != 'Archive' || has(self.source.persistentVolumeClaim) && has(self.destination.objectStore)",message="files are archived only from a claim in an objectStore; use form: Gzip or Zstd in a claim, remove destination.form, or use a persistentVolumeClaim as source and an objectStore as destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files or Archive; remove receipt or form"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
@@ -446,7 +447,8 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded,
+	// DestinationFits.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

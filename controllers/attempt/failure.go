@@ -34,6 +34,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonBeforeHookRejected,
 	v1alpha1.ReasonHooksNotAllowed,
 	v1alpha1.ReasonFormUnsupported,
+	v1alpha1.ReasonDestinationNotCreated,
 }
 
 // NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are

@@ -66,6 +66,9 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	if found {
 		facts.Claim = claim
 	}
+	if err := r.gatherTemplate(ctx, delivery, &facts); err != nil {
+		return facts, err
+	}
 	namespace, err := lookup.Namespace(ctx, r.Client, delivery.Namespace)
 	if err != nil {
 		return facts, err

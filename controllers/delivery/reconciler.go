@@ -33,6 +33,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/provision"
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -85,11 +86,13 @@ type Reconciler struct {
 	refusals  *refusal.Shower
 	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Delivery]
+	claims    provision.Cluster
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
+	claims := provision.Cluster{Client: o.Client, Reader: o.Reader}
+	r := &Reconciler{Options: o, claims: claims, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there " +
 			"says why",
@@ -202,6 +205,12 @@ func (r *Reconciler) writeStatus(
 func (r *Reconciler) execute(
 	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts, decision plan.DeliveryDecision,
 ) (*agentpod.Problem, error) {
+	if decision.Provision != nil {
+		problem, err := r.provide(ctx, delivery, facts, decision)
+		if problem != nil || err != nil || decision.Provision.Create != nil {
+			return problem, err
+		}
+	}
 	switch {
 	case decision.Clear:
 		return nil, r.Attempts.Retire(ctx, delivery, v1alpha1.DeliveryLabel, "")

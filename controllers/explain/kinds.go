@@ -50,6 +50,7 @@ func facts[T any](tell func(*T, *sheet)) func(Object, *sheet) {
 // ofTransfer adds what Explain does not have.
 func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	s.copies(t)
+	s.template(t)
 	s.history(t.Status.History)
 	s.omissions(t.Status.Omissions)
 	if form := t.Spec.Destination.Form; form.Compressed() {
@@ -120,6 +121,26 @@ func ofSet(t *v1alpha1.TransferSet, s *sheet) {
 	s.next("see all members: kubectl get transfers -n %s -l %s=%s", t.Namespace, v1alpha1.TransferSetLabel, t.Name)
 }
 
+// template tells what claim is created.
+func (s *sheet) template(t *v1alpha1.Transfer) {
+	template := t.Spec.Destination.PersistentVolumeClaim.Template
+	if template == nil {
+		return
+	}
+	s.section("Claim of the destination")
+	s.row("created if there is none", t.Spec.Destination.PersistentVolumeClaim.ClaimName)
+	s.row("class", cmp.Or(template.StorageClassName, "(default)"))
+	if template.Size != nil {
+		s.row("at least", template.Size.String())
+	}
+	if template.HeadroomPercent != nil {
+		s.rowf("headroom", "%d %% of the source's capacity", *template.HeadroomPercent)
+	}
+	if run := t.Status.Run; run != nil && run.ClaimSize != nil {
+		s.row("asked for", run.ClaimSize.String())
+	}
+}
+
 func ofDelivery(d *v1alpha1.Delivery, s *sheet) {
 	of := d.Spec.Transfer
 	s.section("Run")
@@ -127,6 +148,10 @@ func ofDelivery(d *v1alpha1.Delivery, s *sheet) {
 		cmp.Or(d.Spec.Peer, v1alpha1.ThisCluster), of.Run, of.Attempt)
 	into := d.Spec.Destination.PersistentVolumeClaim
 	s.rowf("into", "claim %s, directory %s", into.ClaimName, cmp.Or(into.Path, "/"))
+	if template := d.Spec.Destination.Template; template != nil {
+		s.rowf("created if there is none", "%s of class %s", template.Size.String(),
+			cmp.Or(template.StorageClassName, "(default)"))
+	}
 	s.row("phase", string(d.Status.Phase))
 	if p := d.Status.Progress; p != nil {
 		s.rowf("progress", "%d%%, %d of %d files, %s of %s", p.Percent, p.Files, p.FilesTotal, table.Bytes(p.Bytes),
@@ -373,6 +398,10 @@ func ofGrant(g *v1alpha1.PeerGrant, s *sheet) {
 		if to.Kind == v1alpha1.GrantedPersistentVolumeClaim {
 			text += fmt.Sprintf(", directory %s, delete %t, privileged %t", cmp.Or(to.Path, "/"), to.AllowDelete,
 				to.AllowPrivileged)
+		}
+		if to.Create != nil {
+			text += fmt.Sprintf(", create up to %s of class %s", to.Create.MaxSize.String(),
+				strings.Join(append([]string{"(default)"}, to.Create.StorageClassNames...), " or "))
 		}
 		s.row("to", text)
 	}

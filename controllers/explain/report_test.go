@@ -309,6 +309,32 @@ func TestTransferReport(t *testing.T) {
 	}
 }
 
+// TestTemplate: what claim is created is told of a Transfer, of its Delivery, and of the grant that allows it.
+func TestTemplate(t *testing.T) {
+	transfer, size := &v1alpha1.Transfer{}, resource.MustParse("12Gi")
+	transfer.Spec.Destination.PersistentVolumeClaim.ClaimName = "copy"
+	transfer.Spec.Destination.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{StorageClassName: "fast"}
+	transfer.Status.Run = &v1alpha1.RunStatus{ClaimSize: &size}
+	delivery := &v1alpha1.Delivery{}
+	delivery.Spec.Destination.Template = &v1alpha1.ClaimRequest{Size: size}
+	grant := &v1alpha1.PeerGrant{Spec: v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{
+		Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "copy",
+		Create: &v1alpha1.PeerGrantCreate{MaxSize: size, StorageClassNames: []string{"fast"}},
+	}}}}
+	for object, want := range map[explain.Object][]string{
+		transfer: {"created if there is none  copy", "fast", "12Gi"},
+		delivery: {"12Gi of class (default)"},
+		grant:    {"create up to 12Gi of class (default) or fast"},
+	} {
+		_, text := explainObject(t, object)
+		for _, words := range want {
+			if !strings.Contains(text, words) {
+				t.Errorf("%q is not in\n%s", words, text)
+			}
+		}
+	}
+}
+
 func TestUnknownKind(t *testing.T) {
 	if _, err := explain.Of(&unknownKind{}, explain.Input{}); err == nil {
 		t.Error("it is explained")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,6 +133,10 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	case own.Spec.Delete != r.mirror || own.Spec.Privilege != r.privilege:
 		return step{refuse: invalid("attempt %d of run %s was opened before with another mirror or privileged",
 			r.transfer.Attempt, r.transfer.Run)}
+	case !equality.Semantic.DeepEqual(own.Spec.Destination.Template, r.template):
+		return step{
+			refuse: invalid("attempt %d of run %s was opened before with another template", r.transfer.Attempt, r.transfer.Run),
+		}
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:

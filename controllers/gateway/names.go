@@ -19,7 +19,7 @@ func newDelivery(r request) *v1alpha1.Delivery {
 	delivery := plan.NewDelivery(r.namespace, v1alpha1.DeliverySpec{
 		Peer:        r.peer,
 		Transfer:    r.transfer,
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim},
+		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim, Template: r.template},
 		Privilege:   r.privilege,
 		Delete:      r.mirror,
 	})

@@ -128,8 +128,33 @@ func TestOpenAgain(t *testing.T) {
 	mirror.Mirror = true
 	privileged := ledger("7f3ca", 1)
 	privileged.Privileged = true
-	for _, request := range []*wirev1.OpenRequest{mirror, privileged} {
+	template := ledger("7f3ca", 1)
+	template.Template = &wirev1.ClaimTemplate{Size: 1}
+	for _, request := range []*wirev1.OpenRequest{mirror, privileged, template} {
 		open(t, w.dial(certificate), request).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+	}
+}
+
+// The Delivery has the template of the claim, also when it is opened again. Whether it may be created is not the
+// gateway's to say, which does not see whether it exists.
+func TestTemplateOfTheClaim(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	certificate := issue(t, east, sender("east"), time.Now())
+	request := ledger("7f3ca", 1)
+	request.Template = &wirev1.ClaimTemplate{
+		StorageClassName: "fast", AccessModes: []string{"ReadWriteMany"}, Size: 12 << 30, Written: true,
+	}
+	for range 2 {
+		open(t, w.dial(certificate), request).pending()
+	}
+	made := w.deliveries()
+	if len(made) != 1 {
+		t.Fatal(made)
+	}
+	if got := made[0].Spec.Destination.Template; got == nil || got.StorageClassName != "fast" ||
+		got.Size.Value() != 12<<30 || !got.Written || len(got.AccessModes) != 1 || got.AccessModes[0] != "ReadWriteMany" {
+		t.Errorf("%+v", got)
 	}
 }
 

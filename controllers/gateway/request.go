@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/peergrant"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 const (
@@ -43,6 +46,8 @@ type request struct {
 	privilege v1alpha1.AgentPrivilege
 	// mirror: what the source does not have is to be removed.
 	mirror bool
+	// template of the claim; nil: it must exist.
+	template *v1alpha1.ClaimRequest
 }
 
 // newRequest checks what a caller asks for.
@@ -76,6 +81,10 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
+	template, err := templateOf(open.GetTemplate())
+	if err != nil {
+		return request{}, err
+	}
 	privilege := v1alpha1.AgentPrivilegeNone
 	if open.GetPrivileged() {
 		privilege = v1alpha1.AgentPrivilegeKeepOwners
@@ -90,6 +99,7 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},
 		privilege: privilege,
 		mirror:    open.GetMirror(),
+		template:  template,
 	}
 	if err := permits(from.claims, r); err != nil {
 		return request{}, err
@@ -129,7 +139,41 @@ func cleanPath(directory string) (string, error) {
 	return path.Clean("/" + directory), nil
 }
 
-// grant is what a PeerGrant must allow for the request.
+// templateOf checks what claim a caller asks for.
+func templateOf(asked *wirev1.ClaimTemplate) (*v1alpha1.ClaimRequest, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	class, modes := asked.GetStorageClassName(), asked.GetAccessModes()
+	switch {
+	case class != "" && len(validation.IsDNS1123Subdomain(class)) > 0:
+		return nil, invalid("template.storage_class_name must be the name of a StorageClass")
+	case asked.GetSize() < 1 || asked.GetSize() > plan.MaxClaimSize:
+		return nil, invalid("template.size is %d and must be between 1 and %d bytes", asked.GetSize(), plan.MaxClaimSize)
+	case len(modes) > len(claimModes):
+		return nil, invalid("template.access_modes has %d modes, and there are %d", len(modes), len(claimModes))
+	}
+	template := &v1alpha1.ClaimRequest{
+		StorageClassName: class, Written: asked.GetWritten(),
+		Size: *resource.NewQuantity(int64(asked.GetSize()), resource.BinarySI), //nolint:gosec // It is at most 2^60.
+	}
+	for _, mode := range modes {
+		known := corev1.PersistentVolumeAccessMode(mode)
+		if !slices.Contains(claimModes, known) || slices.Contains(template.AccessModes, known) {
+			return nil, invalid("template.access_modes must be different ones of %v", claimModes)
+		}
+		template.AccessModes = append(template.AccessModes, known)
+	}
+	return template, nil
+}
+
+// claimModes are those in which a claim can be written to.
+var claimModes = []corev1.PersistentVolumeAccessMode{
+	corev1.ReadWriteOnce, corev1.ReadWriteMany, corev1.ReadWriteOncePod,
+}
+
+// grant is what a PeerGrant must allow for the request. Creating the claim is for the manager to judge, which sees
+// whether it exists.
 func (r request) grant() peergrant.Request {
 	return peergrant.Request{
 		Peer: r.peer, Namespace: r.transfer.Namespace,

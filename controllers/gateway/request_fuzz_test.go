@@ -16,14 +16,18 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/link"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // FuzzRequest holds that whatever a peer sends either is refused or makes a Delivery that the API server takes.
 func FuzzRequest(f *testing.F) {
-	f.Add("bank", "ledger", "7f3ca", uint32(1), "vault", "ledger-copy", "/")
-	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/")
-	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b")
-	f.Fuzz(func(t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory string) {
+	f.Add("bank", "ledger", "7f3ca", uint32(1), "vault", "ledger-copy", "/", "fast", "ReadWriteMany", uint64(1<<30))
+	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/", "", "ReadWriteOnce,ReadWriteOnce", uint64(1))
+	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b", "../x", "ReadOnlyMany", uint64(1<<63))
+	f.Fuzz(func(
+		t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory, class, modes string,
+		size uint64,
+	) {
 		claims := pki.RunClaims{Run: run, Namespace: toNamespace, Claim: claim}
 		claims.Path, _ = cleanPath(directory)
 		r, err := newRequest(caller{
@@ -31,6 +35,7 @@ func FuzzRequest(f *testing.F) {
 		}, &wirev1.OpenRequest{
 			ProtocolVersion: wirev1.ProtocolVersion, RunId: run, Attempt: attempt,
 			Destination: &wirev1.ClaimPath{Namespace: toNamespace, ClaimName: claim, Path: directory},
+			Template:    &wirev1.ClaimTemplate{StorageClassName: class, AccessModes: strings.Split(modes, ","), Size: size},
 		})
 		if err != nil {
 			if failureOf(err).GetMessage() == "" {
@@ -50,6 +55,11 @@ func FuzzRequest(f *testing.F) {
 			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 				t.Errorf("label %s is %q: %v", key, value, problems)
 			}
+		}
+		template := made.Spec.Destination.Template
+		if bytes := template.Size.Value(); bytes < 1 || bytes > plan.MaxClaimSize || len(template.AccessModes) > 3 ||
+			template.StorageClassName != "" && len(validation.IsDNS1123Subdomain(template.StorageClassName)) > 0 {
+			t.Errorf("template %+v", template)
 		}
 		got := made.Spec.Destination.PersistentVolumeClaim.Path
 		if !path.IsAbs(got) || path.Clean(got) != got || len(got) > maxPathLength || strings.ContainsRune(got, 0) {

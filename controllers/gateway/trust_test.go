@@ -183,19 +183,32 @@ func TestInvalidRequests(t *testing.T) {
 		change func(*wirev1.OpenRequest)
 		reason wirev1.FailureReason
 	}{
-		"newer protocol":     {func(r *wirev1.OpenRequest) { r.ProtocolVersion++ }, incompatible},
-		"no protocol":        {func(r *wirev1.OpenRequest) { r.ProtocolVersion = 0 }, incompatible},
-		"no run":             {func(r *wirev1.OpenRequest) { r.RunId = "" }, invalid},
-		"long run":           {func(r *wirev1.OpenRequest) { r.RunId = "1234567" }, invalid},
-		"run with a slash":   {func(r *wirev1.OpenRequest) { r.RunId = "a/b" }, invalid},
-		"attempt 0":          {func(r *wirev1.OpenRequest) { r.Attempt = 0 }, invalid},
-		"attempt 4 billion":  {func(r *wirev1.OpenRequest) { r.Attempt = 1<<32 - 1 }, invalid},
-		"no destination":     {func(r *wirev1.OpenRequest) { r.Destination = nil }, invalid},
-		"namespace":          {func(r *wirev1.OpenRequest) { r.Destination.Namespace = "../vault" }, invalid},
-		"claim":              {func(r *wirev1.OpenRequest) { r.Destination.ClaimName = "Claim_1" }, invalid},
-		"path upwards":       {func(r *wirev1.OpenRequest) { r.Destination.Path = "/a/../../b" }, invalid},
-		"relative upwards":   {func(r *wirev1.OpenRequest) { r.Destination.Path = "../a" }, invalid},
-		"path with NUL":      {func(r *wirev1.OpenRequest) { r.Destination.Path = "/a\x00b" }, invalid},
+		"newer protocol":    {func(r *wirev1.OpenRequest) { r.ProtocolVersion++ }, incompatible},
+		"no protocol":       {func(r *wirev1.OpenRequest) { r.ProtocolVersion = 0 }, incompatible},
+		"no run":            {func(r *wirev1.OpenRequest) { r.RunId = "" }, invalid},
+		"long run":          {func(r *wirev1.OpenRequest) { r.RunId = "1234567" }, invalid},
+		"run with a slash":  {func(r *wirev1.OpenRequest) { r.RunId = "a/b" }, invalid},
+		"attempt 0":         {func(r *wirev1.OpenRequest) { r.Attempt = 0 }, invalid},
+		"attempt 4 billion": {func(r *wirev1.OpenRequest) { r.Attempt = 1<<32 - 1 }, invalid},
+		"no destination":    {func(r *wirev1.OpenRequest) { r.Destination = nil }, invalid},
+		"namespace":         {func(r *wirev1.OpenRequest) { r.Destination.Namespace = "../vault" }, invalid},
+		"claim":             {func(r *wirev1.OpenRequest) { r.Destination.ClaimName = "Claim_1" }, invalid},
+		"path upwards":      {func(r *wirev1.OpenRequest) { r.Destination.Path = "/a/../../b" }, invalid},
+		"relative upwards":  {func(r *wirev1.OpenRequest) { r.Destination.Path = "../a" }, invalid},
+		"path with NUL":     {func(r *wirev1.OpenRequest) { r.Destination.Path = "/a\x00b" }, invalid},
+		"template of a class": {func(r *wirev1.OpenRequest) {
+			r.Template = &wirev1.ClaimTemplate{Size: 1, StorageClassName: "Fast/1"}
+		}, invalid},
+		"template of nothing": {func(r *wirev1.OpenRequest) { r.Template = &wirev1.ClaimTemplate{} }, invalid},
+		"template of more than all": {func(r *wirev1.OpenRequest) {
+			r.Template = &wirev1.ClaimTemplate{Size: 1<<60 + 1}
+		}, invalid},
+		"template of a mode": {func(r *wirev1.OpenRequest) {
+			r.Template = &wirev1.ClaimTemplate{Size: 1, AccessModes: []string{"ReadOnlyMany"}}
+		}, invalid},
+		"template of many modes": {func(r *wirev1.OpenRequest) {
+			r.Template = &wirev1.ClaimTemplate{Size: 1, AccessModes: make([]string, 1000)}
+		}, invalid},
 		"path of 5000 bytes": {func(r *wirev1.OpenRequest) { r.Destination.Path = "/" + strings.Repeat("a", 5000) }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -151,7 +151,7 @@ func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]
 		}
 	}
 	for _, to := range grant.Spec.To {
-		if to.Name == "" {
+		if to.Name == "" || to.Create != nil { // what may be created need not exist
 			continue
 		}
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, granted(to.Kind))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -27,6 +29,15 @@ type Request struct {
 	Path string
 	// Delete asks to remove what the source does not have, Privileged to keep owners.
 	Delete, Privileged bool
+	// Create asks to create the claim, or to make one larger that was created so; nil: neither.
+	Create *Creation
+}
+
+// Creation is what claim is asked for.
+type Creation struct {
+	// Class is the name of a StorageClass; empty for the default one.
+	Class string
+	Size  resource.Quantity
 }
 
 // OfDelivery is what must be granted for a Delivery.
@@ -38,6 +49,13 @@ func OfDelivery(delivery *v1alpha1.Delivery) Request {
 		Name: destination.ClaimName, Path: destination.Path,
 		Delete: delivery.Spec.Delete, Privileged: delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners,
 	}
+}
+
+// OfClaim is what must be granted for the claim of a Delivery with a template to be created or made larger.
+func OfClaim(delivery *v1alpha1.Delivery) Request {
+	request, template := OfDelivery(delivery), delivery.Spec.Destination.Template
+	request.Create = &Creation{Class: template.StorageClassName, Size: template.Size}
+	return request
 }
 
 // Verdict is what grants say to a Request.
@@ -157,11 +175,28 @@ func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found 
 		if request.Privileged && !to.AllowPrivileged {
 			these = append(these, "allowPrivileged: true")
 		}
+		if request.Create != nil && !creates(to.Create, *request.Create) {
+			these = append(these, creation(*request.Create))
+		}
 		if !found || len(these) < len(lacks) {
 			lacks, found = these, true
 		}
 	}
 	return lacks, found
+}
+
+// creates reports whether a grant allows a claim to be created.
+func creates(granted *v1alpha1.PeerGrantCreate, wanted Creation) bool {
+	return granted != nil && wanted.Size.Cmp(granted.MaxSize) <= 0 &&
+		(wanted.Class == "" || slices.Contains(granted.StorageClassNames, wanted.Class))
+}
+
+// creation is what a grant needs for a claim to be created.
+func creation(wanted Creation) string {
+	if wanted.Class == "" {
+		return fmt.Sprintf("create: {maxSize: %s}", wanted.Size.String())
+	}
+	return fmt.Sprintf("create: {storageClassNames: [%s], maxSize: %s}", wanted.Class, wanted.Size.String())
 }
 
 // within reports whether a directory is the granted one or in it, element by element. What is not absolute and clean is
@@ -209,6 +244,9 @@ func example(r Request) string {
 	}
 	if r.Privileged {
 		to += ", allowPrivileged: true"
+	}
+	if r.Create != nil {
+		to += ", " + creation(*r.Create)
 	}
 	return fmt.Sprintf("{from: [{%snamespaces: [%s]}], to: [{%s}]}", from, r.Namespace, to)
 }

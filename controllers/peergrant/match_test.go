@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -254,5 +255,39 @@ func TestExpiry(t *testing.T) {
 	}
 	if left := peergrant.Active([]v1alpha1.PeerGrant{until(hour), forever, until(day)}, hour); len(left) != 2 {
 		t.Errorf("active: %v", left)
+	}
+}
+
+// Creating a claim takes an entry that allows its class and its size.
+func TestCreation(t *testing.T) {
+	creates := func(size string, classes ...string) v1alpha1.PeerGrant {
+		return claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) {
+			to.Create = &v1alpha1.PeerGrantCreate{MaxSize: resource.MustParse(size), StorageClassNames: classes}
+		})
+	}
+	plain := claimed(func(*v1alpha1.PeerGrant, *v1alpha1.PeerGrantTo) {})
+	for name, c := range map[string]struct {
+		grants      []v1alpha1.PeerGrant
+		class, size string
+		lacks       string // empty: allowed
+	}{
+		"plain":              {[]v1alpha1.PeerGrant{plain}, "", "1Gi", "spec.to: create: {maxSize: 1Gi}"},
+		"default class":      {[]v1alpha1.PeerGrant{creates("1Gi")}, "", "1Gi", ""},
+		"too large":          {[]v1alpha1.PeerGrant{creates("1Gi")}, "", "1025Mi", "create: {maxSize: 1025Mi}"},
+		"a class":            {[]v1alpha1.PeerGrant{creates("1Gi", "slow", "fast")}, "fast", "1Gi", ""},
+		"none of them":       {[]v1alpha1.PeerGrant{creates("1Gi", "slow", "fast")}, "", "1Gi", ""},
+		"another class":      {[]v1alpha1.PeerGrant{creates("1Gi", "slow")}, "fast", "1Gi", "storageClassNames: [fast]"},
+		"not any class":      {[]v1alpha1.PeerGrant{creates("1Gi")}, "fast", "1Gi", "storageClassNames: [fast]"},
+		"half of each":       {[]v1alpha1.PeerGrant{creates("1Gi", "fast"), creates("5Gi")}, "fast", "5Gi", "maxSize: 5Gi"},
+		"one of two allows":  {[]v1alpha1.PeerGrant{plain, creates("5Gi", "fast")}, "fast", "5Gi", ""},
+		"no grant says how":  {nil, "fast", "5Gi", "create: {storageClassNames: [fast], maxSize: 5Gi}"},
+		"none for the class": {nil, "", "5Gi", "create: {maxSize: 5Gi}"},
+	} {
+		request := asked
+		request.Create = &peergrant.Creation{Class: c.class, Size: resource.MustParse(c.size)}
+		verdict := peergrant.Decide(c.grants, request, now)
+		if verdict.Allowed != (c.lacks == "") || !strings.Contains(verdict.Refusal, c.lacks) {
+			t.Errorf("%s: %+v", name, verdict)
+		}
 	}
 }

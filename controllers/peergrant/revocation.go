@@ -116,6 +116,19 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 // Judge returns what the PeerGrants that a reader sees say to a Delivery; nothing is allowed to one whose Peer does
 // not exist.
 func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, now time.Time) (Verdict, error) {
+	return judge(ctx, reader, delivery, OfDelivery(delivery), now)
+}
+
+// JudgeClaim is Judge for creating the claim of a Delivery with a template, or making it larger.
+func JudgeClaim(
+	ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, now time.Time,
+) (Verdict, error) {
+	return judge(ctx, reader, delivery, OfClaim(delivery), now)
+}
+
+func judge(
+	ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, request Request, now time.Time,
+) (Verdict, error) {
 	if peer := delivery.Spec.Peer; peer != "" {
 		var found v1alpha1.Peer
 		err := reader.Get(ctx, client.ObjectKey{Name: peer}, &found)
@@ -135,7 +148,7 @@ func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Deliver
 	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return Verdict{}, fmt.Errorf("listing PeerGrants in namespace %s: %w", delivery.Namespace, err)
 	}
-	return Decide(grants.Items, OfDelivery(delivery), now), nil
+	return Decide(grants.Items, request, now), nil
 }
 
 func (r *Revoker) inNamespace(ctx context.Context, grant client.Object) []reconcile.Request {

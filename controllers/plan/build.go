@@ -122,6 +122,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		AllowEmptySource:   transfer.Spec.AllowEmptySource,
 		Receipt:            transfer.Spec.Receipt,
 		Form:               forms[destination.Form],
+		Template:           wireTemplate(transfer),
 	}
 }
 

@@ -29,7 +29,7 @@ func checkTransfer(
 	}
 	for _, problem := range []*agentpod.Problem{
 		agentpod.SpecProblem(err),
-		checkDestination(transfer, facts),
+		checkDestination(transfer, facts, kept == nil),
 		checkOrigin(transfer, facts),
 		agentpod.CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
@@ -51,7 +51,7 @@ func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Pro
 	return attempt.CheckSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim)
 }
 
-func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
+func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts, first bool) *agentpod.Problem {
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonDestinationNotFound, at.Name, facts.Stores.Destination, facts.Stores.Problem)
 	}
@@ -59,7 +59,7 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 		return nil // It is made with the pod.
 	}
 	if IsLocal(transfer) {
-		return checkLocal(transfer, facts.Local)
+		return checkLocal(transfer, facts.Local, mayCreate(transfer, first))
 	}
 	if transfer.Spec.Destination.Via != nil {
 		return checkVia(transfer, facts)

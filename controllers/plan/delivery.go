@@ -34,6 +34,9 @@ type DeliveryFacts struct {
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
 	Claim *corev1.PersistentVolumeClaim
+	// ClaimRefusal says that no PeerGrant lets the claim of the template be created, or made larger, and what to do; empty
+	// when one does. It and, past the cache, the Claim are looked at where DeliveryNeedsTemplate.
+	ClaimRefusal string
 	// Refusal says that no PeerGrant allows the Delivery, and what to do; empty when it is allowed. It is looked at
 	// before the agent starts.
 	Refusal string
@@ -72,6 +75,8 @@ type DeliveryDecision struct {
 	Status v1alpha1.DeliveryStatus
 	// Detail is what only this cluster's people may know beyond the conditions, for an event; empty if there is none.
 	Detail string
+	// Provision is what is to be done about the claim, before Start; nil: nothing.
+	Provision *Provision
 	// Start is the attempt that must exist; nil when none has to be made.
 	Start *attempt.Attempt
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
@@ -168,7 +173,8 @@ func (d *deliveryDecision) admit() {
 	case d.facts.Refusal != "": // before anything is said of what exists
 		d.fail(v1alpha1.ReasonNotGranted, d.facts.Refusal)
 		return
-	case d.facts.Claim == nil || d.facts.Claim.DeletionTimestamp != nil:
+	case d.facts.Claim == nil && spec.Destination.Template == nil,
+		d.facts.Claim != nil && d.facts.Claim.DeletionTimestamp != nil:
 		d.fail(v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %q in namespace %q of the receiving cluster; create it there", claim,
 			d.delivery.Namespace))
@@ -249,6 +255,11 @@ func sameTransfer(a, b *v1alpha1.Delivery) bool {
 }
 
 func (d *deliveryDecision) start() {
+	provision, ok := d.destination()
+	if !ok {
+		return
+	}
+	d.out.Provision = provision
 	where := placement.Decide(receivePlacement(d.image), d.facts.Placement)
 	d.delivery.Status.Placement = attempt.Expected(where)
 	_ = attempt.Certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)

@@ -35,7 +35,9 @@ func newTransfer(name string, age time.Duration) *v1alpha1.Transfer {
 				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"},
 			},
 			Destination: v1alpha1.TransferDestination{
-				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"},
+				Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"},
+				},
 			},
 			MaxAttempts: 3,
 		},

@@ -68,8 +68,8 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 	}
 }
 
-// checkLocal is checkPeer for a destination in this cluster.
-func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem {
+// checkLocal is checkPeer for a destination in this cluster, whose claim may be created.
+func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts, creates bool) *agentpod.Problem {
 	source, destination := transfer.Spec.Source.PersistentVolumeClaim, transfer.Spec.Destination.PersistentVolumeClaim
 	namespace := DestinationNamespace(transfer)
 	switch {
@@ -81,7 +81,12 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *agentpod.Problem
 			source.ClaimName)}
 	case facts.Refusal != "": // before anything is said of what exists there
 		return &agentpod.Problem{Reason: v1alpha1.ReasonNotGranted, Message: facts.Refusal}
-	case facts.Claim == nil || facts.Claim.DeletionTimestamp != nil:
+	case facts.Claim == nil && templateOf(transfer) != nil && !creates:
+		return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf(
+			"PersistentVolumeClaim %q was deleted in namespace %q after this run had written into it; create it again there, "+
+				"or give the annotation %s a new value: another run creates it", destination.ClaimName, namespace,
+			v1alpha1.RunAnnotation)}
+	case facts.Claim == nil && !creates || facts.Claim != nil && facts.Claim.DeletionTimestamp != nil:
 		return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf(
 			"there is no PersistentVolumeClaim %q in namespace %q; create it there", destination.ClaimName, namespace)}
 	}
@@ -119,9 +124,12 @@ func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 		Transfer: v1alpha1.TransferReference{
 			Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt,
 		},
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim},
-		Privilege:   PrivilegeAskedFor(transfer),
-		Delete:      transfer.Spec.Delete,
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath,
+			Template:              ClaimRequestOf(transfer),
+		},
+		Privilege: PrivilegeAskedFor(transfer),
+		Delete:    transfer.Spec.Delete,
 	}
 	return NewDelivery(DestinationNamespace(transfer), spec)
 }

@@ -52,6 +52,9 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validateStaging(spec.Source); err != nil {
 		return err
 	}
+	if err := validateTemplate(spec); err != nil {
+		return err
+	}
 	switch {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}

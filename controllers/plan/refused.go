@@ -34,9 +34,13 @@ func RefuseDelivery(
 	completed := metav1.NewTime(now)
 	d.delivery.Status.Run.CompletionTime = &completed
 	message := problem.Message
-	if problem.Reason == v1alpha1.ReasonAgentNotStarted {
+	switch problem.Reason {
+	case v1alpha1.ReasonAgentNotStarted:
 		d.out.Detail = problem.Message
 		message = "the receiving cluster cannot create the agent's Job; the event of the Delivery there says why"
+	case v1alpha1.ReasonDestinationNotCreated:
+		d.out.Detail = problem.Message
+		message = "the receiving cluster cannot create the claim; the event of the Delivery there says why"
 	}
 	d.fail(problem.Reason, message)
 	d.out.Status = d.delivery.Status

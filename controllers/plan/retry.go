@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -100,6 +101,27 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message,
 		status.Run.Failures, limit, delay)))
+}
+
+// fixed: what the last attempt ended for has to do with the Peer, and the Peer has become Ready since.
+func (d *transferDecision) fixed() bool {
+	history := d.transfer.Status.History
+	if len(history) == 0 || history[0].CompletionTime == nil || d.facts.Peer == nil {
+		return false
+	}
+	switch history[0].Reason {
+	case v1alpha1.ReasonPeerUnreachable, v1alpha1.ReasonPeerUntrusted, v1alpha1.ReasonPeerIncompatible:
+	default:
+		return false
+	}
+	ready := meta.FindStatusCondition(d.facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue ||
+		!ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
+		return false
+	}
+	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would
+	// wait.
+	return !ready.LastTransitionTime.After(d.facts.Now)
 }
 
 // next plans the next attempt for after a delay, or a little later, and returns when.

@@ -74,6 +74,8 @@ type TransferFacts struct {
 	Staging StagingFacts
 	// Hooks are looked at only where NeedsHooks.
 	Hooks HookFacts
+	// Template is looked at only where NeedsTemplate.
+	Template TemplateFacts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -103,6 +105,8 @@ type TransferDecision struct {
 	Unstage bool
 	// Hook is what is to be done for a hook; nil: nothing.
 	Hook *HookStep
+	// Provision is what is to be done about the claim of the destination; nil: nothing.
+	Provision *Provision
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
@@ -257,6 +261,7 @@ func (d *transferDecision) newRun() {
 // forgetAttempt removes what is said of the attempt before.
 func (d *transferDecision) forgetAttempt() {
 	status := &d.transfer.Status
+	status.Run.ClaimSize = nil
 	status.Progress, status.Compression, status.Decompression = nil, nil, nil
 	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
@@ -277,34 +282,15 @@ func (d *transferDecision) retry() {
 	})
 }
 
-// fixed: what the last attempt ended for has to do with the Peer, and the Peer has become Ready since.
-func (d *transferDecision) fixed() bool {
-	history := d.transfer.Status.History
-	if len(history) == 0 || history[0].CompletionTime == nil || d.facts.Peer == nil {
-		return false
-	}
-	switch history[0].Reason {
-	case v1alpha1.ReasonPeerUnreachable, v1alpha1.ReasonPeerUntrusted, v1alpha1.ReasonPeerIncompatible:
-	default:
-		return false
-	}
-	ready := meta.FindStatusCondition(d.facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue ||
-		!ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
-		return false
-	}
-	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would
-	// wait.
-	return !ready.LastTransitionTime.After(d.facts.Now)
-}
-
 // start has the attempt in status made.
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.transfer.Status.Placement = attempt.Expected(where)
 	d.out.Retire = true
-	if !d.quiesceForRun() || !d.stage() {
+	provision, ok := d.destination()
+	if !ok || !d.quiesceForRun() || !d.stage() {
 		return
 	}
+	d.out.Provision = provision
 	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	if IsLocal(d.transfer) {
 		d.startLocal(resolved, where)
@@ -514,6 +500,7 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 		if message == "" {
 			message = "the agent gave no message"
 		}
+		message = d.ofOldRelease(reason, message)
 	}
 	if attempt.Interrupted(reason) && d.madeSafe() {
 		status.Run.Failures = 0

@@ -168,7 +168,9 @@ func prepare(t *testing.T) *storage {
 				SourceCopy:            v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopySnapshot},
 			},
 			Destination: v1alpha1.TransferDestination{
-				Peer: namespace, PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				Peer: namespace, PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				},
 			},
 		},
 	}

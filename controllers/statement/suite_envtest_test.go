@@ -129,8 +129,10 @@ func transfer(t *testing.T, namespace, name string) *v1alpha1.Transfer {
 	made := &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}},
 		Spec: v1alpha1.TransferSpec{
-			Source:      v1alpha1.TransferSource{PersistentVolumeClaim: path("a")},
-			Destination: v1alpha1.TransferDestination{Peer: "west", PersistentVolumeClaim: path("b")},
+			Source: v1alpha1.TransferSource{PersistentVolumeClaim: path("a")},
+			Destination: v1alpha1.TransferDestination{
+				Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: path("b")},
+			},
 		},
 	}
 	cluster.Create(t, made)

@@ -27,7 +27,7 @@ func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (p
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
 		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
 		r.gatherPlacement,
-		r.gatherQuotas, r.gatherAttempt, r.gatherStaging, r.gatherHooks,
+		r.gatherQuotas, r.gatherAttempt, r.gatherStaging, r.gatherHooks, r.gatherTemplate,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err

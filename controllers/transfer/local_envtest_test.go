@@ -154,7 +154,8 @@ func TestSameDirectoryIsRefused(t *testing.T) {
 	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
 
 	again := f.make("again")
-	again.Spec.Destination.Peer, again.Spec.Destination.PersistentVolumeClaim = "", again.Spec.Source.PersistentVolumeClaim
+	again.Spec.Destination.Peer = ""
+	again.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = again.Spec.Source.PersistentVolumeClaim
 	err := cluster.Client.Create(context.Background(), again)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "choose another claim, or a path beside the other") {
 		t.Errorf("got %v", err)

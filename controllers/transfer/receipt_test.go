@@ -130,7 +130,9 @@ func newLink(t *testing.T, peer string, route v1alpha1.Route) *link {
 			Receipt: true,
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger",
 				Path: "/"}},
-			Destination: v1alpha1.TransferDestination{Peer: peer, PersistentVolumeClaim: claim},
+			Destination: v1alpha1.TransferDestination{
+				Peer: peer, PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: claim},
+			},
 		},
 		Status: v1alpha1.TransferStatus{
 			Phase:   v1alpha1.TransferComplete,

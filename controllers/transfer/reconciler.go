@@ -33,6 +33,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/provision"
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -86,6 +87,7 @@ type Reconciler struct {
 	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Transfer]
 	staging   staging.Cluster
+	claims    provision.Cluster
 	exchanges *exchanges
 }
 
@@ -93,7 +95,8 @@ type Reconciler struct {
 func NewReconciler(o Options) *Reconciler {
 	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
-	}, exchanges: newExchanges(o.Clock, o.Concurrency), staging: staging.Cluster{Client: o.Client, Reader: o.Reader}}
+	}, exchanges: newExchanges(o.Clock, o.Concurrency), staging: staging.Cluster{Client: o.Client, Reader: o.Reader},
+		claims: provision.Cluster{Client: o.Client, Reader: o.Reader}}
 	r.line = r.newLine()
 	return r
 }
@@ -199,6 +202,7 @@ func (r *Reconciler) writeStatus(
 		r.Reports.Shown(client.ObjectKeyFromObject(transfer))
 	}
 	r.tell(transfer, before.Status.Conditions)
+	r.Metrics.ObserveHooks(transfer.Namespace, before.Status.Hooks, transfer.Status.Hooks)
 	if decision.Finished != nil {
 		r.tracker.Forget(transfer.UID)
 		r.Metrics.Observe(transfer.Namespace, decision.Finished)
@@ -210,8 +214,11 @@ func (r *Reconciler) writeStatus(
 func refuse(
 	transfer *v1alpha1.Transfer, decision plan.TransferDecision, problem agentpod.Problem, now time.Time,
 ) plan.TransferDecision {
-	if decision.Stage != nil {
+	switch {
+	case decision.Stage != nil:
 		return plan.RefuseStaging(transfer, problem, now)
+	case problem.Reason == v1alpha1.ReasonDestinationNotCreated:
+		return plan.RefuseClaim(transfer, problem, now)
 	}
 	return plan.RefuseTransfer(transfer, problem, now)
 }
@@ -237,6 +244,12 @@ func (r *Reconciler) execute(
 	if decision.Unstage {
 		if err := r.staging.Remove(ctx, transfer, plan.KeptCopy(transfer)); err != nil {
 			return nil, err
+		}
+	}
+	if decision.Provision != nil {
+		problem, err := r.provide(ctx, transfer, decision)
+		if problem != nil || err != nil || decision.Provision.Create != nil {
+			return problem, err
 		}
 	}
 	if decision.Hook != nil {

@@ -73,7 +73,9 @@ func TestStart(t *testing.T) {
 					PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("claim-%03d", i)},
 				},
 				Destination: v1alpha1.TransferDestination{
-					Peer: "nowhere", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("copy-%03d", i)},
+					Peer: "nowhere", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+						PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("copy-%03d", i)},
+					},
 				},
 			},
 		})

@@ -59,7 +59,9 @@ func (f *fixture) make(name string) *v1alpha1.Transfer {
 		Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Destination: v1alpha1.TransferDestination{
-				Peer: f.namespace, PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/" + name},
+				Peer: f.namespace, PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/" + name},
+				},
 			},
 		},
 	}

@@ -171,6 +171,7 @@ var exceptions = map[string]string{
 	"TransferSetStatus.WireBytes omitempty":        measured,
 	"SoftwareCompression.Disabled nobools":         "there is no third way of not compressing in software",
 	"DrillSpec.Suspend nobools":                    "as in TransferSpec",
+	"ClaimRequest.Written nobools":                 "a run has written or it has not",
 	"TransferReference.Attempt numericbounds": "the gateway writes it; its bound is maxAttempts of the sender, which " +
 		"may change",
 }

@@ -127,6 +127,7 @@ func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
 		"config/crd/bases/*.yaml": "files/crds", "config/rbac/*_role.yaml": "files/rbac",
 		"config/pointintime/*_role.yaml":      "files/pointintime",
+		"config/claimtemplates/*_role.yaml":   "files/claimtemplates",
 		"config/prometheus/dashboards/*.json": "files/prometheus/dashboards",
 	} {
 		sources, err := filepath.Glob(filepath.Join(root, from))

@@ -16,15 +16,39 @@ import (
 // that are watched.
 func TestPointInTime(t *testing.T) {
 	t.Parallel()
-	const name = "lighterage-point-in-time"
-	for values, want := range map[string][]string{
+	optIn(t, "lighterage-point-in-time", map[string][]string{
 		"pointInTime.enabled=false": nil,
 		"pointInTime.enabled=true":  {"ClusterRole", "ClusterRoleBinding"},
 		"pointInTime.enabled=true,watchNamespaces={bank}": {
 			"ClusterRole", "ClusterRoleBinding", "Role bank", "RoleBinding bank", "Role lighterage-system",
 			"RoleBinding lighterage-system",
 		},
-	} {
+	})
+}
+
+// TestClaimTemplates: so is the right to create claims and to enlarge them, which is none to delete.
+func TestClaimTemplates(t *testing.T) {
+	t.Parallel()
+	rules := optIn(t, "lighterage-claim-templates", map[string][]string{
+		"claimTemplates.enabled=false": nil,
+		"claimTemplates.enabled=true":  {"ClusterRole", "ClusterRoleBinding"},
+		"claimTemplates.enabled=true,watchNamespaces={bank}": {
+			"ClusterRole", "ClusterRoleBinding", "Role bank", "RoleBinding bank", "Role lighterage-system",
+			"RoleBinding lighterage-system",
+		},
+	})
+	for _, rule := range rules {
+		if fmt.Sprint(rule["resources"], rule["verbs"]) != "[persistentvolumeclaims] [create patch]" {
+			t.Errorf("%v", rule)
+		}
+	}
+}
+
+// optIn holds that objects with names that begin so are there by values as wanted, and are the manager's. It returns
+// their rules.
+func optIn(t *testing.T, name string, wanted map[string][]string) (all []map[string]any) {
+	t.Helper()
+	for values, want := range wanted {
 		objects, err := template(t, registry, withoutCRDs, values)
 		if err != nil {
 			t.Fatal(err)
@@ -36,6 +60,7 @@ func TestPointInTime(t *testing.T) {
 				continue
 			}
 			found = append(found, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
+			all = append(all, rulesOf(o)...)
 			for _, rule := range rulesOf(o) {
 				resources := fmt.Sprint(rule["resources"])
 				ofCluster := resources == "[volumesnapshotclasses]" || resources == "[storageclasses]"
@@ -55,6 +80,7 @@ func TestPointInTime(t *testing.T) {
 			t.Errorf("%s: %q, want %q", values, found, want)
 		}
 	}
+	return all
 }
 
 func rulesOf(o *unstructured.Unstructured) []map[string]any {

@@ -117,11 +117,17 @@ func (c *Cluster) Claim(t *testing.T, namespace, name, class, size string, chang
 	if err := c.Create(ctx, object); err != nil {
 		t.Fatalf("%s: create claim %s: %v", c.Name, name, err)
 	}
+	c.Mount(t, namespace, name, change...)
+}
+
+// Mount makes the shell pod of a claim that exists, and waits for it.
+func (c *Cluster) Mount(t *testing.T, namespace, name string, change ...func(*corev1.Pod)) {
+	t.Helper()
 	pod := c.shellPod(namespace, name)
 	for _, f := range change {
 		f(pod)
 	}
-	if err := c.Create(ctx, pod); err != nil {
+	if err := c.Create(context.Background(), pod); err != nil {
 		t.Fatalf("%s: create pod %s: %v", c.Name, pod.Name, err)
 	}
 	c.WaitShell(t, namespace, name)
@@ -200,8 +206,10 @@ func NewTransfer(namespace, name string) *v1alpha1.Transfer {
 				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"},
 			},
 			Destination: v1alpha1.TransferDestination{
-				Peer:                  "west",
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+				Peer: "west",
+				PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+				},
 			},
 		},
 	}

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -26,8 +28,10 @@ func transfer(change func(*v1alpha1.Transfer)) client.Object {
 		Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Destination: v1alpha1.TransferDestination{
-				Peer:                  "west",
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy"},
+				Peer: "west",
+				PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy"},
+				},
 			},
 		},
 	}
@@ -115,7 +119,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"onto itself": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Destination.Peer = ""
-			t.Spec.Destination.PersistentVolumeClaim = t.Spec.Source.PersistentVolumeClaim
+			t.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = t.Spec.Source.PersistentVolumeClaim
 		}), "choose another claim"},
 		"no claim": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{Path: "/"}
@@ -123,6 +127,33 @@ func TestRefusals(t *testing.T) {
 		"claim with slash": {
 			transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.ClaimName = "other/ledger" }), "claimName",
 		},
+		"tiny template": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{Size: quantity("1Ki")}
+		}), "size must be between 1Mi and 1Pi"},
+		"absurd headroom": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{HeadroomPercent: ptr.To[int32](1001)}
+		}), "headroomPercent"},
+		"template of no claim": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.PersistentVolumeClaim = v1alpha1.DestinationClaim{Template: &v1alpha1.ClaimTemplate{}}
+		}), "claimName"},
+		"template that cannot be written to": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
+			}
+		}), "accessModes"},
+		"template without a size from an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
+			t.Spec.Destination.Peer = ""
+			t.Spec.Destination.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{StorageClassName: "fast"}
+		}), "add size to the template"},
+		"grant to create claims of any name": {grantTo(v1alpha1.PeerGrantTo{
+			Kind:   v1alpha1.GrantedPersistentVolumeClaim,
+			Create: &v1alpha1.PeerGrantCreate{MaxSize: *quantity("1Gi")},
+		}), "create is of one claim"},
+		"grant to create Queues": {grantTo(v1alpha1.PeerGrantTo{
+			Kind: v1alpha1.GrantedQueue, Name: "orders",
+			Create: &v1alpha1.PeerGrantCreate{MaxSize: *quantity("1Gi")},
+		}), "are about claims"},
 		"form of an object store": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Destination = v1alpha1.TransferDestination{
 				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingGzip,

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -112,4 +114,72 @@ func TestCopiesOfTheManager(t *testing.T) {
 	expect(t, "an empty claim", request{
 		managerAccount, admission.Create, corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), empty, nil, bank,
 	}, "Transfer owns")
+}
+
+// TestClaimsOfDestinations: the manager makes empty claims for Transfers, changes nothing of them but their size, and
+// deletes none.
+func TestClaimsOfDestinations(t *testing.T) {
+	t.Parallel()
+	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		made := &corev1.PersistentVolumeClaim{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "bank", Name: "copy",
+				Annotations: map[string]string{v1alpha1.CreatedForAnnotation: "east/bank/ledger"},
+			},
+			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			}},
+		}
+		change(made)
+		return made
+	}
+	asIs := func(*corev1.PersistentVolumeClaim) {}
+	sized := func(size string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+		}
+	}
+	ask := func(operation admission.Operation, object, old *corev1.PersistentVolumeClaim) request {
+		asked := request{
+			user: managerAccount, operation: operation,
+			resource: corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), namespace: bank,
+		}
+		if object != nil {
+			asked.object = object
+		}
+		if old != nil {
+			asked.old = old
+		}
+		return asked
+	}
+	expect(t, "made", ask(admission.Create, claim(asIs), nil), "")
+	expect(t, "enlarged", ask(admission.Update, claim(sized("2Gi")), claim(asIs)), "")
+	expect(t, "deleted", ask(admission.Delete, nil, claim(asIs)), "managed-by")
+	expect(t, "made smaller", ask(admission.Update, claim(sized("512Mi")), claim(asIs)), "only upwards")
+	expect(t, "taken over", ask(admission.Update, claim(sized("2Gi")), claim(func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = nil
+	})), "managed-by")
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
+		"another's":  func(c *corev1.PersistentVolumeClaim) { c.Annotations[v1alpha1.CreatedForAnnotation] = "bank/other" },
+		"labelled":   func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"app": "x"} },
+		"finalized":  func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"example.com/stay"} },
+		"attributes": func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") },
+	} {
+		expect(t, name, ask(admission.Update, claim(change), claim(asIs)), "only upwards")
+	}
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
+		"of a snapshot": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "salaries"}
+		},
+		"of a populator": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "salaries"}
+		},
+		"of a volume": func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "salaries" },
+		"owned": func(c *corev1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{agentpod.OwnerReference("Transfer", newTransfer("bank", "ledger", nil))}
+		},
+	} {
+		expect(t, "made "+name, ask(admission.Create, claim(change), nil), "empty, of a new volume")
+	}
 }

@@ -24,7 +24,9 @@ func newTransfer(namespace, name string, asked *corev1.SecurityContext) *v1alpha
 		Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Destination: v1alpha1.TransferDestination{
-				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				},
 			},
 		},
 	}

@@ -188,6 +188,7 @@ func (a *agent) open(
 		Destination:     c.GetDestination(),
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
+		Template:        c.GetTemplate(),
 	}
 	if name, err = send.Open(ctx, gateway, request, report, backoff); err != nil {
 		return "", 0, err

@@ -105,7 +105,9 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	transfer := &v1alpha1.Transfer{Spec: v1alpha1.TransferSpec{
 		Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 		Destination: v1alpha1.TransferDestination{
-			Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+			Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+				PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+			},
 		},
 	}}
 	transfer.Name, transfer.Namespace = "ledger", namespace

@@ -75,8 +75,10 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 	return map[string]steadyRow{
 		"Transfer": {label: v1alpha1.TransferLabel, owns: attempt(), object: &v1alpha1.Transfer{ObjectMeta: named,
 			Spec: v1alpha1.TransferSpec{
-				Source:      v1alpha1.TransferSource{PersistentVolumeClaim: claim("ledger")},
-				Destination: v1alpha1.TransferDestination{PersistentVolumeClaim: claim("copy")},
+				Source: v1alpha1.TransferSource{PersistentVolumeClaim: claim("ledger")},
+				Destination: v1alpha1.TransferDestination{
+					PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: claim("copy")},
+				},
 			}}},
 		// Its member has no Peer.
 		"TransferSet": {untouched: true, object: &v1alpha1.TransferSet{ObjectMeta: named, Spec: v1alpha1.TransferSetSpec{

@@ -73,7 +73,9 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 		transfer := &v1alpha1.Transfer{Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Destination: v1alpha1.TransferDestination{
-				Namespace: destination, PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				Namespace: destination, PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				},
 			},
 		}}
 		transfer.Namespace, transfer.Name = namespace, name

@@ -69,7 +69,9 @@ func transfers(t *testing.T) []sample {
 				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"},
 			},
 			Destination: v1alpha1.TransferDestination{
-				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+				Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+				},
 			},
 			MaxAttempts: 1,
 		}}

@@ -206,7 +206,7 @@ func populate(t *testing.T, cluster *controllertest.Cluster) {
 	} {
 		transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		transfer.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}
-		transfer.Spec.Destination.PersistentVolumeClaim = destination
+		transfer.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = destination
 		cluster.Create(t, transfer)
 		transfer.Status = status
 		update(t, cluster, transfer)

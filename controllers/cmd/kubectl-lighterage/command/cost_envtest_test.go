@@ -89,7 +89,7 @@ func showObject(t *testing.T, cluster *controllertest.Cluster, nothing string) {
 	for _, name := range []string{"priced", "free"} {
 		transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		transfer.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "a", Path: "/"}
-		transfer.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "b", Path: "/"}
+		transfer.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = v1alpha1.PersistentVolumeClaimPath{ClaimName: "b", Path: "/"}
 		cluster.Create(t, transfer)
 		if name == "free" {
 			continue

@@ -208,8 +208,10 @@ func (f *Fleet) makeTransfer(ctx context.Context, i int, owner client.FieldOwner
 			},
 			Destination: v1alpha1.TransferDestination{
 				Peer: peer, Namespace: sourceNamespace,
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copies",
-					Path: fmt.Sprintf("/%s/%05d", f.namespaceOf(i), i)},
+				PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copies",
+						Path: fmt.Sprintf("/%s/%05d", f.namespaceOf(i), i)},
+				},
 			},
 		},
 	}
