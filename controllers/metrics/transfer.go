@@ -19,6 +19,7 @@ type Transfers struct {
 	attempts, runs           *prometheus.CounterVec
 	plain, compressed, wired *prometheus.CounterVec
 	cpu                      *prometheus.CounterVec
+	hooks, hookSeconds       *prometheus.CounterVec
 	store                    storeTraffic
 }
 
@@ -43,6 +44,11 @@ func NewTransfers(registry prometheus.Registerer) *Transfers {
 		cpu: counter("lighterage_transfer_cpu_seconds_total",
 			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side",
 			"stage"),
+		hooks: counter("lighterage_transfer_hooks_total",
+			"Hooks of Transfers that ended: hook is before or after, outcome is Complete, Failed or Rejected.", "hook",
+			"outcome"),
+		hookSeconds: counter("lighterage_transfer_hook_seconds_total",
+			"Time from when hooks were begun until their end was seen.", "hook"),
 		store: storeTraffic{
 			requests: counter("lighterage_transfer_store_requests_total",
 				"Requests of Transfers to object stores but for those that delete: class is write, lists included, or read.",
@@ -63,6 +69,31 @@ func (t *Transfers) Show(namespace string) {
 	t.wired.WithLabelValues(namespace)
 	t.observeCPU(namespace, nil)
 	t.store.add(namespace, nil)
+}
+
+// ObserveHooks counts the hooks that have ended between two statuses of a Transfer, each nil without hooks.
+func (t *Transfers) ObserveHooks(namespace string, before, after *v1alpha1.HooksStatus) {
+	if after == nil {
+		return
+	}
+	if before == nil {
+		before = &v1alpha1.HooksStatus{}
+	}
+	t.observeHook(namespace, "before", before.Before, after.Before)
+	t.observeHook(namespace, "after", before.After, after.After)
+}
+
+func (t *Transfers) observeHook(namespace, hook string, before, after v1alpha1.HookStatus) {
+	switch {
+	case after.Job == "" || !after.Ended() || after.State == v1alpha1.HookSkipped,
+		before.Job == after.Job && before.Ended():
+		return
+	}
+	t.hooks.WithLabelValues(namespace, hook, string(after.State)).Inc()
+	if after.StartTime != nil && after.CompletionTime != nil {
+		took := after.CompletionTime.Sub(after.StartTime.Time)
+		t.hookSeconds.WithLabelValues(namespace, hook).Add(max(took.Seconds(), 0)) // the clock may have been set back
+	}
 }
 
 // Observe counts an attempt that has ended.

@@ -67,6 +67,20 @@ var transfers = dashboard{
 				queries:     one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
 			},
 		}},
+		{title: "Hooks", panels: []panel{
+			{
+				title: "Hooks by outcome", kind: timeseries, unit: short, width: 12, stacked: true,
+				description: "Hooks before and after sources are read that ended, by whether their Job was Complete, Failed or " +
+					"Rejected.",
+				queries: one(`sum by (hook, outcome) (increase(lighterage_transfer_hooks_total[$__rate_interval]))`,
+					"{{hook}} {{outcome}}"),
+			}, {
+				title: "Time that a hook takes", kind: timeseries, unit: secondsUnit, width: 12,
+				description: "Mean time from when a hook was begun until its end was seen.",
+				queries: one(`sum by (hook) (increase(lighterage_transfer_hook_seconds_total[$__rate_interval])) / `+
+					`sum by (hook) (increase(lighterage_transfer_hooks_total[$__rate_interval]))`, "{{hook}}"),
+			},
+		}},
 		{title: "Ended", panels: []panel{
 			{
 				title: "Runs by outcome", kind: timeseries, unit: short, width: 8, stacked: true,

@@ -29,6 +29,7 @@ var bounded = map[string]string{
 	"method":      "methods of the service",
 	"class":       "classes of agents that are polled",
 	"side":        "send or receive",
+	"hook":        "before or after",
 	"direction":   "send or receive, in or out",
 	"stage":       "constants",
 	"recoverable": "True, False or Unknown",
