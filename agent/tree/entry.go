@@ -4,6 +4,7 @@
 package tree
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -210,6 +211,17 @@ func (e *Entry) describe(st *unix.Stat_t) {
 func (e *Entry) same(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == e.Size && modified(st) == e.Modified &&
 		st.Ctim.Nano() == e.Changed && st.Ino == e.inode && uint64(st.Dev) == e.device
+}
+
+// AppendIdentity appends what tells a version of a file that a walk has found from all other versions and files. No
+// identity is the beginning of another one.
+func (e *Entry) AppendIdentity(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(e.Path)))
+	b = append(b, e.Path...)
+	for _, n := range []uint64{uint64(e.Size), uint64(e.Modified), uint64(e.Changed), e.device, e.inode} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
 }
 
 func modified(st *unix.Stat_t) int64 {

@@ -86,7 +86,7 @@ func (a *announcer) flush(ctx context.Context) error {
 			a.bytes += uint64(e.Size)
 		}
 	}
-	a.batch, a.weight = batch{first: a.entries}, 0
+	a.batch, a.weight = batch{first: a.entries, start: int64(a.bytes)}, 0
 	a.report.Update(func(p *wirev1.Progress) { p.FilesTotal, p.BytesTotal = a.files, a.bytes })
 	return a.session.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: m}})
 }

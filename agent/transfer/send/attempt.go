@@ -85,16 +85,17 @@ func (a *attempt) work(ctx context.Context) error {
 	g.Go(func() error { return a.matcher.run(gctx) })
 	packer := &packer{
 		queue: a.matcher.queue, asks: a.asks, workload: a.workload, changed: a.changed, pauses: o.ChangedPauses,
-		apart: o.Form != 0,
+		apart: o.Form != 0, alike: o.Place != nil,
 		retrier: &retrier{
 			source: o.Source, report: o.Report, session: a.session, window: a.window, matcher: a.matcher, changed: a.changed,
 		},
 	}
 	g.Go(func() error { return packer.run(gctx) })
-	for range o.Streams {
+	for range a.streams() {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
 			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
+			shared: newSharing(o.Place),
 		}
 		g.Go(func() error { return w.run(gctx, o, a.terms) })
 	}
@@ -109,6 +110,7 @@ func (a *attempt) work(ctx context.Context) error {
 		}
 		teller := &contentTeller{
 			source: source, session: a.session, files: a.window.files.Load(), bytes: a.window.bytes.Load(),
+			place: o.Place,
 		}
 		var err error
 		if digest, err = teller.run(ctx); err != nil {
@@ -133,6 +135,14 @@ func (a *attempt) work(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// streams is how many workers there are.
+func (a *attempt) streams() int {
+	if place := a.options.Place; place != nil {
+		return place.fan.streams(a.options.Streams)
+	}
+	return a.options.Streams
 }
 
 // listen takes what the receiver says until it has finished or failed.

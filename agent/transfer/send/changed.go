@@ -101,7 +101,7 @@ type retrier struct {
 
 // retry announces some of the files again and returns those that the receiver needs, and the rest.
 func (r *retrier) retry(ctx context.Context, changed []*outFile) (needed, rest []*outFile, err error) {
-	b, m := batch{first: protocol.FirstRetried + r.retried}, &wirev1.Retry{}
+	b, m := batch{first: protocol.FirstRetried + r.retried, start: retriedFrom}, &wirev1.Retry{}
 	var files, bytes int64 // that the source has more
 	for weight := 0; len(changed) > 0 && len(b.entries)+len(m.Gone) < batchEntries &&
 		weight < batchBytes; changed = changed[1:] {

@@ -37,6 +37,7 @@ type contentTeller struct {
 	session *session
 	// files and bytes that were sent, for the first message; they are in it only.
 	files, bytes uint64
+	place        *Place // nil: there is one receiver
 
 	digest *contents.Digest
 	spent  time.Duration
@@ -70,11 +71,7 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 	entry := contents.Entry{Path: e.Path}
 	switch e.Type {
 	case tree.File, tree.HardLink:
-		var size int64
-		var err error
-		c.spent += meter.ThreadCPU(func() {
-			size, entry.SHA256, err = c.source.Digest(e, func() error { return c.alive(ctx) })
-		})
+		size, sum, err := c.sum(ctx, e)
 		if errors.Is(err, tree.ErrChanged) {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
 				"%q changed while its receipt was computed, and nothing was signed: stop what writes to the claim, or snapshot "+
@@ -83,7 +80,7 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 		if err != nil {
 			return err
 		}
-		entry.Size = uint64(size)
+		entry.Size, entry.SHA256 = uint64(size), sum
 	case tree.Symlink:
 		entry = contents.LinkTo(e.Path, e.Target)
 	default:
@@ -100,6 +97,21 @@ func (c *contentTeller) add(ctx context.Context, e *tree.Entry) error {
 		return c.flush()
 	}
 	return nil
+}
+
+// sum returns size and digest of a file, which another receiver's attempt may have computed. A hard link says nothing of
+// which version of the file it is a name of.
+func (c *contentTeller) sum(ctx context.Context, e *tree.Entry) (int64, [sha256.Size]byte, error) {
+	read := func() (size int64, sum [sha256.Size]byte, err error) {
+		c.spent += meter.ThreadCPU(func() {
+			size, sum, err = c.source.Digest(e, func() error { return c.alive(ctx) })
+		})
+		return size, sum, err
+	}
+	if c.place == nil || e.Type != tree.File {
+		return read()
+	}
+	return c.place.fan.sums.get(ctx, e.AppendIdentity(nil), func() error { return c.alive(ctx) }, read)
 }
 
 // alive tells the receiver every now and then that the sender is at work.

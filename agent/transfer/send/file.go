@@ -19,12 +19,14 @@ import (
 type batch struct {
 	first   uint64
 	entries []*tree.Entry
+	start   int64 // bytes of the files before it
 }
 
 // outFile is a file whose content the receiver needs.
 type outFile struct {
 	entry *tree.Entry
 	index uint64
+	start int64 // bytes of the files before it
 	state outState
 	// skip is what is safe at the receiver already.
 	skip skip
@@ -48,6 +50,12 @@ type outState struct {
 	handled int64
 	// takenBack: the file changed, and the receiver was told to forget it.
 	takenBack bool
+}
+
+func (f *outFile) isTakenBack() bool {
+	f.state.mu.Lock()
+	defer f.state.mu.Unlock()
+	return f.state.takenBack
 }
 
 // skip says what a sender does not send of a file.

@@ -67,13 +67,14 @@ func (m *matcher) apply(b batch, need *wirev1.Need) (files []*outFile, err error
 		return nil, err
 	}
 	var unchangedFiles, unchangedBytes, resumedBytes uint64
+	start := b.start
 	for i, e := range b.entries {
 		needed := i/8 < len(need.GetBitmap()) && need.GetBitmap()[i/8]>>(i%8)&1 != 0
 		switch {
 		case needed && (e.Type != tree.File || e.Size == 0):
 			return nil, protocol.Invalid("the receiver needs the content of %q, which has none", e.Path)
 		case needed:
-			f := &outFile{entry: e, index: b.first + uint64(i), skip: safe[i], old: old(i)}
+			f := &outFile{entry: e, index: b.first + uint64(i), start: start, skip: safe[i], old: old(i)}
 			f.state.handled = f.skip.bytes
 			resumedBytes += uint64(f.skip.bytes)
 			delete(safe, i)
@@ -83,6 +84,7 @@ func (m *matcher) apply(b batch, need *wirev1.Need) (files []*outFile, err error
 			unchangedFiles++
 			unchangedBytes += uint64(e.Size)
 		}
+		start += e.Size
 	}
 	switch {
 	case len(safe) > 0:

@@ -63,6 +63,8 @@ type Options struct {
 	Report  *Report
 	// Direct says that the receiver is reached without a gateway.
 	Direct bool
+	// Place in a Fan; nil: there is one receiver.
+	Place *Place
 	// OneProcess says that the receiver is in this process, and what is sent crosses no network.
 	OneProcess bool
 	// ChangedPauses are how long to wait before files that changed while they were read are read again, each once more

@@ -37,6 +37,7 @@ type packer struct {
 	changed  *changedFiles
 	pauses   []time.Duration // before changed files are read again
 	apart    bool            // every chunk is a block of its own
+	alike    bool            // blocks are to be those of other receivers, too
 
 	ahead   []span
 	waiting int // spans of ahead that have an ask
@@ -137,7 +138,8 @@ func (p *packer) cut(ctx context.Context, s span) error {
 
 // share puts a piece that is shorter than a chunk together with others.
 func (p *packer) share(ctx context.Context, c piece) error {
-	if p.filled+c.length > protocol.ChunkSize || len(p.shared) == protocol.MaxSegments {
+	if p.filled+c.length > protocol.ChunkSize || len(p.shared) == protocol.MaxSegments ||
+		p.alike && len(p.shared) > 0 && c.file.apartFrom(p.shared[0].file) {
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
@@ -161,20 +163,8 @@ func (p *packer) next(ctx context.Context) (span, error) {
 		if p.drained {
 			return span{}, errDrained
 		}
-		if err := p.flush(ctx); err != nil {
+		if err := p.await(ctx); err != nil {
 			return span{}, err
-		}
-		select {
-		case f, ok := <-p.queue:
-			if !ok {
-				p.drained = true
-				return span{}, errDrained
-			}
-			if err := p.add(f); err != nil {
-				return span{}, err
-			}
-		case <-ctx.Done():
-			return span{}, context.Cause(ctx)
 		}
 	}
 	s := p.ahead[0]
@@ -183,6 +173,35 @@ func (p *packer) next(ctx context.Context) (span, error) {
 		p.waiting--
 	}
 	return s, nil
+}
+
+// await waits for a file, and what is packed does not, or not for long.
+func (p *packer) await(ctx context.Context) error {
+	later, err := p.flushSoon(ctx)
+	for err == nil {
+		select {
+		case f, ok := <-p.queue:
+			if !ok {
+				p.drained = true
+				return errDrained
+			}
+			return p.add(f)
+		case <-later:
+			later, err = nil, p.flush(ctx)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// flushSoon has what is packed go, at once or, where blocks are to be alike, when the channel says so: by when others
+// have come to wait does not matter then.
+func (p *packer) flushSoon(ctx context.Context) (later <-chan time.Time, err error) {
+	if p.alike && len(p.shared) > 0 {
+		return time.After(grace), nil
+	}
+	return nil, p.flush(ctx)
 }
 
 // look takes what is in the queue, as far ahead as digests may be asked for.
@@ -261,13 +280,16 @@ func (p *packer) answer(ctx context.Context, a *ask) ([]protocol.Digest, error) 
 		return digests, nil
 	default:
 	}
-	if err := p.flush(ctx); err != nil {
-		return nil, err
+	later, err := p.flushSoon(ctx)
+	for err == nil {
+		select {
+		case digests := <-a.answer:
+			return digests, nil
+		case <-later:
+			later, err = nil, p.flush(ctx)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	select {
-	case digests := <-a.answer:
-		return digests, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return nil, err
 }

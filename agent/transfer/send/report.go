@@ -28,6 +28,8 @@ type Report struct {
 	Store objectstore.Counter
 	// reading is the CPU time in nanoseconds that reading files took.
 	reading atomic.Int64
+	// place in a Fan, whose CPU time this is a share of; nil: all of it.
+	place atomic.Pointer[Place]
 
 	mu        sync.Mutex
 	peer      *wirev1.Received // nil before the receiver has said something
@@ -60,6 +62,11 @@ func (r *Report) Report() *wirev1.Report {
 	report.Cpu.CompressNanos = uint64(blocks.CPU)
 	report.Cpu.ReadNanos = uint64(r.reading.Load())
 	report.Compression = compressed(blocks)
+	if place := r.place.Load(); place != nil {
+		share := place.fan.shares.booked(place)
+		report.Cpu.SendNanos, report.Cpu.CompressNanos = share.process, share.compress
+		report.Cpu.ReadNanos, report.Cpu.AcceleratorNanos = share.read, share.accelerator
+	}
 	report.Store = r.Store.Wire()
 
 	r.mu.Lock()

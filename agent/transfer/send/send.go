@@ -21,6 +21,9 @@ import (
 // Run moves the source to the receiver. It returns nil when the receiver has synced everything; any other end has a
 // reason (see package failure) or is an error of this side. Nothing is tried again.
 func Run(ctx context.Context, o Options) error {
+	if o.Place != nil {
+		o.Report.place.Store(o.Place)
+	}
 	conn, err := o.Dial()
 	if err != nil {
 		return fmt.Errorf("connect to the receiver: %w", err)
@@ -58,7 +61,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	stop()
-	err = newAttempt(&o, s, t).run(ctx)
+	if o.Place != nil {
+		err = o.Place.meet(ctx, &o, t)
+	}
+	if err == nil {
+		err = newAttempt(&o, s, t).run(ctx)
+	}
 	if err != nil {
 		s.tell(err)
 	}

@@ -26,14 +26,19 @@ type worker struct {
 	adaptive *adaptive
 	parts    partReader
 	whole    bool // no parts: holes are read as zeros, and nothing is reused
+	// shared is what a worker of a Fan has; nil: its blocks are its own.
+	shared *sharing
 
 	conn    net.Conn
-	encoder *frame.Encoder
-	plain   []byte
-	encoded []byte
-	message protocol.DataMessage
-	blocks  uint64
-	stream  *adapt.Stream // nil: nothing is chosen block by block
+	encoder *frame.Encoder // nil in a Fan until there is something to encode
+	// newEncoder makes it.
+	newEncoder func() (*frame.Encoder, error)
+	plain      []byte
+	encoded    []byte
+	message    protocol.DataMessage
+	files      []*outFile // of the message's segments
+	blocks     uint64
+	stream     *adapt.Stream // nil: nothing is chosen block by block
 }
 
 // run works on items until there are none.
@@ -45,19 +50,25 @@ func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	encoder, err := frame.NewEncoder(w.adaptive.encoderOptions(o, t))
-	if err != nil {
-		return err
+	w.conn = conn
+	w.newEncoder = func() (*frame.Encoder, error) { return frame.NewEncoder(w.adaptive.encoderOptions(o, t)) }
+	if w.shared == nil {
+		if w.encoder, err = w.newEncoder(); err != nil {
+			return err
+		}
+		w.plain, w.encoded = newBuffers()
 	}
-	defer encoder.Close()
-	w.conn, w.encoder = conn, encoder
-	w.plain, w.encoded = make([]byte, 0, protocol.ChunkSize), make([]byte, 0, frame.HeaderSize+protocol.ChunkSize)
+	defer func() {
+		if w.encoder != nil {
+			_ = w.encoder.Close()
+		}
+	}()
 	w.message.Session = t.token
 	if w.stream = w.adaptive.watch(conn); w.stream != nil {
 		defer w.stream.Close()
 	}
 	for item := range w.workload.items {
-		if err := w.item(item); err != nil {
+		if err := w.item(ctx, item); err != nil {
 			return err
 		}
 		w.workload.finished()
@@ -69,17 +80,13 @@ func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
 }
 
 // item reads the pieces and sends what is left of them as a block.
-func (w *worker) item(item []piece) error {
-	w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
-	for _, p := range item {
-		if err := w.read(p, len(item) > 1); err != nil {
-			return err
-		}
+func (w *worker) item(ctx context.Context, item []piece) error {
+	sent, err := w.sharedItem(ctx, item)
+	if err == nil && !sent {
+		err = w.ownItem(ctx, item)
 	}
-	if len(w.message.Segments) > 0 {
-		if err := w.block(false); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	for _, p := range item {
 		w.window.handled(p)
@@ -87,41 +94,79 @@ func (w *worker) item(item []piece) error {
 	return nil
 }
 
-// read appends a piece to the block, unless its file has changed. Of a piece that is the whole block the encoder makes
-// the digest.
-func (w *worker) read(p piece, shared bool) error {
-	p.file.state.mu.Lock()
-	takenBack := p.file.state.takenBack
-	p.file.state.mu.Unlock()
-	if takenBack {
+// ownItem reads the pieces whatever others have read.
+func (w *worker) ownItem(ctx context.Context, item []piece) error {
+	defer w.borrow()()
+	w.begin()
+	for _, p := range item {
+		if err := w.read(ctx, p, len(item) > 1); err != nil {
+			return err
+		}
+	}
+	if len(w.message.Segments) == 0 {
 		return nil
 	}
-	if (p.file.entry.Sparse || p.file.old) && !w.whole {
-		return w.readParts(p)
+	return w.block(ctx)
+}
+
+// begin begins a block.
+func (w *worker) begin() {
+	w.plain, w.message.Segments, w.files = w.plain[:0], w.message.Segments[:0], w.files[:0]
+}
+
+// add appends a segment of a file to the block.
+func (w *worker) add(f *outFile, s protocol.Segment) {
+	w.message.Segments, w.files = append(w.message.Segments, s), append(w.files, f)
+}
+
+// read appends a piece to the block, unless its file has changed. Of a piece that is the whole block the encoder makes
+// the digest.
+func (w *worker) read(ctx context.Context, p piece, shared bool) error {
+	if p.file.isTakenBack() {
+		return nil
 	}
-	start := len(w.plain)
-	bytes := w.plain[start : start+p.length]
-	var err error
-	spent := meter.ThreadCPU(func() { err = w.source.ReadAt(p.file.entry, bytes, p.offset) })
-	w.report.reading.Add(int64(spent))
+	if w.inParts(p) {
+		return w.readParts(ctx, p)
+	}
+	digest, err := w.readWhole(p, shared)
 	if errors.Is(err, tree.ErrChanged) {
 		return w.changed.takeBack(p.file)
 	}
 	if err != nil {
 		return err
 	}
-	w.plain = w.plain[:start+p.length]
-	s := protocol.Segment{Index: p.file.index, Offset: uint64(p.offset), Length: uint32(p.length)}
-	if shared {
-		s.Digest = protocol.DigestOf(bytes)
-	}
-	w.message.Segments = append(w.message.Segments, s)
+	w.add(p.file, segmentOf(p, digest))
 	return nil
+}
+
+// inParts reports whether parts of a piece may stay out of the block.
+func (w *worker) inParts(p piece) bool { return (p.file.entry.Sparse || p.file.old) && !w.whole }
+
+func segmentOf(p piece, digest protocol.Digest) protocol.Segment {
+	return protocol.Segment{
+		Index: p.file.index, Offset: uint64(p.offset), Length: uint32(p.length), Digest: digest,
+	}
+}
+
+// readWhole appends the bytes of a piece to the block and returns their digest if it is to be made.
+func (w *worker) readWhole(p piece, digested bool) (digest protocol.Digest, err error) {
+	start := len(w.plain)
+	bytes := w.plain[start : start+p.length]
+	spent := meter.ThreadCPU(func() { err = w.source.ReadAt(p.file.entry, bytes, p.offset) })
+	w.haveRead(spent)
+	if err != nil {
+		return digest, err
+	}
+	w.plain = w.plain[:start+p.length]
+	if digested {
+		digest = protocol.DigestOf(bytes)
+	}
+	return digest, nil
 }
 
 // readParts appends to the block what must be sent of a piece that has holes or that the receiver has another version
 // of.
-func (w *worker) readParts(p piece) error {
+func (w *worker) readParts(ctx context.Context, p piece) error {
 	s, bytes, err := w.parts.read(p)
 	if errors.Is(err, tree.ErrChanged) {
 		return w.changed.takeBack(p.file)
@@ -132,10 +177,10 @@ func (w *worker) readParts(p piece) error {
 	length := int64(p.length)
 	reused, absent := s.Reused.Bytes(length, protocol.ChunkSize), s.Absent().Bytes(length, protocol.ChunkSize)
 	if len(w.plain)+p.length-int(absent) > protocol.ChunkSize || len(w.message.Segments) == protocol.MaxSegments {
-		if err := w.block(false); err != nil {
+		if err := w.block(ctx); err != nil {
 			return err
 		}
-		w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
+		w.begin()
 	}
 	_ = s.Absent().Runs(length, protocol.ChunkSize, func(absent bool, start, end int64) error {
 		if !absent {
@@ -143,7 +188,7 @@ func (w *worker) readParts(p piece) error {
 		}
 		return nil
 	})
-	w.message.Segments = append(w.message.Segments, s)
+	w.add(p.file, s)
 	w.report.Update(func(p *wirev1.Progress) {
 		p.ReusedBytes += uint64(reused)
 		p.HoleBytes += uint64(absent - reused)
@@ -151,16 +196,22 @@ func (w *worker) readParts(p piece) error {
 	return nil
 }
 
-// block encodes and sends what was read.
-func (w *worker) block(last bool) error {
+// block sends what was read.
+func (w *worker) block(ctx context.Context) error {
+	if w.shared != nil {
+		return w.sharedBlock(ctx, nil)
+	}
+	return w.ownBlock(false)
+}
+
+// ownBlock encodes and sends what was read.
+func (w *worker) ownBlock(last bool) error {
 	var header, payload []byte
 	outcome, err := timed(w.stream, func() (outcome meter.Outcome, err error) {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
-		if len(w.message.Segments) == 1 && int(w.message.Segments[0].Length) == len(w.plain) {
-			w.message.Segments[0].Digest = w.encoder.Digest()
-		}
+		w.digest()
 		if err := w.message.Write(w.conn, header, payload); err != nil {
 			return protocol.Lost(err)
 		}
@@ -177,10 +228,23 @@ func (w *worker) block(last bool) error {
 	return nil
 }
 
+// digest takes over what the encoder has made, if the block is one segment.
+func (w *worker) digest() {
+	if len(w.message.Segments) == 1 && int(w.message.Segments[0].Length) == len(w.plain) {
+		w.message.Segments[0].Digest = w.encoder.Digest()
+	}
+}
+
 // end sends the last block, which is empty, and waits until the receiver has taken all.
 func (w *worker) end() error {
-	w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
-	if err := w.block(true); err != nil {
+	w.begin()
+	var err error
+	if w.shared != nil {
+		err = w.sharedEnd()
+	} else {
+		err = w.ownBlock(true)
+	}
+	if err != nil {
 		return err
 	}
 	return protocol.ReadResponse(w.conn, w.blocks)
