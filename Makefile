@@ -474,6 +474,10 @@ bench-transfer: build ## Measure moving trees beside rsync and tar through igzip
 bench-ledger: build ## Measure what Transfers cost the system beside what is booked for them; needs 9 GiB of memory and an idle machine (BENCH=quick: a look, no result)
 	$(BENCHMARK) ledger $(EXTENT) $(if $(AGENT),-agent $(AGENT))
 
+.PHONY: bench-fanout
+bench-fanout: build ## Measure what more receivers of one source cost the sender; needs 6 GiB in /dev/shm (BENCH=quick: a look, no result)
+	$(ENGINES); $(BENCHMARK) fanout $(EXTENT) $(if $(AGENT),-agent $(AGENT))
+
 .PHONY: bench-memory
 bench-memory: build ## Measure how much memory agents take for a file larger than their limit and for a million files; needs 12 GiB in BENCH_DIR (/var/tmp)
 	$(BENCHMARK) memory $(if $(BENCH_DIR),-work "$(BENCH_DIR)")

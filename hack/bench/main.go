@@ -7,6 +7,7 @@ package main
 
 import (
 	"github.com/lighterage/lighterage/hack/bench/codec"
+	"github.com/lighterage/lighterage/hack/bench/fanout"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/http"
 	"github.com/lighterage/lighterage/hack/bench/ledger"
@@ -20,7 +21,7 @@ import (
 
 func main() {
 	harness.Main(
-		codec.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(), policy.Benchmark(),
-		queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		codec.Benchmark(), fanout.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(),
+		policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
 	)
 }
