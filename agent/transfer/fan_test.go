@@ -56,8 +56,15 @@ type fanOut struct {
 	running      sync.WaitGroup
 }
 
-func newFanOut(t *testing.T, o send.FanOptions, receivers int) *fanOut {
+// newFanOut walks the source once.
+func newFanOut(t *testing.T, source string, o send.FanOptions, receivers int) *fanOut {
 	t.Helper()
+	walked, err := tree.OpenSource(source, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = walked.Close() })
+	o.Source = walked
 	f := &fanOut{
 		t: t, pairs: make([]*pair, receivers), sent: make([]*wirev1.Report, receivers), errs: make([]error, receivers),
 	}
@@ -69,7 +76,6 @@ func newFanOut(t *testing.T, o send.FanOptions, receivers int) *fanOut {
 		names = append(names, fmt.Sprint(i))
 		f.destinations = append(f.destinations, t.TempDir())
 	}
-	var err error
 	if f.fan, f.places, err = send.NewFan(o, names...); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +133,7 @@ func always(codecs ...codec.ID) sendOption {
 func TestFanOut(t *testing.T) {
 	source := t.TempDir()
 	files := mixedTree(t, source)
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	for i := range f.pairs {
 		f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]))
 	}
@@ -153,7 +159,7 @@ func TestFanOut(t *testing.T) {
 	change(t, source, "large", 3<<20)
 	change(t, source, "exact", 5)
 	file(t, source, "new", text(7, 2<<20), 0o600)
-	next := newFanOut(t, send.FanOptions{}, 3)
+	next := newFanOut(t, source, send.FanOptions{}, 3)
 	next.destinations = f.destinations
 	for i := range next.pairs {
 		next.start(t.Context(), i, source, startReceiver(t, next.destinations[i]))
@@ -201,7 +207,7 @@ func TestFanOutAgreesOnACodec(t *testing.T) {
 		"one reads none":         {[]*codec.Registry{all, none, all}, []string{"zstd", "none", "zstd"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFanOut(t, send.FanOptions{}, len(test.receivers))
+			f := newFanOut(t, source, send.FanOptions{}, len(test.receivers))
 			for i, registry := range test.receivers {
 				p := startReceiver(t, f.destinations[i], func(o *receive.Options) { o.Engines = registry })
 				f.start(t.Context(), i, source, p, always(codec.Zstd, codec.Deflate))
@@ -223,7 +229,7 @@ func TestFanOutAgreesOnACodec(t *testing.T) {
 func TestFanOutWithEarlierReceiver(t *testing.T) {
 	source := t.TempDir()
 	file(t, source, "a", text(1, 3<<20), 0o600)
-	f := newFanOut(t, send.FanOptions{}, 2)
+	f := newFanOut(t, source, send.FanOptions{}, 2)
 	seen := &headers{}
 	for i := range f.pairs {
 		p := startReceiver(t, f.destinations[i])
@@ -260,7 +266,7 @@ func TestFanOutWithStalledReceiver(t *testing.T) {
 	const size = 40 << 20
 	file(t, source, "a", noise(1, size), 0o600)
 	// The spool is a tenth of what the others are ahead.
-	f := newFanOut(t, send.FanOptions{Spool: 4 << 20}, 3)
+	f := newFanOut(t, source, send.FanOptions{Spool: 4 << 20}, 3)
 	d := &stuck{arrived: make(chan struct{}, size>>20+1), release: make(chan struct{})}
 	release := sync.OnceFunc(func() { close(d.release) })
 	defer release()
@@ -298,7 +304,7 @@ func TestFanOutWithLostReceiver(t *testing.T) {
 	source := t.TempDir()
 	const size = 24 << 20
 	file(t, source, "a", noise(1, size), 0o600)
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	g := &gate{}
 	lost := startReceiver(t, f.destinations[1], func(o *receive.Options) {
 		o.Destination = after(o.Destination, 8, g.cut)
@@ -363,7 +369,7 @@ func TestFanOutOfLostSender(t *testing.T) {
 	source := t.TempDir()
 	const size = 24 << 20
 	file(t, source, "a", noise(1, size), 0o600)
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	ctx, die := context.WithCancel(t.Context())
 	// The first writes a few chunks and waits, the second is at the beginning, and the third writes until all is over.
 	d := &stuck{arrived: make(chan struct{}, size>>20+1), release: make(chan struct{}, size>>20)}
@@ -384,7 +390,7 @@ func TestFanOutOfLostSender(t *testing.T) {
 	f.running.Wait()
 	close(d.release)
 	var resumed [3]uint64
-	next := newFanOut(t, send.FanOptions{}, 3)
+	next := newFanOut(t, source, send.FanOptions{}, 3)
 	next.destinations = f.destinations
 	for i, p := range f.pairs {
 		if f.errs[i] == nil {
@@ -412,7 +418,7 @@ func TestFanOutOfChangingFiles(t *testing.T) {
 	for i := range 20 {
 		file(t, source, fmt.Sprintf("%02d", i), noise(uint64(i), 1<<20+100), 0o600)
 	}
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	var once sync.Once
 	for i := range f.pairs {
 		p := startReceiver(t, f.destinations[i], touch(func(e *tree.Entry, times int) {
@@ -444,7 +450,7 @@ func TestFanOutOfChangingFiles(t *testing.T) {
 func TestFanOutOfDifferentNeeds(t *testing.T) {
 	source := t.TempDir()
 	files := mixedTree(t, source)
-	f := newFanOut(t, send.FanOptions{}, 2)
+	f := newFanOut(t, source, send.FanOptions{}, 2)
 	// The second has half of it, by an attempt of its own.
 	p := startReceiver(t, f.destinations[1])
 	if _, err := p.send(t.Context(), t, source); err != nil {
@@ -481,7 +487,7 @@ func TestFanOutOfForms(t *testing.T) {
 	source := t.TempDir()
 	mixedTree(t, source)
 	for _, form := range forms {
-		f := newFanOut(t, send.FanOptions{}, 2)
+		f := newFanOut(t, source, send.FanOptions{}, 2)
 		for i := range f.pairs {
 			f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]), inForm(form))
 		}
@@ -503,7 +509,7 @@ func TestFanOutAdaptive(t *testing.T) {
 	source := t.TempDir()
 	const size = 24 << 20
 	file(t, source, "a", text(1, size), 0o600)
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	for i := range f.pairs {
 		f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]), func(o *send.Options) {
 			o.Policy = policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: policy.Bytes}
@@ -537,7 +543,7 @@ func TestFanOutReceipts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := manifestOf(t, source)
-	f := newFanOut(t, send.FanOptions{}, 3)
+	f := newFanOut(t, source, send.FanOptions{}, 3)
 	for i := range f.pairs {
 		f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]), withContents, func(o *send.Options) {
 			o.Source = o.Source.(counted).Source
@@ -560,7 +566,7 @@ func TestFanOutReceipts(t *testing.T) {
 func TestFanOutWithLateReceiver(t *testing.T) {
 	source := t.TempDir()
 	file(t, source, "a", noise(1, 3<<20), 0o600)
-	f := newFanOut(t, send.FanOptions{Gathering: time.Millisecond}, 2)
+	f := newFanOut(t, source, send.FanOptions{Gathering: time.Millisecond}, 2)
 	f.start(t.Context(), 0, source, startReceiver(t, f.destinations[0]))
 	f.running.Wait()
 	f.start(t.Context(), 1, source, startReceiver(t, f.destinations[1]))

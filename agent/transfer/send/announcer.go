@@ -26,6 +26,7 @@ type announcer struct {
 	session *session
 	window  *window
 	batches chan<- batch
+	place   *Place // in a Fan; nil: there is none
 
 	batch  batch // the next to be announced
 	weight int
@@ -37,7 +38,13 @@ type announcer struct {
 // run announces everything at the source.
 func (a *announcer) run(ctx context.Context) error {
 	defer close(a.batches)
-	err := a.source.Walk(ctx, func(e *tree.Entry) error { return a.add(ctx, e) })
+	add := func(e *tree.Entry) error { return a.add(ctx, e) }
+	var err error
+	if walk := a.place.sharedWalk(); walk != nil {
+		err = walk.each(ctx, a.source, func() { a.report.Transferring(a.source.Omissions()) }, add)
+	} else {
+		err = a.source.Walk(ctx, add)
+	}
 	if err == nil {
 		err = a.flush(ctx)
 	}

@@ -45,7 +45,11 @@ func newAttempt(o *Options, s *session, t *terms) *attempt {
 
 // run sends everything. It says whether a run that went through was complete.
 func (a *attempt) run(parent context.Context) error {
-	a.options.Report.Transferring(a.options.Source.Omissions())
+	omissions := a.options.Source.Omissions()
+	if place := a.options.Place; place.sharedWalk() != nil {
+		omissions = place.fan.options.Source.Omissions()
+	}
+	a.options.Report.Transferring(omissions)
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	go func() {
@@ -80,6 +84,7 @@ func (a *attempt) work(ctx context.Context) error {
 	o := a.options
 	announcer := &announcer{
 		source: o.Source, report: o.Report, session: a.session, window: a.window, batches: a.matcher.batches,
+		place: o.Place,
 	}
 	g.Go(func() error { return announcer.run(gctx) })
 	g.Go(func() error { return a.matcher.run(gctx) })

@@ -38,6 +38,7 @@ type Fan struct {
 	options FanOptions
 	spool   spool
 	sums    sums
+	walk    *walk // nil: each attempt walks by itself
 	shares  shares
 
 	mu     sync.Mutex
@@ -54,6 +55,9 @@ type Fan struct {
 
 // FanOptions are those of a Fan.
 type FanOptions struct {
+	// Source is walked once for the attempts that begin together, which is part of what is read; nil: each walks its own.
+	// It must stay open until all have left.
+	Source Source
 	// Spool bounds the encoded blocks that wait for receivers, in bytes. 0 is the default: 64 MiB.
 	Spool int64
 	// Gathering is how long receivers that are ready wait for those that are not, to begin together. 0 is the default:
@@ -66,6 +70,8 @@ type Place struct {
 	fan  *Fan
 	name string
 
+	// together: it begins with others.
+	together bool
 	// Under fan.mu until met is set, and constant then. A receiver reads codecs, and joinable blocks; its own blocks are
 	// of codecs in writes.
 	met             bool
@@ -93,6 +99,9 @@ func NewFan(o FanOptions, receivers ...string) (*Fan, []*Place, error) {
 		if places[i], err = f.Join(name); err != nil {
 			return nil, nil, err
 		}
+	}
+	if o.Source != nil {
+		f.walk = newWalk(o.Source)
 	}
 	return f, places, nil
 }
@@ -127,6 +136,9 @@ func (p *Place) Leave() {
 	delete(f.places, p.name)
 	f.spool.leave(p)
 	f.shares.leave(p)
+	if len(f.places) == 0 && f.walk != nil {
+		f.walk.end()
+	}
 	if !p.met {
 		f.missing--
 		f.begin(false)
@@ -171,6 +183,7 @@ func (p *Place) meet(ctx context.Context, o *Options, t *terms) error {
 	f.mu.Lock()
 	p.met, p.reads, p.joinable = true, readOf(o, t), t.accepted.GetJoinable()
 	f.missing--
+	p.together = !f.begun
 	if f.timer == nil && !f.begun {
 		f.timer = time.AfterFunc(f.options.Gathering, func() {
 			f.mu.Lock()
@@ -187,6 +200,15 @@ func (p *Place) meet(ctx context.Context, o *Options, t *terms) error {
 	}
 	p.agree(o, t)
 	return nil
+}
+
+// sharedWalk returns the walk that the attempt is to follow; nil: it walks by itself. What was walked before an attempt
+// began may have changed since.
+func (p *Place) sharedWalk() *walk {
+	if p == nil || !p.together {
+		return nil
+	}
+	return p.fan.walk
 }
 
 // readOf returns what a receiver reads of what is offered, none included.

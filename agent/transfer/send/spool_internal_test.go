@@ -6,12 +6,15 @@ package send
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/tree"
 )
 
 // placesOf returns places that read and write codecs.
@@ -261,5 +264,76 @@ func TestSums(t *testing.T) {
 	}
 	if len(s.all) != maxSums || len(s.order) != maxSums {
 		t.Errorf("%d digests are kept", len(s.all))
+	}
+}
+
+// listed is a source of entries without content that counts its walks.
+type listed struct {
+	Source
+	entries []*tree.Entry
+	walks   atomic.Int32
+	err     error
+}
+
+func (l *listed) Walk(_ context.Context, visit func(*tree.Entry) error) error {
+	l.walks.Add(1)
+	for _, e := range l.entries {
+		if err := visit(e); err != nil {
+			return err
+		}
+	}
+	return l.err
+}
+
+// follow has an attempt follow a walk and calls a function after so many entries. It reports whether it walked alone.
+func (l *listed) follow(t *testing.T, w *walk, after int, call func()) (alone bool) {
+	t.Helper()
+	seen := 0
+	err := w.each(t.Context(), l, func() { alone = true }, func(e *tree.Entry) error {
+		if e != l.entries[seen] {
+			t.Fatalf("entry %d is %.7s", seen, e.Path)
+		}
+		if seen++; seen == after {
+			call()
+		}
+		return nil
+	})
+	if seen != len(l.entries) || !errors.Is(err, l.err) {
+		t.Errorf("%d of %d entries: %v", seen, len(l.entries), err)
+	}
+	return alone
+}
+
+// Who keeps up does not walk by itself. Who falls behind, from the beginning or in the middle, does, and sees no entry
+// twice.
+func TestWalk(t *testing.T) {
+	source := &listed{err: errors.New("cannot be read")}
+	for i := range 3 * walkWeight / (4 << 10) {
+		source.entries = append(source.entries, &tree.Entry{Path: fmt.Sprintf("%07d", i) + strings.Repeat("x", 4<<10)})
+	}
+	w := newWalk(source)
+	if source.follow(t, w, 0, nil) || source.walks.Load() != 1 {
+		t.Error("the first walked by itself")
+	}
+	if !source.follow(t, w, 0, nil) || w.weight > walkWeight {
+		t.Errorf("the second found all, and %d bytes are kept", w.weight)
+	}
+	w.end()
+
+	source.walks.Store(0)
+	w = newWalk(source)
+	ahead := func() { source.follow(t, w, 0, nil) }
+	if !source.follow(t, w, 1000, ahead) || source.walks.Load() != 2 {
+		t.Errorf("there were %d walks", source.walks.Load())
+	}
+	w.end()
+
+	w = newWalk(source)
+	if entries, _, err := w.from(0); err != nil || len(entries) != walkBatch {
+		t.Errorf("%d entries: %v", len(entries), err)
+	}
+	w.end()
+	if entries, _, err := w.from(walkBatch); err != nil || len(entries) > 0 {
+		t.Errorf("%d entries after the end: %v", len(entries), err)
 	}
 }

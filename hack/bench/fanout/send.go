@@ -31,7 +31,12 @@ func sendRole(ctx context.Context, args []string) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	files, addresses := transport.NewFiles(args[0]), strings.Split(args[3], ",")
-	_, places, err := send.NewFan(send.FanOptions{}, addresses...)
+	walked, err := tree.OpenSource(args[1], ".")
+	if err != nil {
+		return err
+	}
+	defer walked.Close()
+	_, places, err := send.NewFan(send.FanOptions{Source: walked}, addresses...)
 	if err != nil {
 		return err
 	}
