@@ -18,14 +18,19 @@ type Reporter interface {
 
 // NewServer returns the service that hands out a reporter's reports.
 func NewServer(r Reporter) wirev1.AgentServer {
-	return &server{reporter: r}
+	return NewServerOf(func(context.Context) Reporter { return r })
+}
+
+// NewServerOf is NewServer for an agent with several reporters: find returns the one that a call is about.
+func NewServerOf(find func(context.Context) Reporter) wirev1.AgentServer {
+	return &server{find: find}
 }
 
 type server struct {
 	wirev1.UnimplementedAgentServer
-	reporter Reporter
+	find func(context.Context) Reporter
 }
 
-func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
-	return &wirev1.GetReportResponse{Report: s.reporter.Report()}, nil
+func (s *server) GetReport(ctx context.Context, _ *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
+	return &wirev1.GetReportResponse{Report: s.find(ctx).Report()}, nil
 }

@@ -31,7 +31,8 @@ func WriteTermination(path string, r *wirev1.Report) error {
 }
 
 // Termination returns a report as JSON in at most MaxTermination bytes. What does not fit is left out: first examples
-// of omissions, then the end of messages, then omissions and the counts by reason.
+// of omissions, then the end of messages, then omissions and the counts by reason. Of several receivers all get
+// shorter together, until nothing but how they ended is left.
 func Termination(r *wirev1.Report) ([]byte, error) {
 	r = proto.CloneOf(r)
 	cutMessages(r, MaxTermination) // Makes them UTF-8, too.
@@ -56,6 +57,10 @@ func Termination(r *wirev1.Report) ([]byte, error) {
 			}
 		},
 		func() { r.Trial = nil }, // Package trial makes it short enough to fit.
+		func() { cutReceivers(r, withoutOmissions) },
+		func() { cutReceivers(r, figures) },
+		func() { cutReceivers(r, outcome) },
+		func() { r.Receivers = nil },
 	}
 	for _, step := range steps {
 		step()
@@ -68,6 +73,51 @@ func Termination(r *wirev1.Report) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("the report does not fit into %d bytes", MaxTermination)
+}
+
+// cutReceivers replaces the reports of receivers by what is kept of them.
+func cutReceivers(r *wirev1.Report, keep func(*wirev1.Report) *wirev1.Report) {
+	for name, encoded := range r.Receivers {
+		one := &wirev1.Report{}
+		err := proto.Unmarshal(encoded, one)
+		if err == nil {
+			encoded, err = proto.Marshal(keep(one))
+		}
+		if err != nil {
+			delete(r.Receivers, name)
+			continue
+		}
+		r.Receivers[name] = encoded
+	}
+}
+
+func withoutOmissions(r *wirev1.Report) *wirev1.Report {
+	cutMessages(r, 128)
+	r.Omissions, r.Detail = nil, ""
+	return r
+}
+
+// figures are what a run is charged for.
+func figures(r *wirev1.Report) *wirev1.Report {
+	cutMessages(r, 64)
+	kept := &wirev1.Report{
+		State: r.State, Failure: r.Failure, Progress: r.Progress, Cpu: r.Cpu, WireBytes: r.WireBytes, Contents: r.Contents,
+	}
+	if c := r.Compression; c != nil {
+		kept.Compression = &wirev1.Compression{
+			Codec: c.Codec, Engine: c.Engine, Reason: c.Reason, UncompressedBytes: c.UncompressedBytes,
+			CompressedBytes: c.CompressedBytes, Hardware: c.Hardware, Software: c.Software, Stored: c.Stored,
+		}
+	}
+	return kept
+}
+
+func outcome(r *wirev1.Report) *wirev1.Report {
+	kept := &wirev1.Report{State: r.State}
+	if r.Failure != nil {
+		kept.Failure = &wirev1.Failure{Reason: r.Failure.Reason, NewestAttempt: r.Failure.NewestAttempt}
+	}
+	return kept
 }
 
 func cut(s string) string { return failure.Shorten(s, 32) }

@@ -106,3 +106,43 @@ func TestTerminationFits(t *testing.T) {
 		})
 	}
 }
+
+// However many receivers there are, how each ended is in the message as long as names are of a usual length.
+func TestTerminationOfSeveral(t *testing.T) {
+	for _, n := range []int{1, 8, 64} {
+		r := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Receivers: map[string][]byte{}}
+		for i := range n {
+			one := largest()
+			one.State = wirev1.AgentState_AGENT_STATE_FAILED
+			one.Failure = &wirev1.Failure{
+				Reason: wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, Message: strings.Repeat("x", 900),
+			}
+			encoded, err := proto.Marshal(one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Receivers[fmt.Sprintf("cluster-%d", i)] = encoded
+		}
+		message, err := control.Termination(r)
+		if err != nil || len(message) > control.MaxTermination {
+			t.Fatalf("%d receivers: %d bytes, %v", n, len(message), err)
+		}
+		got := &wirev1.Report{}
+		if err := protojson.Unmarshal(message, got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.GetReceivers()) != n {
+			t.Errorf("%d of %d receivers are left", len(got.GetReceivers()), n)
+		}
+		for name, encoded := range got.GetReceivers() {
+			one := &wirev1.Report{}
+			if err := proto.Unmarshal(encoded, one); err != nil {
+				t.Fatal(err)
+			}
+			if one.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST ||
+				n == 1 && one.GetProgress().GetBytes() != most {
+				t.Errorf("%d receivers: %s ended with %v", n, name, one)
+			}
+		}
+	}
+}

@@ -371,6 +371,7 @@ func TestFanOutOfLostSender(t *testing.T) {
 	file(t, source, "a", noise(1, size), 0o600)
 	f := newFanOut(t, source, send.FanOptions{}, 3)
 	ctx, die := context.WithCancel(t.Context())
+	defer die()
 	// The first writes a few chunks and waits, the second is at the beginning, and the third writes until all is over.
 	d := &stuck{arrived: make(chan struct{}, size>>20+1), release: make(chan struct{}, size>>20)}
 	for i := range f.pairs {

@@ -6,6 +6,7 @@ package transport
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,10 +24,13 @@ const (
 	PeerCA    = "peer-ca.crt"
 )
 
+var errUnknownServer = errors.New("nobody of that name is served here")
+
 // Files are the certificates in a configuration directory. They are read again when they have changed. It is safe for
 // concurrent use.
 type Files struct {
 	directory string
+	prefix    string // of all names but ClusterCA
 
 	mu    sync.Mutex
 	pair  cached[*tls.Certificate]
@@ -45,11 +49,26 @@ func NewFiles(directory string) *Files {
 	return &Files{directory: directory, pools: make(map[string]*cached[*x509.CertPool])}
 }
 
+// NewReceiverFiles returns the certificates for one of several receivers in a directory: the names of its files begin
+// with its own and a dot, but for ClusterCA, which all share.
+func NewReceiverFiles(directory, receiver string) *Files {
+	f := NewFiles(directory)
+	f.prefix = receiver + "."
+	return f
+}
+
+func (f *Files) path(name string) string {
+	if name != ClusterCA {
+		name = f.prefix + name
+	}
+	return filepath.Join(f.directory, name)
+}
+
 // Certificate returns the agent's own certificate.
 func (f *Files) Certificate() (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	certificate, key := filepath.Join(f.directory, certificateFile), filepath.Join(f.directory, keyFile)
+	certificate, key := f.path(certificateFile), f.path(keyFile)
 	return refresh(&f.pair, func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
 		if err != nil {
@@ -66,7 +85,7 @@ func (f *Files) Pool(name string) (*x509.CertPool, error) {
 	if f.pools[name] == nil {
 		f.pools[name] = &cached[*x509.CertPool]{}
 	}
-	path := filepath.Join(f.directory, name)
+	path := f.path(name)
 	return refresh(f.pools[name], func() (*x509.CertPool, error) {
 		pem, err := os.ReadFile(path)
 		if err != nil {
@@ -113,8 +132,19 @@ func refresh[T any](c *cached[T], read func() (T, error), paths ...string) (T, e
 // serverConfig accepts clients that the authority in the file caFile vouches for, that the check accepts and that speak
 // one of the protocols.
 func (f *Files) serverConfig(caFile string, check func(tls.ConnectionState) error, protocols ...string) *tls.Config {
+	return serverConfig(func(string) *Files { return f }, caFile, check, protocols...)
+}
+
+// serverConfig is that of several servers at one address, by the name that the client asks for; nil: there is none.
+func serverConfig(
+	pick func(serverName string) *Files, caFile string, check func(tls.ConnectionState) error, protocols ...string,
+) *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols}
-	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		f := pick(hello.ServerName)
+		if f == nil {
+			return nil, errUnknownServer
+		}
 		certificate, err := f.Certificate()
 		if err != nil {
 			return nil, err

@@ -4,12 +4,14 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 )
 
 const (
@@ -27,9 +29,29 @@ func NewControlServer(files *Files) *grpc.Server {
 	return newControlServer(files, onlyPath(ManagerPath))
 }
 
+// NewControlServers is NewControlServer for several servers at one address. pick returns the certificates of the one
+// whose name the client asks for; nil if there is none.
+func NewControlServers(pick func(serverName string) *Files) *grpc.Server {
+	return controlServer(serverConfig(pick, ClusterCA, onlyPath(ManagerPath), grpcProtocol))
+}
+
+// ServerName is the one that the client of a call has asked for.
+func ServerName(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return info.State.ServerName
+		}
+	}
+	return ""
+}
+
 func newControlServer(files *Files, check func(tls.ConnectionState) error, more ...grpc.ServerOption) *grpc.Server {
+	return controlServer(files.serverConfig(ClusterCA, check, grpcProtocol), more...)
+}
+
+func controlServer(config *tls.Config, more ...grpc.ServerOption) *grpc.Server {
 	options := append(serverOptions(),
-		grpc.Creds(credentials.NewTLS(files.serverConfig(ClusterCA, check, grpcProtocol))),
+		grpc.Creds(credentials.NewTLS(config)),
 		grpc.MaxRecvMsgSize(64<<10),
 		grpc.MaxConcurrentStreams(16),
 	)

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,9 +22,12 @@ type contentReader struct {
 	buffer []byte
 }
 
+// readers are those of sources, which several receivers may have digested at once.
+var readers = sync.Pool{New: func() any { return &contentReader{} }}
+
 // Digest returns size and SHA-256 of a file, or a further name of one, that a walk found a moment ago. It calls alive
 // before each part, and ends with its error. It returns ErrChanged when the file is not what the walk found, or changed
-// while it was read. It is not safe for concurrent use.
+// while it was read.
 func (s *Source) Digest(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
 	f, err := s.open(e)
 	if err != nil {
@@ -37,8 +41,9 @@ func (s *Source) Digest(e *Entry, alive func() error) (size int64, sum [sha256.S
 	if before.Mode&unix.S_IFMT != unix.S_IFREG || e.Type == File && !e.same(&before) {
 		return 0, sum, ErrChanged
 	}
-	content := contents.NewFile(alive)
-	if err := s.content.copy(content, before.Size, f.ReadAt); err != nil {
+	content, r := contents.NewFile(alive), readers.Get().(*contentReader) //nolint:forcetypeassert // It has no others.
+	defer readers.Put(r)
+	if err := r.copy(content, before.Size, f.ReadAt); err != nil {
 		return 0, sum, err
 	}
 	if err := fstat(f.fd, &after); err != nil {

@@ -28,7 +28,6 @@ type Source struct {
 	volumeRoot bool
 	filter     *filter.Filter
 	omissions  *Omissions
-	content    contentReader
 }
 
 // OpenSource opens the directory path of a mounted volume. Symbolic links in path are followed inside of the volume.

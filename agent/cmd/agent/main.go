@@ -120,7 +120,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return exitConfig
 	}
-	if limit := memoryLimit(args[0]); limit < debug.SetMemoryLimit(-1) {
+	a.memory = debug.SetMemoryLimit(-1)
+	if limit := memoryLimit(args[0]); limit < a.memory {
 		debug.SetMemoryLimit(limit)
 	}
 	a.log = a.log.With("mode", args[0])
@@ -166,5 +167,7 @@ type agent struct {
 	stdout        io.Writer // of prove
 	// known are figures of the engines on a machine like this one; nil: there are none.
 	known *calibrate.Known
-	log   *slog.Logger
+	// memory is what GOMEMLIMIT admits, in bytes.
+	memory int64
+	log    *slog.Logger
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"runtime"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -45,13 +46,10 @@ func (a *agent) send(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
-	var err error
-	if c.GetReceiverEndpoint() == "" {
-		err = required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
-	} else {
-		err = required("receiver_server_name", c.GetReceiverServerName())
+	if len(c.GetReceivers()) > 0 {
+		return a.sendToSeveral(ctx, &c)
 	}
-	if err != nil {
+	if err := reachable(&c); err != nil {
 		return err
 	}
 	pace, err := paceOf(&c)
@@ -64,6 +62,14 @@ func (a *agent) send(ctx context.Context) error {
 		to.Counter, to.Pace = &report.Wire, pace
 		return nil, nil
 	})
+}
+
+// reachable returns an error if the configuration does not say how the receiver is reached.
+func reachable(c *wirev1.SendConfig) error {
+	if c.GetReceiverEndpoint() == "" {
+		return required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
+	}
+	return required("receiver_server_name", c.GetReceiverServerName())
 }
 
 // sendTo sends to whom connect has the dialer reach, through an object store if it returns an offer.
@@ -96,8 +102,8 @@ func (a *agent) sendTo(
 		}
 		defer source.Close()
 		// The engines are tried while the receiver starts.
-		chosen := make(chan encoders, 1)
-		go func() { chosen <- a.encoders(ctx, resolved) }()
+		compress := sync.OnceValue(func() encoders { return a.encoders(ctx, resolved) })
+		go compress()
 		dialer := &transport.Dialer{Files: files}
 		offer, err := connect(ctx, dialer)
 		if err != nil {
@@ -105,24 +111,35 @@ func (a *agent) sendTo(
 		}
 		ctx, done := a.whileOffered(ctx, offer)
 		defer done()
-		name, version, backoff := c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion), send.DefaultBackoff
+		backoff := send.DefaultBackoff
 		if offer != nil {
 			backoff = handOffBackoff
 		}
-		if c.GetReceiverEndpoint() == "" {
-			if name, version, err = a.open(ctx, c, dialer, report, backoff); err != nil {
-				return because(offer, err)
-			}
-		}
-		compress := <-chosen
-		options := sendOptions(c, source, compress, resolved, report)
-		options.Dial = func() (send.Conn, error) { return dialer.Dial(name) }
-		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, name) }
-		options.Direct = c.GetReceiverEndpoint() != ""
-		options.ProtocolVersion = version
-		return because(offer, send.Run(ctx, options))
+		return because(offer, a.sendBy(ctx, c, dialer, backoff, report, func() send.Options {
+			return sendOptions(c, source, compress(), resolved, report)
+		}))
 	}()
 	return a.end(report, err)
+}
+
+// sendBy opens the run, where a gateway has to, and sends to whom the dialer reaches.
+func (a *agent) sendBy(
+	ctx context.Context, c *wirev1.SendConfig, dialer *transport.Dialer, backoff send.Backoff, report *send.Report,
+	with func() send.Options,
+) error {
+	name, version := c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion)
+	if c.GetReceiverEndpoint() == "" {
+		var err error
+		if name, version, err = a.open(ctx, c, dialer, report, backoff); err != nil {
+			return err
+		}
+	}
+	options := with()
+	options.Dial = func() (send.Conn, error) { return dialer.Dial(name) }
+	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, name) }
+	options.Direct = c.GetReceiverEndpoint() != ""
+	options.ProtocolVersion = version
+	return send.Run(ctx, options)
 }
 
 // paceOf returns how fast a sender may write; nil: as fast as it can.
