@@ -77,6 +77,13 @@ const (
 	// ReasonRetrying (Transfer, CompressionTrial): an attempt ended early. The next one follows after a back-off; the
 	// message has the reason and the time.
 	ReasonRetrying = "Retrying"
+	// ReasonGathering (Transfer): of several destinations, those that are ready wait up to a minute for the others, so that
+	// one pod sends to all of them. One that gets ready later waits until that pod has ended.
+	ReasonGathering = "Gathering"
+	// ReasonDestinationsFailed (Transfer): of several destinations, those that the message names did not get everything.
+	// status.destinations and their Transfers say why. A new value of the annotation lighterage.dev/run starts another
+	// run, for all.
+	ReasonDestinationsFailed = "DestinationsFailed"
 	// ReasonSucceeded (Transfer, Delivery, CompressionTrial): the run is complete.
 	ReasonSucceeded = "Succeeded"
 	// ReasonDeleting (Transfer, Delivery): the object is being deleted: its agent is being ended and the peer told.

@@ -125,26 +125,40 @@ type AgentPodTemplate struct {
 // TransferSpec is what is to be moved where, and how.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) == has(oldSelf.source.objectStore) && (has(self.source.objectStore) ? self.source.objectStore == oldSelf.source.objectStore : self.source.persistentVolumeClaim == oldSelf.source.persistentVolumeClaim)",message="persistentVolumeClaim and objectStore of source are immutable; delete this Transfer and create one with another name"
-// +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
-// +kubebuilder:validation:XValidation:rule="!has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="files rest as Gzip or Zstd only where they come from a claim and go to one; use form: Archive for a claim in an objectStore, remove destination.form, or use a persistentVolumeClaim at both ends"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form != 'Archive' || has(self.source.persistentVolumeClaim) && has(self.destination.objectStore)",message="files are archived only from a claim in an objectStore; use form: Gzip or Zstd in a claim, remove destination.form, or use a persistentVolumeClaim as source and an objectStore as destination"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files or Archive; remove receipt or form"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
-// +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || has(self.destination.objectStore) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || has(self.source.persistentVolumeClaim) && has(self.destination.persistentVolumeClaim)",message="files rest as Gzip or Zstd only where they come from a claim and go to one; use form: Archive for a claim in an objectStore, remove destination.form, or use a persistentVolumeClaim at both ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form != 'Archive' || has(self.source.persistentVolumeClaim) && has(self.destination.objectStore)",message="files are archived only from a claim in an objectStore; use form: Gzip or Zstd in a claim, remove destination.form, or use a persistentVolumeClaim as source and an objectStore as destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files or Archive; remove receipt or form"
+// +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination == oldSelf.destination)",message="destination is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
-// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
-// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && !has(self.destination.objectStore) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && (!has(self.destination) || !has(self.destination.objectStore)) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
 type TransferSpec struct {
 	// source: its persistentVolumeClaim and objectStore are immutable.
 	// +required
 	Source TransferSource `json:"source,omitzero"`
 
-	// destination is immutable.
-	// +required
+	// destination is immutable. Exactly one of destination and destinations is needed.
+	// +optional
 	Destination TransferDestination `json:"destination,omitzero"`
+
+	// destinations are several claims that get the same. The source is read and compressed once for all that keep up.
+	// Each has a Transfer of its own, which this one owns: with attempts, a Delivery, quotas, statistics and a receipt.
+	// What this spec says of runs holds for each: maxAttempts, bandwidthLimit, verify. Destinations can be added and
+	// removed, which starts another run.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Destinations []NamedDestination `json:"destinations,omitempty"`
 
 	// include says what is moved; absent: everything. Patterns are those of a .gitignore file, relative to the source's
 	// path: *.csv matches at every depth, /data/ and data/2026 from the root, ** any number of directories, and what
@@ -478,6 +492,16 @@ type TransferStatus struct {
 	// run is the present or last run.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`
+	// gatheringTime is since when destinations get ready for the next pod that sends to them; absent: none is awaited. Of
+	// a Transfer with destinations.
+	// +optional
+	GatheringTime *metav1.Time `json:"gatheringTime,omitempty"`
+	// destinations are those of spec.destinations.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Destinations []DestinationStatus `json:"destinations,omitempty"`
 	// staged is the copy of the source that the run reads, with spec.source.copyMethod Snapshot or Clone.
 	// +optional
 	Staged *StagedStatus `json:"staged,omitempty"`

@@ -87,10 +87,11 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 	return job, newest, nil
 }
 
-// Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a
+// Start makes the Secret and the Job of an attempt where they do not exist yet. An agent with several receivers has a
+// certificate for each. The problem is what the API server, a
 // Job of somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
 func (c *Cluster) Start(
-	ctx context.Context, owner client.Object, a *attempt.Attempt, wanted Certificate,
+	ctx context.Context, owner client.Object, a *attempt.Attempt, wanted ...Certificate,
 ) (*agentpod.Problem, error) {
 	job := a.Job()
 	present := &batchv1.Job{}
@@ -104,7 +105,7 @@ func (c *Cluster) Start(
 	if problem, err := c.ensureNetwork(ctx, owner, a); problem != nil || err != nil {
 		return problem, err
 	}
-	issued, err := c.issue(ctx, wanted)
+	issued, err := c.issue(ctx, wanted...)
 	if errors.Is(err, pki.ErrInvalidBundle) {
 		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidCABundle, Message: err.Error()}, nil
 	}

@@ -23,6 +23,8 @@ import (
 
 // Certificate is what an agent's certificate says, and whom the agent believes.
 type Certificate struct {
+	// Receiver is the name of the receiver that it is for; empty if the agent has no more than one.
+	Receiver string
 	Identity pki.Identity
 	// ServerName under which the agent serves.
 	ServerName string
@@ -35,9 +37,27 @@ type Certificate struct {
 // CertificateLifetime is how long certificates of agents are valid.
 func (c *Cluster) CertificateLifetime() time.Duration { return c.options.Lifetime }
 
-// issue makes what a Secret holds beside the configuration. The error matches pki.ErrInvalidBundle when the Peer's
+// issue makes what a Secret holds beside the configuration. The error matches pki.ErrInvalidBundle when a Peer's
 // caBundle holds no CA.
-func (c *Cluster) issue(ctx context.Context, wanted Certificate) (attempt.Secret, error) {
+func (c *Cluster) issue(ctx context.Context, wanted ...Certificate) (attempt.Secret, error) {
+	var all attempt.Secret
+	for _, one := range wanted {
+		issued, err := c.issueOne(ctx, one)
+		if err != nil {
+			return attempt.Secret{}, err
+		}
+		if one.Receiver == "" {
+			return issued, nil
+		}
+		if all.Receivers == nil {
+			all.Receivers = make(map[string]attempt.Secret, len(wanted))
+		}
+		all.Receivers[one.Receiver], all.ClusterCA = issued, issued.ClusterCA
+	}
+	return all, nil
+}
+
+func (c *Cluster) issueOne(ctx context.Context, wanted Certificate) (attempt.Secret, error) {
 	ca, err := c.options.Authority.CA(ctx)
 	if err != nil {
 		return attempt.Secret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
@@ -69,18 +89,15 @@ func (c *Cluster) issue(ctx context.Context, wanted Certificate) (attempt.Secret
 // Renew gives the agent of the owner's Job another certificate, and the CAs of now. The rest of the Secret stays as it
 // is and nothing of it is read. A Secret that was deleted is not made again: its agent keeps what it has, and the next
 // attempt gets another one.
-func (c *Cluster) Renew(ctx context.Context, owner client.Object, job string, wanted Certificate) error {
+func (c *Cluster) Renew(ctx context.Context, owner client.Object, job string, wanted ...Certificate) error {
 	namespace, name := owner.GetNamespace(), attempt.SecretName(job, owner)
-	issued, err := c.issue(ctx, wanted)
+	issued, err := c.issue(ctx, wanted...)
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{
-		corev1.TLSCertKey: issued.KeyPair.CertificatePEM, corev1.TLSPrivateKeyKey: issued.KeyPair.KeyPEM,
-		pki.ClusterCAKey: issued.ClusterCA, pki.PeerCAKey: issued.PeerCA,
-	}})
+	patch, err := json.Marshal(map[string]any{"data": issued.Certificates()})
 	if err != nil {
-		return fmt.Errorf("encoding a certificate of %s: %w", wanted.Identity, err)
+		return fmt.Errorf("encoding the certificates for Secret %s/%s: %w", namespace, name, err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	err = c.options.Client.Patch(

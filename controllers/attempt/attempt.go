@@ -91,6 +91,24 @@ type Secret struct {
 	KeyPair pki.KeyPair
 	// ClusterCA and PeerCA are PEM.
 	ClusterCA, PeerCA []byte
+	// Receivers have what is the agent's own for each of several receivers, KeyPair and PeerCA, by name; it has no other.
+	Receivers map[string]Secret
+}
+
+// Certificates are the files of a Secret without the configuration.
+func (s Secret) Certificates() map[string][]byte {
+	files := map[string][]byte{pki.ClusterCAKey: s.ClusterCA}
+	add := func(prefix string, of Secret) {
+		files[prefix+corev1.TLSCertKey], files[prefix+corev1.TLSPrivateKeyKey] = of.KeyPair.CertificatePEM, of.KeyPair.KeyPEM
+		files[prefix+pki.PeerCAKey] = of.PeerCA
+	}
+	if len(s.Receivers) == 0 {
+		add("", s)
+	}
+	for name, of := range s.Receivers {
+		add(name+".", of)
+	}
+	return files
 }
 
 // Labels of what belongs to the agent of an attempt. The UID of their owner is in ownerLabel.

@@ -15,7 +15,6 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
-	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 const (
@@ -27,17 +26,9 @@ const (
 func (a *Attempt) Secret(content Secret) *corev1.Secret {
 	meta := a.meta()
 	meta.Name = a.spec.SecretName
-	return &corev1.Secret{
-		ObjectMeta: meta,
-		Type:       corev1.SecretTypeOpaque,
-		Data: map[string][]byte{
-			configKey:               content.Config,
-			corev1.TLSCertKey:       content.KeyPair.CertificatePEM,
-			corev1.TLSPrivateKeyKey: content.KeyPair.KeyPEM,
-			pki.ClusterCAKey:        content.ClusterCA,
-			pki.PeerCAKey:           content.PeerCA,
-		},
-	}
+	data := content.Certificates()
+	data[configKey] = content.Config
+	return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: data}
 }
 
 func (a *Attempt) meta() metav1.ObjectMeta {

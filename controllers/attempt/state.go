@@ -51,6 +51,8 @@ type State struct {
 	Apart bool
 	// Final is the report of an agent that has ended: its own, or one made up from what the kubelet says.
 	Final *wirev1.Report
+	// evicted says why the cluster took the pod away; empty if it did not.
+	evicted string
 }
 
 // Observe reads a Job and its pod; both may be nil.
@@ -59,10 +61,49 @@ func Observe(job *batchv1.Job, pod *corev1.Pod) State {
 		return State{Phase: Absent}
 	}
 	state := seen(job, pod)
-	if why := evicted(job, pod); why != "" && state.Final != nil {
-		state.Final = asEvicted(state.Final, why)
+	if state.evicted = evicted(job, pod); state.evicted != "" && state.Final != nil {
+		state.Final = asEvicted(state.Final, state.evicted)
 	}
 	return state
+}
+
+// OfReceiver is the state of one of several receivers of an agent, of which it said what was heard.
+func (s State) OfReceiver(name string, heard *wirev1.Report) State {
+	switch {
+	case s.Phase == Running && ended(heard):
+		s.Phase, s.Ready, s.Final = Ended, false, heard
+	case s.Phase == Ended:
+		if s.Final = finalOf(s.Final, name); s.evicted != "" {
+			s.Final = asEvicted(s.Final, s.evicted)
+		}
+	}
+	return s
+}
+
+func ended(report *wirev1.Report) bool {
+	switch report.GetState() {
+	case wirev1.AgentState_AGENT_STATE_SUCCEEDED, wirev1.AgentState_AGENT_STATE_FAILED:
+		return true
+	}
+	return false
+}
+
+// finalOf is what the final report of an agent with several receivers says of one.
+func finalOf(report *wirev1.Report, name string) *wirev1.Report {
+	one := &wirev1.Report{}
+	encoded, left := report.GetReceivers()[name]
+	succeeded := report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED
+	switch {
+	case left && proto.Unmarshal(encoded, one) == nil && ended(one):
+		one.Receivers = nil
+		return agentreport.Bounded(one)
+	case succeeded:
+		return &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
+	case report.GetVersion() != "":
+		// It has told how it ended, and this was left out.
+		return Lost("the agent's pod ended before the manager had its report of this destination")
+	}
+	return report
 }
 
 // evicted says why the cluster took a pod away, in its words; empty if it did not, or is not known to have.

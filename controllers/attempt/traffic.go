@@ -4,6 +4,8 @@
 package attempt
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -11,10 +13,10 @@ import (
 
 // Traffic is whom an attempt's agent talks to, the manager excepted.
 type Traffic struct {
-	// Gateway is the endpoint of the peer's that the agent dials, as host:port.
-	Gateway string
-	// ReceiverNamespace is that of this cluster in which the receiving agent is that it dials.
-	ReceiverNamespace string
+	// Gateways are the endpoints of the peers' that the agent dials, as host:port.
+	Gateways []string
+	// ReceiverNamespaces are those of this cluster in which the receiving agents are that it dials.
+	ReceiverNamespaces []string
 	// Receives data, from senders in SenderNamespace of this cluster, or, when that is empty, through the gateway.
 	Receives        bool
 	SenderNamespace string
@@ -31,6 +33,16 @@ type StoreTraffic struct {
 	Service *corev1.Service
 }
 
+// sendsTo adds a receiver, which is in that namespace of this cluster if no gateway leads to it.
+func (t *Traffic) sendsTo(gateway, namespace string) {
+	switch {
+	case gateway != "" && !slices.Contains(t.Gateways, gateway):
+		t.Gateways = append(t.Gateways, gateway)
+	case gateway == "" && !slices.Contains(t.ReceiverNamespaces, namespace):
+		t.ReceiverNamespaces = append(t.ReceiverNamespaces, namespace)
+	}
+}
+
 // Mode of the attempt's agent, which is the value of agentpod.ComponentLabel.
 func (a *Attempt) Mode() string { return a.spec.Mode }
 
@@ -38,10 +50,14 @@ func (a *Attempt) Mode() string { return a.spec.Mode }
 func (a *Attempt) Traffic() Traffic {
 	switch config := a.spec.Config.(type) {
 	case *wirev1.SendConfig:
-		if config.GetGatewayEndpoint() != "" {
-			return Traffic{Gateway: config.GetGatewayEndpoint()}
+		var all Traffic
+		for _, r := range config.GetReceivers() {
+			all.sendsTo(r.GetGatewayEndpoint(), r.GetDestination().GetNamespace())
 		}
-		return Traffic{ReceiverNamespace: config.GetDestination().GetNamespace()}
+		if len(config.GetReceivers()) == 0 {
+			all.sendsTo(config.GetGatewayEndpoint(), config.GetDestination().GetNamespace())
+		}
+		return all
 	case *wirev1.ReceiveConfig:
 		return Traffic{Receives: true, SenderNamespace: a.spec.SenderNamespace}
 	case *wirev1.TrialConfig:

@@ -45,6 +45,10 @@ func Explain(in Input) (*Explanation, error) {
 		},
 	}
 	e.stalled(status)
+	if len(transfer.Spec.Destinations) > 0 {
+		e.note("each destination has a Transfer of its own, which has figures and decisions: see status.destinations")
+		return e, nil
+	}
 	if status.Compression == nil {
 		e.note("the agent has not reported what it decided; ask again when data move")
 		return e, nil

@@ -51,6 +51,7 @@ func facts[T any](tell func(*T, *sheet)) func(Object, *sheet) {
 func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	s.copies(t)
 	s.template(t)
+	s.destinations(t)
 	s.history(t.Status.History)
 	s.omissions(t.Status.Omissions)
 	if form := t.Spec.Destination.Form; form.Compressed() {
@@ -70,6 +71,23 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	}
 	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
 		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)
+	}
+}
+
+// destinations tell how each of several is.
+func (s *sheet) destinations(t *v1alpha1.Transfer) {
+	if len(t.Status.Destinations) == 0 {
+		return
+	}
+	s.section("Destinations")
+	for i := range t.Status.Destinations {
+		d := &t.Status.Destinations[i]
+		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", cmp.Or(d.Peer, v1alpha1.ThisCluster),
+			cmp.Or(d.Phase, v1alpha1.TransferPending), d.Percent, table.Bytes(d.Bytes), table.Bytes(d.BytesTotal), d.Transfer)
+		if d.Phase != v1alpha1.TransferComplete && d.Reason != "" {
+			text += ": " + d.Reason + ": " + d.Message
+		}
+		s.row(d.Name, text)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestKeeper(t *testing.T) {
 		},
 	}).Build()
 	owner := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "t1"}}
-	traffic := attempt.Traffic{Gateway: "gateway.west.example:8443"}
+	traffic := attempt.Traffic{Gateways: []string{"gateway.west.example:8443"}}
 	keep := func(operatorNamespace string) *agentpod.Problem {
 		t.Helper()
 		keeper := &networkpolicy.Keeper{Client: c, Reader: c, OperatorNamespace: operatorNamespace}
@@ -75,7 +75,7 @@ func TestKeeper(t *testing.T) {
 	if keep(operator); len(found()[0].Spec.Egress) != 2 || writes != 2 {
 		t.Errorf("%d rules after somebody removed them, %d writes", len(found()[0].Spec.Egress), writes)
 	}
-	traffic.Gateway = "gateway.west.example:443"
+	traffic.Gateways = []string{"gateway.west.example:443"}
 	if keep(operator); found()[0].Spec.Egress[0].Ports[0].Port.IntVal != 443 || writes != 3 {
 		t.Errorf("egress %+v, %d writes", found()[0].Spec.Egress, writes)
 	}

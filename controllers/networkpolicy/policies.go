@@ -35,12 +35,14 @@ const (
 // or by senders of this cluster; a trial asks other agents; a probe dials a store.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic attempt.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
-	s.toNames(Dialled{Endpoint: traffic.Gateway})
+	for _, gateway := range traffic.Gateways {
+		s.toNames(Dialled{Endpoint: gateway})
+	}
 	for _, store := range traffic.Stores {
 		s.toNames(Dialled{Endpoint: store.Address, Service: store.Service})
 	}
-	if traffic.ReceiverNamespace != "" {
-		s.to(tcp(agentpod.DataPort), agents(traffic.ReceiverNamespace, receive))
+	for _, namespace := range traffic.ReceiverNamespaces {
+		s.to(tcp(agentpod.DataPort), agents(namespace, receive))
 	}
 	switch {
 	case traffic.Receives && traffic.SenderNamespace != "":

@@ -113,9 +113,9 @@ func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string)
 // TestPolicies asks the policies what a policy engine would ask. There is none in the local clusters.
 func TestPolicies(t *testing.T) {
 	sends := networkpolicy.Attempt(
-		operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{Gateway: "gateway.west.example:30843"},
+		operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{Gateways: []string{"gateway.west.example:30843"}},
 	)
-	direct := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{ReceiverNamespace: "books"})
+	direct := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{ReceiverNamespaces: []string{"books"}})
 	local := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{})
 	receives := networkpolicy.Attempt(operator, v1alpha1.DeliveryLabel, "d1", attempt.Traffic{Receives: true})
 	receivesHere := networkpolicy.Attempt(

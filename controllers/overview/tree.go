@@ -50,6 +50,9 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	root.Children = append(staged(t), workloads(own, v1alpha1.TransferLabel, string(t.UID), "")...)
 	peer := t.Spec.Destination.Peer
 	switch {
+	case len(t.Spec.Destinations) > 0:
+		root.Children = append(root.Children, legs(t)...)
+		return root
 	case t.Spec.Source.ObjectStore != nil || t.Spec.Destination.ObjectStore != nil, t.Status.Run == nil,
 		t.Status.Run.Route == v1alpha1.RoutePod:
 		return root // there is no Delivery
@@ -89,6 +92,25 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 		root.Children = append(root.Children, Node{Cluster: cluster, Text: "no Delivery of run " + t.Status.Run.ID})
 	}
 	return root
+}
+
+// legs are the Transfers of several destinations, by what status shows of them. Each has a tree of its own.
+func legs(t *v1alpha1.Transfer) []Node {
+	var nodes []Node
+	for i := range t.Status.Destinations {
+		d := &t.Status.Destinations[i]
+		text := cmp.Or(string(d.Phase), string(Waiting))
+		if d.RunID != "" {
+			text += fmt.Sprintf("  run %s attempt %d  %d%%", d.RunID, d.Attempt, d.Percent)
+		}
+		if d.Reason != "" && d.Phase != v1alpha1.TransferComplete {
+			text += "  " + d.Reason + ": " + d.Message
+		}
+		nodes = append(nodes, Node{
+			Kind: "Transfer", Namespace: t.Namespace, Name: d.Transfer, Text: "to " + d.Name + " of " + d.Peer + "  " + text,
+		})
+	}
+	return nodes
 }
 
 // staged are the snapshot and the claim that the run reads in place of the source, by what status shows of them.

@@ -52,6 +52,9 @@ func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Pro
 }
 
 func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts, first bool) *agentpod.Problem {
+	if HasLegs(transfer) {
+		return checkLegs(transfer, facts)
+	}
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonDestinationNotFound, at.Name, facts.Stores.Destination, facts.Stores.Problem)
 	}

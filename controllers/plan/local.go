@@ -53,6 +53,8 @@ func IntoClaim(transfer *v1alpha1.Transfer) bool {
 // firstRoute is how the data of a new run go.
 func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route {
 	switch {
+	case HasLegs(transfer):
+		return routeOfLegs(transfer)
 	case UsesStore(transfer):
 		return v1alpha1.RouteObjectStore
 	case transfer.Spec.Destination.Via != nil:
@@ -61,6 +63,8 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 		return v1alpha1.RouteGateway
 	case DestinationNamespace(transfer) != transfer.Namespace:
 		return v1alpha1.RouteDirect // a pod mounts claims of its own namespace only
+	case IsLeg(transfer):
+		return v1alpha1.RouteDirect // its pod sends to others, too
 	case !placement.Together(facts.Placement.Nodes, facts.Placement.Volume, facts.Local.Volume):
 		return v1alpha1.RouteDirect
 	default:

@@ -73,6 +73,14 @@ func IsGenuine(delivery *v1alpha1.Delivery) bool {
 	return delivery.Name == made.Name && delivery.Labels[PeerLabel] == delivery.Spec.Peer
 }
 
+// peerOf is what status shows of where a Transfer sends to.
+func peerOf(transfer *v1alpha1.Transfer) string {
+	if HasLegs(transfer) {
+		return fmt.Sprintf("(%d destinations)", len(transfer.Spec.Destinations))
+	}
+	return peerName(transfer.Spec.Destination.Peer)
+}
+
 // peerName is what status shows for a Peer that may be this cluster.
 func peerName(peer string) string {
 	if peer == "" {

@@ -57,7 +57,11 @@ func (d *transferDecision) watchObjective() {
 func (d *transferDecision) noteRecoveryPoint() {
 	status := &d.transfer.Status
 	status.RecoveryPoint = status.Run.StartTime.DeepCopy()
-	if s := status.Staged; s != nil && s.RunID == status.Run.ID && s.PointInTime != nil {
+	whole := status
+	if d.facts.Whole != nil {
+		whole = &d.facts.Whole.Status // which has what its legs read
+	}
+	if s := whole.Staged; s != nil && whole.Run != nil && s.RunID == whole.Run.ID && s.PointInTime != nil {
 		status.RecoveryPoint = s.PointInTime.DeepCopy()
 	}
 }

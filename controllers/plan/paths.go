@@ -55,10 +55,14 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validateTemplate(spec); err != nil {
 		return err
 	}
+	if err := validateDestinations(spec); err != nil {
+		return err
+	}
 	switch {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
-	case spec.Destination.ObjectStore == nil && spec.Destination.Ephemeral == nil &&
+	case len(spec.Destinations) == 0 && spec.Destination.ObjectStore == nil &&
+		spec.Destination.Ephemeral == nil &&
 		spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval ||
@@ -104,6 +108,9 @@ func DestinationNamespace(transfer *v1alpha1.Transfer) string {
 
 // DestinationKey is the same for two Transfers if and only if they write into the same claim or object store.
 func DestinationKey(transfer *v1alpha1.Transfer) string {
+	if HasLegs(transfer) {
+		return "" // it writes by its legs
+	}
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return LocalDestinationKey(transfer.Namespace, "objectstores/"+at.Name) // no claim has a slash in its name
 	}

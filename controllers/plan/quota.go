@@ -26,6 +26,9 @@ type QuotaFacts struct {
 // admitted reports whether an attempt may begin that takes a route. It may not before the answer is known, or when that
 // is no.
 func (d *transferDecision) admitted(route v1alpha1.Route) bool {
+	if HasLegs(d.transfer) {
+		return true // each leg is
+	}
 	d.bandwidth = d.transfer.Spec.BandwidthLimit
 	if len(d.facts.Quota.Quotas) == 0 {
 		return true

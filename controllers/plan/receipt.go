@@ -41,7 +41,7 @@ func (d *transferDecision) expectReceipt() {
 	status := &d.transfer.Status
 	state := ReceiptPending(status.Run)
 	switch {
-	case status.Receipt == nil && !d.transfer.Spec.Receipt:
+	case status.Receipt == nil && (!d.transfer.Spec.Receipt || HasLegs(d.transfer)):
 		return
 	case status.Receipt == nil:
 		state = conditions.New(v1alpha1.ConditionReceiptSigned, false, v1alpha1.ReasonReceiptMissing, fmt.Sprintf(

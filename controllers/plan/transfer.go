@@ -42,6 +42,10 @@ type TransferFacts struct {
 	Peer *v1alpha1.Peer
 	// Local is of a Transfer within this cluster.
 	Local LocalFacts
+	// Legs of a Transfer with several destinations, by the names of these, as far as they exist.
+	Legs map[string]LegFacts
+	// Whole is the Transfer that this one is a leg of; nil: it is none, or that is gone.
+	Whole *v1alpha1.Transfer
 	// Stores are the object stores that the Transfer names.
 	Stores           StoreFacts
 	Claim            *corev1.PersistentVolumeClaim
@@ -99,6 +103,9 @@ type TransferDecision struct {
 	// Deliver is the Delivery that must exist; nil when none has to be made. Those of Withdraw are to be deleted.
 	Deliver  *v1alpha1.Delivery
 	Withdraw []v1alpha1.Delivery
+	// Legs must exist with that spec and annotation; those of Dismiss are to be deleted.
+	Legs    []v1alpha1.Transfer
+	Dismiss []v1alpha1.Transfer
 	// Stage is what is to be made of the copy that the run reads; nil: nothing. With Unstage all copies are to be
 	// removed but that of Status, if that is not being removed.
 	Stage   *Stage
@@ -135,14 +142,21 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	if d.out.Start != nil {
 		d.out.Start.Know(facts.Placement.Profiles)
 	}
+	if HasLegs(transfer) {
+		d.showLegs()
+		d.dismissLegs()
+	}
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
-	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)
+	d.out.Status.Peer = peerOf(transfer)
 	if facts.Report != nil && facts.Early &&
 		equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
 		d.out.Status, d.out.Later = transfer.Status, true
 	}
 	d.out.Clear = d.out.Clear || facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
+	if d.leg() {
+		d.out.Clear, d.out.Retire = false, false // the pod is of all legs
+	}
 	return d.out
 }
 
@@ -164,6 +178,9 @@ func (d *transferDecision) decide() {
 	defer d.wakeForSchedule()
 	problem := d.keepTimetable()
 	suspended := d.transfer.Spec.Suspend
+	if d.leg() && !d.mayBegin() {
+		d.transfer.Status.Queued = nil // it takes nobody's turn
+	}
 	switch {
 	case !suspended && problem == nil && d.wantsNewRun():
 		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
@@ -175,6 +192,8 @@ func (d *transferDecision) decide() {
 		d.stall(*problem)
 	case d.running():
 		d.retry()
+	case d.leg():
+		d.awaitWhole()
 	case d.transfer.Status.Run == nil:
 		d.set(v1alpha1.TransferScheduled, conditions.Ready(v1alpha1.ReasonScheduled, fmt.Sprintf(
 			"the first run starts at %s", d.transfer.Status.Schedule.NextTime.UTC().Format(time.RFC3339))))
@@ -209,6 +228,9 @@ func (d *transferDecision) waiting() bool {
 // wantsNewRun: the first one, or one whose time has come, or one asked for by annotation, or one with another spec
 // after one that got stuck.
 func (d *transferDecision) wantsNewRun() bool {
+	if d.leg() {
+		return d.legWantsRun()
+	}
 	status := &d.transfer.Status
 	if status.Run == nil && d.transfer.Spec.Schedule == nil {
 		return true
@@ -218,7 +240,7 @@ func (d *transferDecision) wantsNewRun() bool {
 		return false
 	}
 	asked := d.transfer.Annotations[v1alpha1.RunAnnotation]
-	return d.due || d.pending() || asked != "" && asked != status.LastRunRequest ||
+	return d.due || d.pending() || asked != "" && asked != status.LastRunRequest || d.newDestination() ||
 		stuck && d.transfer.Generation != status.ObservedGeneration
 }
 
@@ -256,6 +278,7 @@ func (d *transferDecision) newRun() {
 	}
 	status.LastRunRequest = d.transfer.Annotations[v1alpha1.RunAnnotation]
 	d.forgetAttempt()
+	d.newGathering()
 }
 
 // forgetAttempt removes what is said of the attempt before.
@@ -270,6 +293,9 @@ func (d *transferDecision) forgetAttempt() {
 // retry waits for the back-off, or for somebody, and then begins the next attempt.
 func (d *transferDecision) retry() {
 	run := d.transfer.Status.Run
+	if d.leg() && !d.mayBegin() {
+		return // the Transfer that it is of wakes it
+	}
 	if wait := attempt.UntilNext(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.fixed() {
 		d.out.RequeueAfter = wait
 		return
@@ -279,6 +305,7 @@ func (d *transferDecision) retry() {
 		run.NextAttemptTime = nil
 		run.Node, run.Architecture = "", ""
 		d.forgetAttempt()
+		d.newGathering()
 	})
 }
 
@@ -291,7 +318,15 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 		return
 	}
 	d.out.Provision = provision
-	_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	if HasLegs(d.transfer) {
+		d.gather(where)
+		return
+	}
+	if d.leg() {
+		defer d.ready()
+	} else {
+		_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	}
 	if IsLocal(d.transfer) {
 		d.startLocal(resolved, where)
 		return
@@ -327,6 +362,9 @@ func (d *transferDecision) stall(problem agentpod.Problem) {
 // follow looks after the attempt that status names.
 func (d *transferDecision) follow() {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
+	if d.leg() {
+		state = state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
+	}
 	if state.Node != "" {
 		d.transfer.Status.Run.Node = state.Node
 		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node,
@@ -348,13 +386,17 @@ func (d *transferDecision) follow() {
 			d.renew()
 		}
 	case attempt.Ended:
+		if HasLegs(d.transfer) {
+			d.podEnded()
+			return
+		}
 		d.finish(state.Final)
 	}
 }
 
 // renew has the certificate of the agent renewed when it is due. Without its Peer nobody is left who would accept it.
 func (d *transferDecision) renew() {
-	if d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
+	if d.leg() || d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
 		return
 	}
 	run := d.transfer.Status.Run
@@ -367,6 +409,10 @@ func (d *transferDecision) renew() {
 // removed it.
 func (d *transferDecision) followAbsent() {
 	if d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "" {
+		if HasLegs(d.transfer) {
+			d.podEnded()
+			return
+		}
 		d.finish(attempt.Lost("the agent's Job was deleted by somebody else"))
 		return
 	}
@@ -403,7 +449,7 @@ func (d *transferDecision) followStarting(state attempt.State) {
 	d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
 	scheduler := state.Stuck
 	if state.Stuck != nil && state.Stuck.Reason == v1alpha1.ReasonUnschedulable {
-		if d.fallBack(state) || d.comeBack(state) {
+		if !d.leg() && (d.fallBack(state) || d.comeBack(state)) {
 			return
 		}
 		where := attempt.Waiting(d.placement(), d.facts.Placement, d.facts.Job)
@@ -426,6 +472,10 @@ func (d *transferDecision) followStarting(state attempt.State) {
 }
 
 func (d *transferDecision) followRunning() {
+	if HasLegs(d.transfer) {
+		d.followLegs()
+		return
+	}
 	report := d.facts.Report
 	if report == nil {
 		if !d.facts.Silent {
@@ -521,56 +571,6 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 		d.waitForNode(message)
 	default:
 		d.waitForBackOff(reason, message)
-	}
-}
-
-func (d *transferDecision) record(report *wirev1.Report, reason, message string) {
-	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
-	record := v1alpha1.AttemptRecord{
-		RunID: status.Run.ID, Attempt: status.Run.Attempt, Reason: reason, Message: conditions.Shorten(message),
-		StartTime: status.Run.StartTime, CompletionTime: &now, Node: status.Run.Node,
-	}
-	if start := report.GetStartTime(); start != nil {
-		begun := metav1.NewTime(start.AsTime())
-		record.StartTime = &begun
-	}
-	if end := report.GetEndTime(); end != nil {
-		done := metav1.NewTime(end.AsTime())
-		record.CompletionTime = &done
-	}
-	if record.StartTime != nil && !record.CompletionTime.Before(record.StartTime) {
-		record.Duration = &metav1.Duration{Duration: record.CompletionTime.Sub(record.StartTime.Time).Round(time.Millisecond)}
-	}
-	if packed := status.Compression; packed != nil {
-		record.Engine, record.Bytes, record.CompressedBytes = packed.Engine, packed.UncompressedBytes, packed.CompressedBytes
-		record.Operations, record.StoredBytes = agentreport.AllOperations(packed), packed.Stored.Bytes
-	}
-	if status.Progress != nil {
-		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
-		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes
-	}
-	record.Usage, record.Cost = status.Usage.DeepCopy(), status.Cost.DeepCopy()
-	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
-	if len(status.History) > maxHistory {
-		status.History = status.History[:maxHistory]
-	}
-}
-
-func (d *transferDecision) complete() {
-	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
-	status.Run.CompletionTime = &now
-	d.noteRecoveryPoint()
-	message := fmt.Sprintf("run %s is complete", status.Run.ID)
-	if p := status.Progress; p != nil {
-		message = fmt.Sprintf(
-			"run %s is complete: %d files, %d bytes, %d files of them unchanged", status.Run.ID, p.Files, p.Bytes,
-			p.UnchangedFiles,
-		)
-	}
-	d.set(v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, message))
-	d.expectReceipt()
-	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
-		d.out.RequeueAfter = time.Second
 	}
 }
 

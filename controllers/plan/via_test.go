@@ -61,8 +61,8 @@ func TestViaAttempt(t *testing.T) {
 		t.Errorf("%s", b)
 	}
 	traffic := d.Start.Traffic()
-	if len(traffic.Stores) != 1 || traffic.Stores[0].Address != "s3.example:443" || traffic.Gateway != "" ||
-		traffic.ReceiverNamespace != "" {
+	if len(traffic.Stores) != 1 || traffic.Stores[0].Address != "s3.example:443" || len(traffic.Gateways) > 0 ||
+		len(traffic.ReceiverNamespaces) > 0 {
 		t.Errorf("traffic %+v", traffic)
 	}
 	if plan.RunClaims(&v1alpha1.Transfer{Spec: transfer.Spec, Status: d.Status}) == nil {

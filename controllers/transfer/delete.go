@@ -45,6 +45,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	if err != nil || waiting {
 		return ctrl.Result{RequeueAfter: podPause}, err
 	}
+	if plan.HasLegs(transfer) {
+		if waiting, err = r.endLegs(ctx, transfer); err != nil || waiting {
+			return ctrl.Result{RequeueAfter: podPause}, err
+		}
+	}
 	if plan.Stages(transfer) || transfer.Status.Staged != nil {
 		if err := r.staging.Remove(ctx, transfer, ""); err != nil {
 			return ctrl.Result{}, err
@@ -95,6 +100,9 @@ func (r *Reconciler) endAgent(
 func (r *Reconciler) withdraw(
 	ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration,
 ) (again bool, err error) {
+	if plan.HasLegs(transfer) {
+		return false, nil // each leg has told
+	}
 	if plan.IsLocal(transfer) {
 		return false, r.dismissAll(ctx, transfer)
 	}

@@ -25,7 +25,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID(), CertificateLifetime: r.Attempts.CertificateLifetime()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
+		r.gatherWhole, r.gatherLegs, r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
 		r.gatherPlacement,
 		r.gatherQuotas, r.gatherAttempt, r.gatherStaging, r.gatherHooks, r.gatherTemplate,
 	} {
@@ -70,6 +70,9 @@ func (r *Reconciler) gatherNamespace(
 }
 
 func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if plan.HasLegs(transfer) {
+		return nil
+	}
 	others := &v1alpha1.TransferList{}
 	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{
 		index.Destination: plan.DestinationKey(transfer),
@@ -128,14 +131,18 @@ func (r *Reconciler) gatherStaging(ctx context.Context, transfer *v1alpha1.Trans
 func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	run := transfer.Status.Run
 	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
+	owner := transfer
+	if plan.IsLeg(transfer) {
+		owner, ended = facts.Whole, ended || !plan.Sends(facts.Whole, transfer)
+	}
 	if ended {
 		r.Reports.Forget(client.ObjectKeyFromObject(transfer))
 	}
-	if run == nil || ended && transfer.Status.Phase != v1alpha1.TransferComplete {
+	if run == nil || ended && (transfer.Status.Phase != v1alpha1.TransferComplete || plan.IsLeg(transfer)) {
 		return nil
 	}
 	var err error
-	facts.Job, facts.Pod, err = r.Attempts.Find(ctx, transfer, attemptName(transfer))
+	facts.Job, facts.Pod, err = r.Attempts.Find(ctx, owner, attemptName(owner))
 	if err != nil || run.CompletionTime != nil {
 		return err
 	}
@@ -150,6 +157,9 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 			SendCores:    cluster.Cores(facts.Pod.Spec.NodeName),
 			ReceiveCores: cluster.Cores(plan.ReceivingNode(transfer, facts.Local.Deliveries)),
 		}
+	}
+	if plan.HasLegs(transfer) {
+		return nil // its agent reports for each leg
 	}
 	heard := agentjob.Listen(
 		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),

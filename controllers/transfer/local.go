@@ -26,7 +26,7 @@ import (
 
 // gatherLocal looks at a destination in this cluster.
 func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
-	if !plan.IsLocal(transfer) {
+	if !plan.IsLocal(transfer) || plan.HasLegs(transfer) {
 		return nil
 	}
 	namespace, claimName := plan.DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName

@@ -62,7 +62,8 @@ func (r *Reconciler) view(
 	view := quota.Transfers(quotas, transfers.Items)
 	present := map[string]bool{}
 	for i := range transfers.Items {
-		if _, holds := quota.TransferHolds(&transfers.Items[i]); holds {
+		_, holds := quota.TransferHolds(&transfers.Items[i])
+		if holds || plan.HasLegs(&transfers.Items[i]) { // whose legs hold
 			present[attemptName(&transfers.Items[i])] = true
 		}
 	}

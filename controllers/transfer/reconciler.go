@@ -42,7 +42,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
-// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch;create;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers/status,verbs=patch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;create;delete
@@ -134,13 +134,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if decision.Finished != nil {
+	if decision.Finished != nil && !plan.IsLeg(transfer) {
 		if err := r.Attempts.RemoveSecret(ctx, transfer, attemptName(transfer)); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	if decision.Renew {
-		err := r.Attempts.Renew(ctx, transfer, attemptName(transfer), r.certificate(transfer, facts.Peer))
+		err := r.Attempts.Renew(ctx, transfer, attemptName(transfer), r.certificates(transfer, facts)...)
 		if err != nil {
 			// The run goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the sending agent cannot be renewed")
@@ -241,6 +241,9 @@ func (r *Reconciler) execute(
 	if err := r.dismiss(ctx, decision.Withdraw); err != nil {
 		return nil, err
 	}
+	if err := r.keepLegs(ctx, transfer, facts, decision); err != nil {
+		return nil, err
+	}
 	if decision.Unstage {
 		if err := r.staging.Remove(ctx, transfer, plan.KeptCopy(transfer)); err != nil {
 			return nil, err
@@ -264,7 +267,21 @@ func (r *Reconciler) execute(
 	if decision.Start == nil {
 		return nil, nil
 	}
-	return r.Attempts.Start(ctx, transfer, decision.Start, r.certificate(transfer, facts.Peer))
+	return r.Attempts.Start(ctx, transfer, decision.Start, r.certificates(transfer, facts)...)
+}
+
+// certificates are those of the sending agent of the run in status: one for each receiver.
+func (r *Reconciler) certificates(transfer *v1alpha1.Transfer, facts plan.TransferFacts) []agentjob.Certificate {
+	if !plan.HasLegs(transfer) {
+		return []agentjob.Certificate{r.certificate(transfer, facts.Peer)}
+	}
+	var all []agentjob.Certificate
+	for name, leg := range plan.Receivers(transfer, facts.Legs) {
+		one := r.certificate(leg.Transfer, leg.Peer)
+		one.Receiver = name
+		all = append(all, one)
+	}
+	return all
 }
 
 // certificate is that of the sending agent of the run in status. Without a Peer the receiving agent is of this cluster.

@@ -51,11 +51,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&batchv1.Job{}).
 		// Copies of sources.
 		Owns(&corev1.PersistentVolumeClaim{}, later).
-		Watches(
-			&corev1.Pod{},
-			handler.EnqueueRequestsFromMapFunc(wake.OfAttempt(r.Client, "Transfer", transfers, v1alpha1.TransferLabel)), later,
-		).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), later).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.TransferLabel))).
+		Watches(
+			&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(ofFamily), later,
+			builder.WithPredicates(familyChanged),
+		).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery), later).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
@@ -97,7 +98,7 @@ func (r *Reconciler) requests(
 
 func (r *Reconciler) ofRival(ctx context.Context, object client.Object) []reconcile.Request {
 	rival, ok := object.(*v1alpha1.Transfer)
-	if !ok {
+	if !ok || plan.HasLegs(rival) {
 		return nil
 	}
 	return r.requests(ctx, nil, client.MatchingFields{index.Destination: plan.DestinationKey(rival)})

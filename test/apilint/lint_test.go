@@ -172,6 +172,7 @@ var exceptions = map[string]string{
 	"SoftwareCompression.Disabled nobools":         "there is no third way of not compressing in software",
 	"DrillSpec.Suspend nobools":                    "as in TransferSpec",
 	"ClaimRequest.Written nobools":                 "a run has written or it has not",
+	"DestinationStatus.Phase nophase":              forPeople,
 	"TransferReference.Attempt numericbounds": "the gateway writes it; its bound is maxAttempts of the sender, which " +
 		"may change",
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +113,10 @@ func (p *plugin) change(ctx context.Context, k kind, name string, patch any) (*u
 	}
 	if object.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("%s %s/%s is being deleted", k.name, p.namespace, name)
+	}
+	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == transfers.name {
+		return nil, fmt.Errorf("%s %s/%s is that of one of several destinations; change Transfer %q, which owns it", k.name,
+			p.namespace, name, owner.Name)
 	}
 	body, err := json.Marshal(patch)
 	if err == nil {

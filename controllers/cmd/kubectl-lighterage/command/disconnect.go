@@ -134,7 +134,10 @@ func usersOf(
 		users = append(users, kind+" "+client.ObjectKeyFromObject(object).String())
 	}
 	for i := range transfers {
-		if transfers[i].Spec.Destination.Peer == peer {
+		spec := &transfers[i].Spec
+		if spec.Destination.Peer == peer || slices.ContainsFunc(spec.Destinations, func(d v1alpha1.NamedDestination) bool {
+			return d.Peer == peer
+		}) {
 			add("Transfer", &transfers[i])
 		}
 	}

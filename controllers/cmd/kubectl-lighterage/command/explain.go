@@ -156,6 +156,8 @@ func receiver(
 ) (node, unknown string, err error) {
 	run := transfer.Status.Run
 	switch {
+	case plan.HasLegs(transfer):
+		return "", "there are several receivers; explain the Transfers in status.destinations", nil
 	case !plan.IsLocal(transfer):
 		return "", fmt.Sprintf(
 			"the receiver is in the cluster of Peer %s, whose NodeProfiles this cluster does not have",

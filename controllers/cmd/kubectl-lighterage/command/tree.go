@@ -23,7 +23,8 @@ func newTree(p *plugin) *cobra.Command {
 		Short: "Show what belongs to a Transfer: Jobs, pods and Deliveries, of both clusters",
 		Long: `Show what belongs to a Transfer: Jobs and pods of its agents, and the Deliveries of its present or last run
 with their Jobs and pods, in the namespace of the destination. Where that is in another cluster, --to-context names its
-context of the kubeconfig. Jobs of attempts that succeeded are deleted when status has their report. It changes nothing.
+context of the kubeconfig. Each of several destinations has a Transfer of its own, which has a tree. Jobs of attempts
+that succeeded are deleted when status has their report. It changes nothing.
 
 It takes get on transfers; list on jobs and pods in the Transfer's namespace; and list on deliveries, jobs and pods in
 that of the destination. What you may not read is named.`,
@@ -54,6 +55,8 @@ func (p *plugin) tree(ctx context.Context, name, other string) (overview.Node, e
 	destination := transfer.Spec.Destination
 	receiving, cluster := p, ""
 	switch {
+	case len(transfer.Spec.Destinations) > 0:
+		return overview.TreeOf(transfer, own, "", nil), nil
 	case destination.Peer == "":
 	case other == "":
 		return overview.TreeOf(transfer, own, "", nil), nil

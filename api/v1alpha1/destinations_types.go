@@ -1,0 +1,94 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NamedDestination is one of several claims that a Transfer writes.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a destination is immutable; remove it and add one with another name"
+type NamedDestination struct {
+	// name of the destination. Its Transfer is called like this one, a hyphen and this name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+
+	// namespace of the claim in the destination's cluster. Defaults to the Transfer's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it
+	// is in the Transfer's own namespace of this cluster.
+	// +required
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+}
+
+// DestinationStatus is of one of several destinations. Its Transfer has more: conditions, history, usage, cost and the
+// receipt.
+type DestinationStatus struct {
+	// name of the destination.
+	// +required
+	Name string `json:"name,omitempty"`
+	// transfer is the name of its Transfer, in the same namespace.
+	// +optional
+	Transfer string `json:"transfer,omitempty"`
+	// peer for people: the name of the Peer, or "(this cluster)".
+	// +optional
+	Peer string `json:"peer,omitempty"`
+	// phase for people.
+	// +optional
+	Phase TransferPhase `json:"phase,omitempty"`
+	// reason of the condition Ready of its Transfer.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message of that condition.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// runID of its Transfer's run.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// attempt of that run.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// failures of the run.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// sent is the number of the attempt that the pod of status.run sends, or has sent; 0: it is not one of its
+	// destinations.
+	// +optional
+	Sent int32 `json:"sent,omitempty"`
+	// delivery is the name of the Delivery of the attempt, of a destination in this cluster.
+	// +optional
+	Delivery string `json:"delivery,omitempty"`
+	// receipt is the name of the ConfigMap with the receipt of the run, if there is one.
+	// +optional
+	Receipt string `json:"receipt,omitempty"`
+	// completionTime of the run.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// percent of the run's progress.
+	// +optional
+	Percent int32 `json:"percent,omitempty"`
+	// files that are at the destination.
+	// +optional
+	Files int64 `json:"files,omitempty"`
+	// bytes that are at the destination.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// bytesTotal found at the source so far.
+	// +optional
+	BytesTotal int64 `json:"bytesTotal,omitempty"`
+}
