@@ -16,19 +16,25 @@ type Reporter interface {
 	Report() *wirev1.Report
 }
 
-// NewServer returns the service that hands out a reporter's reports.
-func NewServer(r Reporter) wirev1.AgentServer {
-	return NewServerOf(func(context.Context) Reporter { return r })
+// NewServer returns the service that hands out a reporter's reports. pause, which must return at once, ends the agent.
+func NewServer(r Reporter, pause func()) wirev1.AgentServer {
+	return NewServerOf(func(context.Context) Reporter { return r }, pause)
 }
 
 // NewServerOf is NewServer for an agent with several reporters: find returns the one that a call is about.
-func NewServerOf(find func(context.Context) Reporter) wirev1.AgentServer {
-	return &server{find: find}
+func NewServerOf(find func(context.Context) Reporter, pause func()) wirev1.AgentServer {
+	return &server{find: find, pause: pause}
 }
 
 type server struct {
 	wirev1.UnimplementedAgentServer
-	find func(context.Context) Reporter
+	find  func(context.Context) Reporter
+	pause func()
+}
+
+func (s *server) Pause(context.Context, *wirev1.PauseRequest) (*wirev1.PauseResponse, error) {
+	s.pause()
+	return &wirev1.PauseResponse{}, nil
 }
 
 func (s *server) GetReport(ctx context.Context, _ *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {

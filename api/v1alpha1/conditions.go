@@ -66,6 +66,15 @@ const (
 	// ReasonSuspended (Transfer, TransferSet, Drill): spec.suspend keeps runs and attempts from starting. Set it to false
 	// to continue.
 	ReasonSuspended = "Suspended"
+	// ReasonPausing (Transfer): the agents are being ended, by spec.pause or the end of a window. The next state is
+	// Paused, when their pods have ended.
+	ReasonPausing = "Pausing"
+	// ReasonPaused (Transfer, Delivery): spec.pause keeps agents from running. Set it to false: the run goes on from its
+	// checkpoints. A Delivery is of one attempt, and the next one gets another.
+	ReasonPaused = "Paused"
+	// ReasonOutsideWindow (Transfer): runs are kept within spec.schedule.windows, and none is open or the open one ends
+	// too soon. The run begins or goes on in the next one; the message has the time.
+	ReasonOutsideWindow = "OutsideWindow"
 	// ReasonStarting (Transfer, Delivery, CompressionTrial, ObjectStore): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
 	// ReasonOpening (Transfer, Delivery): the sending agent waits for the receiving agent to be ready.

@@ -11,7 +11,8 @@ import (
 // DataQuotaResources are amounts of what a DataQuota limits. In spec.hard, what is absent is not limited.
 type DataQuotaResources struct {
 	// runningTransfers is how many Transfers of the namespace run at a time: from when their run is admitted until it
-	// ends. A run that waits for somebody between two attempts, or is suspended there, does not count. 0: none.
+	// ends. A run that waits for somebody between two attempts, or is suspended there or paused, does not count. 0:
+	// none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000

@@ -5,16 +5,19 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TransferSchedule says when runs start.
+// TransferSchedule says when runs start, and when they may be under way.
+// +kubebuilder:validation:XValidation:rule="has(self.cron) || has(self.windows)",message="a schedule needs cron, windows or both"
+// +kubebuilder:validation:XValidation:rule="has(self.cron) || !has(self.jitter)",message="jitter puts off starts of cron; set cron, or leave jitter out"
 type TransferSchedule struct {
-	// cron says when, as for a CronJob: minute, hour, day of month, month and day of week, or a word such as @hourly.
-	// +required
+	// cron says when runs start, as for a CronJob: minute, hour, day of month, month and day of week, or a word such as
+	// @hourly. Absent: there is a run when the Transfer is created.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^ =]+( +[^ =]+){4})$')",message="cron must have five fields (minute, hour, day of month, month, day of week) or be a word such as @daily; write for example \"0 2 * * *\", and the time zone in timeZone"
 	Cron string `json:"cron,omitempty"`
 
-	// timeZone that cron is meant in, as the tz database names it.
+	// timeZone that cron and windows are meant in, as the tz database names it.
 	// +optional
 	// +default="Etc/UTC"
 	// +kubebuilder:validation:MinLength=1
@@ -27,6 +30,40 @@ type TransferSchedule struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="jitter must be between 0s and 24h; write for example 5m"
 	Jitter *metav1.Duration `json:"jitter,omitempty"`
+
+	// windows are the times at which runs may be under way; absent: at all times. They may overlap. A run whose window
+	// ends pauses, as by spec.pause, and goes on in the next one. One that is to start outside of all windows waits for
+	// the next. No attempt begins in the last minute of a window.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Windows []ScheduleWindow `json:"windows,omitempty"`
+}
+
+// ScheduleWindow is a time of the week, by the clock on the wall in the time zone of the schedule. Of an hour that is
+// there twice because the clock is set back, both are in the window; one that is left out is in none.
+// +kubebuilder:validation:XValidation:rule="has(self.days) || has(self.start)",message="a window needs days, or start and end; for runs at all times leave windows out"
+// +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.end)",message="a window needs both of start and end, or neither for whole days"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start != self.end",message="start and end must differ; for whole days leave both out"
+type ScheduleWindow struct {
+	// days on which the window starts; absent: every day.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	Days []Weekday `json:"days,omitempty"`
+	// start as HH:MM, included. Absent with end: the whole day.
+	// +optional
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="start must be a time from 00:00 to 23:59; write for example 20:00"
+	Start string `json:"start,omitempty"`
+	// end as HH:MM, excluded, at least 5 minutes after start. One that is not after start is of the next day: 20:00 to
+	// 06:00 lasts the night.
+	// +optional
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="end must be a time from 00:00 to 23:59; write for example 06:00, or 00:00 for midnight"
+	End string `json:"end,omitempty"`
 }
 
 // ScheduleStatus is what the schedule did and will do.
@@ -43,11 +80,18 @@ type ScheduleStatus struct {
 	// not in it.
 	// +optional
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
-	// nextTime a run is to start, jitter included. Absent while suspended.
+	// nextTime a run is to start, jitter included. Absent while suspended or paused.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 	// missedRuns counts the times that passed without a run because one was under way, could not begin, or the manager
 	// was away.
 	// +optional
 	MissedRuns int64 `json:"missedRuns,omitempty"`
+	// windowEnd is when the window ends that is open now, those that overlap with it included. Absent while none is open,
+	// and where runs may be under way at all times.
+	// +optional
+	WindowEnd *metav1.Time `json:"windowEnd,omitempty"`
+	// nextWindow is when the next window opens. Absent while one is open.
+	// +optional
+	NextWindow *metav1.Time `json:"nextWindow,omitempty"`
 }

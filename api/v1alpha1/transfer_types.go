@@ -135,6 +135,7 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination == oldSelf.destination)",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
@@ -246,9 +247,9 @@ type TransferSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
-	// schedule starts runs by the clock. Without one there is a run when the Transfer is created. The annotation
-	// lighterage.dev/run starts one at any time. Two never overlap: a time that comes while a run is under way is
-	// missed, and counted.
+	// schedule starts runs by the clock, keeps them within windows of time, or both. Without cron there is a run when the
+	// Transfer is created. The annotation lighterage.dev/run starts one at any time that windows allow. Two never
+	// overlap: a time that comes while a run is under way is missed, and counted.
 	// +optional
 	Schedule *TransferSchedule `json:"schedule,omitempty"`
 
@@ -256,6 +257,13 @@ type TransferSpec struct {
 	// the schedule that pass meanwhile are not made up for.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	// pause ends the agents of an attempt that is under way at once, and keeps runs and attempts from starting. The run
+	// stays, with its copy of the source, and goes on from its checkpoints when pause is false again: at most
+	// spec.checkpointInterval of each stream is sent again. It holds no quota meanwhile. Times of the schedule that pass
+	// are not made up for.
+	// +optional
+	Pause bool `json:"pause,omitempty"`
 
 	// objective of the Transfer, which is watched and does not change when runs start.
 	// +optional
@@ -267,13 +275,14 @@ type TransferSpec struct {
 }
 
 // TransferPhase sums up a Transfer for people. Programs read conditions.
-// +kubebuilder:validation:Enum=Pending;Scheduled;Suspended;Starting;Opening;Transferring;Retrying;Complete;Failed
+// +kubebuilder:validation:Enum=Pending;Scheduled;Suspended;Paused;Starting;Opening;Transferring;Retrying;Complete;Failed
 type TransferPhase string
 
 const (
 	TransferPending      TransferPhase = "Pending"
 	TransferScheduled    TransferPhase = "Scheduled"
 	TransferSuspended    TransferPhase = "Suspended"
+	TransferPaused       TransferPhase = "Paused"
 	TransferStarting     TransferPhase = "Starting"
 	TransferOpening      TransferPhase = "Opening"
 	TransferTransferring TransferPhase = "Transferring"

@@ -82,6 +82,13 @@ func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, err
 	})
 }
 
+func (a *agents) Pause(ctx context.Context, target Target) error {
+	_, err := ask(ctx, a, target, "end", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.PauseResponse, error) {
+		return wirev1.NewAgentClient(conn).Pause(ctx, &wirev1.PauseRequest{})
+	})
+	return err
+}
+
 func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error) {
 	return ask(ctx, a, target, "profile", func(
 		ctx context.Context, conn *grpc.ClientConn,

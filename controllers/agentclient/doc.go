@@ -36,6 +36,8 @@ type Target struct {
 type Agents interface {
 	// Report asks a sending or receiving agent what it is at.
 	Report(ctx context.Context, target Target) (*wirev1.Report, error)
+	// Pause ends a sending agent, which tells the receiving one and leaves its final report.
+	Pause(ctx context.Context, target Target) error
 	// Profile asks a node agent what it measured; ErrUnreachable too while it is still measuring.
 	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
 	// HTTPReport asks a replica of an HTTPEndpoint what it did.

@@ -240,14 +240,14 @@ func TestActs(t *testing.T) {
 func TestOffers(t *testing.T) {
 	b := newBed(t).signIn()
 	for path, want := range map[string][]string{
-		"0/transfers/bank/ledger":         {"run", "suspend"},
+		"0/transfers/bank/ledger":         {"run", "pause", "suspend"},
 		"0/transfers/staff/home":          {"resume", "run"},
 		"0/compressiontrials/bank/ledger": {"run"},
 		"0/queues/bank/orders":            nil,
 		"1/transfers/bank/returns":        nil, // no right there
 	} {
 		page := b.get("object/" + path)
-		for _, act := range []string{"run", "suspend", "resume"} {
+		for _, act := range []string{"run", "suspend", "pause", "resume"} {
 			offered := strings.Contains(page, "/confirm/"+act+"/"+path+`"`)
 			if offered != slices.Contains(want, act) {
 				t.Errorf("%s: %s is offered: %t", path, act, offered)

@@ -189,6 +189,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 var done = map[string]string{
 	view.ActRun:     "Another run was asked for.",
 	view.ActSuspend: "The Transfer was suspended.",
+	view.ActPause:   "The Transfer was paused. Its phase is Paused when its agents have ended.",
 	view.ActResume:  "The Transfer was resumed.",
 }
 

@@ -186,7 +186,7 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
 	view.Sort(ended)
 	body := runsBody{
 		Runs:  view.Runs("Under way, or waiting", cut(active, mostRuns), several),
-		Ended: view.Runs("Ended, scheduled or suspended", cut(ended, mostRuns), several), Sum: said(active),
+		Ended: view.Runs("Ended, scheduled, suspended or paused", cut(ended, mostRuns), several), Sum: said(active),
 	}
 	body.Runs.Notes = append(notes, more(len(active), mostRuns)...)
 	body.Ended.Notes = more(len(ended), mostRuns)

@@ -22,6 +22,7 @@ type Agents struct {
 	mu      sync.Mutex
 	reports map[string]*wirev1.Report
 	asked   map[string]int
+	paused  map[string]int
 	// http is by address: replicas share a server name.
 	http   map[string]*wirev1.HTTPReport
 	queues map[string]*wirev1.QueueReport
@@ -59,6 +60,27 @@ func (a *Agents) Report(_ context.Context, target agentclient.Target) (*wirev1.R
 		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
 	}
 	return proto.CloneOf(report), nil
+}
+
+// Pause implements agentclient.Agents.
+func (a *Agents) Pause(_ context.Context, target agentclient.Target) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reports[target.ServerName] == nil {
+		return fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+	}
+	if a.paused == nil {
+		a.paused = map[string]int{}
+	}
+	a.paused[target.ServerName]++
+	return nil
+}
+
+// Paused says how often an agent was asked to pause.
+func (a *Agents) Paused(serverName string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.paused[serverName]
 }
 
 // Profile implements agentclient.Agents; no node agent answers.

@@ -114,10 +114,13 @@ func (r *Run) Active() bool { return r.State == Working || r.State == Stalled }
 // Ended reports whether it is over.
 func (r *Run) Ended() bool { return r.State == Done || r.State == Failed }
 
-// Idle reports whether it is over, or is not to begin now: by its schedule, or because it is suspended.
+// Idle reports whether it is over, or is not to begin now: by its schedule, or because it is suspended or
+// paused.
 func (r *Run) Idle() bool {
 	return r.Ended() || r.State == Waiting &&
-		(r.Phase == string(v1alpha1.TransferScheduled) || r.Phase == string(v1alpha1.TransferSuspended))
+		slices.Contains([]v1alpha1.TransferPhase{
+			v1alpha1.TransferScheduled, v1alpha1.TransferSuspended, v1alpha1.TransferPaused,
+		}, v1alpha1.TransferPhase(r.Phase))
 }
 
 // Key tells runs of different objects apart.
@@ -132,9 +135,10 @@ const trialKind = "CompressionTrial"
 func OfTransfer(t *v1alpha1.Transfer) Run {
 	r := Run{Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Peer: t.Status.Peer, Phase: string(t.Status.Phase)}
 	r.follow(&followed{
-		object: t, conditions: t.Status.Conditions, run: t.Status.Run, queued: t.Status.Queued != nil,
+		object: t, conditions: t.Status.Conditions, run: t.Status.Run,
+		rests:   t.Status.Queued != nil || t.Status.Phase == v1alpha1.TransferPaused,
 		pending: t.Status.Phase == v1alpha1.TransferPending, seen: t.Status.ObservedGeneration,
-		acted: t.Status.LastRunRequest, suspended: t.Spec.Suspend,
+		acted: t.Status.LastRunRequest, suspended: t.Spec.Suspend || t.Spec.Pause,
 	})
 	if r.ID != "" {
 		r.advance(t.Status.Progress)
@@ -176,8 +180,8 @@ type followed struct {
 	object     metav1.Object
 	conditions []metav1.Condition
 	run        *v1alpha1.RunStatus
-	// queued: it waits for a quota.
-	queued bool
+	// rests: it waits for a quota, or is paused.
+	rests bool
 	// pending: after a run that has ended, another one is wanted and cannot begin.
 	pending bool
 	// seen is the generation, and acted the request for a run, that the manager has acted upon.
@@ -197,7 +201,7 @@ func (r *Run) follow(f *followed) {
 	begun := f.run != nil && f.run.CompletionTime == nil
 	again := f.run != nil && !begun && (requested || changed || f.pending)
 	switch {
-	case begun && f.queued, again && found != Stalled, again && !f.pending:
+	case begun && f.rests, again && found != Stalled, again && !f.pending:
 		r.State = Waiting
 	case again || begun && found == Stalled:
 		r.State = Stalled

@@ -104,6 +104,10 @@ func TestRunState(t *testing.T) {
 	waits.Status.Queued = &v1alpha1.QueuedStatus{}
 	suspended := transfer(true, complete)
 	suspended.Annotations, suspended.Spec.Suspend = again.Annotations, true
+	paused := transfer(false, conditions.Resting("Paused", "x")...)
+	paused.Status.Phase = v1alpha1.TransferPaused
+	held := transfer(true, complete)
+	held.Annotations, held.Spec.Pause = again.Annotations, true
 	scheduled := &v1alpha1.Transfer{}
 	scheduled.Status.Phase = v1alpha1.TransferScheduled
 	for name, test := range map[string]struct {
@@ -128,6 +132,8 @@ func TestRunState(t *testing.T) {
 		"complete, changed":    {done, Done, false, true},
 		"attempt is queued":    {waits, Waiting, false, false},
 		"suspended, wanted":    {suspended, Waiting, false, false},
+		"paused":               {paused, Waiting, false, true},
+		"paused, wanted":       {held, Waiting, false, false},
 	} {
 		r := OfTransfer(test.of)
 		if r.State != test.want || r.Active() != test.active || r.Idle() != test.idle {

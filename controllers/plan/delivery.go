@@ -416,6 +416,10 @@ func (d *deliveryDecision) finish(report *wirev1.Report) {
 		return
 	}
 	d.fail(agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage())
+	if report.GetFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_PAUSED {
+		d.set(v1alpha1.DeliveryFailed, conditions.Resting(v1alpha1.ReasonPaused,
+			"the sending cluster has paused the run; what was received stays, and the next attempt has another Delivery"))
+	}
 }
 
 // fail is final for a Delivery: the sender's next attempt gets a new one.

@@ -403,7 +403,7 @@ func (d *transferDecision) released(h *v1alpha1.HooksStatus) bool {
 		h.Before.State == v1alpha1.HookFailed && !d.continues():
 		return true
 	case !Stages(d.transfer):
-		return d.waiting() && d.transfer.Spec.Suspend
+		return d.waiting() && (d.transfer.Spec.Suspend || status.Phase == v1alpha1.TransferPaused)
 	case d.waiting(), status.Phase == v1alpha1.TransferOpening, status.Phase == v1alpha1.TransferTransferring:
 		return true
 	}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -51,13 +52,9 @@ func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, erro
 	if err != nil {
 		return nil, fmt.Errorf("spec.schedule.cron %q cannot be used (%w); write for example \"0 2 * * *\"", s.Cron, err)
 	}
-	name := s.TimeZone
-	if name == "" {
-		name = defaultTimeZone
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == time.Local.String() {
-		return nil, fmt.Errorf("spec.schedule.timeZone %q is not in the tz database; write for example Europe/Berlin", name)
+	zone, err := timeZone(s)
+	if err != nil {
+		return nil, err
 	}
 	t := &timetable{cron: schedule, timeZone: zone, uid: uid}
 	if s.Jitter != nil {
@@ -67,6 +64,15 @@ func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, erro
 		return nil, fmt.Errorf("spec.schedule.cron %q names a time that never comes; write for example \"0 2 * * *\"", s.Cron)
 	}
 	return t, nil
+}
+
+func timeZone(s *v1alpha1.TransferSchedule) (*time.Location, error) {
+	name := cmp.Or(s.TimeZone, defaultTimeZone)
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == time.Local.String() {
+		return nil, fmt.Errorf("spec.schedule.timeZone %q is not in the tz database; write for example Europe/Berlin", name)
+	}
+	return zone, nil
 }
 
 // next returns the first time after another one, zero if there is none within five years.
@@ -109,7 +115,7 @@ type Timetable struct {
 func Keep(
 	spec *v1alpha1.TransferSchedule, uid types.UID, kept *v1alpha1.ScheduleStatus, suspended, busy bool, at time.Time,
 ) Timetable {
-	if spec == nil {
+	if spec == nil || spec.Cron == "" {
 		return Timetable{}
 	}
 	table, err := newTimetable(spec, uid)
@@ -159,8 +165,18 @@ func Keep(
 // keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
 func (d *transferDecision) keepTimetable() *agentpod.Problem {
 	spec, status := &d.transfer.Spec, &d.transfer.Status
+	if spec.Schedule != nil {
+		if problem := d.keepWindow(); problem != nil {
+			return problem
+		}
+		defer d.showWindow()
+		if spec.Schedule.Cron == "" {
+			status.Schedule = &v1alpha1.ScheduleStatus{TimeZone: d.window.zone}
+			return nil
+		}
+	}
 	busy := d.running() || d.pending()
-	table := Keep(spec.Schedule, d.transfer.UID, status.Schedule, spec.Suspend, busy, d.facts.Now)
+	table := Keep(spec.Schedule, d.transfer.UID, status.Schedule, spec.Suspend || spec.Pause, busy, d.facts.Now)
 	status.Schedule, d.due = table.Status, table.Due
 	return table.Problem
 }
@@ -175,5 +191,6 @@ func UntilNext(schedule *v1alpha1.ScheduleStatus, now time.Time) time.Duration {
 
 // wakeForSchedule makes sure that the next time is not slept through.
 func (d *transferDecision) wakeForSchedule() {
+	d.wakeForWindow()
 	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, UntilNext(d.transfer.Status.Schedule, d.facts.Now))
 }

@@ -74,6 +74,8 @@ type TransferFacts struct {
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
+	// PodsLeft: pods of the Transfer's agents have not ended. It is looked at only where Pausing.
+	PodsLeft bool
 	// Staging is looked at only where NeedsStaging.
 	Staging StagingFacts
 	// Hooks are looked at only where NeedsHooks.
@@ -121,6 +123,9 @@ type TransferDecision struct {
 	// Clear is true when the run is complete and its Job still there, or when an attempt is given up whose pod waits: all
 	// Jobs are to be removed, after Status is written.
 	Clear bool
+	// Pause is true when the agent of the attempt is to be asked to end. It has until the next decision to do so; if it
+	// cannot be asked, all Jobs are to be removed as by Clear.
+	Pause bool
 	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after
 	// which nobody would look for it.
 	Finished *Finished
@@ -153,7 +158,10 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 		equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
 		d.out.Status, d.out.Later = transfer.Status, true
 	}
-	d.out.Clear = d.out.Clear || facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
+	switch d.out.Status.Phase {
+	case v1alpha1.TransferComplete, v1alpha1.TransferPaused:
+		d.out.Clear = d.out.Clear || facts.Job != nil
+	}
 	if d.leg() {
 		d.out.Clear, d.out.Retire = false, false // the pod is of all legs
 	}
@@ -171,25 +179,34 @@ type transferDecision struct {
 	deleting bool
 	// bandwidth that the attempt which begins may use; nil: any.
 	bandwidth *resource.Quantity
-	out       TransferDecision
+	// window that runs are kept within; nil: none.
+	window *window
+	out    TransferDecision
 }
 
 func (d *transferDecision) decide() {
 	defer d.wakeForSchedule()
 	problem := d.keepTimetable()
-	suspended := d.transfer.Spec.Suspend
+	held, spec := d.held(), d.transfer.Spec
 	if d.leg() && !d.mayBegin() {
 		d.transfer.Status.Queued = nil // it takes nobody's turn
 	}
 	switch {
-	case !suspended && problem == nil && d.wantsNewRun():
+	case held != nil && UnderWay(d.transfer), Pausing(d.transfer):
+		d.pause(held)
+	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun():
 		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
 	case d.running() && !d.waiting():
 		d.follow()
-	case suspended:
-		d.rest()
+	case spec.Pause:
+		d.rest(v1alpha1.TransferPaused, *held)
+	case spec.Suspend:
+		d.rest(v1alpha1.TransferSuspended, hold{v1alpha1.ReasonSuspended,
+			"nothing starts while spec.suspend is true; set it to false to go on"})
 	case problem != nil:
 		d.stall(*problem)
+	case held != nil && (d.running() || d.wantsNewRun()):
+		d.awaitWindow(*held)
 	case d.running():
 		d.retry()
 	case d.leg():
@@ -198,16 +215,6 @@ func (d *transferDecision) decide() {
 		d.set(v1alpha1.TransferScheduled, conditions.Ready(v1alpha1.ReasonScheduled, fmt.Sprintf(
 			"the first run starts at %s", d.transfer.Status.Schedule.NextTime.UTC().Format(time.RFC3339))))
 	}
-}
-
-// rest leaves a Transfer that is suspended as it is. How its last run ended stays to be seen.
-func (d *transferDecision) rest() {
-	switch d.transfer.Status.Phase {
-	case v1alpha1.TransferComplete, v1alpha1.TransferFailed:
-		return
-	}
-	d.set(v1alpha1.TransferSuspended, conditions.Resting(v1alpha1.ReasonSuspended,
-		"nothing starts while spec.suspend is true; set it to false to go on"))
 }
 
 // pending: a run is wanted and something keeps it from beginning.
@@ -232,7 +239,7 @@ func (d *transferDecision) wantsNewRun() bool {
 		return d.legWantsRun()
 	}
 	status := &d.transfer.Status
-	if status.Run == nil && d.transfer.Spec.Schedule == nil {
+	if status.Run == nil && (d.transfer.Spec.Schedule == nil || d.transfer.Spec.Schedule.Cron == "") {
 		return true
 	}
 	stuck := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
@@ -538,12 +545,6 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 
 // finish records an attempt that has ended and decides what follows.
 func (d *transferDecision) finish(report *wirev1.Report) {
-	status := &d.transfer.Status
-	sent := report.GetCompression().GetUncompressedBytes()
-	d.apply(report, agentreport.WholeRate(report, sent))
-	if status.Progress != nil {
-		status.Progress.ETA = nil
-	}
 	reason, message := v1alpha1.ReasonSucceeded, ""
 	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
 		reason, message = agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
@@ -552,12 +553,7 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 		}
 		message = d.ofOldRelease(reason, message)
 	}
-	if attempt.Interrupted(reason) && d.madeSafe() {
-		status.Run.Failures = 0
-	}
-	d.record(report, reason, message)
-	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
-	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report()}
+	d.conclude(report, reason, message)
 	switch {
 	case reason == v1alpha1.ReasonSucceeded:
 		d.complete()

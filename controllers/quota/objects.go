@@ -37,7 +37,7 @@ func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 // TransferWaits reports whether a Transfer waits to be admitted, and what it asks for.
 func TransferWaits(transfer *v1alpha1.Transfer) (Request, bool) {
 	queued := transfer.Status.Queued
-	if queued == nil || transfer.DeletionTimestamp != nil || transfer.Spec.Suspend {
+	if queued == nil || transfer.DeletionTimestamp != nil || transfer.Spec.Suspend || transfer.Spec.Pause {
 		return Request{}, false
 	}
 	return TransferRequest(transfer, queued.Route), true

@@ -47,6 +47,8 @@ func TestStaging(t *testing.T) {
 	t.Run("HugeHook", hugeHook)
 	t.Run("Killed", killed)
 	t.Run("KilledWithHooks", killedWithHooks)
+	t.Run("KilledWhilePausing", killedWhilePausing)
+	t.Run("Windows", keptInWindows)
 }
 
 // withoutCRDs: a snapshot says what lacks, and needs no restart when it comes.

@@ -74,13 +74,16 @@ func TestMain(m *testing.M) {
 }
 
 // reconciler is that of a manager that has just been started, with a client of its own.
-func reconciler(c client.Client) *transfer.Reconciler {
+func reconciler(c client.Client) *transfer.Reconciler { return reconcilerAt(c, clock.RealClock{}) }
+
+// reconcilerAt is one with a clock of its own.
+func reconcilerAt(c client.Client, at clock.PassiveClock) *transfer.Reconciler {
 	return transfer.NewReconciler(transfer.Options{
 		Client: c, Reader: manager.GetAPIReader(), Topology: manager.Topology,
 		Egress: egress.NewCluster(egress.Options{
 			Client: c, Reader: manager.GetAPIReader(), Clock: clock.RealClock{},
 		}),
-		Reports: agentjob.Reports(manager.Pool, "transfer", agents), Gateways: &controllertest.Gateways{},
+		Reports: agentjob.Reports(manager.Pool, "transfer", agents), Gateways: &controllertest.Gateways{}, Agents: agents,
 		Keys: receiptkey.New(receiptkey.Options{
 			Client: c, Reader: manager.GetAPIReader(), Clock: clock.RealClock{},
 			Namespace: controllertest.OperatorNamespace, Cluster: "east",
@@ -88,7 +91,7 @@ func reconciler(c client.Client) *transfer.Reconciler {
 		Attempts: agentjob.NewCluster(agentjob.Options{
 			Client: c, Reader: manager.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
-		Recorder: manager.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: clock.RealClock{},
+		Recorder: manager.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: at,
 		Cluster: "east", Image: agentpod.Image{Name: "registry.example/agent:test"}, Concurrency: 1,
 	})
 }
@@ -104,6 +107,8 @@ type storage struct {
 	idle bool
 	// fails is how many attempts of the agent end with a failure before one succeeds.
 	fails int32
+	// stays: agents run until they are ended.
+	stays bool
 	// hooks are those of the namespace, which do what they are told.
 	hooks hooks
 	// mounted are the claims that agents have mounted to read.
@@ -287,6 +292,9 @@ func (s *storage) runJobs() {
 			}
 		}
 		pod := cluster.RunPod(s, job, s.namespace)
+		if s.stays {
+			continue
+		}
 		report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
 		if s.fails > 0 {
 			s.fails--

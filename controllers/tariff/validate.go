@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/windows"
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
@@ -40,7 +40,7 @@ func Validate(t *v1alpha1.Tariff) error {
 	for i, rule := range t.Spec.CPUHour.Rules {
 		prices[fmt.Sprintf("spec.cpuHour.rules[%d].price", i)] = rule.Price
 		for j, window := range rule.Windows {
-			if fix := invalidWindow(window); fix != "" {
+			if fix := windows.Invalid(v1alpha1.ScheduleWindow(window)); fix != "" {
 				return &InvalidError{t.Name, fmt.Sprintf("spec.cpuHour.rules[%d].windows[%d]", i, j), fix}
 			}
 		}
@@ -55,26 +55,6 @@ func Validate(t *v1alpha1.Tariff) error {
 	}
 	_, err := location(t)
 	return err
-}
-
-// invalidWindow says what a window must be; empty if it is.
-func invalidWindow(w v1alpha1.TariffWindow) string {
-	if w.Start == "" && w.End == "" {
-		if len(w.Days) == 0 {
-			return "must have days, or start and end; to have a price at all times leave windows out"
-		}
-		return ""
-	}
-	for _, text := range []string{w.Start, w.End} {
-		// The parser takes hours of one digit as well, which do not compare as texts.
-		if at, err := time.Parse(clockTime, text); err != nil || at.Format(clockTime) != text {
-			return fmt.Sprintf("must have times from 00:00 to 23:59 in start and end, not %q; write for example 20:00", text)
-		}
-	}
-	if w.Start == w.End {
-		return "must have a start and an end that differ; for whole days leave both out"
-	}
-	return ""
 }
 
 // Unreachable names a rule that never applies because an earlier one matches all that it does; empty if there is none

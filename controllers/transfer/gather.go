@@ -138,13 +138,19 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 	if ended {
 		r.Reports.Forget(client.ObjectKeyFromObject(transfer))
 	}
-	if run == nil || ended && (transfer.Status.Phase != v1alpha1.TransferComplete || plan.IsLeg(transfer)) {
+	cleared := transfer.Status.Phase == v1alpha1.TransferComplete || transfer.Status.Phase == v1alpha1.TransferPaused
+	if run == nil || ended && (!cleared || plan.IsLeg(transfer)) {
 		return nil
 	}
 	var err error
 	facts.Job, facts.Pod, err = r.Attempts.Find(ctx, owner, attemptName(owner))
-	if err != nil || run.CompletionTime != nil {
+	if err != nil || ended {
 		return err
+	}
+	if plan.Pausing(transfer) {
+		if facts.PodsLeft, err = r.Attempts.PodsLeft(ctx, transfer, v1alpha1.TransferLabel); err != nil {
+			return err
+		}
 	}
 	if facts.Pod != nil && facts.Pod.Spec.NodeName != "" {
 		cluster, err := r.Topology.Cluster(ctx)

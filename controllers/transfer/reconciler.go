@@ -9,6 +9,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,6 +60,8 @@ type Options struct {
 	// Reports of agents. Gateways asks other clusters to end runs.
 	Reports  agentpoll.Poller[*wirev1.Report]
 	Gateways agentclient.PeerGateway
+	// Agents are asked to pause.
+	Agents agentclient.Agents
 	// Keys signs receipts.
 	Keys *receiptkey.Store
 	// Attempts makes Jobs and Secrets.
@@ -233,7 +237,7 @@ func (r *Reconciler) execute(
 			return nil, err
 		}
 	}
-	if decision.Clear {
+	if decision.Clear || decision.Pause && !r.pause(ctx, transfer, facts) {
 		if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, ""); err != nil {
 			return nil, err
 		}
@@ -282,6 +286,22 @@ func (r *Reconciler) certificates(transfer *v1alpha1.Transfer, facts plan.Transf
 		all = append(all, one)
 	}
 	return all
+}
+
+// pause asks the agent to end, and reports whether it will. One of an older release does not know how.
+func (r *Reconciler) pause(ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts) bool {
+	ip, runs := attempt.AgentToAsk(facts.Job, facts.Pod)
+	if !runs {
+		return false
+	}
+	err := r.Agents.Pause(ctx, agentclient.Target{
+		Address:    net.JoinHostPort(ip, strconv.Itoa(agentpod.ControlPort)),
+		ServerName: pki.SendServerName(string(transfer.UID)),
+	})
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("The agent cannot be asked to pause and is ended", "reason", err.Error())
+	}
+	return err == nil
 }
 
 // certificate is that of the sending agent of the run in status. Without a Peer the receiving agent is of this cluster.

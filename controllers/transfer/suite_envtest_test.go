@@ -52,7 +52,7 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 			}),
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: agentjob.Reports(mgr.Pool, "transfer", agents),
-			Gateways: gateways,
+			Gateways: gateways, Agents: agents,
 			Keys: receiptkey.New(receiptkey.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 				Namespace: controllertest.OperatorNamespace, Cluster: "east",

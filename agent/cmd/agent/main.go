@@ -55,6 +55,9 @@ Flags:
 // errStopped is the cause of a context that a signal ended.
 var errStopped = failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "the agent was told to stop")
 
+// errPaused is that of one that the manager ended because its run pauses.
+var errPaused = failure.New(wirev1.FailureReason_FAILURE_REASON_PAUSED, "the run is paused")
+
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -95,7 +98,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitConfig
 	}
 
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	a := &agent{
+		pause:          func() { cancel(errPaused) },
 		configDir:      *configDir,
 		terminationLog: *terminationLog,
 		fillDirectory:  *fillDirectory,
@@ -159,6 +165,8 @@ func memoryLimit(mode string) int64 {
 }
 
 type agent struct {
+	// pause ends the agent as the manager asks.
+	pause          func()
 	configDir      string
 	terminationLog string
 	// fillDirectory and fillBytes are for the mode fill alone.

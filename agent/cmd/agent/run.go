@@ -337,7 +337,7 @@ func (a *agent) serveControl(
 	files *transport.Files, address string, reporter control.Reporter,
 ) (stop func(), err error) {
 	server := transport.NewControlServer(files)
-	wirev1.RegisterAgentServer(server, control.NewServer(reporter))
+	wirev1.RegisterAgentServer(server, control.NewServer(reporter, a.pause))
 	return a.serveManager(server, address)
 }
 

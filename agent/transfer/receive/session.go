@@ -91,7 +91,11 @@ func (s *session) receive() (*wirev1.SessionRequest, error) {
 	s.activity.touch()
 	if f := m.GetFailure(); f != nil {
 		s.silent.Store(true)
-		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+		reason := wirev1.FailureReason_FAILURE_REASON_ABORTED
+		if f.GetReason() == wirev1.FailureReason_FAILURE_REASON_PAUSED {
+			reason = f.GetReason()
+		}
+		return nil, failure.New(reason,
 			"the sender gave up: %s", failure.Shorten(f.GetMessage(), failure.MaxMessage/2))
 	}
 	return m, nil

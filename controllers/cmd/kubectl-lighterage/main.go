@@ -3,7 +3,7 @@
 
 // Command kubectl-lighterage is a kubectl plugin: kubectl runs it as kubectl lighterage when it is in a directory of
 // $PATH. It uses the rights of the user who runs it. Only connect, link, disconnect, verify, prove, run, suspend,
-// resume and the buttons of console change objects of a cluster.
+// pause, resume and the buttons of console change objects of a cluster.
 package main
 
 import (

@@ -118,7 +118,7 @@ func section(s explain.Section) Table {
 
 // Act is something that may be done to an object.
 type Act struct {
-	// Name is a word for addresses: run, suspend or resume.
+	// Name is a word for addresses: run, suspend, pause or resume.
 	Name, Title string
 	// Effect says what it does.
 	Effect string
@@ -135,10 +135,10 @@ func Acts(object explain.Object) []Act {
 	case *v1alpha1.Drill:
 		return []Act{run("Drill", typed.Spec.Suspend)}
 	case *v1alpha1.Transfer:
-		if typed.Spec.Suspend {
+		if typed.Spec.Suspend || typed.Spec.Pause {
 			return []Act{resume, run("Transfer", true)}
 		}
-		return []Act{run("Transfer", false), suspend}
+		return []Act{run("Transfer", false), pause, suspend}
 	}
 	return nil
 }
@@ -147,12 +147,15 @@ func Acts(object explain.Object) []Act {
 const (
 	ActRun     = "run"
 	ActSuspend = "suspend"
+	ActPause   = "pause"
 	ActResume  = "resume"
 )
 
 var (
 	suspend = Act{ActSuspend, "Suspend", "No run and no further attempt of this Transfer starts until it is resumed. " +
 		"An attempt that is under way goes on."}
+	pause = Act{ActPause, "Pause", "The agents of this Transfer end at once, and nothing starts until it is resumed. Its run " +
+		"then goes on: at most one checkpoint interval of each stream is sent again."}
 	resume = Act{ActResume, "Resume", "Runs of this Transfer start again. Times of the schedule that passed meanwhile are " +
 		"not made up for."}
 )
@@ -161,7 +164,7 @@ func run(kind string, suspended bool) Act {
 	a := Act{ActRun, "Run now", "Another run of this " + kind + " starts as soon as the present one has ended, at once if " +
 		"none is under way."}
 	if suspended {
-		a.Effect = "The " + kind + " is suspended. Another run starts when it is resumed."
+		a.Effect = "The " + kind + " is suspended or paused. Another run starts when it is resumed."
 	}
 	return a
 }

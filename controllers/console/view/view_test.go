@@ -242,10 +242,14 @@ func TestActs(t *testing.T) {
 		return all
 	}
 	transfer := &v1alpha1.Transfer{}
-	if got := fmt.Sprint(names(transfer)); got != "[run suspend]" {
+	if got := fmt.Sprint(names(transfer)); got != "[run pause suspend]" {
 		t.Error(got)
 	}
 	transfer.Spec.Suspend = true
+	if got := fmt.Sprint(names(transfer)); got != "[resume run]" {
+		t.Error(got)
+	}
+	transfer.Spec.Suspend, transfer.Spec.Pause = false, true
 	if got := fmt.Sprint(names(transfer)); got != "[resume run]" {
 		t.Error(got)
 	}

@@ -87,6 +87,18 @@ func transfers(t *testing.T) []sample {
 		transfer.Generation++
 		return decided(transfer, f)
 	}
+	paused := func(transfer *v1alpha1.Transfer, all ...plan.TransferFacts) *v1alpha1.Transfer {
+		transfer.Spec.Pause = true
+		transfer.Generation++
+		for _, f := range all {
+			transfer = decided(transfer, f)
+		}
+		return transfer
+	}
+	closed := fresh()
+	closed.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{{
+		Start: now.Add(time.Hour).UTC().Format("15:04"), End: now.Add(2 * time.Hour).UTC().Format("15:04"),
+	}}}
 	failure := attempttest.Failed(t, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "no space")
 	scheduled, orphan, moving := fresh(), facts(), facts()
 	scheduled.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "0 2 * * *"}
@@ -103,6 +115,10 @@ func transfers(t *testing.T) []sample {
 		{"suspended", suspended(fresh(), facts()), "Suspended"},
 		{"suspended while it moves", suspended(decided(fresh(), facts()), moving), "Progressing"},
 		{"suspended when complete", suspended(ended(succeeded(t, &wirev1.Report{})), facts()), "Suspended"},
+		{"pausing", paused(decided(fresh(), facts()), moving), "Progressing"},
+		{"paused", paused(decided(fresh(), facts()), moving, facts()), "Suspended"},
+		{"paused when failed", paused(ended(failure), facts()), "Degraded"},
+		{"outside of its window", decided(closed, facts()), "Suspended"},
 		{"suspended when failed", suspended(ended(failure), facts()), "Degraded"},
 	}
 }

@@ -33,7 +33,8 @@ func newRun(p *plugin) *cobra.Command {
 		Use:   "run transfer/NAME|trial/NAME|drill/NAME",
 		Short: "Start another run of a Transfer, CompressionTrial or Drill",
 		Long: `Ask for another run of a Transfer, CompressionTrial or Drill, by the annotation ` + v1alpha1.RunAnnotation + `. It starts as
-soon as the present run has ended, at once if none is under way, and not while the Transfer or Drill is suspended.
+soon as the present run has ended, at once if none is under way, and not while the Transfer or Drill is suspended or the
+Transfer is paused.
 
 It takes the verbs get and patch on transfers, compressiontrials or drills.`,
 		Example: `  kubectl lighterage run transfer/ledger -n bank
@@ -47,7 +48,9 @@ It takes the verbs get and patch on transfers, compressiontrials or drills.`,
 				return err
 			}
 			note := ""
-			if suspended, _, _ := unstructured.NestedBool(found.Object, "spec", "suspend"); suspended {
+			suspended, _, _ := unstructured.NestedBool(found.Object, "spec", "suspend")
+			paused, _, _ := unstructured.NestedBool(found.Object, "spec", "pause")
+			if suspended || paused {
 				note = "; it starts when the " + of.name + " is resumed"
 			}
 			return p.tell("%s %s/%s: run %s is asked for%s", of.name, p.namespace, name, value, note)
@@ -55,30 +58,50 @@ It takes the verbs get and patch on transfers, compressiontrials or drills.`,
 	}
 }
 
-// newSuspend is the command suspend, or resume, which takes it back.
-func newSuspend(p *plugin, suspend bool) *cobra.Command {
-	var name string
-	use, done := "suspend", "suspended; an attempt that is under way goes on"
-	short, means := "Keep runs and further attempts of a Transfer from starting", "An attempt that is under way goes on."
-	if !suspend {
-		use, done, short = "resume", "resumed", "Let runs of a Transfer start again"
-		means = "Times of the schedule that passed meanwhile are not made up for."
+// hold is a command that changes whether a Transfer runs.
+type hold struct {
+	use, short, means string
+	// changes names fields, and patch changes them.
+	changes string
+	patch   map[string]any
+	done    string
+}
+
+var (
+	suspends = hold{
+		"suspend", "Keep runs and further attempts of a Transfer from starting", "An attempt that is under way goes on.",
+		"spec.suspend", suspension(), "suspended; an attempt that is under way goes on",
 	}
+	pauses = hold{
+		"pause", "Pause a Transfer's run at once",
+		"The agents end, and the run stays. When it is resumed, at most one checkpoint interval of each stream is sent again.",
+		"spec.pause", pausing(), "paused; its phase is Paused when its pods have ended",
+	}
+	resumes = hold{
+		"resume", "Let a Transfer that is suspended or paused go on",
+		"Times of the schedule that passed meanwhile are not made up for.",
+		"spec.suspend and spec.pause", resumption(), "resumed",
+	}
+)
+
+// newHold is the command suspend, pause, or resume, which takes both back.
+func newHold(p *plugin, h hold) *cobra.Command {
+	var name string
 	return &cobra.Command{
-		Use: use + " transfer/NAME", Short: short,
-		Long: short + `: change spec.suspend.
-` + means + `
+		Use: h.use + " transfer/NAME", Short: h.short,
+		Long: h.short + `: change ` + h.changes + `.
+` + h.means + `
 If the Transfer is kept in Git, change it there as well.
 
 It takes the verbs get and patch on transfers.`,
-		Example: `  kubectl lighterage ` + use + ` transfer/ledger -n bank`,
+		Example: `  kubectl lighterage ` + h.use + ` transfer/ledger -n bank`,
 		Args:    transfers.argument(&name), ValidArgsFunction: p.complete(transfers),
 		RunE: action(func(ctx context.Context) error {
-			_, err := p.change(ctx, transfers, name, suspension(suspend))
+			_, err := p.change(ctx, transfers, name, h.patch)
 			if err != nil {
 				return err
 			}
-			return p.tell("Transfer %s/%s: %s", p.namespace, name, done)
+			return p.tell("Transfer %s/%s: %s", p.namespace, name, h.done)
 		}),
 	}
 }
@@ -88,9 +111,17 @@ func anotherRun(value string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.RunAnnotation: value}}}
 }
 
-// suspension is what suspends a Transfer or resumes it.
-func suspension(suspend bool) map[string]any {
-	return map[string]any{"spec": map[string]any{"suspend": suspend}}
+// suspension is what suspends a Transfer, pausing what pauses it, and resumption takes both back.
+func suspension() map[string]any {
+	return map[string]any{"spec": map[string]any{"suspend": true}}
+}
+
+func pausing() map[string]any {
+	return map[string]any{"spec": map[string]any{"pause": true}}
+}
+
+func resumption() map[string]any {
+	return map[string]any{"spec": map[string]any{"suspend": false, "pause": false}}
 }
 
 // ofUID makes a patch one of the object with a UID: the API server rejects it for another one of the same name.

@@ -42,7 +42,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 receipts.
 
 All commands use your own rights in the cluster of the kubeconfig. Only connect, link and disconnect change Peers, and
-only run, suspend and resume, also as buttons of console, change other objects of yours. verify makes namespaces and
+only run, suspend, pause and resume, also as buttons of console, change other objects of yours. verify makes namespaces and
 deletes them, and prove restarts a node agent.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
@@ -57,8 +57,8 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
   kubectl lighterage queue stat orders -n bank`,
 		Version: wirev1.Version, SilenceErrors: true, SilenceUsage: true,
 	}, newExplain(p), newTrial(p), newCost(p), newQueue(p), newReceipt(p), newConnect(p), newLink(p), newDisconnect(p), newCheck(p),
-		newVerify(p), newGather(p), newProve(p), newStatus(p), newWatch(p), newTree(p), newRun(p), newSuspend(p, true),
-		newSuspend(p, false), newLogs(p), newConsole(p), newCompletion(p))
+		newVerify(p), newGather(p), newProve(p), newStatus(p), newWatch(p), newTree(p), newRun(p), newHold(p, suspends),
+		newHold(p, pauses), newHold(p, resumes), newLogs(p), newConsole(p), newCompletion(p))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)

@@ -84,7 +84,7 @@ func TestTree(t *testing.T) {
 	})
 	want := []string{
 		"", " check", " completion", " connect", " console", " cost", " disconnect", " explain", " gather", " link",
-		" link accept", " link create", " link redeem", " logs", " prove", " queue",
+		" link accept", " link create", " link redeem", " logs", " pause", " prove", " queue",
 		" queue get", " queue put", " queue stat", " receipt", " receipt keys", " receipt manifest", " receipt show",
 		" receipt verify", " resume", " run", " status", " suspend", " tree", " trial", " trial report", " verify", " watch",
 	}

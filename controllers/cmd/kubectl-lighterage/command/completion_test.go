@@ -22,7 +22,7 @@ func TestComplete(t *testing.T) {
 		"/apis/lighterage.dev/v1alpha1/peers": {"west"}, "/api/v1/namespaces": {"bank", "shop"},
 	}
 	for line, want := range map[string][]string{
-		"":                            {"explain", "trial", "cost", "queue", "receipt", "completion", "help", "connect", "link", "disconnect", "check", "verify", "gather", "prove", "status", "watch", "tree", "run", "suspend", "resume", "logs", "console"},
+		"":                            {"explain", "trial", "cost", "queue", "receipt", "completion", "help", "connect", "link", "disconnect", "check", "verify", "gather", "prove", "status", "watch", "tree", "run", "suspend", "pause", "resume", "logs", "console"},
 		"queue ":                      {"get", "put", "stat"},
 		"explain peer/":               {"peer/west"},
 		"explain peers ":              {"west"},

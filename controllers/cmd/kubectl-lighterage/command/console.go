@@ -42,7 +42,7 @@ minutes; press Enter for another one. Ctrl-C ends the console, and with it all s
 another machine, forward its port by ssh -L, with the same number at both ends.
 
 The pages have your rights in the clusters. They show nothing of Secrets, and ask for none. Where you may patch a
-Transfer or CompressionTrial, its page has buttons to run, suspend and resume it, each with a question before it.
+Transfer or CompressionTrial, its page has buttons to run, suspend, pause and resume it, each with a question before it.
 
 It takes list and get on all kinds of lighterage.dev, in the clusters or with --namespace in one namespace; what you may
 not read is named. Buttons take patch on transfers or compressiontrials.`,

@@ -96,9 +96,12 @@ func (s *shown) Act(ctx context.Context, act string, of console.Kind, key consol
 	if err != nil {
 		return err
 	}
-	patch := suspension(act == view.ActSuspend)
-	if act == view.ActRun {
-		patch = anotherRun(value)
+	patch := map[string]map[string]any{
+		view.ActRun: anotherRun(value), view.ActSuspend: suspension(), view.ActPause: pausing(),
+		view.ActResume: resumption(),
+	}[act]
+	if patch == nil {
+		return fmt.Errorf("there is no act %q", act)
 	}
 	_, err = there.change(ctx, found, key.Name, ofUID(patch, uid))
 	return err

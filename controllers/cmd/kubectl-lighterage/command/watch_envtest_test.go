@@ -43,6 +43,7 @@ func watchCluster(t *testing.T, cluster *controllertest.Cluster, nothing string)
 		"explain nodeprofile worker-1": "NodeProfile worker-1: ",
 		"tree transfer ledger -o json": `"kind": "Delivery"`,
 		"suspend transfer/new":         "Transfer bank/new: suspended",
+		"pause transfer/new":           "Transfer bank/new: paused",
 		"resume transfer/new":          "Transfer bank/new: resumed",
 	} {
 		if out, err := run(kubeconfig, line); err != nil || !strings.Contains(out, says) {

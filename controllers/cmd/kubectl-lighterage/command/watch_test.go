@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -367,12 +368,12 @@ func TestChange(t *testing.T) {
 		{"run", "when the Transfer is resumed", func(t *v1alpha1.Transfer) bool {
 			return t.Annotations[v1alpha1.RunAnnotation] != "" && t.Spec.Suspend
 		}},
-		{"resume", "resumed", func(t *v1alpha1.Transfer) bool { return !t.Spec.Suspend }},
+		{"pause", "phase is Paused", func(t *v1alpha1.Transfer) bool { return t.Spec.Suspend && t.Spec.Pause }},
+		{"resume", "resumed", func(t *v1alpha1.Transfer) bool { return !t.Spec.Suspend && !t.Spec.Pause }},
 	} {
-		cmd := newRun(p)
-		if step.name != "run" {
-			cmd = newSuspend(p, step.name == "suspend")
-		}
+		cmd := map[string]*cobra.Command{
+			"run": newRun(p), "suspend": newHold(p, suspends), "pause": newHold(p, pauses), "resume": newHold(p, resumes),
+		}[step.name]
 		cmd.SetArgs([]string{"transfer/ledger"})
 		if err := cmd.ExecuteContext(t.Context()); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
@@ -392,7 +393,7 @@ func TestChange(t *testing.T) {
 		trial.Annotations[v1alpha1.RunAnnotation] == "" {
 		t.Errorf("%v: %v", err, trial.Annotations)
 	}
-	for _, line := range []string{"run queue/a", "run files", "suspend trial/files", "resume"} {
+	for _, line := range []string{"run queue/a", "run files", "suspend trial/files", "pause queue/a", "resume"} {
 		if _, _, err := try(t, "", strings.Fields(line)...); err == nil || ExitCode(err) != 2 {
 			t.Errorf("%s: %v", line, err)
 		}

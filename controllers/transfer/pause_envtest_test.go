@@ -1,0 +1,184 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// because waits for a phase, and for the reason why the Transfer is not ready.
+func (f *fixture) because(phase v1alpha1.TransferPhase, reason string) {
+	f.Helper()
+	controllertest.Eventually(f, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionReady)
+		if f.transfer.Status.Phase != phase || ready == nil || ready.Reason != reason {
+			return fmt.Errorf("phase %q %+v, want %s %s", f.transfer.Status.Phase, ready, phase, reason)
+		}
+		return nil
+	})
+}
+
+func (f *fixture) pause(pause bool) {
+	f.Helper()
+	f.change(func(t *v1alpha1.Transfer) { t.Spec.Pause = pause })
+}
+
+// endNow removes a pod as the kubelet does when it has ended.
+func (f *fixture) endNow(pod *corev1.Pod) {
+	f.Helper()
+	if err := cluster.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A run pauses in each of its phases, only when its pod has ended, and goes on with another attempt.
+func TestPause(t *testing.T) {
+	for name, state := range map[string]wirev1.AgentState{
+		"Starting":     wirev1.AgentState_AGENT_STATE_UNSPECIFIED,
+		"Opening":      wirev1.AgentState_AGENT_STATE_OPENING,
+		"Transferring": wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := prepare(t)
+			f.create()
+			job := f.job(1)
+			var pod *corev1.Pod
+			phase := v1alpha1.TransferStarting
+			if state == wirev1.AgentState_AGENT_STATE_UNSPECIFIED {
+				pod = cluster.PendingPod(t, job)
+			} else {
+				report := transferring()
+				report.State = state
+				agents.Say(f.serverName(), report)
+				pod = cluster.RunPod(t, job, "node-1")
+				phase = v1alpha1.TransferPhase(name)
+				f.because(phase, name)
+			}
+			f.pause(true)
+			f.because(phase, v1alpha1.ReasonPausing)
+			if asked := agents.Paused(f.serverName()); (asked == 0) != (phase == v1alpha1.TransferStarting) {
+				t.Errorf("the agent was asked to end %d times", asked)
+			}
+			controllertest.Eventually(f, func() error {
+				if left := f.jobs(); len(left) > 0 || f.secretExists(job.Name) {
+					return fmt.Errorf("left: %+v", left)
+				}
+				return nil
+			})
+			f.endNow(pod)
+			f.because(v1alpha1.TransferPaused, v1alpha1.ReasonPaused)
+			status := f.transfer.Status
+			if status.Run.Failures != 0 || len(status.History) != 1 || status.History[0].Reason != v1alpha1.ReasonPaused {
+				t.Errorf("%+v %+v", status.Run, status.History)
+			}
+			if state == wirev1.AgentState_AGENT_STATE_TRANSFERRING && status.History[0].Bytes != 4<<30 {
+				t.Errorf("what it sent is lost: %+v", status.History[0])
+			}
+			// Nothing more is written.
+			version := f.transfer.ResourceVersion
+			time.Sleep(3 * time.Second)
+			if err := f.refresh(); err != nil || f.transfer.ResourceVersion != version {
+				t.Errorf("%v: %+v", err, f.transfer.Status)
+			}
+			f.pause(false)
+			pod = cluster.RunPod(t, f.job(2), "node-1")
+			cluster.EndPod(t, pod, 0, encode(t, succeeded()))
+			f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+		})
+	}
+}
+
+// The receiving agent within this cluster is ended as well.
+func TestPauseWithinTheCluster(t *testing.T) {
+	f := prepareLocal(t)
+	vault := cluster.Namespace(t)
+	cluster.Claim(t, vault, "copy")
+	cluster.Create(t, &v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: vault, Name: "from-there"},
+		Spec: v1alpha1.PeerGrantSpec{
+			From: []v1alpha1.PeerGrantFrom{{Namespaces: []string{f.namespace}}},
+			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "copy"}},
+		},
+	})
+	f.transfer.Spec.Destination.Namespace = vault
+	f.create()
+	deliveries := func(want int) (found []v1alpha1.Delivery) {
+		t.Helper()
+		controllertest.Eventually(t, func() error {
+			if found = f.deliveries(vault); len(found) != want {
+				return fmt.Errorf("%d Deliveries, want %d", len(found), want)
+			}
+			return nil
+		})
+		return found
+	}
+	delivery := deliveries(1)[0]
+	delivery.Status.Phase, delivery.Status.Peer = v1alpha1.DeliveryWaiting, v1alpha1.ThisCluster
+	delivery.Status.Endpoint, delivery.Status.ServerName = "10.0.0.7:8443", pki.ReceiveServerName(string(delivery.UID))
+	if err := cluster.Client.Status().Update(context.Background(), &delivery); err != nil {
+		t.Fatal(err)
+	}
+	agents.Say(f.serverName(), transferring())
+	pod := cluster.RunPod(t, f.job(1), f.namespace)
+	f.because(v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring)
+	f.pause(true)
+	deliveries(0)
+	f.because(v1alpha1.TransferTransferring, v1alpha1.ReasonPausing)
+	f.endNow(pod)
+	f.because(v1alpha1.TransferPaused, v1alpha1.ReasonPaused)
+	f.pause(false)
+	if next := deliveries(1)[0]; next.Spec.Transfer.Attempt != 2 {
+		t.Errorf("%+v", next.Spec.Transfer)
+	}
+}
+
+// What cannot be a schedule is rejected by the API server.
+func TestWindowsAreChecked(t *testing.T) {
+	f := prepare(t)
+	for name, schedule := range map[string]v1alpha1.TransferSchedule{
+		"neither cron nor windows": {TimeZone: "Europe/Berlin"},
+		"jitter without cron": {
+			Jitter: &metav1.Duration{Duration: time.Minute}, Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "21:00"}},
+		},
+		"a window without anything": {Windows: []v1alpha1.ScheduleWindow{{}}},
+		"start without end":         {Windows: []v1alpha1.ScheduleWindow{{Start: "20:00"}}},
+		"no time":                   {Windows: []v1alpha1.ScheduleWindow{{Start: "24:00", End: "25:00"}}},
+		"of no length":              {Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "20:00"}}},
+		"no day":                    {Windows: []v1alpha1.ScheduleWindow{{Days: []v1alpha1.Weekday{"Mon"}}}},
+		"too many":                  {Windows: make([]v1alpha1.ScheduleWindow, 17)},
+	} {
+		transfer := f.make("unusable")
+		transfer.Spec.Schedule = &schedule
+		if err := cluster.Client.Create(context.Background(), transfer); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	f.transfer.Spec.Pause = true
+	f.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{
+		{Days: []v1alpha1.Weekday{v1alpha1.Saturday}}, {Start: "20:00", End: "06:00"},
+	}}
+	f.create()
+	f.because(v1alpha1.TransferPaused, v1alpha1.ReasonPaused)
+	if f.transfer.Status.Run != nil {
+		t.Errorf("%+v", f.transfer.Status)
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package windows tells whether a time is within windows of the week, and until when. They go by the clock on the wall:
+// an hour that is there twice because the clock is set back is in a window twice, and one that is left out is in none.
+// It is pure.
+package windows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+const (
+	// clockTime is how windows write times.
+	clockTime = "15:04"
+	day       = 24 * 60
+	week      = 7 * day
+	// Shortest is how long a window must be: starting an agent takes some of it.
+	Shortest = 5 * time.Minute
+	// maxShifts bounds how many times the offset of a zone is looked at. It changes a few times a year, and every window
+	// opens and closes within two weeks.
+	maxShifts = 100
+)
+
+// Includes reports whether a window, which must not be invalid, is open at a time of its zone.
+func Includes(w v1alpha1.ScheduleWindow, local time.Time) bool {
+	if w.Start == "" {
+		return starts(w, local.Weekday())
+	}
+	now := local.Format(clockTime)
+	if w.Start < w.End {
+		return w.Start <= now && now < w.End && starts(w, local.Weekday())
+	}
+	// It ends on the day after that on which it starts.
+	yesterday := (local.Weekday() + 6) % 7
+	return now >= w.Start && starts(w, local.Weekday()) || now < w.End && starts(w, yesterday)
+}
+
+// starts: the window starts on this day of the week.
+func starts(w v1alpha1.ScheduleWindow, day time.Weekday) bool {
+	return len(w.Days) == 0 || slices.Contains(w.Days, v1alpha1.Weekday(day.String()))
+}
+
+// Invalid says what a window must have; empty if it has it.
+func Invalid(w v1alpha1.ScheduleWindow) string {
+	if w.Start == "" && w.End == "" {
+		if len(w.Days) == 0 {
+			return "must have days, or start and end; to have it at all times leave windows out"
+		}
+		return ""
+	}
+	for _, text := range []string{w.Start, w.End} {
+		// The parser takes hours of one digit as well, which do not compare as texts.
+		if at, err := time.Parse(clockTime, text); err != nil || at.Format(clockTime) != text {
+			return fmt.Sprintf("must have times from 00:00 to 23:59 in start and end, not %q; write for example 20:00", text)
+		}
+	}
+	if w.Start == w.End {
+		return "must have a start and an end that differ; for whole days leave both out"
+	}
+	return ""
+}
+
+// Windows are those of one schedule.
+type Windows struct {
+	zone  *time.Location
+	spans []span
+}
+
+// span of minutes of the week, which begins with Sunday. The last one may go beyond the week's end.
+type span struct{ from, to int }
+
+// New returns an error that says what to write when a window cannot be used.
+func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
+	w := &Windows{zone: zone}
+	for i, window := range all {
+		if fix := Invalid(window); fix != "" {
+			return nil, fmt.Errorf("window %d %s", i, fix)
+		}
+		from, length := minutes(window.Start), day
+		if window.Start != "" {
+			length = (minutes(window.End) - from + day) % day
+		}
+		if time.Duration(length)*time.Minute < Shortest {
+			return nil, fmt.Errorf("window %d is shorter than %s, in which hardly an agent starts; write for example %s to %s", i,
+				Shortest, "20:00", "06:00")
+		}
+		for d := time.Sunday; d <= time.Saturday; d++ {
+			if starts(window, d) {
+				begin := int(d)*day + from
+				w.spans = append(w.spans, span{begin, begin + length})
+			}
+		}
+	}
+	return w, nil
+}
+
+// minutes of a time as HH:MM since midnight.
+func minutes(text string) int {
+	at, err := time.Parse(clockTime, text)
+	if err != nil {
+		return 0 // there is none: the whole day
+	}
+	return at.Hour()*60 + at.Minute()
+}
+
+// At reports whether a window is open, and until when that stays so: zero for ever.
+func (w *Windows) At(now time.Time) (open bool, until time.Time) {
+	at := now
+	open = w.open(minuteOf(at.In(w.zone)))
+	for range maxShifts {
+		local := at.In(w.zone)
+		minute := minuteOf(local)
+		if w.open(minute) != open {
+			return open, at
+		}
+		left := w.change(minute)
+		if left == 0 {
+			return open, time.Time{}
+		}
+		next := at.Add(-time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond())).
+			Add(time.Duration(left) * time.Minute)
+		_, shift := local.ZoneBounds()
+		if shift.IsZero() || next.Before(shift) {
+			return open, next
+		}
+		at = shift
+	}
+	return open, time.Time{}
+}
+
+// minuteOf is the minute of the week.
+func minuteOf(local time.Time) int {
+	return int(local.Weekday())*day + local.Hour()*60 + local.Minute()
+}
+
+func (w *Windows) open(minute int) bool {
+	return slices.ContainsFunc(w.spans, func(s span) bool {
+		return s.from <= minute && minute < s.to || minute+week < s.to
+	})
+}
+
+// change is in how many minutes of a clock that nobody sets a window opens or the last one closes; 0: never.
+func (w *Windows) change(minute int) int {
+	open, first := w.open(minute), 0
+	for _, s := range w.spans {
+		for _, edge := range []int{s.from, s.to} {
+			left := (edge-minute+2*week-1)%week + 1 // from 1 to week
+			if w.open(edge%week) != open && (first == 0 || left < first) {
+				first = left
+			}
+		}
+	}
+	return first
+}
