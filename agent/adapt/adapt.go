@@ -91,6 +91,13 @@ func (s *Sender) Observe(o policy.Outcome) {
 	s.controller.Observe(o)
 }
 
+// Limit changes how many bytes a second the sender may send; 0: any.
+func (s *Sender) Limit(bytesPerSecond float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.controller.Limit(bytesPerSecond)
+}
+
 // Stream is one of a sender's connections.
 type Stream struct {
 	sender  *Sender

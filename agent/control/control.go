@@ -8,6 +8,9 @@ package control
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -16,27 +19,52 @@ type Reporter interface {
 	Report() *wirev1.Report
 }
 
-// NewServer returns the service that hands out a reporter's reports. pause, which must return at once, ends the agent.
-func NewServer(r Reporter, pause func()) wirev1.AgentServer {
-	return NewServerOf(func(context.Context) Reporter { return r }, pause)
+// Options of the service.
+type Options struct {
+	Reporter Reporter
+	// Pause ends the agent. It returns at once; nil: the agent cannot be paused.
+	Pause func()
+	// Limit changes how many bytes per second the agent writes at most, 0 for any; nil: it has no such limit.
+	Limit func(bytesPerSecond uint64) error
 }
 
-// NewServerOf is NewServer for an agent with several reporters: find returns the one that a call is about.
-func NewServerOf(find func(context.Context) Reporter, pause func()) wirev1.AgentServer {
-	return &server{find: find, pause: pause}
+// NewServer returns the service that hands out a reporter's reports and takes what the manager wants.
+func NewServer(o Options) wirev1.AgentServer {
+	return NewServerOf(func(context.Context) Options { return o })
+}
+
+// NewServerOf is NewServer for an agent with several reporters: find returns those that a call is about.
+func NewServerOf(find func(context.Context) Options) wirev1.AgentServer {
+	return &server{find: find}
 }
 
 type server struct {
 	wirev1.UnimplementedAgentServer
-	find  func(context.Context) Reporter
-	pause func()
+	find func(context.Context) Options
 }
 
-func (s *server) Pause(context.Context, *wirev1.PauseRequest) (*wirev1.PauseResponse, error) {
-	s.pause()
+func (s *server) SetBandwidthLimit(
+	ctx context.Context, in *wirev1.SetBandwidthLimitRequest,
+) (*wirev1.SetBandwidthLimitResponse, error) {
+	limit := s.find(ctx).Limit
+	if limit == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this agent has no limit of bandwidth")
+	}
+	if err := limit(in.GetBandwidthLimit()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return &wirev1.SetBandwidthLimitResponse{}, nil
+}
+
+func (s *server) Pause(ctx context.Context, _ *wirev1.PauseRequest) (*wirev1.PauseResponse, error) {
+	pause := s.find(ctx).Pause
+	if pause == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this agent cannot be paused")
+	}
+	pause()
 	return &wirev1.PauseResponse{}, nil
 }
 
 func (s *server) GetReport(ctx context.Context, _ *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
-	return &wirev1.GetReportResponse{Report: s.find(ctx).Report()}, nil
+	return &wirev1.GetReportResponse{Report: s.find(ctx).Reporter.Report()}, nil
 }

@@ -144,9 +144,7 @@ func NewController(o ControllerOptions) *Controller {
 		model: newModel(o.Objective, o.Prices, cores, peerCores), cores: cores, peerCores: peerCores, crowding: 1,
 		prefer: o.PreferHardware,
 	}
-	if positive(o.Limit) {
-		c.model.limit = o.Limit
-	}
+	c.Limit(o.Limit)
 	for _, w := range o.Ways {
 		if !w.Stored() && !slices.ContainsFunc(c.ways, func(have Way) bool { return have.Option == w.Option }) {
 			c.ways = append(c.ways, w.known())
@@ -162,6 +160,14 @@ func NewController(o ControllerOptions) *Controller {
 		c.buckets[i] = bucket{current: undecided, figures: make([]figure, len(c.ways))}
 	}
 	return c
+}
+
+// Limit changes how many bytes a second the sender may send; 0: no limit.
+func (c *Controller) Limit(bytesPerSecond float64) {
+	c.model.limit = 0
+	if positive(bytesPerSecond) {
+		c.model.limit = bytesPerSecond
+	}
 }
 
 // bucketOf returns the number of the bucket of blocks that shrink to a share.

@@ -6,6 +6,7 @@ package transport
 import (
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,16 +24,40 @@ const (
 	maxBurst = 1 << 20
 )
 
-// Pace bounds how fast connections write, all together, in bytes on the wire. It is safe for concurrent use.
-type Pace struct{ limiter *rate.Limiter }
+// Pace bounds how fast connections write, all together, in bytes on the wire. It is safe for concurrent use, and may be
+// changed while they do.
+type Pace struct {
+	// limiter is nil while they write as fast as they can. Whoever reserves bytes holds on to one: its burst does not
+	// change.
+	limiter atomic.Pointer[rate.Limiter]
+}
 
-// NewPace returns a pace of MinPace to MaxPace bytes per second.
-func NewPace(bytesPerSecond int64) (*Pace, error) {
-	if bytesPerSecond < MinPace || bytesPerSecond > MaxPace {
-		return nil, fmt.Errorf("a pace of %d bytes per second: use %d to %d", bytesPerSecond, int64(MinPace), int64(MaxPace))
+// NewPace returns a pace of MinPace to MaxPace bytes per second; 0: as fast as connections can.
+func NewPace(bytesPerSecond uint64) (*Pace, error) {
+	p := &Pace{}
+	return p, p.Set(bytesPerSecond)
+}
+
+// Set changes the pace. A write that waits already does so for a few ticks of the pace before at most.
+func (p *Pace) Set(bytesPerSecond uint64) error {
+	if bytesPerSecond == 0 {
+		p.limiter.Store(nil)
+		return nil
 	}
-	burst := min(bytesPerSecond*int64(paceTick)/int64(time.Second), maxBurst)
-	return &Pace{rate.NewLimiter(rate.Limit(bytesPerSecond), int(burst))}, nil
+	if bytesPerSecond < MinPace || bytesPerSecond > MaxPace {
+		return fmt.Errorf("a pace of %d bytes per second: use %d to %d", bytesPerSecond, uint64(MinPace), uint64(MaxPace))
+	}
+	burst := min(bytesPerSecond*uint64(paceTick)/uint64(time.Second), maxBurst)
+	p.limiter.Store(rate.NewLimiter(rate.Limit(bytesPerSecond), int(burst))) //nolint:gosec // It is at most maxBurst.
+	return nil
+}
+
+// BytesPerSecond is the pace; 0: as fast as connections can.
+func (p *Pace) BytesPerSecond() float64 {
+	if limiter := p.limiter.Load(); limiter != nil {
+		return float64(limiter.Limit())
+	}
+	return 0
 }
 
 // Meter returns a connection whose bytes are counted and that neither writes nor reads faster than a pace, together
@@ -49,9 +74,13 @@ func Meter(conn net.Conn, counter *Counter, pace *Pace) net.Conn {
 type heldConn struct{ pacedConn }
 
 func (c heldConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p[:min(len(p), c.pace.limiter.Burst())])
+	limiter := c.pace.limiter.Load()
+	if limiter == nil {
+		return c.Conn.Read(p)
+	}
+	n, err := c.Conn.Read(p[:min(len(p), limiter.Burst())])
 	if n > 0 {
-		time.Sleep(c.pace.limiter.ReserveN(time.Now(), n).Delay())
+		time.Sleep(limiter.ReserveN(time.Now(), n).Delay())
 	}
 	return n, err
 }
@@ -66,8 +95,11 @@ type pacedConn struct {
 func (c pacedConn) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
-		part := p[done:min(len(p), done+c.pace.limiter.Burst())]
-		time.Sleep(c.pace.limiter.ReserveN(time.Now(), len(part)).Delay())
+		part := p[done:]
+		if limiter := c.pace.limiter.Load(); limiter != nil {
+			part = part[:min(len(part), limiter.Burst())]
+			time.Sleep(limiter.ReserveN(time.Now(), len(part)).Delay())
+		}
 		n, err := c.Conn.Write(part)
 		done += n
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 func TestPace(t *testing.T) {
 	for _, bytesPerSecond := range []int64{MinPace, 10_000_019, 40 << 20} {
 		synctest.Test(t, func(t *testing.T) {
-			pace, err := NewPace(bytesPerSecond)
+			pace, err := NewPace(uint64(bytesPerSecond))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestPace(t *testing.T) {
 func TestPaceBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bytesPerSecond = 10 << 20
-		pace, err := NewPace(bytesPerSecond)
+		pace, err := NewPace(uint64(bytesPerSecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,14 +84,59 @@ func TestPaceBurst(t *testing.T) {
 }
 
 func TestNewPace(t *testing.T) {
-	for _, n := range []int64{math.MinInt64, -1, 0, MinPace - 1, MaxPace + 1, math.MaxInt64} {
+	for _, n := range []uint64{1, MinPace - 1, MaxPace + 1, math.MaxUint64} {
 		if _, err := NewPace(n); err == nil {
 			t.Errorf("a pace of %d", n)
 		}
 	}
-	for _, n := range []int64{MinPace, MaxPace} {
-		if _, err := NewPace(n); err != nil {
-			t.Error(err)
+	for _, n := range []uint64{0, MinPace, MaxPace} {
+		if pace, err := NewPace(n); err != nil || pace.BytesPerSecond() != float64(n) {
+			t.Errorf("%d: %v", n, err)
 		}
 	}
+}
+
+// TestPaceChanges: connections that write are held to a pace that is set meanwhile, also to a smaller one with a smaller
+// burst, and to none.
+func TestPaceChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pace, err := NewPace(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := net.Pipe()
+		defer here.Close()
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		conn := heldConn{pacedConn{here, pace}}
+		write := func(n int) time.Duration {
+			t.Helper()
+			start := time.Now()
+			if written, err := conn.Write(make([]byte, n)); err != nil || written != n {
+				t.Fatalf("%d: %v", written, err)
+			}
+			return time.Since(start)
+		}
+		if took := write(100 << 20); took != 0 {
+			t.Errorf("without a pace it takes %v", took)
+		}
+		for _, next := range []uint64{64 << 20, MinPace, 8 << 20} {
+			if err := pace.Set(next); err != nil {
+				t.Fatal(err)
+			}
+			if took := write(int(next) * 4); (took - 4*time.Second).Abs() > 2*paceTick {
+				t.Errorf("four seconds of %d bytes per second take %v", next, took)
+			}
+		}
+		// In the middle of a write.
+		if err := pace.Set(MinPace); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(2*time.Second, func() { _ = pace.Set(0) })
+		if took := write(100 << 20); (took - 2*time.Second).Abs() > 2*paceTick {
+			t.Errorf("it goes on for %v after the pace is gone", took-2*time.Second)
+		}
+		if err := pace.Set(1); err == nil || pace.BytesPerSecond() != 0 {
+			t.Errorf("%v %v", err, pace.BytesPerSecond())
+		}
+	})
 }

@@ -45,8 +45,8 @@ type RunStatus struct {
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or
-	// what DataQuotas of the namespace leave the run of it, which it keeps through all of its attempts. Absent: no
-	// limit. Unset for a Delivery.
+	// what DataQuotas of the namespace leave the run of it, which it keeps through all of its attempts unless the spec
+	// asks for less. Absent: no limit. Unset for a Delivery.
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the

@@ -233,8 +233,8 @@ type TransferSpec struct {
 
 	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: after compression, TLS
 	// included, all streams together. Absent: no limit, or the run's share where a DataQuota limits bandwidth. It means
-	// nothing for a Transfer that goes through no network. A change takes effect with the next attempt or run; where a
-	// DataQuota limits bandwidth, a larger one with the next run. status.run.bandwidthLimit shows what is in force.
+	// nothing for a Transfer that goes through no network. A change takes effect within seconds; where a DataQuota limits
+	// bandwidth, a larger one with the next run. status.run.bandwidthLimit shows what is in force.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`

@@ -89,6 +89,17 @@ func (a *agents) Pause(ctx context.Context, target Target) error {
 	return err
 }
 
+func (a *agents) Limit(ctx context.Context, target Target, bytesPerSecond uint64) error {
+	_, err := ask(ctx, a, target, "limit", func(
+		ctx context.Context, conn *grpc.ClientConn,
+	) (*wirev1.SetBandwidthLimitResponse, error) {
+		return wirev1.NewAgentClient(conn).SetBandwidthLimit(
+			ctx, &wirev1.SetBandwidthLimitRequest{BandwidthLimit: bytesPerSecond},
+		)
+	})
+	return err
+}
+
 func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error) {
 	return ask(ctx, a, target, "profile", func(
 		ctx context.Context, conn *grpc.ClientConn,

@@ -38,6 +38,8 @@ type Agents interface {
 	Report(ctx context.Context, target Target) (*wirev1.Report, error)
 	// Pause ends a sending agent, which tells the receiving one and leaves its final report.
 	Pause(ctx context.Context, target Target) error
+	// Limit changes how many bytes per second a sending agent writes at most; 0: any.
+	Limit(ctx context.Context, target Target, bytesPerSecond uint64) error
 	// Profile asks a node agent what it measured; ErrUnreachable too while it is still measuring.
 	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
 	// HTTPReport asks a replica of an HTTPEndpoint what it did.

@@ -23,6 +23,7 @@ type Agents struct {
 	reports map[string]*wirev1.Report
 	asked   map[string]int
 	paused  map[string]int
+	limits  map[string]uint64
 	// http is by address: replicas share a server name.
 	http   map[string]*wirev1.HTTPReport
 	queues map[string]*wirev1.QueueReport
@@ -74,6 +75,28 @@ func (a *Agents) Pause(_ context.Context, target agentclient.Target) error {
 	}
 	a.paused[target.ServerName]++
 	return nil
+}
+
+// Limit implements agentclient.Agents.
+func (a *Agents) Limit(_ context.Context, target agentclient.Target, bytesPerSecond uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reports[target.ServerName] == nil {
+		return fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+	}
+	if a.limits == nil {
+		a.limits = map[string]uint64{}
+	}
+	a.limits[target.ServerName] = bytesPerSecond
+	return nil
+}
+
+// Limited says which limit an agent was given, if it was.
+func (a *Agents) Limited(serverName string) (limit uint64, given bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limit, given = a.limits[serverName]
+	return limit, given
 }
 
 // Paused says how often an agent was asked to pause.

@@ -84,6 +84,10 @@ func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 
 // waitsFor is what status says of a Transfer without a run.
 func waitsFor(status *v1alpha1.TransferStatus) string {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Reason == v1alpha1.ReasonOutsideWindow {
+		return ready.Reason + ": " + ready.Message
+	}
 	if status.Schedule != nil && status.Schedule.NextTime != nil && status.Queued == nil {
 		return fmt.Sprintf(
 			"its schedule starts it at %s; to start it now give the annotation %s a new value",

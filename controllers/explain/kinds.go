@@ -64,10 +64,13 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")
-		s.row("cron", t.Status.Schedule.Cron+" "+t.Status.Schedule.TimeZone)
+		s.row("cron", t.Status.Schedule.Cron)
+		s.row("time zone", t.Status.Schedule.TimeZone)
 		s.at("last time", t.Status.Schedule.LastTime)
 		s.at("next time", t.Status.Schedule.NextTime)
 		s.count("missed runs", t.Status.Schedule.MissedRuns)
+		s.at("window ends", t.Status.Schedule.WindowEnd)
+		s.at("next window", t.Status.Schedule.NextWindow)
 	}
 	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
 		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)

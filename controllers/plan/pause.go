@@ -210,6 +210,13 @@ func (d *transferDecision) halt(report *wirev1.Report, held *hold) {
 	d.showHeld(*held)
 }
 
+// halted reports whether the last attempt of a run that is paused was ended for that. A Job of it was seen late, or is
+// about to go. That of an attempt that failed before stays for people to read its log.
+func halted(status v1alpha1.TransferStatus) bool {
+	return status.Phase == v1alpha1.TransferPaused && len(status.History) > 0 &&
+		status.History[0].Reason == v1alpha1.ReasonPaused
+}
+
 func (d *transferDecision) showHeld(held hold) {
 	d.set(v1alpha1.TransferPaused, conditions.Resting(held.reason, held.message))
 }

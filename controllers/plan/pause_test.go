@@ -88,6 +88,7 @@ func TestPause(t *testing.T) {
 			pauses(transfer, true)
 
 			// The status says so before anything is done. An agent that runs is asked to end before it is ended.
+			facts.PodsLeft = true
 			for i := range 3 {
 				out := step(transfer, facts)
 				reason, _ := readiness(t, out.Status.Conditions)
@@ -461,5 +462,50 @@ func TestPausedDelivery(t *testing.T) {
 	if !out.Ended || reason != "Paused" || !strings.Contains(message, "sending cluster") ||
 		meta.IsStatusConditionTrue(out.Status.Conditions, v1alpha1.ConditionStalled) {
 		t.Errorf("%+v", out)
+	}
+}
+
+// A changed limit of bandwidth reaches the agent that runs, as far as the run was granted it.
+func TestLimitChanges(t *testing.T) {
+	quantity := func(text string) *resource.Quantity {
+		if text == "" {
+			return nil
+		}
+		q := resource.MustParse(text)
+		return &q
+	}
+	for name, c := range map[string]struct{ granted, wanted, quota, limit string }{
+		"another one":                 {"1Mi", "2Mi", "", "2Mi"},
+		"the same, written otherwise": {"1Mi", "1024Ki", "", "1Mi"},
+		"none":                        {"1Mi", "", "", ""},
+		"the first":                   {"", "1Mi", "", "1Mi"},
+		"less than the quota gave":    {"2Mi", "1Mi", "4Mi", "1Mi"},
+		"more than the quota gave":    {"2Mi", "3Mi", "4Mi", "2Mi"},
+		"all, of a quota":             {"2Mi", "", "4Mi", "2Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transfer, facts := reporting(moving())
+			transfer.Status.Run.BandwidthLimit, transfer.Spec.BandwidthLimit = quantity(c.granted), quantity(c.wanted)
+			if c.quota != "" {
+				facts.Quota.Quotas = []v1alpha1.DataQuota{{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
+					Bandwidth: quantity(c.quota),
+				}}}}
+			}
+			out := step(transfer, facts)
+			if got := out.Status.Run.BandwidthLimit; !equality.Semantic.DeepEqual(got, quantity(c.limit)) {
+				t.Errorf("the limit is %v, want %q", got, c.limit)
+			}
+			if out.Limit != !equality.Semantic.DeepEqual(quantity(c.granted), quantity(c.limit)) {
+				t.Errorf("the agent is told: %v", out.Limit)
+			}
+			if step(transfer, facts).Limit {
+				t.Error("it is told again")
+			}
+			facts.Report = nil
+			transfer.Spec.BandwidthLimit = quantity("512Ki")
+			if out := step(transfer, facts); out.Limit {
+				t.Error("one that does not answer is told")
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,6 +63,19 @@ func (d *transferDecision) keepBandwidth() {
 	}
 	if limited && granted != nil && (d.bandwidth == nil || d.bandwidth.Cmp(*granted) > 0) {
 		d.bandwidth = granted
+	}
+}
+
+// changeLimit has the agent that runs take another limit of bandwidth, as far as the run was granted it.
+func (d *transferDecision) changeLimit() {
+	run := d.transfer.Status.Run
+	if d.facts.Report == nil {
+		return
+	}
+	d.bandwidth = d.transfer.Spec.BandwidthLimit
+	d.keepBandwidth()
+	if !equality.Semantic.DeepEqual(d.bandwidth, run.BandwidthLimit) {
+		run.BandwidthLimit, d.out.Limit = d.bandwidth, true
 	}
 }
 

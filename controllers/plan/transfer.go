@@ -118,6 +118,8 @@ type TransferDecision struct {
 	Provision *Provision
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
+	// Limit is true when the agent that runs is to be given status.run.bandwidthLimit, before Status is written.
+	Limit bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
 	// Clear is true when the run is complete and its Job still there, or when an attempt is given up whose pod waits: all
@@ -158,10 +160,8 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 		equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
 		d.out.Status, d.out.Later = transfer.Status, true
 	}
-	switch d.out.Status.Phase {
-	case v1alpha1.TransferComplete, v1alpha1.TransferPaused:
-		d.out.Clear = d.out.Clear || facts.Job != nil
-	}
+	over := d.out.Status.Phase == v1alpha1.TransferComplete || halted(d.out.Status)
+	d.out.Clear = d.out.Clear || facts.Job != nil && over
 	if d.leg() {
 		d.out.Clear, d.out.Retire = false, false // the pod is of all legs
 	}
@@ -390,6 +390,7 @@ func (d *transferDecision) follow() {
 	case attempt.Running:
 		if !d.followStaged() {
 			d.followRunning()
+			d.changeLimit()
 			d.renew()
 		}
 	case attempt.Ended:

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -180,5 +182,44 @@ func TestWindowsAreChecked(t *testing.T) {
 	f.because(v1alpha1.TransferPaused, v1alpha1.ReasonPaused)
 	if f.transfer.Status.Run != nil {
 		t.Errorf("%+v", f.transfer.Status)
+	}
+}
+
+// An agent that runs is given another limit of bandwidth, without another attempt.
+func TestLimitChanges(t *testing.T) {
+	f := prepare(t)
+	limit := resource.MustParse("1Mi")
+	f.transfer.Spec.BandwidthLimit = &limit
+	f.create()
+	agents.Say(f.serverName(), transferring())
+	cluster.RunPod(t, f.job(1), "node-1")
+	f.because(v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring)
+	if _, told := agents.Limited(f.serverName()); told {
+		t.Error("it is told what its configuration has")
+	}
+	for _, next := range []string{"512Ki", "7Mi", ""} {
+		var wanted *resource.Quantity
+		if next != "" {
+			parsed := resource.MustParse(next)
+			wanted = &parsed
+		}
+		f.change(func(t *v1alpha1.Transfer) { t.Spec.BandwidthLimit = wanted })
+		controllertest.Eventually(t, func() error {
+			if err := f.refresh(); err != nil {
+				return err
+			}
+			got, _ := agents.Limited(f.serverName())
+			shown, bytes := f.transfer.Status.Run.BandwidthLimit, uint64(0)
+			if wanted != nil {
+				bytes = uint64(wanted.Value())
+			}
+			if got != bytes || !equality.Semantic.DeepEqual(shown, wanted) {
+				return fmt.Errorf("the agent has %d and status shows %v, want %q", got, shown, next)
+			}
+			return nil
+		})
+	}
+	if f.transfer.Status.Run.Attempt != 1 {
+		t.Errorf("%+v", f.transfer.Status.Run)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,6 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			decision.RequeueAfter = attempt.RenewalRetry
 		}
 	}
+	r.limit(ctx, transfer, facts, &decision)
 	if err := r.writeStatus(ctx, transfer, decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -286,22 +285,6 @@ func (r *Reconciler) certificates(transfer *v1alpha1.Transfer, facts plan.Transf
 		all = append(all, one)
 	}
 	return all
-}
-
-// pause asks the agent to end, and reports whether it will. One of an older release does not know how.
-func (r *Reconciler) pause(ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts) bool {
-	ip, runs := attempt.AgentToAsk(facts.Job, facts.Pod)
-	if !runs {
-		return false
-	}
-	err := r.Agents.Pause(ctx, agentclient.Target{
-		Address:    net.JoinHostPort(ip, strconv.Itoa(agentpod.ControlPort)),
-		ServerName: pki.SendServerName(string(transfer.UID)),
-	})
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("The agent cannot be asked to pause and is ended", "reason", err.Error())
-	}
-	return err == nil
 }
 
 // certificate is that of the sending agent of the run in status. Without a Peer the receiving agent is of this cluster.

@@ -173,6 +173,7 @@ var exceptions = map[string]string{
 	"DrillSpec.Suspend nobools":                    "as in TransferSpec",
 	"ClaimRequest.Written nobools":                 "a run has written or it has not",
 	"DestinationStatus.Phase nophase":              forPeople,
+	"TransferSpec.Pause nobools":                   "beside suspend, which it is told apart from; there is no third state",
 	"TransferReference.Attempt numericbounds": "the gateway writes it; its bound is maxAttempts of the sender, which " +
 		"may change",
 }

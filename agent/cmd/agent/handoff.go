@@ -52,7 +52,7 @@ func (a *agent) handOff(ctx context.Context) error {
 	}
 	defer store.Close()
 	sent.GatewayEndpoint, sent.ReceiverEndpoint, sent.ReceiverServerName = "", "", ""
-	return a.sendTo(ctx, sent, report, func(ctx context.Context, to *transport.Dialer) (*handoff.Offer, error) {
+	return a.sendTo(ctx, sent, report, pace, func(ctx context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		report.SetDetail("Waiting for the other cluster to take this up from the object store")
 		offer, err := handoff.NewOffer(ctx, handoff.Options{Store: store})
 		if err != nil {

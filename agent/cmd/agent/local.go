@@ -58,13 +58,17 @@ func (a *agent) local(ctx context.Context) error {
 	a.known = knownOn(node.ReadHost(), from.GetFigures())
 	report := send.NewReport()
 	report.SetDetail("The agent is opening both volumes")
-	stop, err := a.serveControl(transport.NewFiles(a.configDir), from.GetControlAddress(), report)
+	pace, err := paceOf(from)
+	if err != nil {
+		return err
+	}
+	stop, err := a.serveControl(transport.NewFiles(a.configDir), from.GetControlAddress(), report, pace)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	return a.end(report, func() error {
-		ends, err := a.openEnds(ctx, &c, report)
+		ends, err := a.openEnds(ctx, &c, report, pace)
 		if err != nil {
 			return err
 		}

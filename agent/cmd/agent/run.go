@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net"
 	"runtime"
 	"sync"
@@ -57,7 +56,7 @@ func (a *agent) send(ctx context.Context) error {
 		return err
 	}
 	report := send.NewReport()
-	return a.sendTo(ctx, &c, report, func(_ context.Context, to *transport.Dialer) (*handoff.Offer, error) {
+	return a.sendTo(ctx, &c, report, pace, func(_ context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		to.Address = cmp.Or(c.GetReceiverEndpoint(), c.GetGatewayEndpoint())
 		to.Counter, to.Pace = &report.Wire, pace
 		return nil, nil
@@ -72,9 +71,9 @@ func reachable(c *wirev1.SendConfig) error {
 	return required("receiver_server_name", c.GetReceiverServerName())
 }
 
-// sendTo sends to whom connect has the dialer reach, through an object store if it returns an offer.
+// sendTo sends at a pace to whom connect has the dialer reach, through an object store if it returns an offer.
 func (a *agent) sendTo(
-	ctx context.Context, c *wirev1.SendConfig, report *send.Report,
+	ctx context.Context, c *wirev1.SendConfig, report *send.Report, pace *transport.Pace,
 	connect func(context.Context, *transport.Dialer) (*handoff.Offer, error),
 ) error {
 	err := required(
@@ -89,7 +88,7 @@ func (a *agent) sendTo(
 	}
 	a.known = knownOn(node.ReadHost(), c.GetFigures())
 	files := transport.NewFiles(a.configDir)
-	stop, err := a.serveControl(files, c.GetControlAddress(), report)
+	stop, err := a.serveControl(files, c.GetControlAddress(), report, pace)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,9 @@ func (a *agent) sendTo(
 			backoff = handOffBackoff
 		}
 		return because(offer, a.sendBy(ctx, c, dialer, backoff, report, func() send.Options {
-			return sendOptions(c, source, compress(), resolved, report)
+			options := sendOptions(c, source, compress(), resolved, report)
+			options.Pace = pace.BytesPerSecond
+			return options
 		}))
 	}()
 	return a.end(report, err)
@@ -142,12 +143,9 @@ func (a *agent) sendBy(
 	return send.Run(ctx, options)
 }
 
-// paceOf returns how fast a sender may write; nil: as fast as it can.
+// paceOf returns how fast a sender may write at first.
 func paceOf(c *wirev1.SendConfig) (*transport.Pace, error) {
-	if c.GetBandwidthLimit() == 0 {
-		return nil, nil
-	}
-	pace, err := transport.NewPace(int64(min(c.GetBandwidthLimit(), math.MaxInt64)))
+	pace, err := transport.NewPace(c.GetBandwidthLimit())
 	if err != nil {
 		return nil, badConfig("bandwidth_limit: %w", err)
 	}
@@ -245,7 +243,6 @@ func sendOptions(
 		Codecs:             resolved.Codecs,
 		Ways:               compress.plan.Ways,
 		WayEngines:         compress.plan.Engines,
-		BandwidthLimit:     c.GetBandwidthLimit(),
 		Verify:             c.GetVerify(),
 		Contents:           c.GetReceipt(),
 		Form:               form,
@@ -297,7 +294,7 @@ func (a *agent) receive(ctx context.Context) error {
 		wirev1.RegisterReceiverServer(server, receiver)
 		defer a.serve(server, transport.Listen(listener, &report.Wire, maxDataConns))()
 		// The control port is what tells others that the agent is ready, so it comes last.
-		stop, err := a.serveControl(files, c.GetControlAddress(), report)
+		stop, err := a.serveControl(files, c.GetControlAddress(), report, nil)
 		if err != nil {
 			return err
 		}
@@ -333,11 +330,16 @@ func (a *agent) end(report ending, err error) error {
 	return errors.Join(err, control.WriteTermination(a.terminationLog, final))
 }
 
+// serveControl answers the manager, which may change the pace of an agent that has one.
 func (a *agent) serveControl(
-	files *transport.Files, address string, reporter control.Reporter,
+	files *transport.Files, address string, reporter control.Reporter, pace *transport.Pace,
 ) (stop func(), err error) {
 	server := transport.NewControlServer(files)
-	wirev1.RegisterAgentServer(server, control.NewServer(reporter, a.pause))
+	options := control.Options{Reporter: reporter, Pause: a.pause}
+	if pace != nil {
+		options.Limit = pace.Set
+	}
+	wirev1.RegisterAgentServer(server, control.NewServer(options))
 	return a.serveManager(server, address)
 }
 

@@ -112,7 +112,9 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 		r.place = places[i]
 		all.Go(func() {
 			err := a.sendToOne(ctx, r, func(source send.Source) send.Options {
-				return sendOptions(r.config, source, compress(), resolved, r.report)
+				options := sendOptions(r.config, source, compress(), resolved, r.report)
+				options.Pace = r.pace.BytesPerSecond
+				return options
 			})
 			r.end(err)
 			a.logMessage("Report of a receiver", name, r.report.Report())
@@ -209,8 +211,9 @@ func (a *agent) serveReceivers(address string, receivers map[string]*receiver) (
 		}
 		return nil
 	})
-	wirev1.RegisterAgentServer(server, control.NewServerOf(func(ctx context.Context) control.Reporter {
-		return served[transport.ServerName(ctx)] // nobody else's call gets here
+	wirev1.RegisterAgentServer(server, control.NewServerOf(func(ctx context.Context) control.Options {
+		r := served[transport.ServerName(ctx)] // nobody else's call gets here
+		return control.Options{Reporter: r, Limit: r.pace.Set}
 	}))
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

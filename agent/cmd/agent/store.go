@@ -38,12 +38,10 @@ func (e *ends) close() {
 }
 
 // openEnds opens the source, and the destination if it is a store.
-func (a *agent) openEnds(ctx context.Context, c *wirev1.LocalConfig, report *send.Report) (*ends, error) {
+func (a *agent) openEnds(
+	ctx context.Context, c *wirev1.LocalConfig, report *send.Report, pace *transport.Pace,
+) (_ *ends, err error) {
 	e := &ends{inflated: &meter.Meter{}}
-	pace, err := paceOf(c.GetSend())
-	if err != nil {
-		return nil, err
-	}
 	open := func(end *wirev1.StoreEnd) (*objectstore.Store, error) {
 		store, err := openMetered(end, report, pace)
 		if err == nil {

@@ -35,7 +35,7 @@ func (a *agent) trial(ctx context.Context) error {
 		return err
 	}
 	report, files := trial.NewReport(), transport.NewFiles(a.configDir)
-	stop, err := a.serveControl(files, c.GetControlAddress(), report)
+	stop, err := a.serveControl(files, c.GetControlAddress(), report, nil)
 	if err != nil {
 		return err
 	}

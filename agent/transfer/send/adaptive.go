@@ -63,18 +63,19 @@ func newAdaptive(o *Options, t *terms) *adaptive {
 		Prices:         o.Policy.Prices,
 		Ways:           ways,
 		PreferHardware: o.Policy.PreferHardware,
-		Limit:          float64(o.BandwidthLimit),
+		Limit:          o.pace(),
 		Cores:          min(o.Streams, runtime.GOMAXPROCS(0)),
 		PeerCores:      int(min(accepted.GetCores(), maxPeerCores)),
 	}, nil)
 	return a
 }
 
-// heard takes in what the receiver says of itself.
-func (a *adaptive) heard(m *wirev1.Received) {
+// heard takes in what the receiver says of itself, and the pace now.
+func (a *adaptive) heard(m *wirev1.Received, pace float64) {
 	if a.chooser == nil || m.GetStreams() == 0 {
 		return
 	}
+	a.chooser.Limit(pace)
 	inflated := m.GetDecompression()
 	a.chooser.Peer(adapt.PeerTotals{
 		CPU:      nanos(m.GetCpu().GetReceiveNanos()),
@@ -83,6 +84,13 @@ func (a *adaptive) heard(m *wirev1.Received) {
 		Busy:     nanos(m.GetBusyNanos()),
 		Streams:  int(min(m.GetStreams(), protocol.MaxStreams)),
 	})
+}
+
+func (o *Options) pace() float64 {
+	if o.Pace == nil {
+		return 0
+	}
+	return o.Pace()
 }
 
 func nanos(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64)) }

@@ -171,7 +171,7 @@ func (a *attempt) listen() error {
 			}
 		case *wirev1.SessionResponse_Received:
 			report.received(m.Received, nil)
-			a.adaptive.heard(m.Received)
+			a.adaptive.heard(m.Received, a.options.pace())
 		case *wirev1.SessionResponse_Failure:
 			return refused(m.Failure)
 		case *wirev1.SessionResponse_Finished:

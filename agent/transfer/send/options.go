@@ -39,9 +39,9 @@ type Options struct {
 	// promises to shrink as the first of Codecs that the receiver reads, at the policy's level.
 	Ways       []policy.Way
 	WayEngines map[policy.Option]codec.Engine
-	// BandwidthLimit is what DialBlocks' connections hold themselves to, in bytes a second, for the choice between
-	// Ways; 0: nothing.
-	BandwidthLimit uint64
+	// Pace is what DialBlocks' connections hold themselves to now, in bytes a second, for the choice between Ways; 0:
+	// nothing. nil: always 0.
+	Pace func() float64
 	// Contents: both sides are to compute the digest of the content manifest, for a receipt.
 	Contents bool
 	// Form in which files are to rest at the receiver; 0: as they are. Codecs and Ways of other codecs than the form's

@@ -300,7 +300,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		renewer:     &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
 			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts, Keys: keys,
-			Reports:  agentjob.Reports(pool, "transfer", agents), Agents: agents,
+			Reports: agentjob.Reports(pool, "transfer", agents), Agents: agents,
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
 			Topology: seen, Egress: permitted, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,

@@ -42,8 +42,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 receipts.
 
 All commands use your own rights in the cluster of the kubeconfig. Only connect, link and disconnect change Peers, and
-only run, suspend, pause and resume, also as buttons of console, change other objects of yours. verify makes namespaces and
-deletes them, and prove restarts a node agent.
+only run, suspend, pause and resume, also as buttons of console, change other objects of yours. verify makes
+namespaces and deletes them, and prove restarts a node agent.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received no message.`,
 		Example: `  kubectl lighterage connect --context east --to west

@@ -39,7 +39,8 @@ func newStatus(p *plugin) *cobra.Command {
 attention and why, and the runs that are under way. It changes nothing.
 
 States are those of conditions: failed (Failed), stalled (Stalled: somebody must act), waiting (not Ready, or no
-controller has looked at it), working (Reconciling), ready (Ready), resting (suspended, paused, or waiting for its schedule).
+controller has looked at it), working (Reconciling), ready (Ready), resting (suspended, paused, or waiting for its
+schedule).
 
 The exit code does not depend on what it shows; kubectl lighterage check has one that does. With --namespace, objects
 of that namespace alone are shown. What you may not read is named.
