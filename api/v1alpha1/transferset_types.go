@@ -53,6 +53,10 @@ type TransferSetClaim struct {
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="path must not contain . or .. elements; name the directory itself"
 	Path string `json:"path,omitempty"`
+
+	// template of the claims, each sized by its source, as in a Transfer. Absent: the claims must exist.
+	// +optional
+	Template *ClaimTemplate `json:"template,omitempty"`
 }
 
 // TransferSetDestination is where members write.
@@ -78,7 +82,7 @@ type TransferSetDestination struct {
 	Namespace string `json:"namespace,omitempty"`
 
 	// persistentVolumeClaim says which claims are written. Absent: those with the names of the sources, from their roots.
-	// They must exist, and PeerGrants must allow the members, as with any Transfer.
+	// They must exist unless there is a template, and PeerGrants must allow the members, as with any Transfer.
 	// +optional
 	PersistentVolumeClaim *TransferSetClaim `json:"persistentVolumeClaim,omitempty"`
 

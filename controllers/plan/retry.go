@@ -45,38 +45,6 @@ func (d *transferDecision) conclude(report *wirev1.Report, reason, message strin
 	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report()}
 }
 
-func (d *transferDecision) record(report *wirev1.Report, reason, message string) {
-	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
-	record := v1alpha1.AttemptRecord{
-		RunID: status.Run.ID, Attempt: status.Run.Attempt, Reason: reason, Message: conditions.Shorten(message),
-		StartTime: status.Run.StartTime, CompletionTime: &now, Node: status.Run.Node,
-	}
-	if start := report.GetStartTime(); start != nil {
-		begun := metav1.NewTime(start.AsTime())
-		record.StartTime = &begun
-	}
-	if end := report.GetEndTime(); end != nil {
-		done := metav1.NewTime(end.AsTime())
-		record.CompletionTime = &done
-	}
-	if record.StartTime != nil && !record.CompletionTime.Before(record.StartTime) {
-		record.Duration = &metav1.Duration{Duration: record.CompletionTime.Sub(record.StartTime.Time).Round(time.Millisecond)}
-	}
-	if packed := status.Compression; packed != nil {
-		record.Engine, record.Bytes, record.CompressedBytes = packed.Engine, packed.UncompressedBytes, packed.CompressedBytes
-		record.Operations, record.StoredBytes = agentreport.AllOperations(packed), packed.Stored.Bytes
-	}
-	if status.Progress != nil {
-		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
-		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes
-	}
-	record.Usage, record.Cost = status.Usage.DeepCopy(), status.Cost.DeepCopy()
-	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
-	if len(status.History) > maxHistory {
-		status.History = status.History[:maxHistory]
-	}
-}
-
 // giveUp ends a run that another attempt would not fix. A change of the spec starts the next one.
 func (d *transferDecision) giveUp(reason, message string) {
 	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)

@@ -80,7 +80,7 @@ func ReceiverInPod(transfer *v1alpha1.Transfer, signer Signer) Receiver {
 	status, to := &transfer.Status, &transfer.Spec.Destination
 	part := Receiver{Party: party(signer, status.Run, status.Receipt)}
 	part.Run, part.DigestSeconds = RunOf(transfer), "0"
-	part.held(transfer.Namespace, to.PersistentVolumeClaim, to.ObjectStore)
+	part.held(transfer.Namespace, to.PersistentVolumeClaim.PersistentVolumeClaimPath, to.ObjectStore)
 	part.progress(status.Progress)
 	part.received(status.CPU, status.Decompression)
 	return part

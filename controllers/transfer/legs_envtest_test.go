@@ -169,7 +169,7 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 	}
 	for name, change := range map[string]func(*v1alpha1.Transfer){
 		"both": func(t *v1alpha1.Transfer) {
-			t.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "c", Path: "/"}
+			t.Spec.Destination.PersistentVolumeClaim.ClaimName, t.Spec.Destination.PersistentVolumeClaim.Path = "c", "/"
 		},
 		"neither":   func(t *v1alpha1.Transfer) { t.Spec.Destinations = nil },
 		"same-name": func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].Name = "a" },

@@ -166,7 +166,9 @@ func (r *Reconciler) offer(ctx context.Context, transfer *v1alpha1.Transfer, par
 		return nil, fmt.Errorf("reading the receiving cluster's part of the receipt: %w", err)
 	}
 	to := &transfer.Spec.Destination
-	if namespace := plan.DestinationNamespace(transfer); !theirs.At(namespace, to.PersistentVolumeClaim, to.ObjectStore) {
+	if namespace := plan.DestinationNamespace(transfer); !theirs.At(
+		namespace, to.PersistentVolumeClaim.PersistentVolumeClaimPath, to.ObjectStore,
+	) {
 		return nil, fmt.Errorf("%w: the receiving cluster names the destination %.300q, which is not spec.destination",
 			receipt.ErrContradiction, theirs.Place())
 	}

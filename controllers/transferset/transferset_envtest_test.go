@@ -338,7 +338,9 @@ func TestForeign(t *testing.T) {
 		Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "a"}},
 			Destination: v1alpha1.TransferDestination{
-				Peer: "east", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "mine"},
+				Peer: "east", PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "mine"},
+				},
 			},
 		},
 	}

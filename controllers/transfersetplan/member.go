@@ -60,8 +60,11 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 		}
 	} else {
 		into := claimOf(to)
-		destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{
-			ClaimName: into.NamePrefix + claim, Path: into.Path,
+		destination.PersistentVolumeClaim = v1alpha1.DestinationClaim{
+			PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{
+				ClaimName: into.NamePrefix + claim, Path: into.Path,
+			},
+			Template: into.Template,
 		}
 	}
 	return v1alpha1.TransferSpec{

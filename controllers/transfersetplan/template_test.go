@@ -23,6 +23,10 @@ var own = map[string]string{
 	"suspend":                      "spec.suspend of the set",
 	"source.persistentVolumeClaim": "the claim is the member's; its path is source.path",
 	"source.objectStore":           "members read claims",
+	"destinations":                 "several destinations take several sets",
+	"inflate":                      "members read claims",
+	"pause":                        "a member is paused by itself",
+	"destination.ephemeral":        "for proving that an objectStore can be restored",
 
 	"destination.persistentVolumeClaim.claimName": "by namePrefix",
 }
@@ -75,7 +79,13 @@ func TestTemplateReachesMembers(t *testing.T) {
 		}},
 		Destination: v1alpha1.TransferSetDestination{
 			Peer: "west", Via: &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "s3"}}, Namespace: "shop",
-			PersistentVolumeClaim: &v1alpha1.TransferSetClaim{NamePrefix: "from-", Path: "/in"}, Form: "Gzip",
+			Form: "Gzip",
+			PersistentVolumeClaim: &v1alpha1.TransferSetClaim{
+				NamePrefix: "from-", Path: "/in", Template: &v1alpha1.ClaimTemplate{
+					StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Size: new(resource.MustParse("1Gi")), HeadroomPercent: new(int32(50)),
+				},
+			},
 			ObjectStore: &v1alpha1.ObjectStorePath{Name: "s3", Path: "/base/"},
 		},
 		Include: []string{"*.csv"}, Exclude: []string{"tmp"}, Delete: true, AllowEmptySource: true,
@@ -98,7 +108,8 @@ func TestTemplateReachesMembers(t *testing.T) {
 	if claim := got.Source.PersistentVolumeClaim; claim.ClaimName != "ledger" || claim.Path != "/data" {
 		t.Errorf("from %+v", claim)
 	}
-	if claim := got.Destination.PersistentVolumeClaim; claim.ClaimName != "from-ledger" || claim.Path != "/in" {
+	if claim := got.Destination.PersistentVolumeClaim; claim.ClaimName != "from-ledger" || claim.Path != "/in" ||
+		!reflect.DeepEqual(claim.Template, template.Destination.PersistentVolumeClaim.Template) {
 		t.Errorf("to %+v", claim)
 	}
 	wanted, shown := flat(t, template), flat(t, got)
@@ -119,7 +130,8 @@ func TestTemplateReachesMembers(t *testing.T) {
 		*s = v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "west"}}
 	})
 	same := v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"}
-	if plain.Source.PersistentVolumeClaim != same || plain.Destination.PersistentVolumeClaim != same {
+	if to := plain.Destination.PersistentVolumeClaim; plain.Source.PersistentVolumeClaim != same ||
+		to.PersistentVolumeClaimPath != same || to.Template != nil {
 		t.Errorf("without more %+v", plain)
 	}
 }

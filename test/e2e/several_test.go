@@ -43,7 +43,7 @@ func TestSeveralDestinations(t *testing.T) {
 	single.PersistentVolumeClaim.Path = "/several"
 	several.Spec.Destination = v1alpha1.TransferDestination{}
 	several.Spec.Destinations = []v1alpha1.NamedDestination{
-		{Name: "west", Peer: single.Peer, PersistentVolumeClaim: single.PersistentVolumeClaim},
+		{Name: "west", Peer: single.Peer, PersistentVolumeClaim: single.PersistentVolumeClaim.PersistentVolumeClaimPath},
 		{Name: "spare", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "spare", Path: "/"}},
 	}
 	several.Spec.Compression = alone.Spec.Compression.DeepCopy()

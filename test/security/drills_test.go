@@ -44,7 +44,9 @@ func TestTransfersOfDrills(t *testing.T) {
 		}, fix},
 		"one into a claim": {func(tr *v1alpha1.Transfer) {
 			tr.Spec.Destination = v1alpha1.TransferDestination{
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"},
+				PersistentVolumeClaim: v1alpha1.DestinationClaim{
+					PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"},
+				},
 			}
 		}, fix},
 		"one of nobody":         {func(tr *v1alpha1.Transfer) { tr.OwnerReferences = nil }, fix},

@@ -13,9 +13,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpod"
 )
 
-// TestTransfersOfTheManager: whoever has the manager's token makes, changes and deletes no Transfers but those of
+// TestTransfersOfDestinations: whoever has the manager's token makes, changes and deletes no Transfers but those of
 // several destinations, which another Transfer owns.
-func TestTransfersOfTheManager(t *testing.T) {
+func TestTransfersOfDestinations(t *testing.T) {
 	t.Parallel()
 	leg := func(change ...func(*v1alpha1.Transfer)) *v1alpha1.Transfer {
 		transfer := newTransfer("bank", "ledger-west", nil)

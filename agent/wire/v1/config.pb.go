@@ -696,6 +696,80 @@ func (x *HostFigures) GetEngines() []*EngineFigures {
 	return nil
 }
 
+// ClaimTemplate is what claim the receiving cluster is to create if there is none with the name of the destination, and how large the claim
+// is to be. Receiving clusters of earlier releases ignore it.
+type ClaimTemplate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// storage_class_name in the receiving cluster; empty: the default one there.
+	StorageClassName string `protobuf:"bytes,1,opt,name=storage_class_name,json=storageClassName,proto3" json:"storage_class_name,omitempty"`
+	// access_modes as Kubernetes names them; none: ReadWriteOnce.
+	AccessModes []string `protobuf:"bytes,2,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`
+	// size in bytes, 2^60 at most.
+	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// written: an attempt of the run has written into the claim already, so that it is not to be created if it is gone.
+	Written       bool `protobuf:"varint,4,opt,name=written,proto3" json:"written,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimTemplate) Reset() {
+	*x = ClaimTemplate{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimTemplate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimTemplate) ProtoMessage() {}
+
+func (x *ClaimTemplate) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimTemplate.ProtoReflect.Descriptor instead.
+func (*ClaimTemplate) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ClaimTemplate) GetStorageClassName() string {
+	if x != nil {
+		return x.StorageClassName
+	}
+	return ""
+}
+
+func (x *ClaimTemplate) GetAccessModes() []string {
+	if x != nil {
+		return x.AccessModes
+	}
+	return nil
+}
+
+func (x *ClaimTemplate) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ClaimTemplate) GetWritten() bool {
+	if x != nil {
+		return x.Written
+	}
+	return false
+}
+
 // SendConfig is what the agent in mode send needs to know.
 type SendConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -737,14 +811,19 @@ type SendConfig struct {
 	// form in which files are to rest at the destination.
 	Form Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	// figures of the cluster's nodes, at most one for each kind of machine.
-	Figures       []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
+	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
+	// template is passed on in OpenRequest.
+	Template *ClaimTemplate `protobuf:"bytes,29,opt,name=template,proto3" json:"template,omitempty"`
+	// receivers are several that get the same, 64 at most. Each states what this message does not: run_id, attempt, destination, bandwidth_limit
+	// and how it is reached. Its certificate and the authority of its cluster are in files whose names begin with its name and a dot.
+	Receivers     []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
 	*x = SendConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +835,7 @@ func (x *SendConfig) String() string {
 func (*SendConfig) ProtoMessage() {}
 
 func (x *SendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +848,7 @@ func (x *SendConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendConfig.ProtoReflect.Descriptor instead.
 func (*SendConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SendConfig) GetRunId() string {
@@ -926,6 +1005,121 @@ func (x *SendConfig) GetFigures() []*HostFigures {
 	return nil
 }
 
+func (x *SendConfig) GetTemplate() *ClaimTemplate {
+	if x != nil {
+		return x.Template
+	}
+	return nil
+}
+
+func (x *SendConfig) GetReceivers() []*SendReceiver {
+	if x != nil {
+		return x.Receivers
+	}
+	return nil
+}
+
+// SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
+type SendReceiver struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Name               string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RunId              string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Attempt            uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Destination        *ClaimPath             `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
+	GatewayEndpoint    string                 `protobuf:"bytes,5,opt,name=gateway_endpoint,json=gatewayEndpoint,proto3" json:"gateway_endpoint,omitempty"`
+	ReceiverEndpoint   string                 `protobuf:"bytes,6,opt,name=receiver_endpoint,json=receiverEndpoint,proto3" json:"receiver_endpoint,omitempty"`
+	ReceiverServerName string                 `protobuf:"bytes,7,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
+	BandwidthLimit     uint64                 `protobuf:"varint,8,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *SendReceiver) Reset() {
+	*x = SendReceiver{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendReceiver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendReceiver) ProtoMessage() {}
+
+func (x *SendReceiver) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendReceiver.ProtoReflect.Descriptor instead.
+func (*SendReceiver) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SendReceiver) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SendReceiver) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *SendReceiver) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *SendReceiver) GetDestination() *ClaimPath {
+	if x != nil {
+		return x.Destination
+	}
+	return nil
+}
+
+func (x *SendReceiver) GetGatewayEndpoint() string {
+	if x != nil {
+		return x.GatewayEndpoint
+	}
+	return ""
+}
+
+func (x *SendReceiver) GetReceiverEndpoint() string {
+	if x != nil {
+		return x.ReceiverEndpoint
+	}
+	return ""
+}
+
+func (x *SendReceiver) GetReceiverServerName() string {
+	if x != nil {
+		return x.ReceiverServerName
+	}
+	return ""
+}
+
+func (x *SendReceiver) GetBandwidthLimit() uint64 {
+	if x != nil {
+		return x.BandwidthLimit
+	}
+	return 0
+}
+
 // ReceiveConfig is what the agent in mode receive needs to know.
 type ReceiveConfig struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -951,7 +1145,7 @@ type ReceiveConfig struct {
 
 func (x *ReceiveConfig) Reset() {
 	*x = ReceiveConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1157,7 @@ func (x *ReceiveConfig) String() string {
 func (*ReceiveConfig) ProtoMessage() {}
 
 func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1170,7 @@ func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveConfig.ProtoReflect.Descriptor instead.
 func (*ReceiveConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReceiveConfig) GetRunId() string {
@@ -1068,7 +1262,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1274,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1287,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -1174,7 +1368,12 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06kernel\x18\x01 \x01(\tR\x06kernel\x12\x1b\n" +
 	"\tcpu_model\x18\x02 \x01(\tR\bcpuModel\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12;\n" +
-	"\aengines\x18\x04 \x03(\v2!.lighterage.wire.v1.EngineFiguresR\aengines\"\xdd\x06\n" +
+	"\aengines\x18\x04 \x03(\v2!.lighterage.wire.v1.EngineFiguresR\aengines\"\x8e\x01\n" +
+	"\rClaimTemplate\x12,\n" +
+	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
+	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xe2\a\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1201,7 +1400,18 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\x12\x1e\n" +
 	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\x122\n" +
 	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\x129\n" +
-	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\"\x89\x03\n" +
+	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12=\n" +
+	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
+	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\"\xc7\x02\n" +
+	"\fSendReceiver\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12?\n" +
+	"\vdestination\x18\x04 \x01(\v2\x1d.lighterage.wire.v1.ClaimPathR\vdestination\x12)\n" +
+	"\x10gateway_endpoint\x18\x05 \x01(\tR\x0fgatewayEndpoint\x12+\n" +
+	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
+	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
+	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\x89\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1251,7 +1461,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
@@ -1263,11 +1473,13 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*LevelFigure)(nil),               // 7: lighterage.wire.v1.LevelFigure
 	(*EngineFigures)(nil),             // 8: lighterage.wire.v1.EngineFigures
 	(*HostFigures)(nil),               // 9: lighterage.wire.v1.HostFigures
-	(*SendConfig)(nil),                // 10: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil),             // 11: lighterage.wire.v1.ReceiveConfig
-	(*NodeConfig)(nil),                // 12: lighterage.wire.v1.NodeConfig
-	(Form)(0),                         // 13: lighterage.wire.v1.Form
-	(*descriptorpb.FieldOptions)(nil), // 14: google.protobuf.FieldOptions
+	(*ClaimTemplate)(nil),             // 10: lighterage.wire.v1.ClaimTemplate
+	(*SendConfig)(nil),                // 11: lighterage.wire.v1.SendConfig
+	(*SendReceiver)(nil),              // 12: lighterage.wire.v1.SendReceiver
+	(*ReceiveConfig)(nil),             // 13: lighterage.wire.v1.ReceiveConfig
+	(*NodeConfig)(nil),                // 14: lighterage.wire.v1.NodeConfig
+	(Form)(0),                         // 15: lighterage.wire.v1.Form
+	(*descriptorpb.FieldOptions)(nil), // 16: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1279,15 +1491,18 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	8,  // 6: lighterage.wire.v1.HostFigures.engines:type_name -> lighterage.wire.v1.EngineFigures
 	6,  // 7: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	13, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
+	15, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
 	9,  // 10: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	9,  // 11: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	14, // 12: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	12, // [12:13] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 11: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	12, // 12: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
+	6,  // 13: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
+	9,  // 14: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	16, // 15: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	15, // [15:16] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1302,7 +1517,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

@@ -133,6 +133,159 @@ func (InterruptAccounting) EnumDescriptor() ([]byte, []int) {
 	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{1}
 }
 
+type PauseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRequest) Reset() {
+	*x = PauseRequest{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRequest) ProtoMessage() {}
+
+func (x *PauseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
+func (*PauseRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{0}
+}
+
+type PauseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseResponse) Reset() {
+	*x = PauseResponse{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseResponse) ProtoMessage() {}
+
+func (x *PauseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
+func (*PauseResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+type SetBandwidthLimitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// bandwidth_limit as in SendConfig; 0: none.
+	BandwidthLimit uint64 `protobuf:"varint,1,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SetBandwidthLimitRequest) Reset() {
+	*x = SetBandwidthLimitRequest{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBandwidthLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBandwidthLimitRequest) ProtoMessage() {}
+
+func (x *SetBandwidthLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBandwidthLimitRequest.ProtoReflect.Descriptor instead.
+func (*SetBandwidthLimitRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SetBandwidthLimitRequest) GetBandwidthLimit() uint64 {
+	if x != nil {
+		return x.BandwidthLimit
+	}
+	return 0
+}
+
+type SetBandwidthLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBandwidthLimitResponse) Reset() {
+	*x = SetBandwidthLimitResponse{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBandwidthLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBandwidthLimitResponse) ProtoMessage() {}
+
+func (x *SetBandwidthLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBandwidthLimitResponse.ProtoReflect.Descriptor instead.
+func (*SetBandwidthLimitResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{3}
+}
+
 type GetReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -141,7 +294,7 @@ type GetReportRequest struct {
 
 func (x *GetReportRequest) Reset() {
 	*x = GetReportRequest{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[0]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -153,7 +306,7 @@ func (x *GetReportRequest) String() string {
 func (*GetReportRequest) ProtoMessage() {}
 
 func (x *GetReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[0]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -166,7 +319,7 @@ func (x *GetReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReportRequest.ProtoReflect.Descriptor instead.
 func (*GetReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{0}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
 type GetReportResponse struct {
@@ -178,7 +331,7 @@ type GetReportResponse struct {
 
 func (x *GetReportResponse) Reset() {
 	*x = GetReportResponse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +343,7 @@ func (x *GetReportResponse) String() string {
 func (*GetReportResponse) ProtoMessage() {}
 
 func (x *GetReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +356,7 @@ func (x *GetReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReportResponse.ProtoReflect.Descriptor instead.
 func (*GetReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetReportResponse) GetReport() *Report {
@@ -221,7 +374,7 @@ type GetProfileRequest struct {
 
 func (x *GetProfileRequest) Reset() {
 	*x = GetProfileRequest{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -233,7 +386,7 @@ func (x *GetProfileRequest) String() string {
 func (*GetProfileRequest) ProtoMessage() {}
 
 func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -246,7 +399,7 @@ func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetProfileRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 type GetProfileResponse struct {
@@ -258,7 +411,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +423,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +436,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetProfileResponse) GetMeasurement() *NodeMeasurement {
@@ -316,7 +469,7 @@ type EngineMeasurement struct {
 
 func (x *EngineMeasurement) Reset() {
 	*x = EngineMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +481,7 @@ func (x *EngineMeasurement) String() string {
 func (*EngineMeasurement) ProtoMessage() {}
 
 func (x *EngineMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +494,7 @@ func (x *EngineMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineMeasurement.ProtoReflect.Descriptor instead.
 func (*EngineMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EngineMeasurement) GetName() string {
@@ -421,7 +574,7 @@ type LevelMeasurement struct {
 
 func (x *LevelMeasurement) Reset() {
 	*x = LevelMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +586,7 @@ func (x *LevelMeasurement) String() string {
 func (*LevelMeasurement) ProtoMessage() {}
 
 func (x *LevelMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +599,7 @@ func (x *LevelMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelMeasurement.ProtoReflect.Descriptor instead.
 func (*LevelMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LevelMeasurement) GetLevel() CompressionLevel {
@@ -495,7 +648,7 @@ type AcceleratorMeasurement struct {
 
 func (x *AcceleratorMeasurement) Reset() {
 	*x = AcceleratorMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +660,7 @@ func (x *AcceleratorMeasurement) String() string {
 func (*AcceleratorMeasurement) ProtoMessage() {}
 
 func (x *AcceleratorMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +673,7 @@ func (x *AcceleratorMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorMeasurement.ProtoReflect.Descriptor instead.
 func (*AcceleratorMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AcceleratorMeasurement) GetState() AcceleratorState {
@@ -585,7 +738,7 @@ type NodeMeasurement struct {
 
 func (x *NodeMeasurement) Reset() {
 	*x = NodeMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +750,7 @@ func (x *NodeMeasurement) String() string {
 func (*NodeMeasurement) ProtoMessage() {}
 
 func (x *NodeMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +763,7 @@ func (x *NodeMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeMeasurement.ProtoReflect.Descriptor instead.
 func (*NodeMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeMeasurement) GetVersion() string {
@@ -732,7 +885,7 @@ type NetworkMeasurement struct {
 
 func (x *NetworkMeasurement) Reset() {
 	*x = NetworkMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +897,7 @@ func (x *NetworkMeasurement) String() string {
 func (*NetworkMeasurement) ProtoMessage() {}
 
 func (x *NetworkMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +910,7 @@ func (x *NetworkMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkMeasurement.ProtoReflect.Descriptor instead.
 func (*NetworkMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NetworkMeasurement) GetInterruptAccounting() InterruptAccounting {
@@ -826,7 +979,7 @@ type AcceleratorUse struct {
 
 func (x *AcceleratorUse) Reset() {
 	*x = AcceleratorUse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +991,7 @@ func (x *AcceleratorUse) String() string {
 func (*AcceleratorUse) ProtoMessage() {}
 
 func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +1004,7 @@ func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorUse.ProtoReflect.Descriptor instead.
 func (*AcceleratorUse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AcceleratorUse) GetCallNanos() uint64 {
@@ -898,7 +1051,7 @@ type AcceleratorCounters struct {
 
 func (x *AcceleratorCounters) Reset() {
 	*x = AcceleratorCounters{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1063,7 @@ func (x *AcceleratorCounters) String() string {
 func (*AcceleratorCounters) ProtoMessage() {}
 
 func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1076,7 @@ func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorCounters.ProtoReflect.Descriptor instead.
 func (*AcceleratorCounters) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AcceleratorCounters) GetAccessCycles() uint64 {
@@ -958,7 +1111,12 @@ var File_agent_wire_v1_control_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/wire/v1/control.proto\x12\x12lighterage.wire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\"\x12\n" +
+	"\x1bagent/wire/v1/control.proto\x12\x12lighterage.wire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\"\x0e\n" +
+	"\fPauseRequest\"\x0f\n" +
+	"\rPauseResponse\"C\n" +
+	"\x18SetBandwidthLimitRequest\x12'\n" +
+	"\x0fbandwidth_limit\x18\x01 \x01(\x04R\x0ebandwidthLimit\"\x1b\n" +
+	"\x19SetBandwidthLimitResponse\"\x12\n" +
 	"\x10GetReportRequest\"G\n" +
 	"\x11GetReportResponse\x122\n" +
 	"\x06report\x18\x01 \x01(\v2\x1a.lighterage.wire.v1.ReportR\x06report\"\x13\n" +
@@ -1033,9 +1191,11 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x13InterruptAccounting\x12$\n" +
 	" INTERRUPT_ACCOUNTING_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17INTERRUPT_ACCOUNTING_ON\x10\x01\x12\x1c\n" +
-	"\x18INTERRUPT_ACCOUNTING_OFF\x10\x022a\n" +
+	"\x18INTERRUPT_ACCOUNTING_OFF\x10\x022\xa1\x02\n" +
 	"\x05Agent\x12X\n" +
-	"\tGetReport\x12$.lighterage.wire.v1.GetReportRequest\x1a%.lighterage.wire.v1.GetReportResponse2h\n" +
+	"\tGetReport\x12$.lighterage.wire.v1.GetReportRequest\x1a%.lighterage.wire.v1.GetReportResponse\x12L\n" +
+	"\x05Pause\x12 .lighterage.wire.v1.PauseRequest\x1a!.lighterage.wire.v1.PauseResponse\x12p\n" +
+	"\x11SetBandwidthLimit\x12,.lighterage.wire.v1.SetBandwidthLimitRequest\x1a-.lighterage.wire.v1.SetBandwidthLimitResponse2h\n" +
 	"\tNodeAgent\x12[\n" +
 	"\n" +
 	"GetProfile\x12%.lighterage.wire.v1.GetProfileRequest\x1a&.lighterage.wire.v1.GetProfileResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
@@ -1053,44 +1213,52 @@ func file_agent_wire_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_agent_wire_v1_control_proto_goTypes = []any{
-	(AcceleratorState)(0),          // 0: lighterage.wire.v1.AcceleratorState
-	(InterruptAccounting)(0),       // 1: lighterage.wire.v1.InterruptAccounting
-	(*GetReportRequest)(nil),       // 2: lighterage.wire.v1.GetReportRequest
-	(*GetReportResponse)(nil),      // 3: lighterage.wire.v1.GetReportResponse
-	(*GetProfileRequest)(nil),      // 4: lighterage.wire.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),     // 5: lighterage.wire.v1.GetProfileResponse
-	(*EngineMeasurement)(nil),      // 6: lighterage.wire.v1.EngineMeasurement
-	(*LevelMeasurement)(nil),       // 7: lighterage.wire.v1.LevelMeasurement
-	(*AcceleratorMeasurement)(nil), // 8: lighterage.wire.v1.AcceleratorMeasurement
-	(*NodeMeasurement)(nil),        // 9: lighterage.wire.v1.NodeMeasurement
-	(*NetworkMeasurement)(nil),     // 10: lighterage.wire.v1.NetworkMeasurement
-	(*AcceleratorUse)(nil),         // 11: lighterage.wire.v1.AcceleratorUse
-	(*AcceleratorCounters)(nil),    // 12: lighterage.wire.v1.AcceleratorCounters
-	(*Report)(nil),                 // 13: lighterage.wire.v1.Report
-	(CompressionLevel)(0),          // 14: lighterage.wire.v1.CompressionLevel
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
+	(AcceleratorState)(0),             // 0: lighterage.wire.v1.AcceleratorState
+	(InterruptAccounting)(0),          // 1: lighterage.wire.v1.InterruptAccounting
+	(*PauseRequest)(nil),              // 2: lighterage.wire.v1.PauseRequest
+	(*PauseResponse)(nil),             // 3: lighterage.wire.v1.PauseResponse
+	(*SetBandwidthLimitRequest)(nil),  // 4: lighterage.wire.v1.SetBandwidthLimitRequest
+	(*SetBandwidthLimitResponse)(nil), // 5: lighterage.wire.v1.SetBandwidthLimitResponse
+	(*GetReportRequest)(nil),          // 6: lighterage.wire.v1.GetReportRequest
+	(*GetReportResponse)(nil),         // 7: lighterage.wire.v1.GetReportResponse
+	(*GetProfileRequest)(nil),         // 8: lighterage.wire.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 9: lighterage.wire.v1.GetProfileResponse
+	(*EngineMeasurement)(nil),         // 10: lighterage.wire.v1.EngineMeasurement
+	(*LevelMeasurement)(nil),          // 11: lighterage.wire.v1.LevelMeasurement
+	(*AcceleratorMeasurement)(nil),    // 12: lighterage.wire.v1.AcceleratorMeasurement
+	(*NodeMeasurement)(nil),           // 13: lighterage.wire.v1.NodeMeasurement
+	(*NetworkMeasurement)(nil),        // 14: lighterage.wire.v1.NetworkMeasurement
+	(*AcceleratorUse)(nil),            // 15: lighterage.wire.v1.AcceleratorUse
+	(*AcceleratorCounters)(nil),       // 16: lighterage.wire.v1.AcceleratorCounters
+	(*Report)(nil),                    // 17: lighterage.wire.v1.Report
+	(CompressionLevel)(0),             // 18: lighterage.wire.v1.CompressionLevel
+	(*timestamppb.Timestamp)(nil),     // 19: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_control_proto_depIdxs = []int32{
-	13, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
-	9,  // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
-	7,  // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
-	14, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
+	17, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
+	13, // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
+	11, // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
+	18, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
 	0,  // 4: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
-	6,  // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
-	15, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
-	8,  // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	11, // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
-	10, // 9: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
+	10, // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
+	19, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
+	12, // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	15, // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
+	14, // 9: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
 	1,  // 10: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
-	12, // 11: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
-	2,  // 12: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
-	4,  // 13: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
-	3,  // 14: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
-	5,  // 15: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
+	16, // 11: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
+	6,  // 12: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
+	2,  // 13: lighterage.wire.v1.Agent.Pause:input_type -> lighterage.wire.v1.PauseRequest
+	4,  // 14: lighterage.wire.v1.Agent.SetBandwidthLimit:input_type -> lighterage.wire.v1.SetBandwidthLimitRequest
+	8,  // 15: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
+	7,  // 16: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
+	3,  // 17: lighterage.wire.v1.Agent.Pause:output_type -> lighterage.wire.v1.PauseResponse
+	5,  // 18: lighterage.wire.v1.Agent.SetBandwidthLimit:output_type -> lighterage.wire.v1.SetBandwidthLimitResponse
+	9,  // 19: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
+	16, // [16:20] is the sub-list for method output_type
+	12, // [12:16] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -1109,7 +1277,7 @@ func file_agent_wire_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_control_proto_rawDesc), len(file_agent_wire_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

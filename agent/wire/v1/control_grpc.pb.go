@@ -22,7 +22,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Agent_GetReport_FullMethodName = "/lighterage.wire.v1.Agent/GetReport"
+	Agent_GetReport_FullMethodName         = "/lighterage.wire.v1.Agent/GetReport"
+	Agent_Pause_FullMethodName             = "/lighterage.wire.v1.Agent/Pause"
+	Agent_SetBandwidthLimit_FullMethodName = "/lighterage.wire.v1.Agent/SetBandwidthLimit"
 )
 
 // AgentClient is the client API for Agent service.
@@ -33,6 +35,10 @@ const (
 type AgentClient interface {
 	// GetReport is idempotent and cheap: the manager calls it every other second.
 	GetReport(ctx context.Context, in *GetReportRequest, opts ...grpc.CallOption) (*GetReportResponse, error)
+	// Pause ends an agent that sends: it tells the receiver and leaves its final report. It answers at once, and is idempotent.
+	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
+	// SetBandwidthLimit changes how fast an agent that sends writes from now on. It is idempotent.
+	SetBandwidthLimit(ctx context.Context, in *SetBandwidthLimitRequest, opts ...grpc.CallOption) (*SetBandwidthLimitResponse, error)
 }
 
 type agentClient struct {
@@ -53,6 +59,26 @@ func (c *agentClient) GetReport(ctx context.Context, in *GetReportRequest, opts 
 	return out, nil
 }
 
+func (c *agentClient) Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseResponse)
+	err := c.cc.Invoke(ctx, Agent_Pause_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentClient) SetBandwidthLimit(ctx context.Context, in *SetBandwidthLimitRequest, opts ...grpc.CallOption) (*SetBandwidthLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBandwidthLimitResponse)
+	err := c.cc.Invoke(ctx, Agent_SetBandwidthLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServer is the server API for Agent service.
 // All implementations must embed UnimplementedAgentServer
 // for forward compatibility.
@@ -61,6 +87,10 @@ func (c *agentClient) GetReport(ctx context.Context, in *GetReportRequest, opts 
 type AgentServer interface {
 	// GetReport is idempotent and cheap: the manager calls it every other second.
 	GetReport(context.Context, *GetReportRequest) (*GetReportResponse, error)
+	// Pause ends an agent that sends: it tells the receiver and leaves its final report. It answers at once, and is idempotent.
+	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
+	// SetBandwidthLimit changes how fast an agent that sends writes from now on. It is idempotent.
+	SetBandwidthLimit(context.Context, *SetBandwidthLimitRequest) (*SetBandwidthLimitResponse, error)
 	mustEmbedUnimplementedAgentServer()
 }
 
@@ -73,6 +103,12 @@ type UnimplementedAgentServer struct{}
 
 func (UnimplementedAgentServer) GetReport(context.Context, *GetReportRequest) (*GetReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReport not implemented")
+}
+func (UnimplementedAgentServer) Pause(context.Context, *PauseRequest) (*PauseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
+}
+func (UnimplementedAgentServer) SetBandwidthLimit(context.Context, *SetBandwidthLimitRequest) (*SetBandwidthLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBandwidthLimit not implemented")
 }
 func (UnimplementedAgentServer) mustEmbedUnimplementedAgentServer() {}
 func (UnimplementedAgentServer) testEmbeddedByValue()               {}
@@ -113,6 +149,42 @@ func _Agent_GetReport_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agent_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServer).Pause(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agent_Pause_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServer).Pause(ctx, req.(*PauseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agent_SetBandwidthLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBandwidthLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServer).SetBandwidthLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agent_SetBandwidthLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServer).SetBandwidthLimit(ctx, req.(*SetBandwidthLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Agent_ServiceDesc is the grpc.ServiceDesc for Agent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -123,6 +195,14 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetReport",
 			Handler:    _Agent_GetReport_Handler,
+		},
+		{
+			MethodName: "Pause",
+			Handler:    _Agent_Pause_Handler,
+		},
+		{
+			MethodName: "SetBandwidthLimit",
+			Handler:    _Agent_SetBandwidthLimit_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -147,7 +147,9 @@ type OpenRequest struct {
 	Privileged bool `protobuf:"varint,5,opt,name=privileged,proto3" json:"privileged,omitempty"`
 	// mirror says that the sender will ask the receiving agent to remove what the source does not have, see Mirror. A receiving agent whose
 	// run was opened without it rejects Mirror.
-	Mirror        bool `protobuf:"varint,6,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Mirror bool `protobuf:"varint,6,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// template of the claim; absent: it must exist.
+	Template      *ClaimTemplate `protobuf:"bytes,7,opt,name=template,proto3" json:"template,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -222,6 +224,13 @@ func (x *OpenRequest) GetMirror() bool {
 		return x.Mirror
 	}
 	return false
+}
+
+func (x *OpenRequest) GetTemplate() *ClaimTemplate {
+	if x != nil {
+		return x.Template
+	}
+	return nil
 }
 
 type OpenResponse struct {
@@ -981,7 +990,7 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\rHelloResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
-	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xe2\x01\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xa1\x02\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -990,7 +999,8 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\n" +
 	"privileged\x18\x05 \x01(\bR\n" +
 	"privileged\x12\x16\n" +
-	"\x06mirror\x18\x06 \x01(\bR\x06mirror\"\xc4\x01\n" +
+	"\x06mirror\x18\x06 \x01(\bR\x06mirror\x12=\n" +
+	"\btemplate\x18\a \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\"\xc4\x01\n" +
 	"\fOpenResponse\x12;\n" +
 	"\apending\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.OpenPendingH\x00R\apending\x125\n" +
 	"\x05ready\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.OpenReadyH\x00R\x05ready\x127\n" +
@@ -1075,32 +1085,34 @@ var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*RedeemRequest)(nil),     // 14: lighterage.wire.v1.RedeemRequest
 	(*RedeemResponse)(nil),    // 15: lighterage.wire.v1.RedeemResponse
 	(*ClaimPath)(nil),         // 16: lighterage.wire.v1.ClaimPath
-	(*Failure)(nil),           // 17: lighterage.wire.v1.Failure
+	(*ClaimTemplate)(nil),     // 17: lighterage.wire.v1.ClaimTemplate
+	(*Failure)(nil),           // 18: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
 	16, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
-	4,  // 1: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
-	5,  // 2: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	17, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
-	0,  // 4: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
-	2,  // 5: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
-	6,  // 6: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
-	8,  // 7: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
-	10, // 8: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
-	12, // 9: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
-	14, // 10: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
-	1,  // 11: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 12: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7,  // 13: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	9,  // 14: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	11, // 15: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
-	13, // 16: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
-	15, // 17: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
-	11, // [11:18] is the sub-list for method output_type
-	4,  // [4:11] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	17, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	4,  // 2: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
+	5,  // 3: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
+	18, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	0,  // 5: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
+	2,  // 6: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
+	6,  // 7: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
+	8,  // 8: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
+	10, // 9: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
+	12, // 10: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
+	14, // 11: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
+	1,  // 12: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 13: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	7,  // 14: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	9,  // 15: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	11, // 16: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	13, // 17: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
+	15, // 18: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
+	12, // [12:19] is the sub-list for method output_type
+	5,  // [5:12] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_gateway_proto_init() }

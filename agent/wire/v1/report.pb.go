@@ -84,6 +84,10 @@ const (
 	FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED FailureReason = 90
 	// FAILURE_REASON_FORM_UNSUPPORTED: files cannot rest in the form that the run asks for, at this receiver or under their names.
 	FailureReason_FAILURE_REASON_FORM_UNSUPPORTED FailureReason = 91
+	// FAILURE_REASON_DESTINATION_NOT_CREATED: the receiving cluster cannot create the claim that the run asks for.
+	FailureReason_FAILURE_REASON_DESTINATION_NOT_CREATED FailureReason = 92
+	// FAILURE_REASON_PAUSED: the manager ended the attempt because its run pauses. Receivers of older releases say ABORTED.
+	FailureReason_FAILURE_REASON_PAUSED FailureReason = 93
 )
 
 // Enum value maps for FailureReason.
@@ -131,6 +135,8 @@ var (
 		76: "FAILURE_REASON_STORE_FULL",
 		90: "FAILURE_REASON_RECEIPT_UNSUPPORTED",
 		91: "FAILURE_REASON_FORM_UNSUPPORTED",
+		92: "FAILURE_REASON_DESTINATION_NOT_CREATED",
+		93: "FAILURE_REASON_PAUSED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -175,6 +181,8 @@ var (
 		"FAILURE_REASON_STORE_FULL":               76,
 		"FAILURE_REASON_RECEIPT_UNSUPPORTED":      90,
 		"FAILURE_REASON_FORM_UNSUPPORTED":         91,
+		"FAILURE_REASON_DESTINATION_NOT_CREATED":  92,
+		"FAILURE_REASON_PAUSED":                   93,
 	}
 )
 
@@ -1271,7 +1279,10 @@ type Report struct {
 	// store is what was asked of object stores; absent where there is none, or the agent is of an earlier version.
 	Store *StoreTraffic `protobuf:"bytes,23,opt,name=store,proto3" json:"store,omitempty"`
 	// copy_time is when the index of the object store that is read was written; absent before it was opened and if there is none.
-	CopyTime      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=copy_time,json=copyTime,proto3" json:"copy_time,omitempty"`
+	CopyTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=copy_time,json=copyTime,proto3" json:"copy_time,omitempty"`
+	// receivers are reports by the names of SendConfig.receivers, each a Report in binary, in the termination message of an agent that has
+	// several. What does not fit is left out.
+	Receivers     map[string][]byte `protobuf:"bytes,25,rep,name=receivers,proto3" json:"receivers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1442,6 +1453,13 @@ func (x *Report) GetStore() *StoreTraffic {
 func (x *Report) GetCopyTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CopyTime
+	}
+	return nil
+}
+
+func (x *Report) GetReceivers() map[string][]byte {
+	if x != nil {
+		return x.Receivers
 	}
 	return nil
 }
@@ -1820,7 +1838,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x84\b\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x8b\t\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1844,7 +1862,11 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\atraffic\x18\x15 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12>\n" +
 	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\x126\n" +
 	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x127\n" +
-	"\tcopy_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bcopyTime\"\xa0\x01\n" +
+	"\tcopy_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bcopyTime\x12G\n" +
+	"\treceivers\x18\x19 \x03(\v2).lighterage.wire.v1.Report.ReceiversEntryR\treceivers\x1a<\n" +
+	"\x0eReceiversEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa0\x01\n" +
 	"\fStoreTraffic\x12%\n" +
 	"\x0ewrite_requests\x18\x01 \x01(\x04R\rwriteRequests\x12#\n" +
 	"\rread_requests\x18\x02 \x01(\x04R\freadRequests\x12\x1d\n" +
@@ -1863,7 +1885,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\fStorePromise\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xe6\v\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\xad\f\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1907,7 +1929,9 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1fFAILURE_REASON_STORE_CLOCK_SKEW\x10K\x12\x1d\n" +
 	"\x19FAILURE_REASON_STORE_FULL\x10L\x12&\n" +
 	"\"FAILURE_REASON_RECEIPT_UNSUPPORTED\x10Z\x12#\n" +
-	"\x1fFAILURE_REASON_FORM_UNSUPPORTED\x10[*\xc7\x01\n" +
+	"\x1fFAILURE_REASON_FORM_UNSUPPORTED\x10[\x12*\n" +
+	"&FAILURE_REASON_DESTINATION_NOT_CREATED\x10\\\x12\x19\n" +
+	"\x15FAILURE_REASON_PAUSED\x10]*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1931,7 +1955,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1952,7 +1976,8 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*StorePromise)(nil),          // 16: lighterage.wire.v1.StorePromise
 	nil,                           // 17: lighterage.wire.v1.Compression.SkippedEntry
 	nil,                           // 18: lighterage.wire.v1.Compression.ReasonsEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	nil,                           // 19: lighterage.wire.v1.Report.ReceiversEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
@@ -1968,8 +1993,8 @@ var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	3,  // 10: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 11: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 12: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	19, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	19, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	20, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	20, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	10, // 15: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 16: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	8,  // 17: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
@@ -1980,12 +2005,13 @@ var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	14, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
 	14, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
 	13, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
-	19, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	20, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
+	19, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1999,7 +2025,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
