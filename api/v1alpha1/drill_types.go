@@ -93,6 +93,7 @@ type DrillSpec struct {
 	// lighterage.dev/run starts one at any time. Two never overlap: a time that comes while one is under way is missed,
 	// and counted.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.cron) && !has(self.windows)",message="drills begin at times of cron, and do not pause; set cron and remove windows"
 	Schedule *TransferSchedule `json:"schedule,omitempty"`
 
 	// suspend keeps drills from starting. One that is under way continues. Times of the schedule that pass meanwhile are

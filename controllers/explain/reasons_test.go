@@ -22,7 +22,7 @@ func TestEveryReasonHasASentence(t *testing.T) {
 		of           map[string]string
 		least        int
 	}{
-		{"conditions.go", "Compression", sentences, 20},
+		{"reasonsofblocks.go", "Compression", sentences, 20},
 		{"placement_types.go", "PlacementReason", placementSentences, 9},
 	} {
 		reasons := constants(t, "../../api/v1alpha1/"+c.file, c.prefix)

@@ -388,7 +388,7 @@ func TestRejectedMembers(t *testing.T) {
 		Spec: v1alpha1.TransferSpec{
 			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "a"}},
 			Destination: v1alpha1.TransferDestination{
-				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "a"},
+				Peer: "west", PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "a"}},
 			},
 		},
 	}
