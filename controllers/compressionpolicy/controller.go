@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,19 +40,16 @@ type Options struct {
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
-	changed := builder.WithPredicates(
+	changed := wake.LaterIf(
 		predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 	)
 	return ctrl.NewControllerManagedBy(mgr).Named("compressionpolicy").
 		For(&v1alpha1.CompressionPolicy{}). // own writes too: what followed from an older status is looked at again
 		// Whether a policy is the default depends on the others that are said to be.
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults),
-			builder.WithPredicates(wake.Later()), changed,
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), changed,
 		).
-		Watches(
-			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(wake.Later()), changed,
-		).
+		Watches(&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.all), changed).
 		WithOptions(refusal.ControllerOptions(1)).
 		Complete(wake.Again(r))
 }

@@ -44,13 +44,13 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),
+			wake.LaterIf(specOrAnnotations),
 		).
 		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, endpoints))).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
-			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			wake.LaterIf(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
 		Complete(wake.Again(r))

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,17 +42,16 @@ type Options struct {
 // more.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
-	later := builder.WithPredicates(wake.Later())
-	comesOrGoes := builder.WithPredicates(predicate.Funcs{UpdateFunc: neverOnUpdate})
+	comesOrGoes := wake.LaterIf(predicate.Funcs{UpdateFunc: neverOnUpdate})
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant").
 		For(&v1alpha1.PeerGrant{}). // own writes too: what followed from an older status is looked at again
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), later, comesOrGoes).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), comesOrGoes).
 		Watches(
 			granted(v1alpha1.GrantedPersistentVolumeClaim),
-			handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), later, comesOrGoes,
+			handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), comesOrGoes,
 		).
 		Watches(
-			granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), later,
+			granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)),
 			comesOrGoes,
 		).
 		WithOptions(refusal.ControllerOptions(1)).

@@ -31,9 +31,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	// Writing a status is no reason to look again. A deletion that waits for a finalizer makes a new generation.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(
-		predicate.GenerationChangedPredicate{},
-	)
+	later, specChanged := wake.LaterIf(), wake.LaterIf(predicate.GenerationChangedPredicate{})
 	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Queue{}).
 		For(&v1alpha1.Queue{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&appsv1.StatefulSet{}).
@@ -43,16 +41,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel), later).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),
+			wake.LaterIf(specOrAnnotations),
 		).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later, specChanged).
-		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), specChanged).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), specChanged).
 		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, queues))).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
-			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			wake.LaterIf(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
 		Complete(wake.Again(r))

@@ -33,9 +33,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	// Writing a status is no reason to look again.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(
-		predicate.GenerationChangedPredicate{},
-	)
+	later, specChanged := wake.LaterIf(), wake.LaterIf(predicate.GenerationChangedPredicate{})
 	// Others may have the place that a Transfer has left, by its attempt's end or for good.
 	left := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -54,21 +52,19 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), later).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(agentjob.PodEnded(v1alpha1.TransferLabel))).
 		Watches(
-			&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(ofFamily), later,
-			builder.WithPredicates(familyChanged),
+			&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(ofFamily), wake.LaterIf(familyChanged),
 		).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery), later).
-		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), specChanged).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)),
+			wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
-			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), wake.LaterIf(specOrAnnotations),
 		).
 		// Those that have an agent without a node.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, transfers))).
@@ -77,8 +73,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			builder.WithPredicates(topology.Detached()),
 		).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
-			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			wake.LaterIf(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
 		Complete(wake.Again(r))

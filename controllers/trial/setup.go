@@ -36,19 +36,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), later).
 		Watches(
-			&v1alpha1.HTTPEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofHTTPEndpoint), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.HTTPEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofHTTPEndpoint), wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
-			&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), later, builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
-			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
-			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
-			builder.WithPredicates(specOrAnnotations),
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), wake.LaterIf(specOrAnnotations),
 		).
 		WatchesRawSource(o.Topology.Waiting(func(ctx context.Context) []reconcile.Request { return r.waiting(ctx, nil) })).
 		Watches(
@@ -56,8 +53,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			builder.WithPredicates(topology.Detached()),
 		).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
-			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			wake.LaterIf(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
 		Complete(wake.Again(r))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -30,6 +31,12 @@ import (
 // product of both numbers.
 func Later() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+}
+
+// LaterIf has a watch let pass what Later does, if the predicates do as well. A second option with predicates of a watch
+// would take the place of the first one.
+func LaterIf(predicates ...predicate.Predicate) builder.Predicates {
+	return builder.WithPredicates(append(predicates, Later())...)
 }
 
 // Requests are those of the objects that a list would have. keep, unless it is nil, takes some of them, which it must
