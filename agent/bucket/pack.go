@@ -95,9 +95,9 @@ type packer struct {
 
 	// putting are all parts and ends on their way.
 	putting sync.WaitGroup
-	// ended is closed when the archive before is complete, or cannot be; nil: there is none. Meanwhile the next one is
-	// packed, but nothing of it is put, so that an attempt that breaks leaves one archive to go on with.
-	ended chan struct{}
+	// ended says once how the archive before ended; nil: there is none. Meanwhile the next one is packed, but nothing of
+	// it is put, so that an attempt that breaks leaves one archive to go on with.
+	ended chan error
 
 	mu sync.Mutex
 	// open are the files that neither are in an archive nor were given up.
@@ -474,13 +474,14 @@ func (p *packer) endLater(a *archiveOut) error {
 	if err := p.await(); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	p.ended = ended
 	p.putting.Add(1)
 	p.group.Go(func() error {
 		defer p.putting.Done()
-		defer close(ended)
-		return a.end()
+		err := a.end()
+		ended <- err
+		return err
 	})
 	return nil
 }
@@ -491,9 +492,9 @@ func (p *packer) await() error {
 		return nil
 	}
 	select {
-	case <-p.ended:
+	case err := <-p.ended:
 		p.ended = nil
-		return nil
+		return err
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	}

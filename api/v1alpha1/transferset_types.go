@@ -183,9 +183,9 @@ type TransferSetTemplate struct {
 
 // TransferSetSpec says which claims are moved, and how.
 type TransferSetSpec struct {
-	// selector of claims of the TransferSet's namespace by their labels. {} selects all. Claims that Lighterage itself
-	// made, those that are being deleted, and, where the destinations are in the same namespace, those whose names begin
-	// with namePrefix are never selected.
+	// selector of claims of the TransferSet's namespace by their labels. {} selects all. Copies that Lighterage made of
+	// sources, claims of Queues, those that are being deleted, and, where the destinations are in the same namespace,
+	// those whose names begin with namePrefix are never selected.
 	// +required
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 

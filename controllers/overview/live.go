@@ -73,7 +73,7 @@ func Sum(runs []Run) string {
 		r := &runs[i]
 		count[r.State]++
 		cost = cost.add(r.Cost)
-		if r.Active() {
+		if r.Active() && !r.sum {
 			rate, eta = rate+r.BytesPerSecond, max(eta, r.ETASeconds)
 		}
 	}

@@ -106,6 +106,9 @@ type Run struct {
 	ETASeconds int64 `json:"etaSeconds,omitempty"`
 	// Cost is that of the run so far, by currency. There is none without prices.
 	Cost Costs `json:"cost,omitempty"`
+
+	// sum: the rate is that of other runs together.
+	sum bool
 }
 
 // Active reports whether somebody is at work on the run, or must be.
@@ -133,7 +136,10 @@ const trialKind = "CompressionTrial"
 
 // OfTransfer is the run of a Transfer.
 func OfTransfer(t *v1alpha1.Transfer) Run {
-	r := Run{Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Peer: t.Status.Peer, Phase: string(t.Status.Phase)}
+	r := Run{
+		Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Peer: t.Status.Peer, Phase: string(t.Status.Phase),
+		sum: len(t.Spec.Destinations) > 0,
+	}
 	r.follow(&followed{
 		object: t, conditions: t.Status.Conditions, run: t.Status.Run,
 		rests:   t.Status.Queued != nil || t.Status.Phase == v1alpha1.TransferPaused,

@@ -308,6 +308,9 @@ func (d *transferDecision) wantLegs() {
 	for _, to := range d.transfer.Spec.Destinations {
 		wanted := legOf(d.transfer, to)
 		present := d.facts.Legs[to.Name].Transfer
+		if present != nil && leadsElsewhere(present, wanted) {
+			continue // dismissed
+		}
 		if present == nil || present.DeletionTimestamp == nil && (!equality.Semantic.DeepEqual(present.Spec, wanted.Spec) ||
 			present.Annotations[v1alpha1.RunAnnotation] != wanted.Annotations[v1alpha1.RunAnnotation]) {
 			d.out.Legs = append(d.out.Legs, wanted)
@@ -315,11 +318,16 @@ func (d *transferDecision) wantLegs() {
 	}
 }
 
+// leadsElsewhere: the destination was removed, and another one was added under its name before anybody looked.
+func leadsElsewhere(present *v1alpha1.Transfer, wanted v1alpha1.Transfer) bool {
+	return !equality.Semantic.DeepEqual(present.Spec.Destination, wanted.Spec.Destination)
+}
+
 // dismissLegs has legs of destinations deleted that were removed.
 func (d *transferDecision) dismissLegs() {
 	for name, leg := range d.facts.Legs {
 		wanted := slices.ContainsFunc(d.transfer.Spec.Destinations, func(to v1alpha1.NamedDestination) bool {
-			return to.Name == name
+			return to.Name == name && (leg.Transfer == nil || !leadsElsewhere(leg.Transfer, legOf(d.transfer, to)))
 		})
 		if !wanted && leg.Transfer != nil && leg.Transfer.DeletionTimestamp == nil {
 			d.out.Dismiss = append(d.out.Dismiss, *leg.Transfer)

@@ -119,6 +119,14 @@ func Receivers(whole *v1alpha1.Transfer, legs map[string]LegFacts) map[string]Le
 	return all
 }
 
+// PodOver reports whether the pod of a Transfer with several destinations is needed no more by the next status: its run has
+// ended, or another pod follows.
+func PodOver(before *v1alpha1.Transfer, after v1alpha1.TransferStatus) bool {
+	was, is := before.Status.Run, after.Run
+	return HasLegs(before) && was != nil && was.CompletionTime == nil && is != nil &&
+		(is.CompletionTime != nil || is.ID != was.ID || is.Attempt != was.Attempt)
+}
+
 // FamilyChanged reports whether a change of a Transfer concerns its legs, or the Transfer that it is a leg of. Progress
 // does not.
 func FamilyChanged(before, after *v1alpha1.Transfer) bool {

@@ -154,6 +154,8 @@ func (f *family) keep(wanted v1alpha1.Transfer) {
 			leg = &v1alpha1.Transfer{ObjectMeta: wanted.ObjectMeta}
 			leg.UID = types.UID("uid-of-" + to.Name)
 			f.legs[to.Name] = leg
+		} else if leg.Spec.Destination.PersistentVolumeClaim != wanted.Spec.Destination.PersistentVolumeClaim {
+			f.Fatalf("the destination of %s is to be changed, which the API server rejects", leg.Name)
 		}
 		leg.Spec, leg.Annotations = wanted.Spec, wanted.Annotations
 	}
@@ -438,6 +440,38 @@ func TestDestinationsChange(t *testing.T) {
 	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
 	if len(f.whole.Status.Destinations) != 2 {
 		t.Errorf("%+v", f.whole.Status.Destinations)
+	}
+}
+
+// A destination that is replaced by another one of its name, before anybody looked, gets a leg of its own.
+func TestDestinationIsReplaced(t *testing.T) {
+	f := newFamily(t, "a")
+	f.settle()
+	f.end(map[string]*wirev1.Report{"west": succeeded(), "a": succeeded()})
+	f.whole.Spec.Destinations[1].PersistentVolumeClaim.ClaimName = "other"
+	f.whole.Generation++
+	f.whole.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
+	f.settle()
+	if f.jobs != 2 || f.legs["a"] == nil || f.legs["a"].Spec.Destination.PersistentVolumeClaim.ClaimName != "other" {
+		t.Errorf("%d pods, leg %+v", f.jobs, f.legs["a"])
+	}
+}
+
+// A leg that somebody pauses by hand goes on: its pod is of others, too.
+func TestLegIsNotPaused(t *testing.T) {
+	f := newFamily(t, "here")
+	f.settle()
+	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
+	leg := f.legs["here"]
+	leg.Spec.Pause = true
+	f.lookAt("here")
+	ready := meta.FindStatusCondition(leg.Status.Conditions, v1alpha1.ConditionReady)
+	if leg.Status.Phase != v1alpha1.TransferTransferring || ready.Reason != v1alpha1.ReasonTransferring {
+		t.Errorf("%s, %+v", leg.Status.Phase, ready)
+	}
+	f.end(map[string]*wirev1.Report{"west": broken(), "here": succeeded()})
+	if leg = f.legs["here"]; leg.Status.Phase != v1alpha1.TransferComplete {
+		t.Errorf("%s, %+v", leg.Status.Phase, leg.Status.Conditions)
 	}
 }
 

@@ -192,13 +192,13 @@ func (d *transferDecision) decide() {
 		d.transfer.Status.Queued = nil // it takes nobody's turn
 	}
 	switch {
-	case held != nil && UnderWay(d.transfer), Pausing(d.transfer):
+	case held != nil && UnderWay(d.transfer), !d.leg() && Pausing(d.transfer):
 		d.pause(held)
 	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun():
 		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
 	case d.running() && !d.waiting():
 		d.follow()
-	case spec.Pause:
+	case spec.Pause && held != nil:
 		d.rest(v1alpha1.TransferPaused, *held)
 	case spec.Suspend:
 		d.rest(v1alpha1.TransferSuspended, hold{v1alpha1.ReasonSuspended,

@@ -199,6 +199,7 @@ func (d *Decision) members() error {
 		after.OwnerReferences = wanted
 		if !same {
 			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = spec, hash
+			after.Spec.Pause = s.transfer.Spec.Pause // that is between the member and its users
 		}
 		d.Update = append(d.Update, Update{Before: s.transfer, After: after})
 	}

@@ -126,6 +126,7 @@ func owners(set *v1alpha1.TransferSet, given []metav1.OwnerReference) []metav1.O
 func made(set *v1alpha1.TransferSet, transfer *v1alpha1.Transfer) bool {
 	owner := metav1.GetControllerOf(transfer)
 	return transfer.Labels[v1alpha1.TransferSetLabel] == set.Name &&
+		transfer.Labels[agentpod.ManagedByLabel] == agentpod.ManagedBy && // or admission rejects all writes
 		transfer.Annotations[v1alpha1.TemplateHashAnnotation] != "" &&
 		transfer.Name == MemberName(set.Name, transfer.Spec.Source.PersistentVolumeClaim.ClaimName) &&
 		(owner == nil || owner.UID == set.UID)

@@ -354,6 +354,18 @@ func TestSuspended(t *testing.T) {
 	b.expect("", v1alpha1.ReasonSuspended)
 }
 
+// TestPausedByHand: a change of the template does not resume a member that somebody paused.
+func TestPausedByHand(t *testing.T) {
+	b := newBed(t, newSet("move", 0), "a")
+	b.round("create move-a")
+	b.member("move-a").Spec.Pause = true
+	b.set.Spec.Template.Streams = 3
+	b.round("update move-a")
+	if got := b.member("move-a").Spec; !got.Pause || got.Streams != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestScheduled: the first run does not wait for the time of the schedule, and the next ones do.
 func TestScheduled(t *testing.T) {
 	b := newBed(t, newSet("move", 0, func(s *v1alpha1.TransferSetSpec) {

@@ -54,8 +54,8 @@ func (l *Line[T]) Watch(b *builder.Builder, empty T) *builder.Builder {
 	return b.
 		Watches(empty, l.Next(), builder.WithPredicates(l.freed())).
 		Watches(empty, &handler.EnqueueRequestForObject{}, builder.WithPredicates(l.queued())).
-		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(l.waiting), builder.WithPredicates(wake.Later()),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(l.waiting),
+			wake.LaterIf(predicate.GenerationChangedPredicate{}))
 }
 
 // Next wakes those of an object's namespace whose turn it is.
