@@ -138,8 +138,8 @@ type Compression struct {
 	// +optional
 	Software SoftwareUse `json:"software,omitempty"`
 
-	// minSize is the size below which a block is not compressed, in hardware or in software; 0: blocks of every size are. Blocks are 1Mi at most, so
-	// a larger value compresses nothing.
+	// minSize is the size below which a block is not compressed, in hardware or in software; 0: blocks of every size are.
+	// Blocks are 1Mi at most, so a larger value compresses nothing.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`

@@ -194,7 +194,6 @@ func (p *Place) accepts(b *block) bool {
 
 // acceptsAllOf reports whether the receiver accepts whatever another's attempt may make.
 func (p *Place) acceptsAllOf(other *Place) bool {
-	return (p.joinable || !other.joins) && (!other.stores() || p.stores()) && !slices.ContainsFunc(other.writes, func(id codec.ID) bool {
-		return !slices.Contains(p.reads, id)
-	})
+	lacks := func(id codec.ID) bool { return !slices.Contains(p.reads, id) }
+	return (p.joinable || !other.joins) && (!other.stores() || p.stores()) && !slices.ContainsFunc(other.writes, lacks)
 }
