@@ -77,9 +77,13 @@ func TestPause(t *testing.T) {
 			}
 			f.pause(true)
 			f.because(phase, v1alpha1.ReasonPausing)
-			if asked := agents.Paused(f.serverName()); (asked == 0) != (phase == v1alpha1.TransferStarting) {
-				t.Errorf("the agent was asked to end %d times", asked)
-			}
+			// The status says so first, and the agent is asked next.
+			controllertest.Eventually(f, func() error {
+				if asked := agents.Paused(f.serverName()); (asked == 0) != (phase == v1alpha1.TransferStarting) {
+					return fmt.Errorf("the agent was asked to end %d times", asked)
+				}
+				return nil
+			})
 			controllertest.Eventually(f, func() error {
 				if left := f.jobs(); len(left) > 0 || f.secretExists(job.Name) {
 					return fmt.Errorf("left: %+v", left)
