@@ -23,14 +23,14 @@ import (
 )
 
 // neverStops writes a number into each of 50 files, one after the other, and then the next number. At any moment the
-// files have one number up to some file, and the number before it from there on.
+// files have one number up to some file, and the number before it from there on. It leaves a core to the snapshot.
 const neverStops = `
 cd /data
 cat > /tmp/writer <<'END'
 i=0
 while true; do
   i=$((i+1)); f=100
-  while [ $f -lt 150 ]; do echo $i > next; mv next $f; f=$((f+1)); done
+  while [ $f -lt 150 ]; do echo $i > next; mv next $f; f=$((f+1)); sleep 0.01; done
 done
 END
 setsid sh /tmp/writer > /dev/null 2>&1 < /dev/null &

@@ -20,6 +20,7 @@ var copies string
 // Volumes of the local clusters that can be snapshotted are mounted by kubelets, as file systems and as devices, for
 // pods without privileges; snapshots of them in use hold what was synced, and they grow.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	if !pair.Local || pair.SnapshotClass == "" {
 		t.Skip("the clusters are not this machine's, or its kernel has no btrfs")
 	}
