@@ -30,6 +30,7 @@ import (
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -131,7 +132,7 @@ func newMember(t *testing.T) *member {
 	m.config = &wirev1.QueueConfig{
 		Revision: "1", Queue: "orders", ControlAddress: "unused", HealthAddress: "unused",
 		Members: []*wirev1.QueueMember{{Name: "orders-0"}},
-		Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
+		Storage: &wirev1.QueueStorage{Directory: storetest.Directory(t), Capacity: 1 << 30},
 		Limits:  &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
@@ -21,7 +22,7 @@ import (
 // restarted.
 func TestPutAgainAfterRestart(t *testing.T) {
 	const rounds = 2
-	volume := &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30}
+	volume := &wirev1.QueueStorage{Directory: storetest.Directory(t), Capacity: 1 << 30}
 	for round := range rounds {
 		m := newMember(t)
 		m.change(func(c *wirev1.QueueConfig) { c.Storage = volume })
@@ -85,7 +86,7 @@ func TestPutAgainAfterRestart(t *testing.T) {
 
 // TestPutAgainByService: the same of clients of gRPC.
 func TestPutAgainByService(t *testing.T) {
-	volume := &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30}
+	volume := &wirev1.QueueStorage{Directory: storetest.Directory(t), Capacity: 1 << 30}
 	for round := range 2 {
 		m := newMember(t)
 		host, _, err := net.SplitHostPort(m.config.GetListenAddress())

@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -82,7 +83,7 @@ func prepareQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...str
 		Revision: "1", Queue: "orders", ListenAddress: freeAddress(t, host), ServiceAddress: freeAddress(t, host),
 		ControlAddress: "unused", HealthAddress: "unused",
 		Members: []*wirev1.QueueMember{{Name: "orders-0"}},
-		Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
+		Storage: &wirev1.QueueStorage{Directory: storetest.Directory(t), Capacity: 1 << 30},
 		Limits:  &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
@@ -48,7 +49,7 @@ func newCluster(t *testing.T, name string) []*queue {
 		q := &queue{T: t, name: name, member: fmt.Sprintf("%s-%d", name, i)}
 		var err error
 		if q.store, err = store.Start(t.Context(), store.Options{
-			Queue: name, Member: q.member, Directory: t.TempDir(), Capacity: 256 << 20, MaxPayload: 8 << 20,
+			Queue: name, Member: q.member, Directory: storetest.Directory(t), Capacity: 256 << 20, MaxPayload: 8 << 20,
 			Cluster: &store.Cluster{ListenAddress: known[i], Members: known, TLS: config},
 		}); err != nil {
 			t.Fatal(err)

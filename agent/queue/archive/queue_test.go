@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -45,7 +46,7 @@ func newQueue(t *testing.T, name string, settings store.Settings) *queue {
 	q := &queue{T: t, name: name}
 	var err error
 	if q.store, err = store.Start(
-		t.Context(), store.Options{Queue: name, Directory: t.TempDir(), Capacity: 1 << 30, MaxPayload: 8 << 20},
+		t.Context(), store.Options{Queue: name, Directory: storetest.Directory(t), Capacity: 1 << 30, MaxPayload: 8 << 20},
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	s, err := store.Start(t.Context(), store.Options{
-		Queue: "orders", Directory: t.TempDir(),
+		Queue: "orders", Directory: storetest.Directory(t),
 		Cluster: &store.Cluster{ListenAddress: taken.Addr().String(), Members: []string{"127.0.0.1:1"}},
 	})
 	if err == nil {

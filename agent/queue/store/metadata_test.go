@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
 
 // What is kept with the stream stays when its settings change.
 func TestMetadata(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
+	s := start(t, store.Options{Directory: storetest.Directory(t)})
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
 	for value, settings := range map[string]store.Settings{"one": {MaxAge: time.Hour}, "two": {MaxMessages: 7}} {

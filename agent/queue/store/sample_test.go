@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
 
 // sample takes so many messages, in the order in which they come.
@@ -30,7 +31,7 @@ func sample(t *testing.T, s *store.Store, conn *nats.Conn, seed uint64, most int
 }
 
 func TestSample(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
+	s := start(t, store.Options{Directory: storetest.Directory(t)})
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
 	if found := sample(t, s, conn, 1, 9); len(found) != 0 {
@@ -76,7 +77,7 @@ func TestSample(t *testing.T) {
 
 // TestSampleOfWhatIsLeft: where nearly all messages are gone, those that are there are found nevertheless, each once.
 func TestSampleOfWhatIsLeft(t *testing.T) {
-	s := start(t, store.Options{Memory: true, Directory: t.TempDir()})
+	s := start(t, store.Options{Memory: true, Directory: storetest.Directory(t)})
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
 	const first, last = "the first", "the last"

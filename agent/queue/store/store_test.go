@@ -62,7 +62,7 @@ func statistics(t *testing.T, s *store.Store, conn *nats.Conn) store.Statistics 
 
 // TestOldest: what channels note and dead letters are no messages of the queue, however old they are.
 func TestOldest(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
+	s := start(t, store.Options{Directory: storetest.Directory(t)})
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
 	put(t, js, "$LIGHTERAGE.CHANNEL.orders.0123456789abcdef", "position")
@@ -159,7 +159,7 @@ func TestRestart(t *testing.T) {
 
 // TestSettings: limits hold, and change while the store runs.
 func TestSettings(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir(), Memory: true})
+	s := start(t, store.Options{Directory: storetest.Directory(t), Memory: true})
 	conn, js := connect(t, s)
 	if err := s.Ready(); err == nil {
 		t.Error("ready without a stream")
@@ -206,7 +206,7 @@ func credentials(t *testing.T, s *store.Store) (user, password string) {
 
 // TestClientRights: a client reaches its queue and nothing else.
 func TestClientRights(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
+	s := start(t, store.Options{Directory: storetest.Directory(t)})
 	conn, _ := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
 	user, password := credentials(t, s)
@@ -251,7 +251,7 @@ func TestClientRights(t *testing.T) {
 
 // TestPasswords: a connection within the process needs one.
 func TestPasswords(t *testing.T) {
-	s := start(t, store.Options{Directory: t.TempDir()})
+	s := start(t, store.Options{Directory: storetest.Directory(t)})
 	user, password := credentials(t, s)
 	for say, want := range map[string]string{
 		"CONNECT {}\r\n": "-ERR 'Authorization Violation'",
@@ -278,7 +278,7 @@ func TestPasswords(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	for _, name := range []string{"", "Orders", "or.ders", "or*ders", ">", "$JS", "or ders", strings.Repeat("o", 64)} {
-		if _, err := store.Start(t.Context(), store.Options{Queue: name, Directory: t.TempDir()}); err == nil ||
+		if _, err := store.Start(t.Context(), store.Options{Queue: name, Directory: storetest.Directory(t)}); err == nil ||
 			!strings.Contains(err.Error(), "use up to 63") {
 			t.Errorf("name %q: %v", name, err)
 		}
@@ -289,7 +289,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 	if _, err := store.Start(
 		t.Context(),
-		store.Options{Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: "nowhere"}},
+		store.Options{Queue: "orders", Directory: storetest.Directory(t), Cluster: &store.Cluster{ListenAddress: "nowhere"}},
 	); err == nil {
 		t.Error("an address without a port was taken")
 	}

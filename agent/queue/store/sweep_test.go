@@ -12,11 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 )
 
 // TestSweep: messages that a volume has though consumers have acknowledged them are removed, and nothing beside them.
 func TestSweep(t *testing.T) {
-	o := store.Options{Directory: t.TempDir()}
+	o := store.Options{Directory: storetest.Directory(t)}
 	s := start(t, o)
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
@@ -95,7 +96,7 @@ func TestSweep(t *testing.T) {
 // TestSweepUnfinished: a consumer that had messages at the end and has not acknowledged them may have what cannot be
 // told yet.
 func TestSweepUnfinished(t *testing.T) {
-	o := store.Options{Directory: t.TempDir()}
+	o := store.Options{Directory: storetest.Directory(t)}
 	s := start(t, o)
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
@@ -127,7 +128,7 @@ func TestSweepUnfinished(t *testing.T) {
 // TestSweepPoison: what a consumer was given as often as it may be is kept, though the consumer's position is beyond
 // it.
 func TestSweepPoison(t *testing.T) {
-	o := store.Options{Directory: t.TempDir()}
+	o := store.Options{Directory: storetest.Directory(t)}
 	s := start(t, o)
 	conn, js := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
@@ -190,7 +191,7 @@ func TestSweepPoison(t *testing.T) {
 // TestSweepRefiltered: what a consumer was not given because it did not read it then is kept when it reads it now,
 // though its position is beyond it. What is put later is not kept for that.
 func TestSweepRefiltered(t *testing.T) {
-	o := store.Options{Directory: t.TempDir()}
+	o := store.Options{Directory: storetest.Directory(t)}
 	messages := filepath.Join(o.Directory, "jetstream", "$G", "streams", "orders", "msgs")
 	s := start(t, o)
 	conn, js := connect(t, s)
@@ -298,7 +299,7 @@ func TestConfigure(t *testing.T) {
 		"a new one":         {[][]string{{"a", "orders.a"}, {"a", "orders.>"}}, true},
 		"one that is there": {[][]string{{"", "orders.c"}, {"name-of-the-server", "orders.>"}}, true},
 	} {
-		o := store.Options{Directory: t.TempDir()}
+		o := store.Options{Directory: storetest.Directory(t)}
 		s := start(t, o)
 		conn, js := connect(t, s)
 		ensure(t, s, conn, store.Settings{})
@@ -322,7 +323,7 @@ func TestConfigure(t *testing.T) {
 		conn.Close()
 		s.Shutdown()
 	}
-	o := store.Options{Directory: t.TempDir()}
+	o := store.Options{Directory: storetest.Directory(t)}
 	s := start(t, o)
 	if err := os.Mkdir(filepath.Join(o.Directory, "kept"), 0o700); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -23,12 +24,32 @@ const Elections = 2 * time.Minute
 // Queue is the name of the queue, unless options say otherwise.
 const Queue = "orders"
 
+// Directory makes one for a store, which goes with the test. NATS waits 100 ms for what its consumers write while it
+// ends; on a busy machine a file may appear later.
+func Directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "store-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 50 {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Error(err)
+	})
+	return dir
+}
+
 // Start returns a store, which ends with the test. It is in a directory of its own, unless the options name one.
 func Start(t testing.TB, o store.Options) *store.Store {
 	t.Helper()
 	o.Queue = cmp.Or(o.Queue, Queue)
 	if o.Directory == "" {
-		o.Directory = t.TempDir()
+		o.Directory = Directory(t)
 	}
 	s, err := store.Start(t.Context(), o)
 	if err != nil {
