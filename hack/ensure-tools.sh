@@ -62,6 +62,15 @@ for need in "$@"; do
 		want igzip isal
 		want socat socat
 		;;
+	wan) # what bench-wan compares with
+		want rsync rsync
+		want stunnel stunnel4
+		want sshd openssh-server
+		want ssh-keygen openssh-client
+		want socat socat
+		want ss iproute2
+		want ip iproute2
+		;;
 	network) # namespaces whose networks have a speed
 		want ip iproute2
 		want tc iproute2

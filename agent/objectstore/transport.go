@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/longpath"
 )
 
 const (
@@ -69,6 +71,7 @@ func newTransport(o Options, config *tls.Config) *transport {
 			if err != nil {
 				return nil, err
 			}
+			longpath.Adapt(conn)
 			return &idleConn{conn}, nil
 		},
 		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout, DisableCompression: true,

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/longpath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -37,6 +38,8 @@ type Dialer struct {
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// Timeout bounds making a connection, its handshake included; 0: handshakeTimeout.
 	Timeout time.Duration
+	// Adapted is told the path of each new connection, which is adapted to it; nil: nobody is.
+	Adapted func(longpath.Path)
 }
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(d.Timeout, handshakeTimeout) }
@@ -86,6 +89,10 @@ func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	conn, err := connect(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
+	}
+	path := longpath.Adapt(conn)
+	if d.Adapted != nil {
+		d.Adapted(path)
 	}
 	conn = d.Counter.Count(conn)
 	if d.Pace != nil {

@@ -17,11 +17,13 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/rest"
 	"github.com/lighterage/lighterage/hack/bench/scale"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
+	"github.com/lighterage/lighterage/hack/bench/wan"
 )
 
 func main() {
 	harness.Main(
 		codec.Benchmark(), fanout.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(),
 		policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Memory(),
+		wan.Benchmark(),
 	)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/handoff"
+	"github.com/lighterage/lighterage/agent/longpath"
 	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
@@ -128,6 +129,7 @@ func (a *agent) sendBy(
 	ctx context.Context, c *wirev1.SendConfig, dialer *transport.Dialer, backoff send.Backoff, report *send.Report,
 	with func() send.Options,
 ) error {
+	dialer.Adapted = report.SetPath
 	name, version := c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion)
 	if c.GetReceiverEndpoint() == "" {
 		var err error
@@ -136,6 +138,7 @@ func (a *agent) sendBy(
 		}
 	}
 	options := with()
+	options.Streams = streamsOver(report.Path(), c, options.Streams)
 	options.Dial = func() (send.Conn, error) { return dialer.Dial(name) }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, name) }
 	options.Direct = c.GetReceiverEndpoint() != ""
@@ -159,6 +162,15 @@ func streamsOf(c *wirev1.SendConfig) int {
 		n = asked
 	}
 	return int(min(n, protocol.MaxStreams))
+}
+
+// streamsOver returns how many connections are to carry blocks over a path, where others than those of long paths would
+// be so many.
+func streamsOver(path longpath.Path, c *wirev1.SendConfig, others int) int {
+	if c.GetStreams() == 0 && path.Long() {
+		return max(others, longpath.Streams)
+	}
+	return others
 }
 
 // openSource returns what is to be moved.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
+	"github.com/lighterage/lighterage/agent/longpath"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -28,6 +29,8 @@ type Report struct {
 	Store objectstore.Counter
 	// reading is the CPU time in nanoseconds that reading files took.
 	reading atomic.Int64
+	// path of the newest connection; nil before there was one.
+	path atomic.Pointer[longpath.Path]
 	// place in a Fan, whose CPU time this is a share of; nil: all of it.
 	place atomic.Pointer[Place]
 
@@ -41,6 +44,17 @@ func NewReport() *Report {
 	r := &Report{}
 	r.Start(wirev1.AgentState_AGENT_STATE_OPENING)
 	return r
+}
+
+// SetPath says which path the newest connection to the receiver takes.
+func (r *Report) SetPath(path longpath.Path) { r.path.Store(&path) }
+
+// Path is the one that SetPath was last told.
+func (r *Report) Path() longpath.Path {
+	if path := r.path.Load(); path != nil {
+		return *path
+	}
+	return longpath.Path{}
 }
 
 // received takes over what the receiver says.

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
@@ -116,6 +118,32 @@ func sent(told []byte) (int64, error) {
 // Command is one that runs in a namespace of the pair.
 func Command(ctx context.Context, space, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", space, name}, args...)...)
+}
+
+// StartListening starts a program in the receiver's namespace and waits, without connecting, until it listens at an
+// address there.
+func (p *Pair) StartListening(ctx context.Context, command *exec.Cmd, address string) (*harness.Process, error) {
+	process, err := harness.Start(command)
+	if err != nil {
+		return nil, err
+	}
+	for range 400 {
+		text, err := harness.Output(ctx, "ip", "netns", "exec", p.receiver.space, "ss", "-Hltn")
+		if err != nil {
+			process.Stop(0)
+			return nil, fmt.Errorf("look for a listener: %w", err)
+		}
+		if slices.Contains(strings.Fields(text), address) {
+			return process, nil
+		}
+		select {
+		case <-process.Ended():
+			return nil, fmt.Errorf("nobody listens at %s: %w", address, process.Wait())
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+	process.Stop(0)
+	return nil, fmt.Errorf("nobody listens at %s", address)
 }
 
 // Close removes the namespaces.

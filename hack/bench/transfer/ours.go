@@ -20,11 +20,14 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
 const (
 	namespace, transfer = "bench", "tree"
 	serverName          = "00000000-0000-0000-0000-000000000001.receive.lighterage.internal"
+	// linkPort is where the gateway listens in a namespace of its own, and linkInner where the receiver does behind it.
+	linkPort, linkInner = ":8443", "127.0.0.1:8444"
 )
 
 // ours runs both agents as they run in their pods, TLS on, with the gateway's own way of passing connections through
@@ -48,9 +51,14 @@ type bench struct {
 	dir, agent string
 	watch      bool
 	direct     bool // without a gateway between the agents
+	// link is the network that the agents have between them; nil: loopback.
+	link *network.Pair
+	// benchmark has GatewayRole, if there is a link.
+	benchmark string
 	// via is the object store between the agents; nil: TCP.
 	via             *wirev1.StoreEnd
 	receiver, relay *harness.Process
+	gateway         *harness.Process // with a link
 }
 
 // sending is the mode of the sender.
@@ -73,6 +81,9 @@ func (b *bench) prepare(
 	if err != nil {
 		return err
 	}
+	if b.link != nil {
+		data = linkInner
+	}
 	receive := &wirev1.ReceiveConfig{
 		RunId: "bench", Attempt: 1, SenderNamespace: namespace, SenderName: transfer,
 		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data,
@@ -83,7 +94,9 @@ func (b *bench) prepare(
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
 		Compression: settings,
 	}
-	if b.direct {
+	if b.link != nil {
+		send.GatewayEndpoint = b.link.Address() + linkPort
+	} else if b.direct {
 		send.ReceiverEndpoint, send.ReceiverServerName = data, serverName
 	} else if send.GatewayEndpoint, err = serveGateway(ctx, ca, data); err != nil {
 		return err
@@ -105,6 +118,12 @@ func (b *bench) prepare(
 		},
 	}); err != nil {
 		return err
+	}
+	if b.link != nil {
+		if b.receiver, err = b.link.StartListening(ctx, b.command(ctx, "receive"), data); err != nil {
+			return err
+		}
+		return b.startGateway(ctx, ca, send.GetGatewayEndpoint(), data)
 	}
 	if b.receiver, err = harness.StartListening(ctx, b.command(ctx, "receive"), data); err != nil || b.via == nil {
 		return err
@@ -163,9 +182,15 @@ func (b *bench) configure(ca *pki.CA, mode string, config proto.Message, certifi
 
 func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {
 	dir := filepath.Join(b.dir, mode)
-	cmd := exec.CommandContext(
-		ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json"),
-	)
+	args := []string{mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json")}
+	cmd := exec.CommandContext(ctx, b.agent, args...)
+	if b.link != nil {
+		space := b.link.Sender()
+		if mode == "receive" {
+			space = b.link.Receiver()
+		}
+		cmd = network.Command(ctx, space, b.agent, args...)
+	}
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryGoal)))
 	return cmd
 }

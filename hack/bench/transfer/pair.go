@@ -10,6 +10,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
 // Pair is two agents that move a tree once, without a gateway between them, for benchmarks of others.
@@ -28,6 +29,26 @@ func NewPair(
 ) (*Pair, error) {
 	p := &Pair{bench{dir: dir, agent: agent, direct: true}}
 	return p, p.bench.prepare(ctx, source, destination, false, settings)
+}
+
+// NewPairOver is a pair with a network between its agents and the gateway before the receiver, in which the sender
+// verifies. The gateway is a process in GatewayRole of a benchmark.
+func NewPairOver(
+	ctx context.Context, benchmark string, link *network.Pair, dir, agent, source, destination string,
+	settings *wirev1.CompressionSettings,
+) (*Pair, error) {
+	p := &Pair{bench{dir: dir, agent: agent, link: link, benchmark: benchmark}}
+	return p, p.bench.prepare(ctx, source, destination, true, settings)
+}
+
+// Processes are those that the context ends: they may not live longer than their network.
+func (p *Pair) Processes() (all []*harness.Process) {
+	for _, process := range []*harness.Process{p.bench.receiver, p.bench.relay, p.bench.gateway} {
+		if process != nil {
+			all = append(all, process)
+		}
+	}
+	return all
 }
 
 // NewHandOff is a pair whose sender reaches the receiver through an object store, a relay and the gateway.

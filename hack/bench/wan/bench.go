@@ -1,0 +1,224 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wan measures moving trees over a long link, with delay and loss of packets: our agents beside rsync through
+// stunnel, which is how VolSync moves data, rclone over SFTP, and tar through TLS, in one run.
+package wan
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/network"
+	"github.com/lighterage/lighterage/hack/bench/transfer"
+	"github.com/lighterage/lighterage/hack/bench/trees"
+)
+
+const (
+	name = "wan"
+	// linkMbits and linkRTT are those of all cells.
+	linkMbits, linkRTT = 200, 100 * time.Millisecond
+)
+
+type options struct {
+	agent, rclone, work, only string
+	runs                      int
+}
+
+// Benchmark is that of long links.
+func Benchmark() harness.Benchmark {
+	o := &options{}
+	return harness.Benchmark{
+		Name: name, About: "moving trees over a long link beside rsync, rclone and tar; needs root and /dev/net/tun",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary")
+			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
+			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are, in a directory of their own")
+			f.StringVar(&o.only, "only", "", "measure one cell alone: long, lossy or small")
+			f.IntVar(&o.runs, "runs", 5, "runs of each contender")
+		},
+		Run:   o.run,
+		Roles: map[string]func(context.Context, []string) error{transfer.GatewayRole: transfer.ServeGateway},
+	}
+}
+
+// cell is a tree and a path.
+type cell struct {
+	name, about string
+	loss        float64
+	make        func(root string) error
+	// without is a contender that is left out; empty: none is.
+	without string
+}
+
+// cells are a link that loses nothing, one that loses packets, and many files.
+func (o *options) cells(quick bool) []cell {
+	long, lossy, small := 256, 32, 20
+	if quick {
+		long, lossy, small = 64, 4, 2
+	}
+	return []cell{
+		{
+			name: "long", about: fmt.Sprintf("4 files of noise, %d MiB together", long),
+			make: func(root string) error { return noise(root, 4, long<<20/4) },
+		},
+		{
+			name: "lossy", about: fmt.Sprintf("4 files of noise, %d MiB together, and 1 %% of all packets is lost", lossy),
+			loss: 0.01, make: func(root string) error { return noise(root, 4, lossy<<20/4) },
+		},
+		{
+			name: "small", about: fmt.Sprintf("%d files of 4 KiB of JSON", small*1000),
+			make: func(root string) error { return trees.Small(root, small) },
+			// Several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
+			without: viaSFTP,
+		},
+	}
+}
+
+// noise makes files that nothing compresses.
+func noise(root string, files, size int) error {
+	data := make([]byte, files*size)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	return trees.Cut(data, size, root, "%d")
+}
+
+// measured is a cell with what its contenders took.
+type measured struct {
+	cell
+	tree    trees.Size
+	results []result
+}
+
+// result is the runs of a contender.
+type result struct {
+	name    string
+	samples []sample
+}
+
+// sample is one run. CPU is that of the whole system, all that is not idle.
+type sample struct{ wall, cpu time.Duration }
+
+func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
+	for _, path := range []*string{&o.agent, &o.rclone} {
+		if *path == "" {
+			return errors.New("programs are missing; run make bench-wan")
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("find a program: %w", err)
+		}
+	}
+	if o.work, err = os.MkdirTemp(o.work, "lighterage-bench-"); err != nil {
+		return fmt.Errorf("make a directory for trees: %w", err)
+	}
+	defer os.RemoveAll(o.work)
+	if r.Quick {
+		o.runs = 1
+	}
+	r.Partial = o.only != ""
+	var all []measured
+	for _, c := range o.cells(r.Quick) {
+		if o.only != "" && o.only != c.name {
+			continue
+		}
+		m, err := o.measure(ctx, r, c)
+		if err != nil {
+			return fmt.Errorf("cell %s: %w", c.name, err)
+		}
+		fmt.Printf("\n%s: %s\n\n%s\n", c.name, c.about, m)
+		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("there is no cell %q", o.only)
+	}
+	return r.Publish(ctx, report(ctx, all, o.rclone))
+}
+
+// measure has every contender take turns with a cell.
+func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measured, err error) {
+	source := filepath.Join(o.work, c.name)
+	defer os.RemoveAll(source)
+	if err := c.make(source); err != nil {
+		return m, fmt.Errorf("make the tree: %w", err)
+	}
+	m.cell = c
+	if m.tree, err = trees.Measure(source); err != nil {
+		return m, err
+	}
+	contenders := slices.DeleteFunc(o.contenders(), func(one contender) bool { return one.name == c.without })
+	for _, one := range contenders {
+		m.results = append(m.results, result{name: one.name})
+	}
+	err = r.Rounds(o.runs, func(round int) error {
+		for _, i := range harness.Order(round, len(contenders)) {
+			one := contenders[i]
+			got, err := o.turn(ctx, c, one, round, source, m.tree)
+			if err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+			m.results[i].samples = append(m.results[i].samples, got)
+		}
+		return nil
+	})
+	return m, err
+}
+
+// turn has a contender move the tree once, over a link of its own, and compares what arrived.
+func (o *options) turn(
+	ctx context.Context, c cell, one contender, round int, source string, want trees.Size,
+) (s sample, err error) {
+	dir, err := os.MkdirTemp(o.work, "run-")
+	if err != nil {
+		return s, fmt.Errorf("make a directory for a run: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	destination := filepath.Join(dir, "destination")
+	if err := os.Mkdir(destination, 0o755); err != nil {
+		return s, fmt.Errorf("make the destination: %w", err)
+	}
+	link, err := network.NewWide(ctx, "ltgw", "10.231.11.", network.Path{Mbits: linkMbits, RTT: linkRTT, Loss: c.loss})
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, link.Close()) }() //nolint:contextcheck // also when the context has ended
+	ctx, cancel := context.WithCancel(ctx)
+	var served []*harness.Process
+	defer func() {
+		cancel()
+		for _, p := range served {
+			<-p.Ended() // before its namespace goes
+		}
+	}()
+	way := way{link: &link.Pair, dir: dir, source: source, destination: destination, served: &served}
+	move, err := one.setUp(ctx, o, way)
+	if err != nil {
+		return s, err
+	}
+	busy, _, err := harness.SystemCPU()
+	if err != nil {
+		return s, err
+	}
+	begun := time.Now()
+	if err := move(ctx); err != nil {
+		return s, err
+	}
+	s.wall = time.Since(begun)
+	after, _, err := harness.SystemCPU()
+	if err != nil {
+		return s, err
+	}
+	s.cpu = after - busy
+	harness.Log("%s, run %d: %s: %.2f s; %s", c.name, round+1, one.name, s.wall.Seconds(), link)
+	got, err := trees.Measure(destination)
+	if err == nil && (got.Files != want.Files || got.Bytes != want.Bytes) {
+		err = fmt.Errorf("the destination has %+v, the source %+v", got, want)
+	}
+	return s, err
+}

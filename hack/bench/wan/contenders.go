@@ -1,0 +1,196 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wan
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/agents"
+	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/network"
+	"github.com/lighterage/lighterage/hack/bench/transfer"
+)
+
+// Names of contenders.
+const (
+	ours       = "lighterage"
+	viaStunnel = "rsync through stunnel"
+	viaSFTP    = "rclone over SFTP"
+	viaTLS     = "tar through TLS"
+)
+
+// port is where all of them listen in the receiver's namespace. inner is where what is behind a tunnel does.
+const port, inner = "8443", "8873"
+
+// way is where a contender moves a tree once.
+type way struct {
+	link                     *network.Pair
+	dir, source, destination string
+	// served are programs that end with the context, before the link does.
+	served *[]*harness.Process
+}
+
+// contender is one way to move a tree.
+type contender struct {
+	name string
+	// setUp starts what receives, and returns what moves the tree.
+	setUp func(ctx context.Context, o *options, w way) (move func(context.Context) error, err error)
+}
+
+func (o *options) contenders() []contender {
+	return []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaSFTP, setUpRclone}, {viaTLS, setUpTar}}
+}
+
+// serve starts a program of the receiver that listens at a port of its address.
+func (w way) serve(ctx context.Context, port string, command ...string) error {
+	return w.listen(ctx, w.link.Address()+":"+port, command...)
+}
+
+func (w way) listen(ctx context.Context, address string, command ...string) error {
+	p, err := w.link.StartListening(ctx, network.Command(ctx, w.link.Receiver(), command[0], command[1:]...), address)
+	if err == nil {
+		*w.served = append(*w.served, p)
+	}
+	return err
+}
+
+// send runs a program of the sender.
+func (w way) send(ctx context.Context, command ...string) error {
+	out, err := network.Command(ctx, w.link.Sender(), command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%q: %w: %s", command, err, out)
+	}
+	return nil
+}
+
+func (w way) write(name, text string) (path string, err error) {
+	path = filepath.Join(w.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("write a configuration: %w", err)
+	}
+	return path, nil
+}
+
+// setUpOurs has what a Transfer without settings has: mode Auto, and the destination is verified.
+func setUpOurs(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+	pair, err := transfer.NewPairOver(ctx, name, w.link, w.dir, o.agent, w.source, w.destination, &wirev1.CompressionSettings{
+		Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED, Codecs: []string{"deflate", "zstd"},
+	})
+	*w.served = append(*w.served, pair.Processes()...)
+	return func(ctx context.Context) error {
+		_, _, err := pair.Move(ctx, func(harness.PID) {})
+		return err
+	}, err
+}
+
+// setUpRsync is an rsync daemon behind a stunnel, and another stunnel before the client, with VolSync's options.
+func setUpRsync(ctx context.Context, _ *options, w way) (func(context.Context) error, error) {
+	daemon, err := w.write("rsyncd.conf", fmt.Sprintf(
+		"use chroot = no\nuid = %d\ngid = %d\n[data]\npath = %s\nread only = false\n", os.Getuid(), os.Getgid(),
+		w.destination))
+	if err != nil {
+		return nil, err
+	}
+	if err := agents.ServerFiles(w.dir); err != nil {
+		return nil, err
+	}
+	const common = "foreground = yes\npid =\nsslVersion = TLSv1.3\n"
+	server, err := w.write("server.conf", fmt.Sprintf("%s[rsync]\naccept = %s:%s\nconnect = 127.0.0.1:%s\ncert = %s\n",
+		common, w.link.Address(), port, inner, filepath.Join(w.dir, "both.pem")))
+	if err != nil {
+		return nil, err
+	}
+	client, err := w.write("client.conf", fmt.Sprintf(
+		"%s[rsync]\nclient = yes\naccept = 127.0.0.1:%s\nconnect = %s:%s\n", common, inner, w.link.Address(), port))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.listen(ctx, "127.0.0.1:"+inner, "rsync", "--daemon", "--no-detach", "--address=127.0.0.1",
+		"--port="+inner, "--config="+daemon); err != nil {
+		return nil, err
+	}
+	if err := w.serve(ctx, port, "stunnel", server); err != nil {
+		return nil, err
+	}
+	tunnel, err := harness.Start(network.Command(ctx, w.link.Sender(), "stunnel", client))
+	if err != nil {
+		return nil, err
+	}
+	*w.served = append(*w.served, tunnel)
+	return func(ctx context.Context) error {
+		return w.send(ctx, "bash", "-c", fmt.Sprintf(
+			`until ss -Hltn | grep -q 127.0.0.1:%[1]s; do sleep 0.02; done
+			exec rsync -aAhHSxz --delete %[2]s/ rsync://127.0.0.1:%[1]s/data/`, inner, w.source))
+	}, nil
+}
+
+// setUpRclone moves 16 files at once to OpenSSH's server.
+func setUpRclone(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+	key, host := filepath.Join(w.dir, "key"), filepath.Join(w.dir, "host")
+	for _, path := range []string{key, host} {
+		if err := harness.Command(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path); err != nil {
+			return nil, err
+		}
+	}
+	config, err := w.write("sshd.conf", fmt.Sprintf("ListenAddress %s:%s\nHostKey %s\nAuthorizedKeysFile %s.pub\n"+
+		"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n",
+		w.link.Address(), port, host, key))
+	if err != nil {
+		return nil, err
+	}
+	// Debian's sshd wants this directory, which its service makes.
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		return nil, fmt.Errorf("make a directory for sshd: %w", err)
+	}
+	if err := w.serve(ctx, port, "/usr/sbin/sshd", "-D", "-e", "-f", config); err != nil {
+		return nil, err
+	}
+	who, err := user.Current()
+	if err != nil {
+		return nil, fmt.Errorf("find the user for SFTP: %w", err)
+	}
+	return func(ctx context.Context) error {
+		return w.send(ctx, o.rclone, "copy", w.source, ":sftp:"+w.destination, "--sftp-host", w.link.Address(),
+			"--sftp-port", port, "--sftp-user", who.Username, "--sftp-key-file", key, "--config", "/dev/null",
+			"--transfers", "16", "--checkers", "16")
+	}, nil
+}
+
+// setUpTar sends an archive through TLS 1.3 between two socats.
+func setUpTar(ctx context.Context, _ *options, w way) (func(context.Context) error, error) {
+	if err := agents.ServerFiles(w.dir); err != nil {
+		return nil, err
+	}
+	address := w.link.Address() + ":" + port
+	receiver, err := w.link.StartListening(ctx, network.Command(ctx, w.link.Receiver(), "bash", "-o", "pipefail", "-c",
+		fmt.Sprintf("socat -u -b 1048576 OPENSSL-LISTEN:%s,bind=%s,cert=%s/both.pem,verify=0,"+
+			"openssl-min-proto-version=TLS1.3 - | tar -C %s -xf -", port, w.link.Address(), w.dir, w.destination)), address)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		if err := w.send(ctx, "bash", "-o", "pipefail", "-c", fmt.Sprintf("tar -C %s -cf - . | socat -u -b 1048576 - "+
+			"OPENSSL:%s,verify=0,openssl-min-proto-version=TLS1.3", w.source, address)); err != nil {
+			return err
+		}
+		return receiver.Wait()
+	}, nil
+}
+
+// versions of the contenders.
+func versions(ctx context.Context, rclone string) []string {
+	stunnel := ""
+	if path, err := exec.LookPath("stunnel"); err == nil {
+		stunnel = harness.Version(ctx, path, "-version")
+	}
+	return []string{harness.Version(ctx, "rsync", "--version"), stunnel, harness.Version(ctx, rclone, "version"),
+		harness.Version(ctx, "tar", "--version")}
+}
