@@ -217,7 +217,7 @@ ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controlle
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run -C hack/cluster . assets); \
-		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test -timeout 20m -tags envtest $$packages; \
+		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test $(AT_ONCE) -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
 
 .PHONY: test-decisions

@@ -23,6 +23,7 @@ import (
 // TestAdopt: a Queue that is created again after somebody took the former one away by force makes nothing until it is
 // told what to do with the claims that are left, and goes on with them when it is to adopt them.
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	former := create(t, cluster.Namespace(t), nil)
 	s := set(t, former)
 	member(t, s)
@@ -88,6 +89,7 @@ func tryAdopt(q *v1alpha1.Queue, value string) error {
 
 // TestAdoptTooLate: a Queue that has claims of its own cannot adopt others.
 func TestAdoptTooLate(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)
 	update(t, q, func() { q.Spec.Storage.Adopt = "orders-queue-1a2b3c4d" })

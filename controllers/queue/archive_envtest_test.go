@@ -27,6 +27,7 @@ import (
 
 // TestArchiving: a claim that comes later is noticed, and what members say of the archive is in status.
 func TestArchiving(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	q := create(t, namespace, func(s *v1alpha1.QueueSpec) {
 		s.Archive = &v1alpha1.QueueArchive{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}}
@@ -103,6 +104,7 @@ func TestArchiving(t *testing.T) {
 // TestArchivingToStore: an ObjectStore that comes later, and its probe, are noticed; the archive of the store has a
 // status of its own.
 func TestArchivingToStore(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	q := create(t, namespace, stored)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound)
@@ -176,6 +178,7 @@ func TestArchivingToStore(t *testing.T) {
 
 // TestRestoring: what is restored is fixed, and can be taken away.
 func TestRestoring(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	both := newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Restore = &v1alpha1.QueueRestore{

@@ -38,6 +38,7 @@ func holds(t *testing.T, q *v1alpha1.Queue, check func(*wirev1.QueueConfig, *cor
 
 // TestChannel: a queue sends as soon as its Peer exists, follows a changed one, and says what its members say.
 func TestChannel(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	name := "west-of-" + namespace
 	q := create(t, namespace, func(s *v1alpha1.QueueSpec) {
@@ -108,6 +109,7 @@ func TestChannel(t *testing.T) {
 
 // TestReceiving: PeerGrants and Peers come and go, and the members are told at once.
 func TestReceiving(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	name := "east-of-" + namespace
 	q := create(t, namespace, nil)

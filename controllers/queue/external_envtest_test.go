@@ -21,6 +21,7 @@ import (
 // TestExternalLife: a Queue in external servers says what members say of these, and is let go with messages in it,
 // which stay there.
 func TestExternalLife(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), func(s *v1alpha1.QueueSpec) {
 		inExternal(authority(t, "nats"))(s)
 		s.Replicas = 1
@@ -52,6 +53,7 @@ func TestExternalLife(t *testing.T) {
 
 // TestExternalValidation: what external servers are told of is sound, and no Queue changes where its messages are.
 func TestExternalValidation(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	refused := func(what, says string, err error) {
 		t.Helper()

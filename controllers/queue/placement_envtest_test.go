@@ -20,6 +20,7 @@ import (
 )
 
 // Members that run follow what takes no restart also while no node could take them; what takes one waits.
+// Not in parallel, because all Queues see the node.
 func TestLimitsWhileNoNodeFits(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}},

@@ -180,6 +180,7 @@ func gone(t *testing.T, object client.Object) {
 // TestLife follows a queue from its creation over changes of the spec and a reset to a deletion that waits for its last
 // message.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	expect(t, q, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
 	s := set(t, q)
@@ -273,6 +274,7 @@ func TestLife(t *testing.T) {
 
 // A queue whose members do not answer may have messages.
 func TestDeletionOfWhatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)
 	member(t, s)
@@ -299,6 +301,7 @@ func TestDeletionOfWhatDoesNotAnswer(t *testing.T) {
 }
 
 func TestNameOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	cluster.Create(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
@@ -311,6 +314,7 @@ func TestNameOfSomebodyElse(t *testing.T) {
 // TestPublishedCA: clients find the CA beside the Queue, whatever somebody makes of it there, and nothing of somebody
 // else's is touched.
 func TestPublishedCA(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	ca, err := cluster.Authority().CA(ctx)
 	if err != nil {
@@ -344,6 +348,7 @@ func TestPublishedCA(t *testing.T) {
 
 // What the API server refuses, it refuses with what to do instead.
 func TestValidation(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	for name, test := range map[string]struct{ patch, says string }{
 		"smaller":           {`{"storage": {"size": "512Mi"}}`, "size must not become smaller"},
@@ -394,6 +399,7 @@ func TestValidation(t *testing.T) {
 
 // The claims of a queue grow with it, and where they cannot, its members do not count on more space.
 func TestGrowth(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)
 	member(t, s)

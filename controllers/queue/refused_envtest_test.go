@@ -23,6 +23,7 @@ func anyMeta(namespace string) metav1.ObjectMeta {
 }
 
 func TestWebhookThatFails(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	end := cluster.FailingWebhook(t, "apps", "statefulsets", &appsv1.StatefulSet{ObjectMeta: anyMeta(namespace),
 		Spec: appsv1.StatefulSetSpec{
@@ -39,6 +40,7 @@ func TestWebhookThatFails(t *testing.T) {
 }
 
 func TestQuotaOfSecrets(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	cluster.NoneOf(t, "count/secrets", &corev1.Secret{ObjectMeta: anyMeta(namespace)})
 	q := create(t, namespace, nil)
@@ -47,6 +49,7 @@ func TestQuotaOfSecrets(t *testing.T) {
 
 // A quota keeps claims from growing; what members are told is what they have.
 func TestQuotaOfStorage(t *testing.T) {
+	t.Parallel()
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "grows"}, Provisioner: "example.com/disk", AllowVolumeExpansion: ptr.To(true),
 	}

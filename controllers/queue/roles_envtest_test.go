@@ -17,6 +17,7 @@ import (
 
 // TestRolesValidation: roles name clients once and with operations, and messages say what to write.
 func TestRolesValidation(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	put := []v1alpha1.QueueOperation{v1alpha1.QueueOperationPut}
 	for what, test := range map[string]struct {

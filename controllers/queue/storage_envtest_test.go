@@ -25,6 +25,7 @@ import (
 
 // TestLossIsTold: a claim that came back empty is an Event and a condition, until somebody accepts it.
 func TestLossIsTold(t *testing.T) {
+	t.Parallel()
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)
 	address := member(t, s)
@@ -60,6 +61,7 @@ func TestLossIsTold(t *testing.T) {
 
 // TestSmallVolumes: those without space for messages are refused, and only volumes are.
 func TestSmallVolumes(t *testing.T) {
+	t.Parallel()
 	namespace := cluster.Namespace(t)
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.QueueSpec)
