@@ -202,7 +202,16 @@ func (f *fixture) remove(object client.Object) {
 // nothing but the status of that other set.
 func (f *fixture) quiet(set *v1alpha1.TransferSet) {
 	f.Helper()
-	before := len(f.without(set))
+	before := 0
+	// Status says what is wanted before the set was looked at with what it has made itself.
+	controllertest.Eventually(f, func() error {
+		before = len(f.without(set))
+		time.Sleep(300 * time.Millisecond)
+		if after := f.without(set); len(after) > before {
+			return fmt.Errorf("it goes on writing %q", after[before:])
+		}
+		return nil
+	})
 	other := f.set("other", func(s *v1alpha1.TransferSetSpec) {
 		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"nothing": "has-this"}}
 	})

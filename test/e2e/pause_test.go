@@ -74,14 +74,15 @@ func TestPause(t *testing.T) {
 			return running == 0, fmt.Sprintf("%d run", running)
 		})
 	}
-	received := &v1alpha1.DeliveryList{}
-	if err := west.List(ctx, received, client.InNamespace(namespace)); err != nil || len(received.Items) != 1 {
-		t.Fatalf("%v: %+v", err, received.Items)
-	}
-	if ready := meta.FindStatusCondition(received.Items[0].Status.Conditions, v1alpha1.ConditionReady); ready == nil ||
-		ready.Reason != v1alpha1.ReasonPaused {
-		t.Errorf("the receiving cluster says %+v", ready)
-	}
+	// Its controller hears of the end of the pod a moment later.
+	eventually(t, time.Minute, "the receiving cluster to say why", func() (bool, string) {
+		received := &v1alpha1.DeliveryList{}
+		if err := west.List(ctx, received, client.InNamespace(namespace)); err != nil || len(received.Items) != 1 {
+			return false, fmt.Sprintf("%v: %+v", err, received.Items)
+		}
+		ready := meta.FindStatusCondition(received.Items[0].Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == v1alpha1.ReasonPaused, fmt.Sprintf("%+v", ready)
+	})
 	patch(t, transfer, func() { transfer.Spec.Pause = false })
 	phase(v1alpha1.TransferTransferring, 0)
 	// What is left takes ten seconds and more at this rate. The agent that runs takes another one.
