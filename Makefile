@@ -286,7 +286,7 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 
 .PHONY: test-sources
-test-sources: tools-go ## Kill managers at every write of a run with hooks, and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
+test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
 	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
 		STAGING_KILLS=all go test -v -count=1 -timeout 20m -tags envtest ./controllers/staging
 	$(SUBMAKE) clusters

@@ -8,7 +8,6 @@ package staging_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -215,13 +214,9 @@ func hugeHook(t *testing.T) {
 	s.ordered()
 }
 
-// killedWithHooks kills managers at writes of a run with hooks: at each with STAGING_KILLS=all, else at every third, and
-// in each story at others.
+// killedWithHooks kills managers at writes of a run with hooks, in each story at others.
 func killedWithHooks(t *testing.T) {
-	every := 3
-	if os.Getenv("STAGING_KILLS") == "all" {
-		every = 1
-	}
+	every := killedEvery()
 	for number, story := range []struct {
 		name    string
 		method  v1alpha1.CopyMethod

@@ -8,6 +8,7 @@ package staging_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,9 +83,18 @@ func (m *mortalStatus) Update(ctx context.Context, o client.Object, options ...c
 // killedWrites is how many writes a manager makes at most before it is killed: more than a run has.
 const killedWrites = 25
 
-// killed kills managers at every write of a run, in four ways a run can go: 200 times.
+// killedEvery is at which writes managers are killed: at each with STAGING_KILLS=all, else at every third.
+func killedEvery() int {
+	if os.Getenv("STAGING_KILLS") == "all" {
+		return 1
+	}
+	return 3
+}
+
+// killed kills managers at writes of a run, in four ways a run can go: 200 times in all.
 func killed(t *testing.T) {
-	for _, story := range []struct {
+	every := killedEvery()
+	for number, story := range []struct {
 		name  string
 		fails int32
 		// deleted: somebody deletes the Transfer when the manager is dead.
@@ -92,7 +102,7 @@ func killed(t *testing.T) {
 		// broken: the driver cannot take a snapshot until then.
 		broken bool
 	}{{name: "Succeeds"}, {name: "Restarts", fails: 1}, {name: "Deleted", deleted: true}, {name: "Broken", broken: true}} {
-		for writes := range killedWrites {
+		for writes := number % every; writes < killedWrites; writes += every {
 			for _, answered := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/%v", story.name, writes, answered), func(t *testing.T) {
 					t.Parallel()
