@@ -22,6 +22,10 @@ type RunStatus struct {
 	// claims. Unset for a Delivery.
 	// +optional
 	Route Route `json:"route,omitempty"`
+	// dataPath of the attempt, of Transfers only; absent before there is a connection, with route ObjectStore, and for
+	// agents of earlier releases.
+	// +optional
+	DataPath *DataPath `json:"dataPath,omitempty"`
 	// copyTime is when the index of spec.source.objectStore was written that the run reads, by the clock of the server.
 	// Unset for a source that has no index, and for a Delivery.
 	// +optional
@@ -72,3 +76,44 @@ type RunStatus struct {
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 }
+
+// DataPath is what carries the data of an attempt.
+type DataPath struct {
+	// type of the path.
+	// +required
+	Type DataPathType `json:"type"`
+	// reason why it is of that type.
+	// +required
+	Reason DataPathReason `json:"reason"`
+}
+
+// DataPathType is a kind of path: within one pod, through an object store, or the protocol of the connections to the
+// peer's gateway or the receiving agent. It is TCP when one of them fell back to TCP.
+// +kubebuilder:validation:Enum=Pod;Storage;SMC;MPTCP;TCP
+type DataPathType string
+
+// Types of paths.
+const (
+	DataPathPod     DataPathType = "Pod"
+	DataPathStorage DataPathType = "Storage"
+	DataPathSMC     DataPathType = "SMC"
+	DataPathMPTCP   DataPathType = "MPTCP"
+	DataPathTCP     DataPathType = "TCP"
+)
+
+// DataPathReason is why data take a path.
+// +kubebuilder:validation:Enum=OnePod;Configured;Negotiated;Unavailable;FellBack
+type DataPathReason string
+
+const (
+	// DataPathOnePod: the agent's pod mounts both claims.
+	DataPathOnePod DataPathReason = "OnePod"
+	// DataPathConfigured: destination.via is set, or network.dataPath of the chart is TCP.
+	DataPathConfigured DataPathReason = "Configured"
+	// DataPathNegotiated: the other end has the protocol that network.dataPath names.
+	DataPathNegotiated DataPathReason = "Negotiated"
+	// DataPathUnavailable: the kernel of the sending agent's node lacks the protocol, or denies it to the agent.
+	DataPathUnavailable DataPathReason = "Unavailable"
+	// DataPathFellBack: the other end, or something in between, lacks the protocol.
+	DataPathFellBack DataPathReason = "FellBack"
+)

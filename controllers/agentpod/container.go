@@ -30,12 +30,14 @@ const (
 	memoryShare = 0.9
 )
 
-// Image is what agents' pods run.
+// Image is what agents' pods run, and what is said to all of them.
 type Image struct {
 	Name       string
 	PullPolicy corev1.PullPolicy
 	// Architectures that it was built for, as Go names them; empty when that is not known.
 	Architectures []string
+	// DataPath that agents' connections are to take; empty: TCP.
+	DataPath string
 }
 
 // resourcesOf are the user's, or the default ones.

@@ -25,18 +25,18 @@ var wireLevels = map[v1alpha1.CompressionLevel]wirev1.CompressionLevel{
 }
 
 // Know tells the agent what node agents of its image measured, so that it need not measure its engines where it finds
-// itself on a machine of the same kind.
+// itself on a machine of the same kind, and on what path its connections are to be.
 func (a *Attempt) Know(profiles map[string]v1alpha1.NodeProfileStatus) {
 	figures := hostFigures(profiles, a.spec.Image.Name)
 	switch config := a.spec.Config.(type) {
 	case *wirev1.SendConfig:
-		config.Figures = figures
+		config.Figures, config.DataPath = figures, a.spec.Image.DataPath
 	case *wirev1.HandOffConfig:
 		config.Send.Figures = figures
 	case *wirev1.LocalConfig:
 		config.Send.Figures = figures
 	case *wirev1.ReceiveConfig:
-		config.Figures = figures
+		config.Figures, config.DataPath = figures, a.spec.Image.DataPath
 	}
 }
 

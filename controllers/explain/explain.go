@@ -39,7 +39,7 @@ func Explain(in Input) (*Explanation, error) {
 		Choices:   []Choice{},
 		Run: Run{
 			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer,
-			Node:         status.Run.Node,
+			Node: status.Run.Node, DataPath: status.Run.DataPath.DeepCopy(),
 			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime),
 			Completion: when(status.Run.CompletionTime),
 		},

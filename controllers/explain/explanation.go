@@ -56,14 +56,16 @@ type Explanation struct {
 
 // Run is the present or last run and its attempt.
 type Run struct {
-	ID           string     `json:"id"`
-	Attempt      int32      `json:"attempt"`
-	Route        string     `json:"route,omitempty"`
-	Peer         string     `json:"peer,omitempty"`
-	Node         string     `json:"node,omitempty"`
-	Architecture string     `json:"architecture,omitempty"`
-	Start        *time.Time `json:"start,omitempty"`
-	Completion   *time.Time `json:"completion,omitempty"`
+	ID      string `json:"id"`
+	Attempt int32  `json:"attempt"`
+	Route   string `json:"route,omitempty"`
+	// DataPath as in status.run.
+	DataPath     *v1alpha1.DataPath `json:"dataPath,omitempty"`
+	Peer         string             `json:"peer,omitempty"`
+	Node         string             `json:"node,omitempty"`
+	Architecture string             `json:"architecture,omitempty"`
+	Start        *time.Time         `json:"start,omitempty"`
+	Completion   *time.Time         `json:"completion,omitempty"`
 }
 
 // Placement is why the sending agent is where it is.

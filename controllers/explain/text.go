@@ -62,6 +62,9 @@ func (e *Explanation) runTable() Section {
 		rows.Add("stalled", about+e.Stalled)
 	}
 	rows.Add("route", strings.TrimSuffix(cmp.Or(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
+	if p := e.Run.DataPath; p != nil {
+		rows.Addf("data path", "%s (%s)", p.Type, p.Reason)
+	}
 	node := cmp.Or(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {
 		node += " (" + e.Run.Architecture + ")"

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	ChannelKey func() ([]byte, error)
 	// Limits of connections.
 	Limits passthrough.Limits
+	// DataPath that connections may take beside TCP. Default: MPTCP where the kernel has it.
+	DataPath datapath.Path
 	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. A
 	// namespace of a peer may make half of them, and so may its manager, whose requests do not count towards those of
 	// the peer. Default 20.

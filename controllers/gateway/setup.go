@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -66,7 +67,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 			return fmt.Errorf("counting what the gateway spends: %w", err)
 		}
 	}
-	listens := &listening{gateway: g, address: address}
+	listens := &listening{gateway: g, address: address, path: o.DataPath}
 	if err := mgr.AddReadyzCheck("gateway", listens.ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
@@ -142,6 +143,7 @@ func deliveryEvents(g *Gateway) toolscache.ResourceEventHandler {
 type listening struct {
 	gateway *Gateway
 	address string
+	path    datapath.Path
 	open    atomic.Bool
 }
 
@@ -155,7 +157,7 @@ func (l *listening) ready(*http.Request) error {
 
 // Start is of manager.Runnable.
 func (l *listening) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	listener, err := datapath.Listen(ctx, l.path, "tcp", l.address)
 	if err != nil {
 		return fmt.Errorf("opening the gateway's port: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Transfers are the collectors that attempts of Transfers feed, each once, when it has ended.
 type Transfers struct {
-	attempts, runs           *prometheus.CounterVec
+	attempts, runs, paths    *prometheus.CounterVec
 	plain, compressed, wired *prometheus.CounterVec
 	cpu                      *prometheus.CounterVec
 	hooks, hookSeconds       *prometheus.CounterVec
@@ -35,6 +35,9 @@ func NewTransfers(registry prometheus.Registerer) *Transfers {
 	return &Transfers{
 		attempts: counter("lighterage_transfer_attempts_total", "Attempts of Transfers that ended, by why.", "outcome"),
 		runs:     counter("lighterage_transfer_runs_total", "Runs of Transfers that ended, by why.", "outcome"),
+		paths: counter("lighterage_transfer_data_paths_total",
+			"Attempts of Transfers that ended, by the path that their data took and why: see status.run.dataPath.", "type",
+			"reason"),
 		plain: counter("lighterage_transfer_uncompressed_bytes_total",
 			"Bytes that Transfers sent, before compression."),
 		compressed: counter("lighterage_transfer_compressed_bytes_total",
@@ -101,6 +104,9 @@ func (t *Transfers) Observe(namespace string, finished *plan.Finished) {
 	t.attempts.WithLabelValues(namespace, finished.Reason).Inc()
 	if finished.RunEnded {
 		t.runs.WithLabelValues(namespace, finished.Reason).Inc()
+	}
+	if path := finished.DataPath; path != nil {
+		t.paths.WithLabelValues(namespace, string(path.Type), string(path.Reason)).Inc()
 	}
 	packed, cpu := finished.Report.GetCompression(), finished.Report.GetCpu()
 	t.plain.WithLabelValues(namespace).Add(float64(packed.GetUncompressedBytes()))

@@ -25,12 +25,13 @@ func TestObserve(t *testing.T) {
 		Compression: &wirev1.Compression{UncompressedBytes: 400, CompressedBytes: 100}, WireBytes: 120,
 		Cpu:   &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1e9, DecompressNanos: 5e9},
 		Store: &wirev1.StoreTraffic{WriteRequests: 7, ReadRequests: 8, SentBytes: 90, ReceivedBytes: 10},
-	}})
+	}, DataPath: &v1alpha1.DataPath{Type: v1alpha1.DataPathTCP, Reason: v1alpha1.DataPathFellBack}})
 	got := gathered(t, registry)
 	for name, want := range map[string]float64{
 		"lighterage_transfer_attempts_total{bank,ConnectionLost}":        1,
 		"lighterage_transfer_attempts_total{bank,Succeeded}":             1,
 		"lighterage_transfer_runs_total{bank,Succeeded}":                 1,
+		"lighterage_transfer_data_paths_total{bank,FellBack,TCP}":        1,
 		"lighterage_transfer_uncompressed_bytes_total{bank}":             400,
 		"lighterage_transfer_compressed_bytes_total{bank}":               100,
 		"lighterage_transfer_wire_bytes_total{bank}":                     120,

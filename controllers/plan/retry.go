@@ -42,7 +42,9 @@ func (d *transferDecision) conclude(report *wirev1.Report, reason, message strin
 	}
 	d.record(report, reason, message)
 	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
-	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report()}
+	d.out.Finished = &Finished{
+		Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report(), DataPath: status.Run.DataPath,
+	}
 }
 
 // giveUp ends a run that another attempt would not fix. A change of the spec starts the next one.

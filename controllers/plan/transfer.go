@@ -92,6 +92,8 @@ type Finished struct {
 	RunEnded bool
 	// Report has the figures of the last one that had any: an agent that was killed leaves none.
 	Report *wirev1.Report
+	// DataPath that it took; nil when that is not known.
+	DataPath *v1alpha1.DataPath
 }
 
 // TransferDecision is what to do.
@@ -310,7 +312,7 @@ func (d *transferDecision) retry() {
 	d.begin(run.Route, d.transfer.Status.Policy, func() {
 		run.Attempt++
 		run.NextAttemptTime = nil
-		run.Node, run.Architecture = "", ""
+		run.Node, run.Architecture, run.DataPath = "", "", nil
 		d.forgetAttempt()
 		d.newGathering()
 	})
@@ -518,6 +520,9 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	status := &d.transfer.Status
 	if report.GetArchitecture() != "" {
 		status.Run.Architecture = report.GetArchitecture()
+	}
+	if path := dataPath(status.Run.Route, report.GetDataPath()); path != nil {
+		status.Run.DataPath = path
 	}
 	if report.GetProgress() != nil {
 		status.Progress = agentreport.Progress(report, rate, d.resumed(report))

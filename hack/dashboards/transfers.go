@@ -83,16 +83,22 @@ var transfers = dashboard{
 		}},
 		{title: "Ended", panels: []panel{
 			{
-				title: "Runs by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				title: "Runs by outcome", kind: timeseries, unit: short, width: 6, stacked: true,
 				description: "Runs of Transfers that ended, by why.",
 				queries:     one(`sum by (outcome) (increase(lighterage_transfer_runs_total[$__rate_interval]))`, "{{outcome}}"),
 			}, {
-				title: "Attempts by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				title: "Attempts by data path", kind: timeseries, unit: short, width: 6, stacked: true,
+				description: "Attempts that ended, by what carried their data. TCP (FellBack) and TCP (Unavailable) tried SMC " +
+					"or MPTCP.",
+				queries: one(`sum by (type, reason) (increase(lighterage_transfer_data_paths_total[$__rate_interval]))`,
+					"{{type}} ({{reason}})"),
+			}, {
+				title: "Attempts by outcome", kind: timeseries, unit: short, width: 6, stacked: true,
 				description: "Attempts that ended, by why. A run makes several when one fails.",
 				queries: one(`sum by (outcome) (increase(lighterage_transfer_attempts_total[$__rate_interval]))`,
 					"{{outcome}}"),
 			}, {
-				title: "Deliveries by outcome", kind: timeseries, unit: short, width: 8, stacked: true,
+				title: "Deliveries by outcome", kind: timeseries, unit: short, width: 6, stacked: true,
 				description: "Deliveries to this cluster that ended, by why.",
 				queries:     one(`sum by (outcome) (increase(lighterage_deliveries_total[$__rate_interval]))`, "{{outcome}}"),
 			},

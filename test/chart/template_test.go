@@ -101,6 +101,13 @@ func TestTemplate(t *testing.T) {
 			"source ranges", []string{"gateway.service.loadBalancerSourceRanges={192.0.2.0/24}"}, "Service",
 			"lighterage-gateway", []any{"spec", "loadBalancerSourceRanges", 0}, "192.0.2.0/24",
 		},
+		{
+			"load balancer", nil, "Service", "lighterage-gateway", []any{"spec", "type"}, "LoadBalancer",
+		},
+		{
+			"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway",
+			[]any{"spec", "externalTrafficPolicy"}, "Local",
+		},
 		{"no node agent", []string{"nodeAgent.enabled=false"}, "DaemonSet", "lighterage-node-agent", nil, nil},
 		{
 			"tolerations", []string{"nodeAgent.tolerations[0].operator=Exists"}, "DaemonSet", "lighterage-node-agent",
@@ -385,6 +392,7 @@ func TestRefused(t *testing.T) {
 		{"gateway.service.nodePort=70000", "/gateway/service/nodePort"},
 		{"gateway.hostPort=70000", "/gateway/hostPort"},
 		{"gateway.tlsRoute.parentRefs[0].sectionName=tls", "/gateway/tlsRoute/parentRefs/0"},
+		{"network.dataPath=RDMA", "'TCP', 'MPTCP', 'SMC'"},
 		{"clusterName=East_1", "/clusterName"},
 		{"deliveryRetention=7d", "/deliveryRetention"},
 		{"statementMonths=1", "/statementMonths"},

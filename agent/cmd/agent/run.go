@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -57,15 +58,19 @@ func (a *agent) send(ctx context.Context) error {
 		return err
 	}
 	report := send.NewReport()
+	report.Paths.Try = datapath.Path(c.GetDataPath())
 	return a.sendTo(ctx, &c, report, pace, func(_ context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		to.Address = cmp.Or(c.GetReceiverEndpoint(), c.GetGatewayEndpoint())
-		to.Counter, to.Pace = &report.Wire, pace
+		to.Counter, to.Pace, to.Connect = &report.Wire, pace, report.Paths.DialContext
 		return nil, nil
 	})
 }
 
-// reachable returns an error if the configuration does not say how the receiver is reached.
+// reachable returns an error if the configuration does not say how the receiver is reached, and on what path.
 func reachable(c *wirev1.SendConfig) error {
+	if _, err := datapath.Parse(c.GetDataPath()); err != nil {
+		return badConfig("data_path: %w", err)
+	}
 	if c.GetReceiverEndpoint() == "" {
 		return required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
 	}
@@ -298,7 +303,11 @@ func (a *agent) receive(ctx context.Context) error {
 			InflateRates: inflate.rates,
 			Report:       report,
 		})
-		listener, err := net.Listen("tcp", c.GetDataAddress())
+		path, err := datapath.Parse(c.GetDataPath())
+		if err != nil {
+			return badConfig("data_path: %w", err)
+		}
+		listener, err := datapath.Listen(ctx, path, "tcp", c.GetDataAddress())
 		if err != nil {
 			return badConfig("listen for the sender: %w", err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -147,7 +148,7 @@ func (a *agent) sendToOne(ctx context.Context, r *receiver, with func(send.Sourc
 	defer source.Close()
 	dialer := &transport.Dialer{
 		Address: cmp.Or(r.config.GetReceiverEndpoint(), r.config.GetGatewayEndpoint()), Files: r.files,
-		Counter: &r.report.Wire, Pace: r.pace,
+		Counter: &r.report.Wire, Pace: r.pace, Connect: r.report.Paths.DialContext,
 	}
 	return a.sendBy(ctx, r.config, dialer, send.DefaultBackoff, r.report, func() send.Options {
 		options := with(source)
@@ -187,6 +188,7 @@ func (a *agent) receivers(c *wirev1.SendConfig) (map[string]*receiver, []string,
 		if err != nil {
 			return nil, nil, badConfig("receiver %s: %w", name, err)
 		}
+		r.report.Paths.Try = datapath.Path(config.GetDataPath())
 		all[name] = r
 		names = append(names, name)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -23,6 +24,8 @@ import (
 type State struct {
 	// Wire counts the bytes of the connections between the agents.
 	Wire transport.Counter
+	// Paths makes a sender's connections.
+	Paths datapath.Paths
 	// Blocks counts what was encoded or decoded.
 	Blocks meter.Meter
 
@@ -106,6 +109,7 @@ func (s *State) Snapshot() *wirev1.Report {
 		Cpu:          &wirev1.CPU{AcceleratorNanos: uint64(hardware.CallTime())},
 		WireBytes:    uint64(s.Wire.Bytes()),
 		Traffic:      s.Wire.Traffic().Wire(),
+		DataPath:     s.Paths.Seen(),
 		Detail:       s.detail,
 	}
 	if s.failure != nil {

@@ -1282,7 +1282,9 @@ type Report struct {
 	CopyTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=copy_time,json=copyTime,proto3" json:"copy_time,omitempty"`
 	// receivers are reports by the names of SendConfig.receivers, each a Report in binary, in the termination message of an agent that has
 	// several. What does not fit is left out.
-	Receivers     map[string][]byte `protobuf:"bytes,25,rep,name=receivers,proto3" json:"receivers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Receivers map[string][]byte `protobuf:"bytes,25,rep,name=receivers,proto3" json:"receivers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// data_path of the sender's connections; absent before there is one, and where they are no connections of TCP.
+	DataPath      *DataPath `protobuf:"bytes,26,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1464,6 +1466,68 @@ func (x *Report) GetReceivers() map[string][]byte {
 	return nil
 }
 
+func (x *Report) GetDataPath() *DataPath {
+	if x != nil {
+		return x.DataPath
+	}
+	return nil
+}
+
+// DataPath is the protocol of connections below TLS.
+type DataPath struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// type is TCP, MPTCP or SMC.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// reason is Configured, Negotiated, Unavailable or FellBack, as in status.run.dataPath.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataPath) Reset() {
+	*x = DataPath{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataPath) ProtoMessage() {}
+
+func (x *DataPath) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataPath.ProtoReflect.Descriptor instead.
+func (*DataPath) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DataPath) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *DataPath) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // StoreTraffic counts requests to object stores that were sent, repeated ones included, but for those that delete.
 type StoreTraffic struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1479,7 +1543,7 @@ type StoreTraffic struct {
 
 func (x *StoreTraffic) Reset() {
 	*x = StoreTraffic{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1555,7 @@ func (x *StoreTraffic) String() string {
 func (*StoreTraffic) ProtoMessage() {}
 
 func (x *StoreTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1568,7 @@ func (x *StoreTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreTraffic.ProtoReflect.Descriptor instead.
 func (*StoreTraffic) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StoreTraffic) GetWriteRequests() uint64 {
@@ -1548,7 +1612,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1624,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1637,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Traffic) GetDataSegments() uint64 {
@@ -1612,7 +1676,7 @@ type ContentDigest struct {
 
 func (x *ContentDigest) Reset() {
 	*x = ContentDigest{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1688,7 @@ func (x *ContentDigest) String() string {
 func (*ContentDigest) ProtoMessage() {}
 
 func (x *ContentDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1701,7 @@ func (x *ContentDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentDigest.ProtoReflect.Descriptor instead.
 func (*ContentDigest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ContentDigest) GetSha256() []byte {
@@ -1682,7 +1746,7 @@ type StorePromise struct {
 
 func (x *StorePromise) Reset() {
 	*x = StorePromise{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1758,7 @@ func (x *StorePromise) String() string {
 func (*StorePromise) ProtoMessage() {}
 
 func (x *StorePromise) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1771,7 @@ func (x *StorePromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
 func (*StorePromise) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StorePromise) GetType() string {
@@ -1838,7 +1902,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x8b\t\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xc6\t\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1863,10 +1927,14 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\fpeer_traffic\x18\x16 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\vpeerTraffic\x126\n" +
 	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x127\n" +
 	"\tcopy_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bcopyTime\x12G\n" +
-	"\treceivers\x18\x19 \x03(\v2).lighterage.wire.v1.Report.ReceiversEntryR\treceivers\x1a<\n" +
+	"\treceivers\x18\x19 \x03(\v2).lighterage.wire.v1.Report.ReceiversEntryR\treceivers\x129\n" +
+	"\tdata_path\x18\x1a \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\x1a<\n" +
 	"\x0eReceiversEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa0\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"6\n" +
+	"\bDataPath\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa0\x01\n" +
 	"\fStoreTraffic\x12%\n" +
 	"\x0ewrite_requests\x18\x01 \x01(\x04R\rwriteRequests\x12#\n" +
 	"\rread_requests\x18\x02 \x01(\x04R\freadRequests\x12\x1d\n" +
@@ -1955,7 +2023,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1970,48 +2038,50 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Progress)(nil),              // 10: lighterage.wire.v1.Progress
 	(*Omission)(nil),              // 11: lighterage.wire.v1.Omission
 	(*Report)(nil),                // 12: lighterage.wire.v1.Report
-	(*StoreTraffic)(nil),          // 13: lighterage.wire.v1.StoreTraffic
-	(*Traffic)(nil),               // 14: lighterage.wire.v1.Traffic
-	(*ContentDigest)(nil),         // 15: lighterage.wire.v1.ContentDigest
-	(*StorePromise)(nil),          // 16: lighterage.wire.v1.StorePromise
-	nil,                           // 17: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 18: lighterage.wire.v1.Compression.ReasonsEntry
-	nil,                           // 19: lighterage.wire.v1.Report.ReceiversEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*DataPath)(nil),              // 13: lighterage.wire.v1.DataPath
+	(*StoreTraffic)(nil),          // 14: lighterage.wire.v1.StoreTraffic
+	(*Traffic)(nil),               // 15: lighterage.wire.v1.Traffic
+	(*ContentDigest)(nil),         // 16: lighterage.wire.v1.ContentDigest
+	(*StorePromise)(nil),          // 17: lighterage.wire.v1.StorePromise
+	nil,                           // 18: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 19: lighterage.wire.v1.Compression.ReasonsEntry
+	nil,                           // 20: lighterage.wire.v1.Report.ReceiversEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	17, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	18, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	18, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	19, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
 	7,  // 7: lighterage.wire.v1.Decisions.classes:type_name -> lighterage.wire.v1.ClassDecision
 	3,  // 8: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 9: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 10: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 11: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 12: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	20, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	20, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	21, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	21, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	10, // 15: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 16: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	8,  // 17: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
 	9,  // 18: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
 	11, // 19: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	16, // 20: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
-	15, // 21: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
-	14, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
-	14, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
-	13, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
-	20, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
-	19, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	17, // 20: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	16, // 21: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
+	15, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
+	15, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
+	14, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
+	21, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
+	20, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
+	13, // 27: lighterage.wire.v1.Report.data_path:type_name -> lighterage.wire.v1.DataPath
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -2025,7 +2095,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/watched"
@@ -56,6 +57,8 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 		"watch-namespaces", "",
 		"namespaces into which peers may send, if a PeerGrant there allows it, with commas; empty: all",
 	)
+	path := flags.String("data-path", string(datapath.TCP), "SMC: also accept connections by SMC; TCP and MPTCP are always "+
+		"accepted")
 	config.RegisterFlags(flags)
 
 	limits := &s.options.Limits
@@ -131,6 +134,9 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	}
 	if err := limits.Validate(); err != nil {
 		return nil, err
+	}
+	if s.options.DataPath, err = datapath.Parse(*path); err != nil {
+		return nil, fmt.Errorf("--data-path: %w; see --help", err)
 	}
 	if s.watched, err = watched.Parse(*watchNamespaces, ""); err != nil {
 		return nil, fmt.Errorf("--watch-namespaces: %w; see --help", err)

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/watched"
 )
@@ -38,6 +39,7 @@ type settings struct {
 	concurrency                   int
 	acceleratorSlots              int64
 	clusterCIDRs                  []netip.Prefix
+	dataPath                      string
 	logLevel                      slog.Level
 	version                       bool
 }
@@ -124,6 +126,8 @@ func parse(arguments []string) (settings, error) {
 	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas "+
 		"between them, that it does not say itself (ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not "+
 		"dial what is in them, Services that they may use excepted")
+	flags.StringVar(&s.dataPath, "data-path", string(datapath.TCP), "protocol that connections of Transfers try: TCP, "+
+		"MPTCP or SMC; those that cannot have it are TCP")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
@@ -160,6 +164,9 @@ func (s settings) validate() error {
 	var errs []error
 	if s.namespace == "" {
 		errs = append(errs, errors.New("--namespace or $POD_NAMESPACE must name the operator's namespace"))
+	}
+	if _, err := datapath.Parse(s.dataPath); err != nil {
+		errs = append(errs, fmt.Errorf("--data-path: %w", err))
 	}
 	if s.agentImage == "" {
 		errs = append(errs, errors.New("--agent-image must name the image that agents run"))

@@ -278,6 +278,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	image := agentpod.Image{
 		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
+		DataPath: s.dataPath,
 	}
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,

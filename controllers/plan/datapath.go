@@ -1,0 +1,37 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// dataPath is what carries the data of an attempt by a route whose agent reports something; nil if that is not known.
+func dataPath(route v1alpha1.Route, reported *wirev1.DataPath) *v1alpha1.DataPath {
+	switch route {
+	case v1alpha1.RoutePod:
+		return &v1alpha1.DataPath{Type: v1alpha1.DataPathPod, Reason: v1alpha1.DataPathOnePod}
+	case v1alpha1.RouteStorage:
+		return &v1alpha1.DataPath{Type: v1alpha1.DataPathStorage, Reason: v1alpha1.DataPathConfigured}
+	case v1alpha1.RouteObjectStore:
+		return nil
+	}
+	path := &v1alpha1.DataPath{
+		Type: v1alpha1.DataPathType(reported.GetType()), Reason: v1alpha1.DataPathReason(reported.GetReason()),
+	}
+	reasons := map[v1alpha1.DataPathType][]v1alpha1.DataPathReason{
+		v1alpha1.DataPathTCP: {
+			v1alpha1.DataPathConfigured, v1alpha1.DataPathUnavailable, v1alpha1.DataPathFellBack,
+		},
+		v1alpha1.DataPathMPTCP: {v1alpha1.DataPathNegotiated},
+		v1alpha1.DataPathSMC:   {v1alpha1.DataPathNegotiated},
+	}[path.Type]
+	if !slices.Contains(reasons, path.Reason) {
+		return nil // an agent's pod may be its namespace's own
+	}
+	return path
+}
