@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -67,8 +68,14 @@ func TestDataPathReachesAgents(t *testing.T) {
 	transfer, facts := running(1)
 	transfer.Status.Phase, transfer.Status.Run = "", nil
 	start := plan.DecideTransfer(transfer, facts, agentpod.Image{Name: image.Name, DataPath: "MPTCP"}).Start
+	encoded, err := start.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := &wirev1.SendConfig{}
-	told(start, config)
+	if err := protojson.Unmarshal(encoded, config); err != nil {
+		t.Fatal(err)
+	}
 	if config.GetDataPath() != "MPTCP" {
 		t.Errorf("the sender is to try %q", config.GetDataPath())
 	}

@@ -269,7 +269,7 @@ func (d *transferDecision) podEnded() {
 	}
 	run := d.transfer.Status.Run
 	run.Attempt++
-	run.Node, run.Architecture, run.DataPath = "", "", nil
+	run.Node, run.Architecture = "", ""
 	d.newGathering()
 	d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonGathering,
 		"the pod has ended, and another one follows for destinations that did not get everything"))

@@ -293,7 +293,7 @@ func (d *transferDecision) newRun() {
 // forgetAttempt removes what is said of the attempt before.
 func (d *transferDecision) forgetAttempt() {
 	status := &d.transfer.Status
-	status.Run.ClaimSize = nil
+	status.Run.ClaimSize, status.Run.DataPath = nil, nil
 	status.Progress, status.Compression, status.Decompression = nil, nil, nil
 	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
@@ -312,7 +312,7 @@ func (d *transferDecision) retry() {
 	d.begin(run.Route, d.transfer.Status.Policy, func() {
 		run.Attempt++
 		run.NextAttemptTime = nil
-		run.Node, run.Architecture, run.DataPath = "", "", nil
+		run.Node, run.Architecture = "", ""
 		d.forgetAttempt()
 		d.newGathering()
 	})

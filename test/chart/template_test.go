@@ -104,10 +104,6 @@ func TestTemplate(t *testing.T) {
 		{
 			"load balancer", nil, "Service", "lighterage-gateway", []any{"spec", "type"}, "LoadBalancer",
 		},
-		{
-			"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway",
-			[]any{"spec", "externalTrafficPolicy"}, "Local",
-		},
 		{"no node agent", []string{"nodeAgent.enabled=false"}, "DaemonSet", "lighterage-node-agent", nil, nil},
 		{
 			"tolerations", []string{"nodeAgent.tolerations[0].operator=Exists"}, "DaemonSet", "lighterage-node-agent",
@@ -237,6 +233,8 @@ func TestArguments(t *testing.T) {
 		{"servingCertificateLifetime=48h", "manager", "serving-certificate-lifetime"},
 		{"image.pullPolicy=Always", "manager", "agent-image-pull-policy"},
 		{"manager.logLevel=debug", "manager", "log-level"},
+		{"network.dataPath=SMC", "manager", "data-path"},
+		{"network.dataPath=SMC", "gateway", "data-path"},
 		{"gateway.verbosity=1", "gateway", "v"},
 		{"gateway.limits.connections=1000000", "gateway", "max-connections"},
 		{"gateway.limits.peerRequestsPerSecond=40", "gateway", "peer-requests-per-second"},

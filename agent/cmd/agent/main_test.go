@@ -107,6 +107,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	receive := &wirev1.ReceiveConfig{
 		RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger", Volume: destination, Path: "copy",
 		ControlAddress: freeAddress(t), DataAddress: freeAddress(t), AllowDelete: true,
+		DataPath: "SMC",
 	}
 	configure(t, receiveDir, receive)
 	gatewayAddress := startGateway(
@@ -115,7 +116,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	sendDir := east.ForRun("abcde").Directory(t, west, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
 		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true,
-		ControlAddress: freeAddress(t), Privileged: true,
+		ControlAddress: freeAddress(t), Privileged: true, DataPath: "SMC",
 		Exclude: []string{"*.log"}, Mirror: true,
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
@@ -174,6 +175,9 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	if r := final(t, sendLogs); r.Compression.GetCodec() != "deflate" || r.Compression.GetEngine() != "go" ||
 		r.Cpu.GetReceiveNanos() == 0 {
 		t.Errorf("the sender's final report is %v", r)
+	} else if path := r.GetDataPath(); path.GetType() != "TCP" ||
+		path.GetReason() != "Unavailable" && path.GetReason() != "FellBack" {
+		t.Errorf("SMC was tried, to a gateway without it, and the path is %v", path)
 	}
 }
 
@@ -207,6 +211,7 @@ func TestFailuresAreReported(t *testing.T) {
 		"NoRun":        {func(c *wirev1.SendConfig) { c.RunId = "" }, exitConfig, 0},
 		"NoMode":       {func(c *wirev1.SendConfig) { c.Compression.Mode = 0 }, exitConfig, 0},
 		"UnknownCodec": {func(c *wirev1.SendConfig) { c.Compression.Codecs = []string{"lzw"} }, exitConfig, 0},
+		"BadPath":      {func(c *wirev1.SendConfig) { c.DataPath = "RDMA" }, exitConfig, 0},
 		"BadAddress":   {func(c *wirev1.SendConfig) { c.ControlAddress = "nonsense" }, exitConfig, 0},
 	}
 	for name, test := range tests {

@@ -62,8 +62,8 @@ type Paths struct {
 	seen *wirev1.DataPath
 }
 
-// Seen returns the path of the connections made so far: that of one which is not on the path that was tried, if there is
-// one. It is nil before the first connection.
+// Seen returns the path of the connections made so far: that of one which is not on the path that was tried, if there
+// is one. It is nil before the first connection.
 func (p *Paths) Seen() *wirev1.DataPath {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +121,8 @@ func (c *pathConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// pathOf returns what a connection is on after try was tried. The kernel falls back without a word. The socket of SMC is
-// one of TCP then; that of MPTCP still is one of MPTCP.
+// pathOf returns what a connection is on after try was tried. The kernel falls back without a word. The socket of SMC
+// is one of TCP then; that of MPTCP still is one of MPTCP.
 func pathOf(conn *net.TCPConn, try Path, unavailable bool) (path Path, reason string, err error) {
 	switch {
 	case try != MPTCP && try != SMC:

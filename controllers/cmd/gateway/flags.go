@@ -57,8 +57,9 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 		"watch-namespaces", "",
 		"namespaces into which peers may send, if a PeerGrant there allows it, with commas; empty: all",
 	)
-	path := flags.String("data-path", string(datapath.TCP), "SMC: also accept connections by SMC; TCP and MPTCP are always "+
-		"accepted")
+	path := flags.String(
+		"data-path", string(datapath.TCP), "SMC: also accept connections by SMC; TCP and MPTCP are always accepted",
+	)
 	config.RegisterFlags(flags)
 
 	limits := &s.options.Limits
