@@ -81,10 +81,10 @@ type RunStatus struct {
 type DataPath struct {
 	// type of the path.
 	// +required
-	Type DataPathType `json:"type"`
+	Type DataPathType `json:"type,omitempty"`
 	// reason why it is of that type.
 	// +required
-	Reason DataPathReason `json:"reason"`
+	Reason DataPathReason `json:"reason,omitempty"`
 }
 
 // DataPathType is a kind of path: within one pod, through an object store, or the protocol of the connections to the
