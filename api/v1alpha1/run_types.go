@@ -85,6 +85,14 @@ type DataPath struct {
 	// reason why it is of that type.
 	// +required
 	Reason DataPathReason `json:"reason,omitempty"`
+	// roundTripTime of a connection when it was made, to the millisecond. Absent where it is shorter or not known.
+	// +optional
+	RoundTripTime *metav1.Duration `json:"roundTripTime,omitempty"`
+	// congestionControl of the connections, as the kernel of the sending agent's node names it, such as cubic or bbr.
+	// Where roundTripTime is 10ms or more it is bbr if the kernel allows it. Absent where it is not known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	CongestionControl string `json:"congestionControl,omitempty"`
 }
 
 // DataPathType is a kind of path: within one pod, through an object store, or the protocol of the connections to the

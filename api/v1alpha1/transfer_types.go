@@ -225,8 +225,9 @@ type TransferSpec struct {
 	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
 
 	// streams is how many connections carry data at once, each with a block of at most 1 MiB in the making. 0: as many
-	// as the sending agent may use cores; 8 from an object store, and 16 of files of up to 256 KiB into one. More help
-	// where the way is long, not where it is fast. A change takes effect with the next attempt or run.
+	// as the sending agent may use cores, and at least 8 to a gateway whose round-trip time is 10ms or more; 8 from an
+	// object store, and 16 of files of up to 256 KiB into one. More help where the way is long, not where it is fast. A
+	// change takes effect with the next attempt or run.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16

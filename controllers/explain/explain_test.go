@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,7 +106,10 @@ var cases = map[string]func(*explain.Input){
 	"within-the-cluster": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		in.Transfer.Spec.Destination.Peer, s.Peer, s.Run.Route = "", v1alpha1.ThisCluster, v1alpha1.RouteDirect
-		s.Run.DataPath = &v1alpha1.DataPath{Type: v1alpha1.DataPathTCP, Reason: v1alpha1.DataPathFellBack}
+		s.Run.DataPath = &v1alpha1.DataPath{
+			Type: v1alpha1.DataPathTCP, Reason: v1alpha1.DataPathFellBack, CongestionControl: "bbr",
+			RoundTripTime: &metav1.Duration{Duration: 100 * time.Millisecond},
+		}
 		in.Receiver, in.ReceiverUnknown = worker("worker-2"), ""
 		s.Policy.Objective = v1alpha1.ObjectiveElapsed
 	},

@@ -63,7 +63,14 @@ func (e *Explanation) runTable() Section {
 	}
 	rows.Add("route", strings.TrimSuffix(cmp.Or(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
 	if p := e.Run.DataPath; p != nil {
-		rows.Addf("data path", "%s (%s)", p.Type, p.Reason)
+		text := fmt.Sprintf("%s (%s)", p.Type, p.Reason)
+		if p.CongestionControl != "" {
+			text += ", " + p.CongestionControl
+		}
+		if p.RoundTripTime != nil {
+			text += ", round-trip time " + p.RoundTripTime.Duration.String()
+		}
+		rows.Add("data path", text)
 	}
 	node := cmp.Or(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {

@@ -4,7 +4,11 @@
 package plan
 
 import (
+	"regexp"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -33,5 +37,18 @@ func dataPath(route v1alpha1.Route, reported *wirev1.DataPath) *v1alpha1.DataPat
 	if !slices.Contains(reasons, path.Reason) {
 		return nil // an agent's pod may be its namespace's own
 	}
+	roundTrip := time.Duration(min(reported.GetRoundTripNanos(), uint64(maxRoundTrip))).Round(time.Millisecond)
+	if roundTrip > 0 {
+		path.RoundTripTime = &metav1.Duration{Duration: roundTrip}
+	}
+	if name := reported.GetCongestionControl(); congestionControl.MatchString(name) {
+		path.CongestionControl = name
+	}
 	return path
 }
+
+// maxRoundTrip is the longest that is shown.
+const maxRoundTrip = time.Minute
+
+// congestionControl matches the names that the kernel gives: it has less than 16 bytes for one.
+var congestionControl = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)

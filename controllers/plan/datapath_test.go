@@ -5,9 +5,11 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -32,6 +34,21 @@ func TestDataPathBecomesStatus(t *testing.T) {
 		{
 			v1alpha1.RouteGateway, &wirev1.DataPath{Type: "MPTCP", Reason: "Negotiated"},
 			&v1alpha1.DataPath{Type: "MPTCP", Reason: "Negotiated"},
+		},
+		{
+			v1alpha1.RouteGateway,
+			&wirev1.DataPath{Type: "TCP", Reason: "Configured", RoundTripNanos: 100_400_000, CongestionControl: "bbr"},
+			&v1alpha1.DataPath{
+				Type: "TCP", Reason: "Configured", RoundTripTime: &metav1.Duration{Duration: 100 * time.Millisecond},
+				CongestionControl: "bbr",
+			},
+		},
+		{
+			v1alpha1.RouteGateway,
+			&wirev1.DataPath{Type: "TCP", Reason: "Configured", RoundTripNanos: 1 << 63, CongestionControl: "<b>"},
+			&v1alpha1.DataPath{
+				Type: "TCP", Reason: "Configured", RoundTripTime: &metav1.Duration{Duration: time.Minute},
+			},
 		},
 		{v1alpha1.RoutePod, fellBack, &v1alpha1.DataPath{Type: "Pod", Reason: "OnePod"}},
 		{v1alpha1.RouteStorage, nil, &v1alpha1.DataPath{Type: "Storage", Reason: "Configured"}},

@@ -82,6 +82,9 @@ func (r *Report) Report() *wirev1.Report {
 		report.Cpu.ReadNanos, report.Cpu.AcceleratorNanos = share.read, share.accelerator
 	}
 	report.Store = r.Store.Wire()
+	if path := r.Path(); report.DataPath != nil {
+		report.DataPath.RoundTripNanos, report.DataPath.CongestionControl = uint64(path.RoundTrip), path.Control
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
