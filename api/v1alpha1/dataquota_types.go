@@ -40,13 +40,23 @@ type DataQuotaResources struct {
 
 // DataQuotaSpec limits what a namespace uses of Lighterage. Pods, and what they ask for, are limited by a
 // ResourceQuota.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.hard) || has(self.weight)",message="at least one of hard and weight must be given; delete the DataQuota to limit nothing"
 type DataQuotaSpec struct {
 	// hard limits. What exceeds one waits until others have ended, or, if it is a Queue, until somebody makes the limit
-	// larger or deletes another. Whatever runs when a limit is made smaller goes on.
-	// +required
+	// larger or deletes another. Whatever runs when a limit is made smaller goes on. Absent: nothing is limited.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.runningTransfers) || has(self.runningDeliveries) || has(self.bandwidth) || has(self.queueBytes)",message="at least one of runningTransfers, runningDeliveries, bandwidth and queueBytes must be given; delete the DataQuota to limit nothing"
 	// +kubebuilder:validation:XValidation:rule="!has(self.bandwidth) || quantity(string(self.bandwidth)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self.bandwidth)).compareTo(quantity('1Pi')) <= 0",fieldPath=".bandwidth",message="bandwidth must be between 256Ki and 1Pi bytes per second; write for example 200Mi, or runningTransfers: 0 to allow no Transfers"
 	Hard DataQuotaResources `json:"hard,omitzero"`
+
+	// weight of the namespace where namespaces share what a Peer, or the cluster, allows: one of twice the weight has
+	// twice the runs and the bandwidth. Every namespace that waits has one run before another has its second. Of several
+	// DataQuotas the smallest weight counts. Absent: 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Weight *int32 `json:"weight,omitempty"`
 }
 
 // DataQuotaStatus is what was seen of a DataQuota.

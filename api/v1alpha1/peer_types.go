@@ -3,7 +3,28 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PeerLimits cap what the Transfers of all namespaces use of the link to a Peer. What is absent is not limited.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.runningTransfers) || has(self.bandwidth)",message="at least one of runningTransfers and bandwidth must be given; remove limits to limit nothing"
+// +kubebuilder:validation:XValidation:rule="!has(self.bandwidth) || quantity(string(self.bandwidth)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self.bandwidth)).compareTo(quantity('1Pi')) <= 0",fieldPath=".bandwidth",message="bandwidth must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
+type PeerLimits struct {
+	// runningTransfers is how many Transfers to the Peer run at a time. What exceeds it waits in phase Queued; the
+	// namespace that has the fewest runs for its weight is next. 0: none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	RunningTransfers *int32 `json:"runningTransfers,omitempty"`
+	// bandwidth is how many bytes per second the sending agents of all Transfers to the Peer write to the wire at most,
+	// all together. Namespaces with running Transfers share it by weight; shares change while Transfers run. Each run
+	// has 256Ki at least.
+	// +optional
+	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
+}
 
 // PeerSpec says how to reach and recognise the other cluster. It holds public material only and is safe in Git.
 type PeerSpec struct {
@@ -27,6 +48,10 @@ type PeerSpec struct {
 	// channels. Absent: none is revoked. A time in the future rejects what that cluster issues until then.
 	// +optional
 	RevokedBefore *metav1.Time `json:"revokedBefore,omitempty"`
+
+	// limits cap the Transfers of this cluster to the Peer. A lower limit stops nothing that runs. Absent: none.
+	// +optional
+	Limits *PeerLimits `json:"limits,omitempty"`
 }
 
 // PeerStatus is what was seen of the other cluster.

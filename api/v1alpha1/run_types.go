@@ -53,6 +53,11 @@ type RunStatus struct {
 	// asks for less. Absent: no limit. Unset for a Delivery.
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+	// bandwidthShare is how many bytes per second of what the Peer or the cluster allows are the run's at present. The
+	// agent keeps to the smaller one of bandwidthLimit and bandwidthShare. Absent: neither limits bandwidth. Unset for a
+	// Delivery.
+	// +optional
+	BandwidthShare *resource.Quantity `json:"bandwidthShare,omitempty"`
 	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the
 	// attempt began. Unset without a template, and for a Delivery, whose spec has it.
 	// +optional

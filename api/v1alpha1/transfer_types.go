@@ -277,11 +277,12 @@ type TransferSpec struct {
 }
 
 // TransferPhase sums up a Transfer for people. Programs read conditions.
-// +kubebuilder:validation:Enum=Pending;Scheduled;Suspended;Paused;Starting;Opening;Transferring;Retrying;Complete;Failed
+// +kubebuilder:validation:Enum=Pending;Queued;Scheduled;Suspended;Paused;Starting;Opening;Transferring;Retrying;Complete;Failed
 type TransferPhase string
 
 const (
 	TransferPending      TransferPhase = "Pending"
+	TransferQueued       TransferPhase = "Queued"
 	TransferScheduled    TransferPhase = "Scheduled"
 	TransferSuspended    TransferPhase = "Suspended"
 	TransferPaused       TransferPhase = "Paused"
@@ -374,16 +375,28 @@ type AttemptRecord struct {
 	Cost *CostStatus `json:"cost,omitempty"`
 }
 
-// QueuedStatus is of a run, or of its next attempt, that waits until quotas of its namespace allow it.
+// QueuedStatus is of a run, or of its next attempt, that waits until limits of its namespace, of its Peer or of the
+// cluster allow it.
 //
 // +structType=atomic
 type QueuedStatus struct {
-	// time since when it waits. Of those that wait in a namespace, the first that began to is the first to go on.
+	// time since when it waits. Of those of one priority that wait in a namespace, the first that began to is the first
+	// to go on.
 	// +optional
 	Time metav1.Time `json:"time,omitzero"`
 	// route that it will take, which says whether it needs bandwidth.
 	// +optional
 	Route Route `json:"route,omitempty"`
+	// priority among those that wait in the namespace, by the PriorityClass of spec.podTemplate.priorityClassName.
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
+	// place among those that wait for the same limit, from 1 on. It is brought up to date at once for places up to 10,
+	// and every few minutes for others.
+	// +optional
+	Place int32 `json:"place,omitempty"`
+	// waiting is how many wait for the same limit.
+	// +optional
+	Waiting int32 `json:"waiting,omitempty"`
 }
 
 // TransferStatus is what was seen of a Transfer.
@@ -416,7 +429,7 @@ type TransferStatus struct {
 	// placement of the sending agent of the present or last attempt.
 	// +optional
 	Placement *PlacementStatus `json:"placement,omitempty"`
-	// queued is set while a run, or its next attempt, waits for a quota.
+	// queued is set while a run, or its next attempt, waits for a limit; the condition Ready says for which.
 	// +optional
 	Queued *QueuedStatus `json:"queued,omitempty"`
 	// run is the present or last run.

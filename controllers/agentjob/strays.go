@@ -15,25 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Strays returns the names of the pods in a namespace that have the label, still run, or may, and are of none of the
+// Strays returns the pods in a namespace, or, of "", in all, that have the label, still run, or may, and are of none of the
 // present Jobs: their Job, or its owner, is gone. One whose node is gone never ends, and counts for two minutes.
 func (c *Cluster) Strays(
-	ctx context.Context, namespace, label string, present map[string]bool, now time.Time,
-) ([]string, error) {
+	ctx context.Context, namespace, label string, present map[client.ObjectKey]bool, now time.Time,
+) ([]client.ObjectKey, error) {
 	pods := &corev1.PodList{}
 	err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.HasLabels{label},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in %s: %w", namespace, err)
 	}
-	var strays []string
+	var strays []client.ObjectKey
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if ended(pod) || present[pod.Labels[batchv1.JobNameLabel]] ||
+		if ended(pod) || present[client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[batchv1.JobNameLabel]}] ||
 			pod.DeletionTimestamp != nil && c.deletions.Since(pod.UID, now) > writerPatience {
 			continue
 		}
-		strays = append(strays, pod.Name)
+		strays = append(strays, client.ObjectKeyFromObject(pod))
 	}
 	return strays, nil
 }

@@ -52,15 +52,17 @@ func (r *Reconciler) view(
 		return quota.View{}, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
 	}
 	view := quota.Deliveries(quotas, deliveries.Items)
-	present := map[string]bool{}
+	present := map[client.ObjectKey]bool{}
 	for i := range deliveries.Items {
 		if _, holds := quota.DeliveryHolds(&deliveries.Items[i]); holds {
-			present[deliveries.Items[i].Name] = true
+			present[client.ObjectKeyFromObject(&deliveries.Items[i])] = true
 		}
 	}
 	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.DeliveryLabel, present, r.Clock.Now())
 	for _, pod := range strays {
-		view.Held = append(view.Held, quota.Held{ID: pod, Amounts: quota.Amounts{quota.RunningDeliveries: 1}})
+		view.Held = append(view.Held, quota.Held{
+			ID: pod.Name, Namespace: pod.Namespace, Amounts: quota.Amounts{quota.RunningDeliveries: 1},
+		})
 	}
 	return view, err
 }

@@ -76,7 +76,7 @@ func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 		return
 	}
 	e.Stalled = c.Reason + ": " + c.Message
-	e.NextRun = status.Phase == v1alpha1.TransferPending && !e.Running
+	e.NextRun = (status.Phase == v1alpha1.TransferPending || status.Queued != nil) && !e.Running
 	if e.NextRun && e.Placement != nil && e.Placement.Node != e.Run.Node {
 		e.Placement = nil // where the next one might be, which Stalled tells
 	}

@@ -143,7 +143,8 @@ func OfTransfer(t *v1alpha1.Transfer) Run {
 	r.follow(&followed{
 		object: t, conditions: t.Status.Conditions, run: t.Status.Run,
 		rests:   t.Status.Queued != nil || t.Status.Phase == v1alpha1.TransferPaused,
-		pending: t.Status.Phase == v1alpha1.TransferPending, seen: t.Status.ObservedGeneration,
+		pending: t.Status.Phase == v1alpha1.TransferPending || t.Status.Phase == v1alpha1.TransferQueued,
+		seen:    t.Status.ObservedGeneration,
 		acted: t.Status.LastRunRequest, suspended: t.Spec.Suspend || t.Spec.Pause,
 	})
 	if r.ID != "" {

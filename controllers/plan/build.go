@@ -114,7 +114,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		ControlAddress:     fmt.Sprintf(":%d", agentpod.ControlPort),
 		CheckpointInterval: checkpointInterval(transfer.Spec),
 		Streams:            uint32(transfer.Spec.Streams),
-		BandwidthLimit:     bandwidthLimit(run.BandwidthLimit),
+		BandwidthLimit:     bandwidthLimit(Bandwidth(run)),
 		Privileged:         agentpod.AsksToWrite(transfer.Spec.PodTemplate),
 		Include:            transfer.Spec.Include,
 		Exclude:            transfer.Spec.Exclude,

@@ -276,7 +276,7 @@ func (d *transferDecision) takeApart(stuck agentpod.Problem) {
 	d.next(apartDelay)
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"one pod cannot mount both claims, so two agents will: %s", stuck.Message)))
-	if len(d.facts.Quota.Quotas) > 0 {
+	if len(d.facts.Quota.Quotas)+len(d.facts.Quota.Shared) > 0 {
 		// They need bandwidth, which the run has not been granted. It has waited for longer than any other.
 		d.transfer.Status.Queued = &v1alpha1.QueuedStatus{Time: *run.StartTime, Route: run.Route}
 	}

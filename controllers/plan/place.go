@@ -64,7 +64,7 @@ func hasSlot(job *batchv1.Job) bool {
 // nodes or of a volume may help.
 func TransferWaitsForNode(transfer *v1alpha1.Transfer) bool {
 	switch transfer.Status.Phase {
-	case v1alpha1.TransferPending, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
+	case v1alpha1.TransferPending, v1alpha1.TransferQueued, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
 		return attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement)
 	}
 	return false

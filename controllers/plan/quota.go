@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,8 +19,14 @@ import (
 
 // QuotaFacts are what limits the namespace, and what it answered.
 type QuotaFacts struct {
-	// Quotas of the namespace. Where there are none, nothing has to be admitted.
+	// Quotas of the namespace. Where there are none, nor any Shared, nothing has to be admitted.
 	Quotas []v1alpha1.DataQuota
+	// Shared are the limits of the Transfer's Peer and of the cluster.
+	Shared []quota.Limits
+	// Priority among the Transfers of the namespace.
+	Priority int32
+	// Share is what the run is to have of the bandwidth of Shared; 0: that is not limited.
+	Share int64
 	// Answer to the Ask of a decision; nil when nothing was asked yet.
 	Answer *quota.Answer
 }
@@ -31,16 +38,18 @@ func (d *transferDecision) admitted(route v1alpha1.Route) bool {
 		return true // each leg is
 	}
 	d.bandwidth = d.transfer.Spec.BandwidthLimit
-	if len(d.facts.Quota.Quotas) == 0 {
-		return true
-	}
 	if _, holds := quota.TransferHolds(d.transfer); holds {
 		d.keepBandwidth()
+		d.share = d.transfer.Status.Run.BandwidthShare
+		return true
+	}
+	if len(d.facts.Quota.Quotas)+len(d.facts.Quota.Shared) == 0 {
 		return true
 	}
 	answer := d.facts.Quota.Answer
 	if answer == nil {
 		request := quota.TransferRequest(d.transfer, route)
+		request.Priority = d.facts.Quota.Priority
 		d.out.Ask = &request
 		return false
 	}
@@ -51,7 +60,34 @@ func (d *transferDecision) admitted(route v1alpha1.Route) bool {
 	if limit := d.bandwidth; answer.Bandwidth != quota.Unlimited && (limit == nil || limit.Value() > answer.Bandwidth) {
 		d.bandwidth = resource.NewQuantity(answer.Bandwidth, resource.BinarySI)
 	}
+	d.share = quantityOf(answer.Share)
 	return true
+}
+
+// quantityOf a limit; nil of 0.
+func quantityOf(limit int64) *resource.Quantity {
+	if limit == 0 {
+		return nil
+	}
+	return resource.NewQuantity(limit, resource.BinarySI)
+}
+
+// Bandwidth is what the agent of a run keeps to, in bytes per second; nil: any.
+func Bandwidth(run *v1alpha1.RunStatus) *resource.Quantity {
+	limit, share := run.BandwidthLimit, run.BandwidthShare
+	if limit == nil || share != nil && share.Cmp(*limit) < 0 {
+		return share
+	}
+	return limit
+}
+
+// Raised reports whether a run is to have more of what is shared, which takes that nobody else is given it.
+func (d TransferDecision) Raised(transfer *v1alpha1.Transfer) bool {
+	if !d.Limit {
+		return false
+	}
+	before, after := transfer.Status.Run.BandwidthShare, d.Status.Run.BandwidthShare
+	return before != nil && after != nil && after.Cmp(*before) > 0
 }
 
 // keepBandwidth keeps the next attempt of a run within what the run was granted, whatever the spec says now.
@@ -74,44 +110,59 @@ func (d *transferDecision) changeLimit() {
 	}
 	d.bandwidth = d.transfer.Spec.BandwidthLimit
 	d.keepBandwidth()
-	if !equality.Semantic.DeepEqual(d.bandwidth, run.BandwidthLimit) {
-		run.BandwidthLimit, d.out.Limit = d.bandwidth, true
+	share := quantityOf(d.facts.Quota.Share)
+	if !equality.Semantic.DeepEqual(d.bandwidth, run.BandwidthLimit) ||
+		!equality.Semantic.DeepEqual(share, run.BandwidthShare) {
+		run.BandwidthLimit, run.BandwidthShare, d.out.Limit = d.bandwidth, share, true
 	}
 }
 
-// queue has a run, or its next attempt, wait until the namespace has what it needs. Events wake it up.
+// queue has a run, or its next attempt, wait until there is what it needs. Events wake it up.
 func (d *transferDecision) queue(route v1alpha1.Route, exceeded quota.Exceeded) {
-	queued := &v1alpha1.QueuedStatus{Time: metav1.NewTime(d.facts.Now), Route: route}
+	queued := &v1alpha1.QueuedStatus{
+		Time: metav1.NewTime(d.facts.Now), Route: route, Priority: d.facts.Quota.Priority,
+		Place: int32(exceeded.Place), Waiting: int32(exceeded.Waiting), //nolint:gosec // At most 1000.
+	}
 	if before := d.transfer.Status.Queued; before != nil {
 		queued.Time = before.Time
-	}
-	phase := v1alpha1.TransferPending
-	if d.running() {
-		phase = v1alpha1.TransferRetrying
 	}
 	wait := conditions.Reconciling
 	if exceeded.Never() {
 		wait = conditions.Stalled
 	}
 	d.out.RequeueAfter = attempt.StallLast
-	d.set(phase, wait(v1alpha1.ReasonQuotaExceeded, transferExceeds(exceeded)))
+	d.set(v1alpha1.TransferQueued, wait(v1alpha1.ReasonQuotaExceeded, transferExceeds(exceeded)))
 	d.transfer.Status.Queued = queued
 }
 
-// transferExceeds says which limit a Transfer waits for.
+// transferExceeds says which limit a Transfer waits for, and its place.
 func transferExceeds(e quota.Exceeded) string {
-	limit := e.Resource.Text(e.Limit)
-	switch {
-	case e.Resource == quota.RunningTransfers && e.Never():
-		return fmt.Sprintf("%s %q allows no running Transfers in this namespace; ask the platform team to raise spec.hard.%s",
-			e.Kind, e.Name, e.Resource)
-	case e.Resource == quota.RunningTransfers:
-		return fmt.Sprintf("%s %q allows %s running Transfers in this namespace (spec.hard.%s), and all are taken; this one "+
-			"starts by itself when it is its turn, first come, first served", e.Kind, e.Name, limit, e.Resource)
+	limit := fmt.Sprintf("%s %q allows", e.Kind, e.Name)
+	scope, field := "in this namespace", fmt.Sprintf("spec.hard.%s", e.Resource)
+	switch e.Kind {
+	case quota.KindPeer:
+		scope, field = "of all namespaces to it", "spec.limits.runningTransfers"
+	case quota.KindCluster:
+		limit, scope, field = "the cluster allows", "of all namespaces", "the Helm value limits.runningTransfers"
+	}
+	if e.Never() {
+		return fmt.Sprintf("%s no running Transfers %s; ask the platform team to raise %s", limit, scope, field)
+	}
+	wait := "; it starts by itself when it is its turn"
+	if e.Place > 0 {
+		wait = fmt.Sprintf("; this one is number %d of %d that wait for that, and starts by itself", e.Place, e.Waiting)
+	}
+	amount := e.Resource.Text(e.Limit)
+	switch e.Resource {
+	case quota.RunningTransfers:
+		return fmt.Sprintf("%s %s running Transfers %s (%s), and all are taken%s", limit, amount, scope, field, wait)
+	case quota.Share:
+		field = strings.Replace(field, "runningTransfers", "bandwidth", 1)
+		return fmt.Sprintf("%s %s bytes per second %s (%s); this Transfer needs %s of them, which others have or wait for%s",
+			limit, amount, scope, field, e.Resource.Text(e.Wanted), wait)
 	default:
-		return fmt.Sprintf("%s %q allows %s bytes per second in this namespace (spec.hard.%s); this Transfer needs %s of "+
-			"them, and less is free or kept for Transfers that have waited for longer; it starts by itself when it is its "+
-			"turn; a smaller spec.bandwidthLimit is free sooner", e.Kind, e.Name, limit, e.Resource, e.Resource.Text(e.Wanted))
+		return fmt.Sprintf("%s %s bytes per second %s (%s); this Transfer needs %s of them, which others have or wait for%s; "+
+			"a smaller spec.bandwidthLimit is free sooner", limit, amount, scope, field, e.Resource.Text(e.Wanted), wait)
 	}
 }
 

@@ -181,6 +181,8 @@ type transferDecision struct {
 	deleting bool
 	// bandwidth that the attempt which begins may use; nil: any.
 	bandwidth *resource.Quantity
+	// share of the bandwidth of the Peer or the cluster that it begins with; nil: any.
+	share *resource.Quantity
 	// window that runs are kept within; nil: none.
 	window *window
 	out    TransferDecision
@@ -221,7 +223,8 @@ func (d *transferDecision) decide() {
 
 // pending: a run is wanted and something keeps it from beginning.
 func (d *transferDecision) pending() bool {
-	return d.transfer.Status.Phase == v1alpha1.TransferPending
+	phase := d.transfer.Status.Phase
+	return phase == v1alpha1.TransferPending || phase == v1alpha1.TransferQueued && !d.running()
 }
 
 func (d *transferDecision) running() bool {
@@ -270,7 +273,7 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 		return
 	}
 	next()
-	d.transfer.Status.Run.BandwidthLimit = d.bandwidth
+	d.transfer.Status.Run.BandwidthLimit, d.transfer.Status.Run.BandwidthShare = d.bandwidth, d.share
 	if kept == nil {
 		resolved = resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now)
 	}

@@ -5,6 +5,7 @@ package quota
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,14 +16,22 @@ const LeastBandwidth = 256 << 10
 // Held is what something holds that was admitted.
 type Held struct {
 	// ID is unique in the namespace: the object's UID.
-	ID      string
-	Amounts Amounts
+	ID string
+	// Namespace and Peer, empty for this cluster, say which limits it counts against.
+	Namespace, Peer string
+	Amounts         Amounts
+	// Most is the largest Share that it can use; 0: any.
+	Most int64
 }
 
 // Request asks for something to be admitted.
 type Request struct {
 	// ID is that of Held. What it holds already is not counted against it: Amounts are what it will hold altogether.
 	ID string
+	// Namespace and Peer are those of Held.
+	Namespace, Peer string
+	// Priority orders the requests of a namespace, before Since does.
+	Priority int32
 	// Since is when it began to wait; zero: it does not wait yet, and comes after all that do.
 	Since time.Time
 	// Created and Name order those that began to wait at the same time.
@@ -35,21 +44,29 @@ type Request struct {
 	Bandwidth *int64
 }
 
-// before orders requests by who is first.
+// before orders the requests of a namespace by who is first.
 func (r Request) before(other Request) int {
+	return cmp.Or(cmp.Compare(other.Priority, r.Priority), r.older(other))
+}
+
+// older orders requests by who has waited for longer.
+func (r Request) older(other Request) int {
 	if r.Since.IsZero() != other.Since.IsZero() {
 		if r.Since.IsZero() {
 			return 1
 		}
 		return -1
 	}
-	return cmp.Or(r.Since.Compare(other.Since), r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
+	return cmp.Or(r.Since.Compare(other.Since), r.Created.Compare(other.Created),
+		cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
 }
 
-// View is what is known of a namespace.
+// View is what is known of a namespace, or, where something is shared, of all.
 type View struct {
 	Limits []Limits
-	Held   []Held
+	// Weights of namespaces that have another than Weight.
+	Weights map[string]int64
+	Held    []Held
 	// Waiting are those that were not admitted and still want to be.
 	Waiting []Request
 }
@@ -60,6 +77,10 @@ type Answer struct {
 	Exceeded *Exceeded
 	// Bandwidth that is granted, in bytes per second. Unlimited where nothing limits it, and for a request without.
 	Bandwidth int64
+	// Share that it begins with; 0: no Peer limits bandwidth, nor does the cluster.
+	Share int64
+	// free is the largest share that nobody else has.
+	free int64
 }
 
 // Exceeded is the limit that something does not fit into.
@@ -71,42 +92,135 @@ type Exceeded struct {
 	Limit, Used, Wanted int64
 	// Behind is true when there would be enough, but for others that have waited for longer.
 	Behind bool
+	// Place from 1 on among the Waiting that exceed the same limit; 0 where more than mostPlaces wait.
+	Place, Waiting int
 }
 
 // Never reports whether it would not fit if nothing else were there.
 func (e Exceeded) Never() bool { return e.Wanted > e.Limit }
 
+// mostPlaces bounds what is counted for the place of a request.
+const mostPlaces = 1000
+
 // Decide answers a request. It answers the same for all who ask in the same situation.
 func Decide(view View, request Request) Answer {
+	others := slices.DeleteFunc(slices.Clone(view.Waiting), func(w Request) bool { return w.ID == request.ID })
 	// Most requests do not even fit beside what is held, and then nobody's place matters.
-	if answer := view.enter(request.ID).admit(request); answer.Exceeded != nil {
+	answer := view.enter(request.ID).admit(request)
+	refused := answer.Exceeded != nil
+	if refused && len(others) >= mostPlaces {
 		return answer
 	}
-	queue := slices.DeleteFunc(slices.Clone(view.Waiting), func(w Request) bool { return w.ID == request.ID })
-	queue = append(queue, request)
-	slices.SortStableFunc(queue, Request.before)
-	hall := view.enter(request.ID)
-	for _, r := range queue {
-		answer := hall.admit(r)
-		if r.ID == request.ID {
-			return answer
+	line := view.line(request.ID, append(others, request))
+	of := slices.IndexFunc(line, func(p placed) bool { return p.ID == request.ID })
+	if line[of].Exceeded == nil {
+		return view.share(request, line[of].Answer)
+	}
+	if !refused {
+		answer = line[of].Answer
+	}
+	if len(line) <= mostPlaces {
+		answer.Exceeded.Place, answer.Exceeded.Waiting = place(line, of)
+	}
+	return answer
+}
+
+// place among those that exceed the same limit, and how many they are.
+func place(line []placed, of int) (place, waiting int) {
+	for i, p := range line {
+		if p.Exceeded == nil || !p.Exceeded.same(*line[of].Exceeded) {
+			continue
+		}
+		waiting++
+		if i <= of {
+			place++
 		}
 	}
-	return Answer{}
+	return place, waiting
+}
+
+// same reports whether it is about the same limit.
+func (e Exceeded) same(other Exceeded) bool {
+	return e.Kind == other.Kind && e.Name == other.Name && e.Resource == other.Resource
+}
+
+// Position is that of one that waits.
+type Position struct {
+	// Granted: it would be granted now.
+	Granted bool
+	// Place and Waiting are those of Exceeded.
+	Place, Waiting int
+}
+
+// Positions are those of all that wait, by their IDs.
+func (v View) Positions() map[string]Position {
+	line := v.line("", v.Waiting)
+	positions := make(map[string]Position, len(line))
+	waiting := map[Exceeded]int{}
+	limit := func(e *Exceeded) Exceeded { return Exceeded{Kind: e.Kind, Name: e.Name, Resource: e.Resource} }
+	for _, p := range line {
+		at := Position{Granted: p.Exceeded == nil}
+		if !at.Granted && len(line) <= mostPlaces {
+			waiting[limit(p.Exceeded)]++
+			at.Place = waiting[limit(p.Exceeded)]
+		}
+		positions[p.ID] = at
+	}
+	for _, p := range line {
+		if at := positions[p.ID]; at.Place > 0 {
+			at.Waiting = waiting[limit(p.Exceeded)]
+			positions[p.ID] = at
+		}
+	}
+	return positions
 }
 
 // Next returns the IDs of those that wait and would be granted now, first come first.
 func Next(view View) []string {
-	queue := slices.Clone(view.Waiting)
-	slices.SortStableFunc(queue, Request.before)
-	hall := view.enter("")
 	var ids []string
-	for _, r := range queue {
-		if hall.admit(r).Exceeded == nil {
-			ids = append(ids, r.ID)
+	for _, p := range view.line("", view.Waiting) {
+		if p.Exceeded == nil {
+			ids = append(ids, p.ID)
 		}
 	}
 	return ids
+}
+
+// placed is a request with its answer.
+type placed struct {
+	Request
+	Answer
+}
+
+// line admits requests one after the other. Those of a namespace come by priority and then by age. Among namespaces
+// that have the least of what is shared for their weight comes first, and of several the one whose request is older:
+// none has a second run before each of the others that could has its first.
+func (v View) line(except string, queue []Request) []placed {
+	groups := map[string][]Request{}
+	for _, r := range queue {
+		groups[r.Namespace] = append(groups[r.Namespace], r)
+	}
+	names := slices.Sorted(maps.Keys(groups))
+	for _, name := range names {
+		slices.SortStableFunc(groups[name], Request.before)
+	}
+	h, line := v.enter(except), make([]placed, 0, len(queue))
+	for len(names) > 0 {
+		first, least := 0, h.taken(groups[names[0]][0])
+		for i, name := range names[1:] {
+			taken := h.taken(groups[name][0])
+			if cmp.Or(cmp.Compare(taken, least), groups[name][0].older(groups[names[first]][0])) < 0 {
+				first, least = i+1, taken
+			}
+		}
+		name := names[first]
+		r := groups[name][0]
+		line = append(line, placed{r, h.admit(r)})
+		if groups[name] = groups[name][1:]; len(groups[name]) == 0 {
+			names = slices.Delete(names, first, first+1)
+		}
+	}
+	return line
 }
 
 // Used is what is held of all that hard limits.
@@ -123,49 +237,107 @@ func Used(hard Amounts, held []Held) Amounts {
 
 // hall is where those that wait are admitted, one after the other.
 type hall struct {
-	limits []Limits
+	limits  []Limits
+	weights map[string]int64
+	// own are the limits, by index, of each namespace; shared those of all.
+	own    map[string][]int
+	shared []int
 	// used and kept are of the limits: what is held or granted, and what is kept for those before.
 	used, kept []Amounts
-	// slots is the smallest limit of running Transfers; Unlimited if there is none.
-	slots int64
+	// runs of each namespace that count against a limit that is shared, with those that something is kept for.
+	runs []map[string]int64
 }
 
 // enter counts what is held by all but one.
 func (v View) enter(except string) *hall {
-	held := slices.DeleteFunc(slices.Clone(v.Held), func(h Held) bool { return h.ID == except })
-	h := &hall{limits: v.Limits, slots: Unlimited}
-	for _, limits := range v.Limits {
-		h.used = append(h.used, Used(limits.Hard, held))
-		h.kept = append(h.kept, Amounts{})
-		if slots, limited := limits.Hard[RunningTransfers]; limited {
-			h.slots = min(h.slots, slots)
+	h := &hall{limits: v.Limits, weights: v.Weights, own: map[string][]int{}}
+	for i, limits := range v.Limits {
+		used, runs := Amounts{}, map[string]int64{}
+		for resource := range limits.Hard {
+			used[resource] = 0
+		}
+		h.used, h.kept, h.runs = append(h.used, used), append(h.kept, Amounts{}), append(h.runs, runs)
+		if limits.Shared {
+			h.shared = append(h.shared, i)
+		} else {
+			h.own[limits.Namespace] = append(h.own[limits.Namespace], i)
+		}
+	}
+	for _, held := range v.Held {
+		if held.ID == except {
+			continue
+		}
+		for _, i := range h.covering(held.Namespace, held.Peer) {
+			for resource, limit := range h.limits[i].Hard {
+				h.used[i][resource] = add(h.used[i][resource], of(held.Amounts[resource], limit))
+			}
+			h.runs[i][held.Namespace] += held.Amounts[RunningTransfers]
 		}
 	}
 	return h
 }
 
+// covering are the limits that something counts against.
+func (h *hall) covering(namespace, peer string) []int {
+	own := h.own[namespace]
+	if len(h.shared) == 0 {
+		return own
+	}
+	all := slices.Clone(own)
+	for _, i := range h.shared {
+		if h.limits[i].covers(namespace, peer) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// taken is how much of what is shared the namespace of a request has for its weight: the largest part of a limit.
+func (h *hall) taken(r Request) float64 {
+	weight := int64(Weight)
+	if other, has := h.weights[r.Namespace]; has {
+		weight = other
+	}
+	taken := 0.0
+	for _, i := range h.shared {
+		if l := h.limits[i]; l.covers(r.Namespace, r.Peer) {
+			taken = max(taken, float64(h.runs[i][r.Namespace])/float64(l.runs())/float64(weight))
+		}
+	}
+	return taken
+}
+
 // admit grants a request, or keeps for it what it lacks.
 func (h *hall) admit(r Request) Answer {
 	bandwidth := h.bandwidth(r)
-	if short := h.short(r, bandwidth); len(short) > 0 {
-		h.keep(short)
+	covering := h.covering(r.Namespace, r.Peer)
+	if short := h.short(r, bandwidth, covering); len(short) > 0 {
+		h.keep(r, short)
 		return Answer{Exceeded: &short[0].Exceeded}
 	}
-	for i, limits := range h.limits {
-		for resource := range limits.Hard {
+	free := int64(Unlimited)
+	for _, i := range covering {
+		for resource, limit := range h.limits[i].Hard {
+			if resource == Share {
+				free = min(free, limit-min(limit, add(h.used[i][Share], h.kept[i][Share])))
+			}
 			h.used[i][resource] = add(h.used[i][resource], r.wants(resource, bandwidth))
 		}
+		h.runs[i][r.Namespace] += r.Amounts[RunningTransfers]
 	}
 	if bandwidth == 0 {
 		bandwidth = Unlimited
 	}
-	return Answer{Bandwidth: bandwidth}
+	return Answer{Bandwidth: bandwidth, free: free}
 }
 
 // wants is what a request needs of a resource, when it is to be granted that bandwidth.
 func (r Request) wants(resource Resource, bandwidth int64) int64 {
-	if resource == Bandwidth {
+	switch {
+	case resource == Bandwidth:
 		return bandwidth
+	case resource == Share && r.Bandwidth != nil:
+		return LeastBandwidth
 	}
 	return r.Amounts[resource]
 }
@@ -177,11 +349,12 @@ type shortage struct {
 }
 
 // short are the limits that a request does not fit into, in the order of Resources.
-func (h *hall) short(r Request, bandwidth int64) []shortage {
+func (h *hall) short(r Request, bandwidth int64, covering []int) []shortage {
 	var short []shortage
 	for _, resource := range Resources {
 		wanted := r.wants(resource, bandwidth)
-		for i, limits := range h.limits {
+		for _, i := range covering {
+			limits := h.limits[i]
 			limit, limited := limits.Hard[resource]
 			used := h.used[i][resource]
 			if !limited || wanted == 0 || add(add(used, h.kept[i][resource]), wanted) <= limit {
@@ -197,11 +370,16 @@ func (h *hall) short(r Request, bandwidth int64) []shortage {
 }
 
 // keep keeps from those behind what a request lacks, unless it would never fit.
-func (h *hall) keep(short []shortage) {
+func (h *hall) keep(r Request, short []shortage) {
 	if slices.ContainsFunc(short, func(s shortage) bool { return s.Never() }) {
 		return
 	}
+	counted := map[int]bool{}
 	for _, s := range short {
+		if !counted[s.limits] {
+			counted[s.limits] = true
+			h.runs[s.limits][r.Namespace] += r.Amounts[RunningTransfers]
+		}
 		if s.Resource.ends() {
 			h.kept[s.limits][s.Resource] = add(h.kept[s.limits][s.Resource], s.Wanted)
 		}
@@ -214,15 +392,20 @@ func (h *hall) bandwidth(r Request) int64 {
 	if r.Bandwidth == nil {
 		return 0
 	}
-	wanted := *r.Bandwidth
-	for i, limits := range h.limits {
-		limit, limited := limits.Hard[Bandwidth]
+	wanted, slots := *r.Bandwidth, int64(Unlimited)
+	for _, i := range h.own[r.Namespace] {
+		if limit, limited := h.limits[i].Hard[RunningTransfers]; limited {
+			slots = min(slots, limit)
+		}
+	}
+	for _, i := range h.own[r.Namespace] {
+		limit, limited := h.limits[i].Hard[Bandwidth]
 		if !limited {
 			continue
 		}
 		most := limit
-		if *r.Bandwidth == Unlimited && h.slots != Unlimited {
-			most = limit / max(h.slots, 1)
+		if *r.Bandwidth == Unlimited && slots != Unlimited {
+			most = limit / max(slots, 1)
 		} else if *r.Bandwidth == Unlimited {
 			most = limit - min(limit, add(h.used[i][Bandwidth], h.kept[i][Bandwidth]))
 		}

@@ -20,12 +20,14 @@ const (
 	RunningTransfers  Resource = "runningTransfers"
 	RunningDeliveries Resource = "runningDeliveries"
 	// Bandwidth is in bytes per second.
-	Bandwidth  Resource = "bandwidth"
+	Bandwidth Resource = "bandwidth"
+	// Share is what of the bandwidth of a Peer or of the cluster a run has at present, in bytes per second.
+	Share      Resource = "bandwidthShare"
 	QueueBytes Resource = "queueBytes"
 )
 
 // Resources lists all, in the order in which they are checked.
-var Resources = []Resource{RunningTransfers, RunningDeliveries, Bandwidth, QueueBytes}
+var Resources = []Resource{RunningTransfers, RunningDeliveries, Bandwidth, Share, QueueBytes}
 
 // ends reports whether what holds a resource gives it back by itself in time.
 func (r Resource) ends() bool { return r != QueueBytes }
@@ -58,14 +60,100 @@ func of(held, limit int64) int64 {
 type Limits struct {
 	// Kind and Name of the object that has the limits, for messages.
 	Kind, Name string
-	Hard       Amounts
+	// Namespace that they are of, unless they are Shared: then all namespaces share them, for what goes to Peer, or for
+	// all if that is empty.
+	Namespace string
+	Shared    bool
+	Peer      string
+	Hard      Amounts
+}
+
+// AnyPeer is of what goes to a Peer that nobody knows. It counts against the limits of each.
+const AnyPeer = "*"
+
+// Kinds of limits that are shared.
+const (
+	KindPeer    = "Peer"
+	KindCluster = "Cluster"
+)
+
+// covers reports whether something of a namespace that goes to a Peer counts.
+func (l Limits) covers(namespace, peer string) bool {
+	if !l.Shared {
+		return l.Namespace == namespace
+	}
+	return l.Peer == "" || l.Peer == peer || peer == AnyPeer
+}
+
+// runs is how many runs there may be at once, at least 1.
+func (l Limits) runs() int64 {
+	runs := int64(Unlimited)
+	if slots, limited := l.Hard[RunningTransfers]; limited {
+		runs = slots
+	}
+	if wire, limited := l.Hard[Share]; limited {
+		runs = min(runs, wire/LeastBandwidth)
+	}
+	return max(runs, 1)
+}
+
+// OfPeer are the limits of a Peer; false: it has none.
+func OfPeer(peer *v1alpha1.Peer) (Limits, bool) {
+	if peer.Spec.Limits == nil {
+		return Limits{}, false
+	}
+	hard := Amounts{}
+	if slots := peer.Spec.Limits.RunningTransfers; slots != nil {
+		hard[RunningTransfers] = int64(max(*slots, 0))
+	}
+	if wire := peer.Spec.Limits.Bandwidth; wire != nil {
+		hard[Share] = max(wire.Value(), LeastBandwidth)
+	}
+	return Limits{Kind: KindPeer, Name: peer.Name, Shared: true, Peer: peer.Name, Hard: hard}, len(hard) > 0
+}
+
+// OfCluster are limits of all that the cluster's Transfers use.
+func OfCluster(hard Amounts) Limits {
+	return Limits{Kind: KindCluster, Shared: true, Hard: hard}
+}
+
+// Sharing are those of limits that a Transfer counts against.
+func Sharing(shared []Limits, transfer *v1alpha1.Transfer) (sharing []Limits) {
+	for _, l := range shared {
+		if l.covers(transfer.Namespace, transfer.Spec.Destination.Peer) {
+			sharing = append(sharing, l)
+		}
+	}
+	return sharing
+}
+
+// Weight of a namespace without another.
+const Weight = 100
+
+// Weights are those of the namespaces of DataQuotas that give one: the smallest counts.
+func Weights(quotas []v1alpha1.DataQuota) map[string]int64 {
+	weights := map[string]int64{}
+	for i := range quotas {
+		given, namespace := quotas[i].Spec.Weight, quotas[i].Namespace
+		if given == nil {
+			continue
+		}
+		weight := int64(max(*given, 1))
+		if before, has := weights[namespace]; has {
+			weight = min(weight, before)
+		}
+		weights[namespace] = weight
+	}
+	return weights
 }
 
 // LimitsOf are those of DataQuotas, in the given order.
 func LimitsOf(quotas []v1alpha1.DataQuota) []Limits {
 	limits := make([]Limits, 0, len(quotas))
 	for i := range quotas {
-		limits = append(limits, Limits{Kind: "DataQuota", Name: quotas[i].Name, Hard: AmountsOf(quotas[i].Spec.Hard)})
+		limits = append(limits, Limits{
+			Kind: "DataQuota", Name: quotas[i].Name, Namespace: quotas[i].Namespace, Hard: AmountsOf(quotas[i].Spec.Hard),
+		})
 	}
 	return limits
 }
@@ -113,7 +201,7 @@ func (a Amounts) API() *v1alpha1.DataQuotaResources {
 // Text is an amount for people.
 func (r Resource) Text(amount int64) string {
 	switch r {
-	case Bandwidth, QueueBytes:
+	case Bandwidth, Share, QueueBytes:
 		return resource.NewQuantity(amount, resource.BinarySI).String()
 	}
 	return resource.NewQuantity(amount, resource.DecimalSI).String()

@@ -27,9 +27,15 @@ func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 	if run.NextAttemptTime != nil && !reasonIs(transfer.Status.Conditions, v1alpha1.ReasonRetrying) {
 		return Held{}, false
 	}
-	held := Held{ID: string(transfer.UID), Amounts: Amounts{RunningTransfers: 1}}
+	held := Held{
+		ID: string(transfer.UID), Namespace: transfer.Namespace, Peer: transfer.Spec.Destination.Peer,
+		Amounts: Amounts{RunningTransfers: 1},
+	}
 	if run.Route != v1alpha1.RoutePod {
-		held.Amounts[Bandwidth] = limitOr(run.BandwidthLimit, Unlimited)
+		granted := limitOr(run.BandwidthLimit, Unlimited)
+		held.Amounts[Bandwidth] = granted
+		held.Most = granted
+		held.Amounts[Share] = min(granted, limitOr(run.BandwidthShare, Unlimited))
 	}
 	return held, true
 }
@@ -46,11 +52,11 @@ func TransferWaits(transfer *v1alpha1.Transfer) (Request, bool) {
 // TransferRequest is what a Transfer asks for, for a run or an attempt by that route.
 func TransferRequest(transfer *v1alpha1.Transfer, route v1alpha1.Route) Request {
 	request := Request{
-		ID: string(transfer.UID), Created: transfer.CreationTimestamp.Time, Name: transfer.Name,
-		Amounts: Amounts{RunningTransfers: 1},
+		ID: string(transfer.UID), Namespace: transfer.Namespace, Peer: transfer.Spec.Destination.Peer,
+		Created: transfer.CreationTimestamp.Time, Name: transfer.Name, Amounts: Amounts{RunningTransfers: 1},
 	}
 	if queued := transfer.Status.Queued; queued != nil {
-		request.Since = queued.Time.Time
+		request.Since, request.Priority = queued.Time.Time, queued.Priority
 	}
 	if route != v1alpha1.RoutePod {
 		wanted := limitOr(transfer.Spec.BandwidthLimit, Unlimited)
@@ -71,7 +77,7 @@ func DeliveryHolds(delivery *v1alpha1.Delivery) (Held, bool) {
 	if run == nil || run.CompletionTime != nil {
 		return Held{}, false
 	}
-	return Held{ID: string(delivery.UID), Amounts: Amounts{RunningDeliveries: 1}}, true
+	return Held{ID: string(delivery.UID), Namespace: delivery.Namespace, Amounts: Amounts{RunningDeliveries: 1}}, true
 }
 
 // DeliveryWaits reports whether a Delivery waits to be admitted, and what it asks for.
@@ -87,7 +93,7 @@ func DeliveryWaits(delivery *v1alpha1.Delivery) (Request, bool) {
 func DeliveryRequest(delivery *v1alpha1.Delivery) Request {
 	created := delivery.CreationTimestamp.Time
 	return Request{
-		ID: string(delivery.UID), Since: created, Created: created, Name: delivery.Name,
+		ID: string(delivery.UID), Namespace: delivery.Namespace, Since: created, Created: created, Name: delivery.Name,
 		Amounts: Amounts{RunningDeliveries: 1},
 	}
 }
@@ -102,7 +108,8 @@ func QueueHolds(queue *v1alpha1.Queue) (Held, bool) {
 	if queue.Status.StorageSize == nil {
 		return Held{}, false
 	}
-	return Held{ID: string(queue.UID), Amounts: Amounts{QueueBytes: storage(queue, *queue.Status.StorageSize)}}, true
+	stored := Amounts{QueueBytes: storage(queue, *queue.Status.StorageSize)}
+	return Held{ID: string(queue.UID), Namespace: queue.Namespace, Amounts: stored}, true
 }
 
 // QueueWaits reports whether a Queue was refused the storage that it wants, and how much it wants altogether.
@@ -119,7 +126,7 @@ func QueueWaits(queue *v1alpha1.Queue) (Request, bool) {
 func QueueRequest(queue *v1alpha1.Queue) Request {
 	created := queue.CreationTimestamp.Time
 	return Request{
-		ID: string(queue.UID), Since: created, Created: created, Name: queue.Name,
+		ID: string(queue.UID), Namespace: queue.Namespace, Since: created, Created: created, Name: queue.Name,
 		Amounts: Amounts{QueueBytes: storage(queue, queue.Spec.Storage.Size)},
 	}
 }
@@ -132,7 +139,7 @@ func Queues(quotas []v1alpha1.DataQuota, queues []v1alpha1.Queue) View {
 func viewOf[T any](
 	quotas []v1alpha1.DataQuota, objects []T, holds func(*T) (Held, bool), waits func(*T) (Request, bool),
 ) View {
-	view := View{Limits: LimitsOf(quotas)}
+	view := View{Limits: LimitsOf(quotas), Weights: Weights(quotas)}
 	for i := range objects {
 		if held, ok := holds(&objects[i]); ok {
 			view.Held = append(view.Held, held)

@@ -73,10 +73,28 @@ func TestTransferHolds(t *testing.T) {
 			},
 		}}
 		c.change(transfer)
+		if wire, network := c.want[quota.Bandwidth]; network {
+			c.want[quota.Share] = wire // neither its Peer nor the cluster gives it less
+		}
 		held, holds := quota.TransferHolds(transfer)
 		if holds != (c.want != nil) || !maps.Equal(held.Amounts, c.want) || holds && held.ID != "a" {
 			t.Errorf("%s: %t %+v, want %v", name, holds, held, c.want)
 		}
+	}
+}
+
+// TestTransferHoldsItsShare: it keeps what the namespace granted it, whatever its share is at present.
+func TestTransferHoldsItsShare(t *testing.T) {
+	transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", UID: "a"}}
+	transfer.Spec.Destination.Peer = "west"
+	transfer.Status.Run = &v1alpha1.RunStatus{
+		ID: "abcde", Route: v1alpha1.RouteGateway, BandwidthLimit: ptr.To(resource.MustParse("10Mi")),
+		BandwidthShare: ptr.To(resource.MustParse("1Mi")),
+	}
+	held, holds := quota.TransferHolds(transfer)
+	want := quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: 10 * mi, quota.Share: mi}
+	if !holds || held.Namespace != "bank" || held.Peer != "west" || held.Most != 10*mi || !maps.Equal(held.Amounts, want) {
+		t.Errorf("%+v", held)
 	}
 }
 

@@ -44,6 +44,16 @@ func (t *Turns) Admit(
 	return answer, done, nil
 }
 
+// Current returns what the API server has, with nobody else being admitted in the namespace until done is called.
+func (t *Turns) Current(namespace string, current func() (View, error)) (view View, done func(), err error) {
+	done = t.take(namespace)
+	view, err = current()
+	if err != nil {
+		done()
+	}
+	return view, done, err
+}
+
 // take waits for the turn in a namespace, and returns what ends it.
 func (t *Turns) take(namespace string) func() {
 	t.mu.Lock()

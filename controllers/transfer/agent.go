@@ -53,12 +53,13 @@ func (r *Reconciler) limit(
 		return
 	}
 	bytesPerSecond := uint64(0)
-	if limit := decision.Status.Run.BandwidthLimit; limit != nil {
+	if limit := plan.Bandwidth(decision.Status.Run); limit != nil {
 		bytesPerSecond = uint64(max(limit.Value(), 0)) //nolint:gosec // It is not negative.
 	}
 	if err := r.Agents.Limit(ctx, target, bytesPerSecond); err != nil {
 		log.FromContext(ctx).Info("The agent does not take another limit of bandwidth yet", "reason", err.Error())
 		decision.Status.Run.BandwidthLimit = transfer.Status.Run.BandwidthLimit
+		decision.Status.Run.BandwidthShare = transfer.Status.Run.BandwidthShare
 		decision.RequeueAfter = sooner(decision.RequeueAfter, limitRetry)
 	}
 }

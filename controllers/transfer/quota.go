@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -17,36 +18,91 @@ import (
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 
-// gatherQuotas looks at what limits the namespace.
+// gatherQuotas looks at what limits the namespace, the Peer and the cluster.
 func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	var err error
-	facts.Quota.Quotas, err = lookup.DataQuotas(ctx, r.Client, transfer.Namespace)
+	if facts.Quota.Quotas, err = lookup.DataQuotas(ctx, r.Client, transfer.Namespace); err != nil {
+		return err
+	}
+	shared, err := r.shared(ctx)
+	if err != nil {
+		return err
+	}
+	facts.Quota.Shared = quota.Sharing(shared, transfer)
+	if len(facts.Quota.Quotas)+len(facts.Quota.Shared) > 0 {
+		if facts.Quota.Priority, err = r.priority(ctx, transfer); err != nil {
+			return err
+		}
+	}
+	if _, holds := quota.TransferHolds(transfer); !holds || len(facts.Quota.Shared) == 0 {
+		return nil
+	}
+	view, err := r.line.Cached(ctx, transfer.Namespace, facts.Quota.Quotas)
+	facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))
 	return err
+}
+
+// shared are the limits of Peers and of the cluster.
+func (r *Reconciler) shared(ctx context.Context) ([]quota.Limits, error) {
+	peers := &v1alpha1.PeerList{}
+	if err := r.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Peers: %w", err)
+	}
+	shared := make([]quota.Limits, 0, 1)
+	if len(r.Limits) > 0 {
+		shared = append(shared, quota.OfCluster(r.Limits))
+	}
+	for i := range peers.Items {
+		if limits, limited := quota.OfPeer(&peers.Items[i]); limited {
+			shared = append(shared, limits)
+		}
+	}
+	return shared, nil
+}
+
+// priority is that of the PriorityClass that the agent's pod has; 0 if that does not exist.
+func (r *Reconciler) priority(ctx context.Context, transfer *v1alpha1.Transfer) (int32, error) {
+	if transfer.Spec.PodTemplate == nil || transfer.Spec.PodTemplate.PriorityClassName == "" {
+		return 0, nil
+	}
+	class := &schedulingv1.PriorityClass{}
+	_, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: transfer.Spec.PodTemplate.PriorityClassName}, class)
+	return class.Value, err
 }
 
 // newLine is that of Transfers.
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Transfer] {
 	return &line.Line[*v1alpha1.Transfer]{
 		Client: r.Client, Reader: r.Reader, List: transfers, Holds: quota.TransferHolds, Waits: quota.TransferWaits,
-		View: r.view,
+		View: r.view, Shared: r.shared, Shown: func(t *v1alpha1.Transfer) (place, waiting int32) {
+			return t.Status.Queued.Place, t.Status.Queued.Waiting
+		},
 	}
 }
 
-// decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when
-// the status that was decided is written, or is not going to be.
+// decide has package plan decide, and the limits admit what it wants started. written is to be called when the status
+// that was decided is written, or is not going to be.
 func (r *Reconciler) decide(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts,
 ) (decision plan.TransferDecision, written func(), err error) {
 	decision, written = plan.DecideTransfer(transfer, facts, r.Image), func() {}
-	if decision.Ask == nil {
+	switch {
+	case decision.Ask != nil:
+		var answer quota.Answer
+		answer, written, err = r.line.Admit(ctx, transfer.Namespace, *decision.Ask, facts.Quota.Quotas)
+		facts.Quota.Answer = &answer
+	case decision.Raised(transfer):
+		var view quota.View
+		view, written, err = r.line.Current(ctx, transfer.Namespace, facts.Quota.Quotas)
+		facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))
+	default:
 		return decision, written, nil
 	}
-	answer, written, err := r.line.Admit(ctx, transfer.Namespace, *decision.Ask, facts.Quota.Quotas)
 	if err != nil {
 		return decision, written, err
 	}
-	facts.Quota.Answer = &answer
 	return plan.DecideTransfer(transfer, facts, r.Image), written, nil
 }
 
@@ -60,16 +116,20 @@ func (r *Reconciler) view(
 		return quota.View{}, fmt.Errorf("listing Transfers in %s: %w", namespace, err)
 	}
 	view := quota.Transfers(quotas, transfers.Items)
-	present := map[string]bool{}
+	present := map[client.ObjectKey]bool{}
 	for i := range transfers.Items {
 		_, holds := quota.TransferHolds(&transfers.Items[i])
 		if holds || plan.HasLegs(&transfers.Items[i]) { // whose legs hold
-			present[attemptName(&transfers.Items[i])] = true
+			key := client.ObjectKey{Namespace: transfers.Items[i].Namespace, Name: attemptName(&transfers.Items[i])}
+			present[key] = true
 		}
 	}
 	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.TransferLabel, present, r.Clock.Now())
 	for _, pod := range strays {
-		view.Held = append(view.Held, quota.Held{ID: pod, Amounts: quota.Amounts{quota.RunningTransfers: 1}})
+		view.Held = append(view.Held, quota.Held{
+			ID: pod.String(), Namespace: pod.Namespace, Peer: quota.AnyPeer,
+			Amounts: quota.Amounts{quota.RunningTransfers: 1},
+		})
 	}
 	return view, err
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/provision"
+	"github.com/lighterage/lighterage/controllers/quota"
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -73,6 +74,8 @@ type Options struct {
 	Books *statement.Books
 	// Egress says what agents may dial.
 	Egress *egress.Cluster
+	// Limits of all Transfers of the cluster together: RunningTransfers and Share.
+	Limits quota.Amounts
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.

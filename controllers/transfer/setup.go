@@ -59,6 +59,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), specChanged).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later).
+		Watches(&v1alpha1.Peer{}, r.line.All(), specChanged).
 		Watches(
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)),
 			wake.LaterIf(specOrAnnotations),
@@ -106,7 +107,9 @@ func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile
 
 // ofTariff wakes those that cannot begin, as it may be for want of prices. Others look at prices when they report.
 func (r *Reconciler) ofTariff(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { return t.Status.Phase == v1alpha1.TransferPending })
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { 
+		return t.Status.Phase == v1alpha1.TransferPending || t.Status.Phase == v1alpha1.TransferQueued
+	})
 }
 
 // ofVolume wakes those of them that want the volume of an attachment.

@@ -131,7 +131,7 @@ func (s *state) look() {
 	case t.Status.Phase == v1alpha1.TransferComplete:
 		s.phase = complete
 	case slices.Contains([]v1alpha1.TransferPhase{
-		"", v1alpha1.TransferPending, v1alpha1.TransferScheduled, v1alpha1.TransferSuspended,
+		"", v1alpha1.TransferPending, v1alpha1.TransferQueued, v1alpha1.TransferScheduled, v1alpha1.TransferSuspended,
 	}, t.Status.Phase):
 		s.phase = waiting
 	default:

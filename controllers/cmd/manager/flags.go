@@ -15,9 +15,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lighterage/lighterage/agent/wire/datapath"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/quota"
 	"github.com/lighterage/lighterage/controllers/watched"
 )
 
@@ -38,6 +40,7 @@ type settings struct {
 	pprofAddress                  string
 	concurrency                   int
 	acceleratorSlots              int64
+	limits                        quota.Amounts
 	clusterCIDRs                  []netip.Prefix
 	dataPath                      string
 	logLevel                      slog.Level
@@ -119,6 +122,11 @@ func parse(arguments []string) (settings, error) {
 	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its "+
 		"accelerator, 0 for any number; counted are those that compress for Transfers and those of CompressionTrials with "+
 		"class Hardware, and not receivers, HTTPEndpoints and Queues. Takes the right to patch nodes/status")
+	maxRunning := flags.Int64("max-running-transfers", 0, "how many Transfers of all namespaces run at "+
+		"a time, shared by the weights of DataQuotas; 0: any number")
+	maxBandwidth := flags.String("max-bandwidth", "", "bytes per second that the sending agents of all Transfers "+
+		"write to the wire at most, all together, as a quantity from 256Ki to 1Pi, shared by the weights of DataQuotas; "+
+		"empty: any")
 	watchNamespaces := flags.String(
 		"watch-namespaces", "",
 		"comma-separated namespaces whose objects are reconciled, beside the manager's own; empty: all",
@@ -143,6 +151,9 @@ func parse(arguments []string) (settings, error) {
 	if s.watched, err = watched.Parse(*watchNamespaces, s.namespace); err != nil {
 		return s, fmt.Errorf("--watch-namespaces: %w", err)
 	}
+	if s.limits, err = clusterLimits(*maxRunning, *maxBandwidth); err != nil {
+		return s, err
+	}
 	for text := range strings.SplitSeq(*clusterCIDRs, ",") {
 		if text == "" {
 			continue
@@ -155,6 +166,26 @@ func parse(arguments []string) (settings, error) {
 	}
 	s.agentArchitectures = strings.Split(*agentArchitectures, ",")
 	return s, s.validate()
+}
+
+// clusterLimits are those of all Transfers together.
+func clusterLimits(running int64, bandwidth string) (quota.Amounts, error) {
+	limits := quota.Amounts{}
+	if running < 0 || running > 1_000_000 {
+		return nil, errors.New("--max-running-transfers must be between 0 and 1000000")
+	}
+	if running > 0 {
+		limits[quota.RunningTransfers] = running
+	}
+	if bandwidth == "" {
+		return limits, nil
+	}
+	wire, err := resource.ParseQuantity(bandwidth)
+	if err != nil || wire.Value() < quota.LeastBandwidth || wire.Value() > 1<<50 {
+		return nil, fmt.Errorf("--max-bandwidth must be between 256Ki and 1Pi, not %q; write for example 200Mi", bandwidth)
+	}
+	limits[quota.Share] = wire.Value()
+	return limits, nil
 }
 
 func (s settings) validate() error {

@@ -305,6 +305,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
 			Clock:    real,
 			Topology: seen, Egress: permitted, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Limits: s.limits,
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: agentjob.Reports(pool, "delivery", agents), Attempts: attempts,
