@@ -97,8 +97,9 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonDeleting (Transfer, Delivery): the object is being deleted: its agent is being ended and the peer told.
 	ReasonDeleting = "Deleting"
-	// ReasonQuotaExceeded (Transfer, Delivery, Queue): a DataQuota of the namespace does not allow this beside what
-	// runs or exists. It continues when there is enough quota; the message names the limit.
+	// ReasonQuotaExceeded (Transfer, Delivery, Queue): a DataQuota of the namespace, or a limit of the Peer or of the
+	// cluster, does not allow this beside what runs or exists. It continues when there is enough; the message names the
+	// limit.
 	ReasonQuotaExceeded = "QuotaExceeded"
 
 	// ReasonSourceNotFound (Transfer, CompressionTrial, Queue): what is to be read does not exist: the claim, the path

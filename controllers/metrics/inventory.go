@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // Inventory is the collector of what objects there are and what their status says. It follows the informers of the
@@ -41,6 +42,9 @@ type Inventory struct {
 	recoveries map[types.UID]recovery
 	// drills are what Drills show.
 	drills map[types.UID]drilled
+	// limits of the cluster, and what Transfers hold of them and of those of Peers.
+	limits quota.Amounts
+	held   map[types.UID]quota.Held
 }
 
 // place is where objects are that are counted together.
@@ -65,14 +69,17 @@ type entry struct {
 	relay relays
 }
 
-// NewInventory makes the collector and registers it. It shows nothing before Start.
-func NewInventory(registry prometheus.Registerer, informers cache.Informers, c clock.PassiveClock) *Inventory {
+// NewInventory makes the collector and registers it. It shows nothing before Start. The limits are those of all
+// Transfers of the cluster.
+func NewInventory(
+	registry prometheus.Registerer, informers cache.Informers, c clock.PassiveClock, limits quota.Amounts,
+) *Inventory {
 	i := &Inventory{
 		cache: informers, clock: c,
 		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
 		tariffs: map[types.UID]*v1alpha1.Tariff{}, recoveries: map[types.UID]recovery{},
-		drills: map[types.UID]drilled{},
+		drills: map[types.UID]drilled{}, limits: limits, held: map[types.UID]quota.Held{},
 	}
 	registry.MustRegister(i)
 	return i
@@ -129,6 +136,9 @@ func (i *Inventory) Observe(object any) {
 	if d, kept := drillOf(object); kept {
 		i.drills[o.GetUID()] = d
 	}
+	if held, holds := heldBy(object); holds {
+		i.held[o.GetUID()] = held
+	}
 	switch o := object.(type) {
 	case *v1alpha1.Peer:
 		i.peers[o.UID] = o
@@ -175,6 +185,7 @@ func (i *Inventory) subtract(uid types.UID) {
 	delete(i.counted, uid)
 	delete(i.recoveries, uid)
 	delete(i.drills, uid)
+	delete(i.held, uid)
 	if i.states[seen.state]--; i.states[seen.state] == 0 {
 		delete(i.states, seen.state)
 	}

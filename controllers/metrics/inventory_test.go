@@ -24,7 +24,7 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func inventory() (*metrics.Inventory, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
-	return metrics.NewInventory(registry, nil, clocktesting.NewFakePassiveClock(noon)), registry
+	return metrics.NewInventory(registry, nil, clocktesting.NewFakePassiveClock(noon), nil), registry
 }
 
 func transfer(name string, rate int64) *v1alpha1.Transfer {

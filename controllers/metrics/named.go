@@ -81,7 +81,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
 		stagedDescription, stagedAgeDescription, drillsDescription, drillAgeDescription, drillDurationDescription,
-		drillRateDescription,
+		drillRateDescription, limitDescription, limitUsedDescription,
 	} {
 		descriptions <- d
 	}
@@ -111,6 +111,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	}
 	i.showRecovery(out)
 	i.showDrills(out)
+	i.showLimits(out)
 	for _, peer := range i.peers {
 		showPeer(out, peer)
 	}

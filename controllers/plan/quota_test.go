@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -86,7 +87,7 @@ func TestQueued(t *testing.T) {
 	facts.Quota = plan.QuotaFacts{Quotas: team, Answer: full}
 	d := plan.DecideTransfer(transfer, facts, image)
 	kind, reason, message := verdict(t, d.Status.Conditions)
-	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.TransferPending ||
+	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.TransferQueued ||
 		kind != v1alpha1.ConditionReconciling ||
 		reason != v1alpha1.ReasonQuotaExceeded || !strings.Contains(message, `"team"`) ||
 		!strings.Contains(message, "runningTransfers") {
@@ -179,9 +180,90 @@ func TestAttemptsKeepTheSlot(t *testing.T) {
 	seen.Quota.Answer = full
 	d = plan.DecideTransfer(after, seen, image)
 	if _, reason, _ := verdict(t, d.Status.Conditions); reason != v1alpha1.ReasonQuotaExceeded ||
-		d.Status.Phase != v1alpha1.TransferRetrying ||
+		d.Status.Phase != v1alpha1.TransferQueued ||
 		d.Status.Run.Attempt != 1 || d.Status.Queued == nil {
 		t.Errorf("%s %s %+v", reason, d.Status.Phase, d.Status.Run)
+	}
+}
+
+// ofWest are limits of the Peer.
+var ofWest = []quota.Limits{{
+	Kind: quota.KindPeer, Name: "west", Shared: true, Peer: "west", Hard: quota.Amounts{quota.Share: 100 << 20},
+}}
+
+// TestQueuedForAPeer: nothing is made before a Peer's limits admit a run, which then has its share of the bandwidth.
+func TestQueuedForAPeer(t *testing.T) {
+	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+	facts.Quota = plan.QuotaFacts{Shared: ofWest, Priority: 7}
+	d := plan.DecideTransfer(transfer, facts, image)
+	if d.Ask == nil || d.Ask.Priority != 7 || d.Ask.Peer != "west" || d.Start != nil || d.Stage != nil {
+		t.Fatalf("%+v", d)
+	}
+	facts.Quota.Answer = &quota.Answer{Exceeded: &quota.Exceeded{
+		Kind: quota.KindPeer, Name: "west", Resource: quota.Share, Limit: 100 << 20, Used: 100 << 20, Wanted: 1, Place: 3,
+		Waiting: 5,
+	}}
+	d = plan.DecideTransfer(transfer, facts, image)
+	want := v1alpha1.QueuedStatus{
+		Time: metav1.NewTime(now), Route: v1alpha1.RouteGateway, Priority: 7, Place: 3, Waiting: 5,
+	}
+	if d.Start != nil || d.Stage != nil || d.Status.Phase != v1alpha1.TransferQueued || *d.Status.Queued != want {
+		t.Fatalf("%s %+v", d.Status.Phase, d.Status.Queued)
+	}
+	transfer.Status = d.Status
+	if again := plan.DecideTransfer(transfer, facts, image); !equality.Semantic.DeepEqual(again.Status, d.Status) {
+		t.Errorf("a second look changes the status: %+v", again.Status)
+	}
+	facts.Quota.Answer = &quota.Answer{Bandwidth: quota.Unlimited, Share: 25 << 20}
+	d = plan.DecideTransfer(transfer, facts, image)
+	if got := sentLimit(t, d.Start); got != "26214400" || d.Status.Run.BandwidthLimit != nil ||
+		d.Status.Run.BandwidthShare.String() != "25Mi" {
+		t.Errorf("the agent may send %v, and status says %+v", got, d.Status.Run)
+	}
+}
+
+// TestShareChanges: the agent that runs is told when its share changes, and what it is told is the smaller one of the
+// share and the limit. More is given only by somebody who sees that nobody else gets it.
+func TestShareChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, share string // that the run has; "": none
+		target       int64
+		bandwidth    string // that the agent has then
+		told, raised bool
+	}{
+		"stays":             {share: "10Mi", target: 10 << 20, bandwidth: "10Mi"},
+		"becomes less":      {share: "10Mi", target: 5 << 20, bandwidth: "5Mi", told: true},
+		"becomes more":      {share: "10Mi", target: 20 << 20, bandwidth: "20Mi", told: true, raised: true},
+		"is limited now":    {target: 5 << 20, bandwidth: "5Mi", told: true},
+		"is limited itself": {limit: "3Mi", share: "10Mi", target: 5 << 20, bandwidth: "3Mi", told: true},
+		"has no limit now":  {share: "10Mi", told: true},
+	} {
+		transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+		transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+		if c.limit != "" {
+			transfer.Spec.BandwidthLimit = ptr.To(resource.MustParse(c.limit))
+			transfer.Status.Run.BandwidthLimit = ptr.To(resource.MustParse(c.limit))
+		}
+		if c.share != "" {
+			transfer.Status.Run.BandwidthShare = ptr.To(resource.MustParse(c.share))
+		}
+		facts.Job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Name: "ledger-abcde-1", CreationTimestamp: metav1.NewTime(now),
+		}}
+		facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+		facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING}
+		facts.Quota = plan.QuotaFacts{Share: c.target}
+		if c.target > 0 {
+			facts.Quota.Shared = ofWest
+		}
+		d := plan.DecideTransfer(transfer, facts, image)
+		got := ""
+		if b := plan.Bandwidth(d.Status.Run); b != nil {
+			got = b.String()
+		}
+		if got != c.bandwidth || d.Limit != c.told || d.Raised(transfer) != c.raised {
+			t.Errorf("%s: %q, told %t, raised %t", name, got, d.Limit, d.Raised(transfer))
+		}
 	}
 }
 

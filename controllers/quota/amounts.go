@@ -5,6 +5,7 @@ package quota
 
 import (
 	"math"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -83,6 +84,11 @@ func (l Limits) covers(namespace, peer string) bool {
 		return l.Namespace == namespace
 	}
 	return l.Peer == "" || l.Peer == peer || peer == AnyPeer
+}
+
+// Used is what is held of the limits.
+func (l Limits) Used(held []Held) Amounts {
+	return Used(l.Hard, slices.DeleteFunc(slices.Clone(held), func(h Held) bool { return !l.covers(h.Namespace, h.Peer) }))
 }
 
 // runs is how many runs there may be at once, at least 1.

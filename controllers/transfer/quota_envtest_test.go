@@ -201,7 +201,7 @@ func TestManyTransfersShareTwoSlots(t *testing.T) {
 	})
 	for _, transfer := range queued {
 		ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
-		if transfer.Status.Phase != v1alpha1.TransferPending || transfer.Status.Run != nil ||
+		if transfer.Status.Phase != v1alpha1.TransferQueued || transfer.Status.Run != nil ||
 			ready.Reason != v1alpha1.ReasonQuotaExceeded ||
 			!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionReconciling) ||
 			!strings.Contains(ready.Message, `DataQuota "team"`) {

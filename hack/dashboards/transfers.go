@@ -150,6 +150,11 @@ var transfers = dashboard{
 		}},
 		{title: "Limits", panels: []panel{
 			{
+				title: "Shared limits", kind: table, unit: fraction, width: 12,
+				description: "Share of each limit of a Peer, or, without one, of the cluster, that is used.",
+				queries: one(`max by (peer, resource) (lighterage_shared_limit_used / (lighterage_shared_limit > 0))`,
+					""),
+			}, {
 				title: "Quotas", kind: table, unit: fraction, width: 12,
 				description: "Share of each limit of DataQuotas that is used.",
 				queries: one(`max by (namespace, quota, resource) (lighterage_quota_used / (lighterage_quota_hard > 0))`,

@@ -65,7 +65,7 @@ var parts = []struct {
 	register func(prometheus.Registerer) error
 }{
 	{"Objects, Peers, Nodes and Tariffs (manager)", func(r prometheus.Registerer) error {
-		metrics.NewInventory(r, nil, clock.RealClock{})
+		metrics.NewInventory(r, nil, clock.RealClock{}, nil)
 		return nil
 	}},
 	{"Transfers (manager)", func(r prometheus.Registerer) error {

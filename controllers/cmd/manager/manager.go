@@ -223,7 +223,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return statement.Setup(mgr, wiring.books) },
 		func(mgr ctrl.Manager) error { return tariffstatus.Setup(mgr, tariffstatus.Options{}) },
 		func(mgr ctrl.Manager) error {
-			return mgr.Add(metrics.NewInventory(ctrlmetrics.Registry, mgr.GetCache(), clock.RealClock{}))
+			return mgr.Add(metrics.NewInventory(ctrlmetrics.Registry, mgr.GetCache(), clock.RealClock{}, s.limits))
 		},
 		func(ctrl.Manager) error { return metrics.RegisterBuild(ctrlmetrics.Registry, metrics.ComponentManager) },
 		func(ctrl.Manager) error {
