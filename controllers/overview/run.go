@@ -145,7 +145,7 @@ func OfTransfer(t *v1alpha1.Transfer) Run {
 		rests:   t.Status.Queued != nil || t.Status.Phase == v1alpha1.TransferPaused,
 		pending: t.Status.Phase == v1alpha1.TransferPending || t.Status.Phase == v1alpha1.TransferQueued,
 		seen:    t.Status.ObservedGeneration,
-		acted: t.Status.LastRunRequest, suspended: t.Spec.Suspend || t.Spec.Pause,
+		acted:   t.Status.LastRunRequest, suspended: t.Spec.Suspend || t.Spec.Pause,
 	})
 	if r.ID != "" {
 		r.advance(t.Status.Progress)

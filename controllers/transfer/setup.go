@@ -107,7 +107,7 @@ func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile
 
 // ofTariff wakes those that cannot begin, as it may be for want of prices. Others look at prices when they report.
 func (r *Reconciler) ofTariff(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { 
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool {
 		return t.Status.Phase == v1alpha1.TransferPending || t.Status.Phase == v1alpha1.TransferQueued
 	})
 }

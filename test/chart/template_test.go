@@ -277,6 +277,26 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestClusterLimits: the manager is told the limits of the cluster, and of no limit nothing.
+func TestClusterLimits(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"limits.runningTransfers=5": "--max-running-transfers=5", "limits.bandwidth=200Mi": "--max-bandwidth=200Mi",
+		"limits.runningTransfers=0": "",
+	} {
+		objects, err := template(t, registry, withoutCRDs, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := slices.DeleteFunc(slices.Clone(arguments(t, objects, "lighterage-manager")), func(argument string) bool {
+			return !strings.HasPrefix(argument, "--max-running-transfers") && !strings.HasPrefix(argument, "--max-bandwidth")
+		})
+		if strings.Join(told, " ") != want {
+			t.Errorf("%s: told %v", value, told)
+		}
+	}
+}
+
 // TestNodeLabels: the right to patch Nodes, which is one to cordon them as well, is given with the node agents alone.
 func TestNodeLabels(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,11 @@
 package main
 
 import (
+	"maps"
 	"testing"
 	"time"
+
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // M1: no flag makes the certificates of runs live longer than 4 hours.
@@ -32,6 +35,29 @@ func TestLeaseDuration(t *testing.T) {
 		)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", duration, err)
+		}
+	}
+}
+
+func TestClusterLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		arguments []string
+		want      quota.Amounts // nil: an error
+	}{
+		"none": {nil, quota.Amounts{}},
+		"runs": {[]string{"--max-running-transfers=3"}, quota.Amounts{quota.RunningTransfers: 3}},
+		"both": {
+			[]string{"--max-running-transfers=3", "--max-bandwidth=1Mi"},
+			quota.Amounts{quota.RunningTransfers: 3, quota.Share: 1 << 20},
+		},
+		"negative":           {[]string{"--max-running-transfers=-1"}, nil},
+		"less than one run":  {[]string{"--max-bandwidth=255Ki"}, nil},
+		"no quantity":        {[]string{"--max-bandwidth=fast"}, nil},
+		"more than there is": {[]string{"--max-bandwidth=2Pi"}, nil},
+	} {
+		s, err := parse(append([]string{"--namespace", "lighterage-system", "--agent-image", "a"}, c.arguments...))
+		if (err == nil) != (c.want != nil) || err == nil && !maps.Equal(s.limits, c.want) {
+			t.Errorf("%s: %v: %v", name, s.limits, err)
 		}
 	}
 }
