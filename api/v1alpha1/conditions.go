@@ -101,6 +101,9 @@ const (
 	// cluster, does not allow this beside what runs or exists. It continues when there is enough; the message names the
 	// limit.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonJobSuspended (Transfer, Delivery, CompressionTrial): the Job of the agent is suspended, as Kueue does until
+	// it admits the Job. It starts when the Job is resumed.
+	ReasonJobSuspended = "JobSuspended"
 
 	// ReasonSourceNotFound (Transfer, CompressionTrial, Queue): what is to be read does not exist: the claim, the path
 	// in it, the HTTPEndpoint or Queue of a trial, or the claim or ObjectStore of spec.restore. Create it or correct the

@@ -9,6 +9,13 @@ const (
 	// present run has ended. The value last acted upon is echoed in status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 
+	// KueueQueueLabel on a Transfer names a LocalQueue of Kueue. The Jobs of its sending agents have it, and start when
+	// Kueue admits them.
+	KueueQueueLabel = "kueue.x-k8s.io/queue-name"
+
+	// KueuePriorityLabel on a Transfer names a WorkloadPriorityClass of Kueue. The Jobs of its sending agents have it.
+	KueuePriorityLabel = "kueue.x-k8s.io/priority-class"
+
 	// DefaultPolicyAnnotation with the value "true" makes a CompressionPolicy the one that applies where none is named.
 	DefaultPolicyAnnotation = "lighterage.dev/is-default-policy"
 

@@ -57,8 +57,10 @@ type Spec struct {
 	// Mode of the agent, which is the value of agentpod.ComponentLabel.
 	Mode   string
 	Labels map[string]string
-	Owner  metav1.OwnerReference
-	Mounts []Mount
+	// JobLabels are of the Job alone, beside Labels.
+	JobLabels map[string]string
+	Owner     metav1.OwnerReference
+	Mounts    []Mount
 	// credentials are Secrets of the user's, which may be missing.
 	credentials []string
 	// stores are the object stores that the agent dials, and what else it does.

@@ -4,6 +4,7 @@
 package attempt
 
 import (
+	"maps"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -40,8 +41,13 @@ func (a *Attempt) meta() metav1.ObjectMeta {
 
 // Job of the attempt.
 func (a *Attempt) Job() *batchv1.Job {
+	meta := a.meta()
+	if len(a.spec.JobLabels) > 0 {
+		meta.Labels = maps.Clone(meta.Labels)
+		maps.Copy(meta.Labels, a.spec.JobLabels)
+	}
 	return &batchv1.Job{
-		ObjectMeta: a.meta(),
+		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
 			// The manager makes attempts; a Job that made its own would reuse the run's certificate and hide the
 			// failure.

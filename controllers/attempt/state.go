@@ -51,6 +51,8 @@ type State struct {
 	Apart bool
 	// Final is the report of an agent that has ended: its own, or one made up from what the kubelet says.
 	Final *wirev1.Report
+	// Suspended: somebody, such as Kueue, keeps the Job from having a pod, or has its pod end.
+	Suspended bool
 	// evicted says why the cluster took the pod away; empty if it did not.
 	evicted string
 }
@@ -61,6 +63,7 @@ func Observe(job *batchv1.Job, pod *corev1.Pod) State {
 		return State{Phase: Absent}
 	}
 	state := seen(job, pod)
+	state.Suspended = suspended(job)
 	if state.evicted = evicted(job, pod); state.evicted != "" && state.Final != nil {
 		state.Final = asEvicted(state.Final, state.evicted)
 	}
@@ -114,6 +117,9 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 				return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)
 			}
 		}
+		if suspended(job) {
+			return fmt.Sprintf("Job %q was suspended", job.Name)
+		}
 		return ""
 	}
 	for _, condition := range job.Status.Conditions {
@@ -124,6 +130,15 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
+
+// Preempted is the state of an agent that had a node, and whose pod is gone because its Job is Suspended.
+func (s State) Preempted() State {
+	s.Phase, s.Ready, s.Stuck = Ended, false, nil
+	s.Final = asEvicted(Lost("the agent's pod is gone"), "its Job was suspended")
+	return s
 }
 
 // asEvicted is the final report of an agent whose pod was taken away, unless it ended for a reason of its own.
@@ -149,6 +164,10 @@ func seen(job *batchv1.Job, pod *corev1.Pod) State {
 			"Job %q has no pod yet; a quota or an admission rule may refuse it: kubectl -n %s describe job %s", job.Name,
 			job.Namespace, job.Name)}
 		switch {
+		case !finished && suspended(job):
+			state.Stuck = &agentpod.Problem{Reason: v1alpha1.ReasonJobSuspended, Message: fmt.Sprintf(
+				"Job %q is suspended, by Kueue if it has a queue; it goes on when the Job is admitted: "+
+					"kubectl -n %s get workloads", job.Name, job.Namespace)}
 		case succeeded:
 			state.Phase = Ended
 			state.Final = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}

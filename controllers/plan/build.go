@@ -68,6 +68,17 @@ func PodAttempt(
 	return attempt.New(a)
 }
 
+// queueLabels are the labels of a Transfer that Kueue reads of its Jobs.
+func queueLabels(transfer *v1alpha1.Transfer) map[string]string {
+	labels := map[string]string{}
+	for _, label := range []string{v1alpha1.KueueQueueLabel, v1alpha1.KueuePriorityLabel} {
+		if value := transfer.Labels[label]; value != "" {
+			labels[label] = value
+		}
+	}
+	return labels
+}
+
 func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.Image) attempt.Spec {
 	run := transfer.Status.Run
 	name := attempt.Name(transfer.Name, run.ID, run.Attempt)
@@ -76,6 +87,7 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 		Namespace: transfer.Namespace,
 		Mode:      "send",
 		Labels:    attempt.Labels("send", v1alpha1.TransferLabel, transfer, run.ID),
+		JobLabels: queueLabels(transfer),
 		Owner:     agentpod.OwnerReference("Transfer", transfer),
 		Where:     where,
 		Image:     image,

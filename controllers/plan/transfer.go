@@ -377,6 +377,11 @@ func (d *transferDecision) follow() {
 	if d.leg() {
 		state = state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
 	}
+	if state.Suspended && d.facts.Pod == nil && d.transfer.Status.Run.Node != "" {
+		state = state.Preempted()
+	}
+	// A Job that were resumed later would run beside that of the next attempt.
+	d.out.Clear = state.Suspended && state.Phase == attempt.Ended
 	if state.Node != "" {
 		d.transfer.Status.Run.Node = state.Node
 		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node,
@@ -470,6 +475,9 @@ func (d *transferDecision) followStarting(state attempt.State) {
 		d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace, slotPatience, d.slotPatience())
 	}
 	switch {
+	case state.Suspended && d.facts.Pod == nil:
+		d.out.RequeueAfter = attempt.StallLast
+		d.set(v1alpha1.TransferQueued, conditions.Reconciling(state.Stuck.Reason, state.Stuck.Message))
 	case state.Apart && waited >= attempt.StartGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
 		d.takeApart(*scheduler)
 	case state.Stuck == nil || waited < attempt.StartGrace && state.Stuck.Reason == v1alpha1.ReasonAgentNotStarted:
