@@ -31,11 +31,6 @@ func Read(c *wirev1.CompressionSettings) (Settings, error) {
 		wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS: policy.Always,
 		wirev1.CompressionMode_COMPRESSION_MODE_NEVER:  policy.Never,
 	}
-	levels := map[wirev1.CompressionLevel]codec.Level{
-		wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST:     codec.Fast,
-		wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED: codec.Balanced,
-		wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH:     codec.High,
-	}
 	objectives := map[wirev1.CompressionObjective]policy.Objective{
 		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST:    policy.Cost,
 		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED: policy.Elapsed,
@@ -49,7 +44,7 @@ func Read(c *wirev1.CompressionSettings) (Settings, error) {
 			NetworkGiB: float64(c.GetPrices().GetNetworkGibNanos()) / 1e9,
 		},
 		Mode:             modes[c.GetMode()],
-		Level:            levels[c.GetLevel()],
+		Level:            Level(c.GetLevel()),
 		HardwareMinSize:  size(c.GetHardwareMinSize()),
 		SoftwareMinSize:  size(c.GetSoftwareMinSize()),
 		SoftwareDisabled: c.GetSoftwareDisabled(),
@@ -67,6 +62,26 @@ func Read(c *wirev1.CompressionSettings) (Settings, error) {
 		ids = append(ids, id)
 	}
 	return Settings{Policy: s, Codecs: ids, Engines: c.GetSoftwareEngines()}, nil
+}
+
+// levels by their number on the wire.
+var levels = map[wirev1.CompressionLevel]codec.Level{
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST:     codec.Fast,
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED: codec.Balanced,
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH:     codec.High,
+}
+
+// Level of a configuration; the zero value, which is none, for one that this agent does not know.
+func Level(l wirev1.CompressionLevel) codec.Level { return levels[l] }
+
+// LevelToWire is the reverse of Level.
+func LevelToWire(level codec.Level) wirev1.CompressionLevel {
+	for wire, l := range levels {
+		if l == level {
+			return wire
+		}
+	}
+	return wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
 }
 
 func size(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -89,6 +89,11 @@ func validateChannels(c *wirev1.QueueConfig) error {
 	if _, err := channel.ParseCodecs(s.GetCodecs()); err != nil {
 		return fmt.Errorf("channel.codecs: %w", err)
 	}
+	for _, level := range s.GetLevels() {
+		if level != wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED && compression.Level(level) == 0 {
+			return fmt.Errorf("channel.levels has %v, which this release (%s) does not know", level, wirev1.Version)
+		}
+	}
 	if s.GetBatchMessages() > channel.MaxBatchMessages {
 		return fmt.Errorf("channel.batch_messages is %d: use up to %d", s.GetBatchMessages(), channel.MaxBatchMessages)
 	}
@@ -220,9 +225,14 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	// The channel's codecs, at the level and on the engines that the queue's compression has. A queue that compresses
 	// nothing when messages are put may still compress for the channel.
 	resolved.Codecs = slices.DeleteFunc(slices.Clone(ids), func(id codec.ID) bool { return id == codec.None })
-	encoding := message.EncodingOptions{Policy: resolved.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
-	if len(resolved.Codecs) > 0 {
-		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, resolved)
+	encoding := x.encoding(ctx, c, resolved)
+	encodings := map[codec.ID]message.EncodingOptions{}
+	for i, level := range wanted.GetLevels() {
+		if own := resolved; i < len(ids) && ids[i] != codec.None && level != c.GetCompression().GetLevel() &&
+			level != wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED {
+			own.Policy.Level, own.Codecs = compression.Level(level), ids[i:i+1]
+			encodings[ids[i]] = x.encoding(ctx, c, own)
+		}
 	}
 	s := &sending{classes: classes.New(c.GetQueue(), true, nil)}
 	to := &channel.Destination{
@@ -232,13 +242,24 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
-		Encoding: encoding, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Classes: s.classes,
+		Encoding: encoding, Encodings: encodings, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Classes: s.classes,
 		Log: x.agent.options.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
 	}
 	return s, nil
+}
+
+// encoding is how messages are compressed for the channel by settings.
+func (x *channels) encoding(
+	ctx context.Context, c *wirev1.QueueConfig, s compression.Settings,
+) message.EncodingOptions {
+	encoding := message.EncodingOptions{Policy: s.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
+	if len(s.Codecs) > 0 {
+		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, s)
+	}
+	return encoding
 }
 
 func (x *channels) stopSending() {

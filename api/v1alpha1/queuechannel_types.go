@@ -6,14 +6,26 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ChannelCoding is how messages may travel between Queues.
-// +kubebuilder:validation:Enum=deflate;zstd;none
+// +kubebuilder:validation:Enum=deflate;deflate-fast;deflate-balanced;deflate-high;zstd;zstd-fast;zstd-balanced;zstd-high;none
 type ChannelCoding string
 
 const (
-	// ChannelCodingDeflate is DEFLATE (RFC 1951), the one that s390x has in hardware.
+	// ChannelCodingDeflate is DEFLATE (RFC 1951), the one that s390x has in hardware, at the level in force.
 	ChannelCodingDeflate ChannelCoding = "deflate"
-	// ChannelCodingZstd is Zstandard (RFC 8878).
+	// ChannelCodingDeflateFast is the same at level Fast.
+	ChannelCodingDeflateFast ChannelCoding = "deflate-fast"
+	// ChannelCodingDeflateBalanced is the same at level Balanced.
+	ChannelCodingDeflateBalanced ChannelCoding = "deflate-balanced"
+	// ChannelCodingDeflateHigh is the same at level High.
+	ChannelCodingDeflateHigh ChannelCoding = "deflate-high"
+	// ChannelCodingZstd is Zstandard (RFC 8878) at the level in force.
 	ChannelCodingZstd ChannelCoding = "zstd"
+	// ChannelCodingZstdFast is the same at level Fast.
+	ChannelCodingZstdFast ChannelCoding = "zstd-fast"
+	// ChannelCodingZstdBalanced is the same at level Balanced.
+	ChannelCodingZstdBalanced ChannelCoding = "zstd-balanced"
+	// ChannelCodingZstdHigh is the same at level High.
+	ChannelCodingZstdHigh ChannelCoding = "zstd-high"
 	// ChannelCodingNone leaves messages uncompressed.
 	ChannelCodingNone ChannelCoding = "none"
 )
@@ -56,12 +68,13 @@ type QueueChannel struct {
 	// Messages that are stored in it travel as they are, others are put into it as compression says, and all are
 	// inflated where it is none. By default those in which messages are stored here: the codecs of the policy in force,
 	// and none where that says Never or compression.minSize is 0. Where the other Queue accepts nothing of the list, it
-	// is none.
+	// is none. deflate-high, for example, is deflate at level High; without a level it is that of compression. The level
+	// is of what is compressed for the channel: what is stored in the codec travels as it is, at whatever level.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codings must name each coding once"
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x.split('-')[0] == y.split('-')[0]))",message="codings must name each codec once, at one level: receivers accept a codec at every level, so the second is never used"
 	// +kubebuilder:validation:XValidation:rule="!('none' in self) || self[size(self) - 1] == 'none'",message="none must be the last of codings: every Queue accepts it, so what comes after it is never used"
 	Codings []ChannelCoding `json:"codings,omitempty"`
 	// batch says how many messages go together.
@@ -129,6 +142,10 @@ type QueueChannelStatus struct {
 	// negotiatedCodec is what the channel carries: deflate, zstd or none; empty while it does not run.
 	// +optional
 	NegotiatedCodec string `json:"negotiatedCodec,omitempty"`
+	// negotiatedLevel is the level at which messages are compressed for the channel; absent while it does not run or
+	// carries them uncompressed.
+	// +optional
+	NegotiatedLevel CompressionLevel `json:"negotiatedLevel,omitempty"`
 	// decisions about messages that are not compressed where they rest; absent while the channel does not run or carries
 	// messages uncompressed, and in other modes than Auto.
 	// +optional

@@ -18,7 +18,8 @@ import (
 // measure.
 const maxHosts = 8
 
-var wireLevels = map[v1alpha1.CompressionLevel]wirev1.CompressionLevel{
+// Levels on the wire.
+var Levels = map[v1alpha1.CompressionLevel]wirev1.CompressionLevel{
 	v1alpha1.CompressionFast:     wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 	v1alpha1.CompressionBalanced: wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED,
 	v1alpha1.CompressionHigh:     wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH,
@@ -83,7 +84,7 @@ func engineFigures(engines []v1alpha1.EngineProfile) []*wirev1.EngineFigures {
 				continue // the agent measures
 			}
 			figures.Levels = append(figures.Levels, &wirev1.LevelFigure{
-				Level: wireLevels[l.Level], BytesPerSecond: uint64(l.CompressBytesPerSecond),
+				Level: Levels[l.Level], BytesPerSecond: uint64(l.CompressBytesPerSecond),
 				CompressedBytesPerMib: uint64((1 << 20) / ratio),
 			})
 		}

@@ -264,7 +264,7 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	if c := q.Status.Channel; c != nil {
 		s.section("Channel to " + c.Destination)
 		s.row("state", c.State)
-		s.row("carries", c.NegotiatedCodec)
+		s.row("carries", strings.TrimSpace(c.NegotiatedCodec+" "+string(c.NegotiatedLevel)))
 		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
 		if c.LastError != nil {
 			s.row("last error", c.LastError.Reason+": "+c.LastError.Message)

@@ -16,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/policy"
@@ -76,11 +77,13 @@ func channelOf(
 			v1alpha1.ReasonPeerUntrusted, "spec.caBundle of Peer %q cannot be used: %v", spec.Peer, err,
 		)
 	}
+	codecs, levels := codings(queue, resolved)
 	config := &wirev1.ChannelConfig{
 		GatewayEndpoint: peer.Spec.Endpoint,
 		Namespace:       channelNamespace(queue),
 		Queue:           spec.Queue,
-		Codecs:          codings(queue, resolved),
+		Codecs:          codecs,
+		Levels:          levels,
 		BatchMessages:   uint32(max(spec.Batch.Messages, 0)),
 	}
 	if spec.Batch.Delay != nil {
@@ -95,22 +98,37 @@ func channelProblem(reason, format string, args ...any) *agentpod.Problem {
 	}
 }
 
-// codings are the sender's list: that of the spec, else those in which messages are stored here.
-func codings(queue *v1alpha1.Queue, resolved policy.Resolved) []string {
-	var names []string
+// codings are the sender's list: that of the spec, else those in which messages are stored here. Levels are at the
+// places of their codecs; nil where no coding has one.
+func codings(queue *v1alpha1.Queue, resolved policy.Resolved) (codecs []string, levels []wirev1.CompressionLevel) {
 	if given := queue.Spec.Channel.Codings; len(given) > 0 {
+		own := false
 		for _, coding := range given {
-			names = append(names, string(coding))
+			name, level, has := strings.Cut(string(coding), "-")
+			codecs, levels, own = append(codecs, name), append(levels, channelLevel(level)), own || has
 		}
-		return names
+		if !own {
+			levels = nil
+		}
+		return codecs, levels
 	}
 	if minSize(queue.Spec.Compression, resolved) == 0 || resolved.Mode == v1alpha1.CompressionNever {
-		return nil
+		return nil, nil
 	}
 	for _, codec := range resolved.Codecs {
-		names = append(names, string(codec))
+		codecs = append(codecs, string(codec))
 	}
-	return names
+	return codecs, nil
+}
+
+// channelLevel is what a coding has behind its codec; UNSPECIFIED without.
+func channelLevel(name string) wirev1.CompressionLevel {
+	for level, wire := range attempt.Levels {
+		if strings.EqualFold(string(level), name) {
+			return wire
+		}
+	}
+	return wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
 }
 
 // acceptanceOf is the receiving end. Its address never changes, so that a first PeerGrant restarts nobody.

@@ -86,24 +86,34 @@ func TestChannelOfASpec(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.QueueSpec)
 		codecs []string
+		levels []wirev1.CompressionLevel
 	}{
 		"those that are given": {
 			func(s *v1alpha1.QueueSpec) { s.Channel.Codings = []v1alpha1.ChannelCoding{"zstd", "none"} },
-			[]string{"zstd", "none"},
+			[]string{"zstd", "none"}, nil,
+		},
+		"at levels of their own": {
+			func(s *v1alpha1.QueueSpec) {
+				s.Channel.Codings = []v1alpha1.ChannelCoding{"deflate-high", "zstd", "none"}
+			},
+			[]string{"deflate", "zstd", "none"}, []wirev1.CompressionLevel{
+				wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED,
+				wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED,
+			},
 		},
 		"those that are stored": {func(s *v1alpha1.QueueSpec) {
 			s.Compression = &v1alpha1.QueueCompression{Codecs: []v1alpha1.Codec{"zstd", "deflate"}}
-		}, []string{"zstd", "deflate"}},
+		}, []string{"zstd", "deflate"}, nil},
 		"nothing where it is off": {func(s *v1alpha1.QueueSpec) {
 			s.Compression = &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("0"))}
-		}, nil},
+		}, nil, nil},
 		"nothing by policy": {func(s *v1alpha1.QueueSpec) {
 			s.Compression = &v1alpha1.QueueCompression{Mode: v1alpha1.CompressionNever}
-		}, nil},
+		}, nil, nil},
 	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) { toWest(s); s.Channel.Namespace = "vault"; test.change(s) })
 		if c := wantWith(t, q, west).Config.GetChannel(); !slices.Equal(c.GetCodecs(), test.codecs) ||
-			c.GetNamespace() != "vault" {
+			!slices.Equal(c.GetLevels(), test.levels) || c.GetNamespace() != "vault" {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
@@ -354,7 +364,8 @@ func TestChannelCompression(t *testing.T) {
 
 func TestStatisticsOfChannels(t *testing.T) {
 	wanted, facts := sends(t, &wirev1.ChannelStatus{
-		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd", Messages: 30, Batches: 3, PlainBytes: 4000,
+		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd",
+		Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, Messages: 30, Batches: 3, PlainBytes: 4000,
 		PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
 		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200, DeadLetters: 4,
 	}, nil)
@@ -375,7 +386,8 @@ func TestStatisticsOfChannels(t *testing.T) {
 	}
 	c.LastError = nil
 	if c != (v1alpha1.QueueChannelStatus{
-		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", MessagesPerSecond: "1.5", Messages: 50,
+		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", NegotiatedLevel: "High",
+		MessagesPerSecond: "1.5", Messages: 50,
 		Batches: 3, InDoubt: 7,
 		UncompressedBytes: 4000, Bytes: 1000, Ratio: "4.00", Recoded: 2, WireBytes: 1200, Starts: 2, DeadLetters: 4,
 	}) {
@@ -394,12 +406,13 @@ func TestStatisticsOfChannels(t *testing.T) {
 	// Between refreshes counts stay, and what people act upon does not.
 	wanted.Queue.Status, facts.RefreshStatistics = status, false
 	channel := facts.Members[1].Report.Channel
+	channel.Level = 0
 	channel.Messages, channel.State, channel.Codec = 99, wirev1.ChannelState_CHANNEL_STATE_RETRYING, ""
 	channel.LastError, channel.LastErrorTime = &wirev1.Failure{
 		Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
 	}, timestamppb.New(now)
 	status = queue.Observe(wanted.Queue, &wanted, facts)
-	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" ||
+	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" || c.NegotiatedLevel != "" ||
 		c.LastError.Reason != v1alpha1.ReasonNotGranted {
 		t.Errorf("channel %+v", c)
 	}

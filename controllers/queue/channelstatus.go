@@ -147,6 +147,7 @@ func channelStatus(
 	channel := sender(members)
 	now := channelCounts(members, channel)
 	now.Destination, now.State, now.NegotiatedCodec = destination(queue), channelUnknown, channel.GetCodec()
+	now.NegotiatedLevel = negotiatedLevel(channel)
 	switch {
 	case wanted != nil && wanted.ChannelProblem != nil:
 		now.State = channelBlocked
@@ -158,10 +159,21 @@ func channelStatus(
 	}
 	kept := present.DeepCopy()
 	kept.Destination, kept.State, kept.NegotiatedCodec = now.Destination, now.State, now.NegotiatedCodec
+	kept.NegotiatedLevel = now.NegotiatedLevel
 	if now.LastError != nil && (kept.LastError == nil || kept.LastError.Reason != now.LastError.Reason) {
 		kept.LastError, kept.NextTryTime = now.LastError, now.NextTryTime
 	}
 	return kept
+}
+
+// negotiatedLevel is absent while nothing is compressed.
+func negotiatedLevel(channel *wirev1.ChannelStatus) v1alpha1.CompressionLevel {
+	for level, wire := range attempt.Levels {
+		if wire == channel.GetLevel() {
+			return level
+		}
+	}
+	return ""
 }
 
 // channelCounts sums up over the members: each may have been the one that sends. channel is what that says which is it

@@ -364,7 +364,11 @@ func TestValidation(t *testing.T) {
 		},
 		"that repeats itself": {
 			`{"channel": {"peer": "west", "queue": "orders", "codings": ["zstd", "zstd"]}}`,
-			"codings must name each coding once",
+			"codings must name each codec once",
+		},
+		"a codec twice at two levels": {
+			`{"channel": {"peer": "west", "queue": "orders", "codings": ["zstd-high", "deflate", "zstd-fast"]}}`,
+			"codings must name each codec once",
 		},
 		"to no queue's name": {
 			`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue",

@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/test/corpus"
 )
 
 // text of a length, which shrinks.
@@ -180,6 +181,64 @@ func TestTravelling(t *testing.T) {
 				if got := counted(one.meter); got != want {
 					t.Errorf("%s: %+v, want %+v", what, got, want)
 				}
+			}
+		})
+	}
+}
+
+// TestLevels: where the negotiated codec has settings of its own, messages are compressed by these, and by those of the
+// queue otherwise.
+func TestLevels(t *testing.T) {
+	payload := corpus.All()[0].Generate(64 << 10)
+	high := encoding(1)
+	high.Policy.Level = codec.High
+	length := func(options message.EncodingOptions, id codec.ID) int {
+		if id == codec.None {
+			return len(payload)
+		}
+		options.Codecs = []codec.ID{id}
+		encoding, err := message.NewEncoding(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer encoding.Close()
+		encoder, err := encoding.Encoder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer encoder.Release()
+		packed, _, _, err := encoder.Encode(nil, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(packed)
+	}
+	if length(high, codec.Deflate) >= length(encoding(1), codec.Deflate) {
+		t.Fatal("the payload is as long at both levels")
+	}
+	for _, test := range []struct {
+		accepts codec.ID
+		by      message.EncodingOptions
+		level   wirev1.CompressionLevel
+	}{
+		{codec.Deflate, high, wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH},
+		{codec.Zstd, encoding(1), wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST},
+		{codec.None, encoding(1), wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED},
+	} {
+		t.Run(test.accepts.String(), func(t *testing.T) {
+			t.Parallel()
+			east, west := newQueue(t, "orders", nil), newQueue(t, "orders", nil)
+			_, network := newReceiver(t, west, channel.Acceptance{Codecs: []codec.ID{test.accepts}})
+			options := senderOptions(east, network, codec.Deflate, codec.Zstd)
+			options.Encodings = map[codec.ID]message.EncodingOptions{codec.Deflate: high}
+			east.put(t, &nats.Msg{Subject: "orders", Data: payload})
+			sender, _ := send(t, options)
+			got := west.waitFor(t, 1)
+			if want := length(test.by, test.accepts); len(got[0].Data) != want {
+				t.Errorf("%d bytes, want %d", len(got[0].Data), want)
+			}
+			if now := sender.Status(); now.GetCodec() != test.accepts.String() || now.GetLevel() != test.level {
+				t.Errorf("%v at level %v, want %v", now.GetCodec(), now.GetLevel(), test.level)
 			}
 		})
 	}

@@ -52,7 +52,8 @@ type letter struct {
 // recoder puts messages into the form in which they travel.
 type recoder struct {
 	codec      codec.ID
-	encoding   *message.Encoding // nil when nothing is compressed
+	level      wirev1.CompressionLevel // UNSPECIFIED when nothing is compressed
+	encoding   *message.Encoding       // nil when nothing is compressed
 	decoding   *message.Decoding
 	classes    *classes.Classes // nil: all messages are compressed
 	work       *Work

@@ -61,7 +61,9 @@ type SenderOptions struct {
 	// Encoding says how messages are compressed for the channel that are not yet, or by another codec. Its Codecs are
 	// not used.
 	Encoding message.EncodingOptions
-	Decoding *message.Decoding
+	// Encodings are in place of Encoding for codecs that have a level of their own.
+	Encodings map[codec.ID]message.EncodingOptions
+	Decoding  *message.Decoding
 	// Work is where it is counted what the engines did with messages that do not travel as they are stored; default:
 	// nobody counts.
 	Work *Work
@@ -158,7 +160,9 @@ func (s *Sender) Run(ctx context.Context) {
 			now.NextTryTime = nil
 		})
 		progressed, err := s.session(ctx)
-		s.status.update(func(now *wirev1.ChannelStatus) { now.Codec = "" })
+		s.status.update(func(now *wirev1.ChannelStatus) {
+			now.Codec, now.Level = "", wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
+		})
 		if ctx.Err() != nil || errors.Is(err, errFollows) {
 			continue
 		}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -100,8 +101,8 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 		return false, err
 	}
 	s.status.update(func(now *wirev1.ChannelStatus) {
-		now.State, now.Detail, now.Codec, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", x.accepted.GetCodec(),
-			0
+		now.State, now.Detail, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", 0
+		now.Codec, now.Level = x.accepted.GetCodec(), recoder.level
 		now.Starts++
 	})
 	s.options.Log.Info(
@@ -151,7 +152,11 @@ func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
 		maxMessage: int(min(accepted.GetMaxMessageBytes(), message.MaxLength)),
 	}
 	if id != codec.None {
-		o := s.options.Encoding
+		o, own := s.options.Encodings[id]
+		if !own {
+			o = s.options.Encoding
+		}
+		r.level = compression.LevelToWire(o.Policy.Level)
 		o.Codecs = []codec.ID{id}
 		if r.encoding, err = message.NewEncoding(o); err != nil {
 			return nil, fmt.Errorf("compress for the channel: %w", err)

@@ -751,7 +751,9 @@ type ChannelConfig struct {
 	// batch_messages is how many messages are stored at once at most, up to 900; 0: 500.
 	BatchMessages uint32 `protobuf:"varint,5,opt,name=batch_messages,json=batchMessages,proto3" json:"batch_messages,omitempty"`
 	// batch_delay is how long an incomplete batch may wait for more; absent: it does not.
-	BatchDelay    *durationpb.Duration `protobuf:"bytes,6,opt,name=batch_delay,json=batchDelay,proto3" json:"batch_delay,omitempty"`
+	BatchDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=batch_delay,json=batchDelay,proto3" json:"batch_delay,omitempty"`
+	// levels of codecs, each at the place of its codec; UNSPECIFIED, or too few: that of the queue's compression.
+	Levels        []CompressionLevel `protobuf:"varint,13,rep,packed,name=levels,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"levels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -824,6 +826,13 @@ func (x *ChannelConfig) GetBatchMessages() uint32 {
 func (x *ChannelConfig) GetBatchDelay() *durationpb.Duration {
 	if x != nil {
 		return x.BatchDelay
+	}
+	return nil
+}
+
+func (x *ChannelConfig) GetLevels() []CompressionLevel {
+	if x != nil {
+		return x.Levels
 	}
 	return nil
 }
@@ -1057,7 +1066,9 @@ type ChannelStatus struct {
 	// dead_letters are messages that could not be sent, whatever the other end says, and became dead letters of the sending queue.
 	DeadLetters uint64 `protobuf:"varint,16,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	// decisions about messages that are not compressed where they rest; absent in other modes than Auto.
-	Decisions     *Decisions `protobuf:"bytes,17,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	Decisions *Decisions `protobuf:"bytes,17,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	// level at which messages are compressed for the channel; UNSPECIFIED while it does not run or carries them uncompressed.
+	Level         CompressionLevel `protobuf:"varint,24,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1211,6 +1222,13 @@ func (x *ChannelStatus) GetDecisions() *Decisions {
 	return nil
 }
 
+func (x *ChannelStatus) GetLevel() CompressionLevel {
+	if x != nil {
+		return x.Level
+	}
+	return CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
+}
+
 // ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
 type ReceivedChannel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1340,7 +1358,7 @@ var File_agent_wire_v1_channel_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/wire/v1/channel.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n" +
+	"\x1bagent/wire/v1/channel.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n" +
 	"\x11ChannelRunRequest\x128\n" +
 	"\x05begin\x18\x01 \x01(\v2 .lighterage.wire.v1.ChannelBeginH\x00R\x05begin\x128\n" +
 	"\x05batch\x18\x02 \x01(\v2 .lighterage.wire.v1.ChannelBatchH\x00R\x05batchB\t\n" +
@@ -1382,7 +1400,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
 	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xe9\x01\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xa7\x02\n" +
 	"\rChannelConfig\x12)\n" +
 	"\x10gateway_endpoint\x18\x01 \x01(\tR\x0fgatewayEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1390,7 +1408,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x06codecs\x18\x04 \x03(\tR\x06codecs\x12%\n" +
 	"\x0ebatch_messages\x18\x05 \x01(\rR\rbatchMessages\x12:\n" +
 	"\vbatch_delay\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"batchDelay\"\x99\x01\n" +
+	"batchDelay\x12<\n" +
+	"\x06levels\x18\r \x03(\x0e2$.lighterage.wire.v1.CompressionLevelR\x06levels\"\x99\x01\n" +
 	"\x11ChannelAcceptance\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
@@ -1406,7 +1425,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\"\xb8\x05\n" +
+	"serverName\"\xf4\x05\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1428,7 +1447,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\x0f \x01(\x04R\twireBytes\x12!\n" +
 	"\fdead_letters\x18\x10 \x01(\x04R\vdeadLetters\x12;\n" +
-	"\tdecisions\x18\x11 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\"\x84\x03\n" +
+	"\tdecisions\x18\x11 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12:\n" +
+	"\x05level\x18\x18 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\"\x84\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1486,7 +1506,8 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
 	(*Failure)(nil),               // 18: lighterage.wire.v1.Failure
-	(*Decisions)(nil),             // 19: lighterage.wire.v1.Decisions
+	(CompressionLevel)(0),         // 19: lighterage.wire.v1.CompressionLevel
+	(*Decisions)(nil),             // 20: lighterage.wire.v1.Decisions
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
@@ -1501,22 +1522,24 @@ var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	18, // 9: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
 	16, // 10: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
 	17, // 11: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
-	12, // 12: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
-	13, // 13: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
-	0,  // 14: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
-	18, // 15: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 16: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	16, // 17: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	19, // 18: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
-	18, // 19: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 20: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 21: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 22: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	19, // 12: lighterage.wire.v1.ChannelConfig.levels:type_name -> lighterage.wire.v1.CompressionLevel
+	12, // 13: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
+	13, // 14: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
+	0,  // 15: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
+	18, // 16: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 17: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	16, // 18: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
+	20, // 19: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
+	19, // 20: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
+	18, // 21: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 22: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 23: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	7,  // 24: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }
@@ -1524,6 +1547,7 @@ func file_agent_wire_v1_channel_proto_init() {
 	if File_agent_wire_v1_channel_proto != nil {
 		return
 	}
+	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_report_proto_init()
 	file_agent_wire_v1_channel_proto_msgTypes[0].OneofWrappers = []any{
 		(*ChannelRunRequest_Begin)(nil),

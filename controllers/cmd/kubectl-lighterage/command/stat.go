@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -212,7 +213,9 @@ func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistic
 // channel to it.
 func (f *queueStat) writeChannels(rows *table.Rows, now time.Time) {
 	if c := f.Channel; c != nil {
-		rows.Addf("channel to", "%s, %s", c.Destination, channelState(c.State, c.NegotiatedCodec))
+		rows.Addf("channel to", "%s, %s", c.Destination, channelState(
+			c.State, strings.TrimSpace(c.NegotiatedCodec+" "+string(c.NegotiatedLevel)),
+		))
 		rows.Addf("sent", "%d messages, now %s/s, %d in doubt", c.Messages, cmp.Or(c.MessagesPerSecond, "0"), c.InDoubt)
 		if c.LastError != nil {
 			rows.Add("ended last", endOf(c.LastError, now))
