@@ -94,6 +94,8 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 		UncompressedResponses: uint64(s.Uncompressed),
 		ResponsesByCoding:     make(map[string]uint64), Since: timestamppb.New(s.Since),
 		CompressedPlainBytes: uint64(s.CompressedPlainBytes), CompressedBytes: uint64(s.CompressedBytes),
+		RecentOperations: uint64(s.Recent.Bodies), RecentPlainBytes: uint64(s.Recent.PlainBytes),
+		RecentBytes: uint64(s.Recent.Bytes), RecentNanos: uint64(max(s.Recent.CPU, 0)),
 	}
 	for c, n := range s.ByCoding {
 		out.ResponsesByCoding[c.String()] = uint64(n)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -43,6 +44,40 @@ func TestCPUWatch(t *testing.T) {
 	g.overCPU.Store(true)
 	if got := g.admit(); got != CPUBudget {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestRecent: recent figures are those of the last window with compressed bodies, and not of all since the start.
+func TestRecent(t *testing.T) {
+	start := time.Now()
+	var s statistics
+	s.reset(start)
+	compressed := func(plain, packed int, cpu time.Duration) outcome {
+		return outcome{coding: negotiate.Gzip, body: true, meter: meter.Outcome{
+			Path: meter.Software, PlainBytes: plain, WireBytes: packed, CPU: cpu,
+		}}
+	}
+	s.add(compressed(5000, 1000, 100))
+	s.tick(start.Add(window - time.Millisecond))
+	if s.recent != (Recent{}) {
+		t.Errorf("a window ended early: %+v", s.recent)
+	}
+	s.tick(start.Add(window))
+	s.windowBegun = start // so that add does not end the window
+	s.add(compressed(300, 100, 7))
+	s.add(stored(40, policy.Incompressible))
+	s.tick(start.Add(2 * window))
+	want := Recent{Bodies: 1, PlainBytes: 300, Bytes: 100, CPU: 7}
+	if s.recent != want {
+		t.Errorf("recently %+v, want %+v", s.recent, want)
+	}
+	s.tick(start.Add(4 * window))
+	if s.recent != want {
+		t.Errorf("after a window without bodies: %+v", s.recent)
+	}
+	s.reset(start)
+	if s.recent != (Recent{}) {
+		t.Errorf("after a reset: %+v", s.recent)
 	}
 }
 

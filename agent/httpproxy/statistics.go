@@ -34,6 +34,8 @@ type Statistics struct {
 	// CompressedPlainBytes and CompressedBytes are of the bodies that were compressed,
 	// before and after.
 	CompressedPlainBytes, CompressedBytes int64
+	// Recent is of the last window in which bodies were compressed.
+	Recent Recent
 	// Meter has a block for each body; those of several parts count when they end.
 	Meter meter.Snapshot
 	// Wire is of the connections of clients and to backends.
@@ -41,6 +43,16 @@ type Statistics struct {
 	// Since is when counting began.
 	Since time.Time
 }
+
+// Recent is of the bodies that were compressed in some time.
+type Recent struct {
+	Bodies, PlainBytes, Bytes int64
+	// CPU time, that for bodies that did not shrink included.
+	CPU time.Duration
+}
+
+// window is how long Recent is taken over, at least.
+const window = 10 * time.Second
 
 // outcome is what became of one response. The zero value is that of one without a body.
 type outcome struct {
@@ -72,6 +84,28 @@ type statistics struct {
 	meter         *meter.Meter
 	since         time.Time
 	wireBase      transport.Counted
+	// windowBegun is when sums were last; recent is of the last window in which bodies were compressed.
+	windowBegun  time.Time
+	last, recent Recent
+}
+
+// sums are of all since the last reset.
+func (s *statistics) sums() Recent {
+	return Recent{s.byPath[meter.Hardware] + s.byPath[meter.Software], s.plain, s.packed, s.meter.Snapshot().CPU}
+}
+
+// tick ends the window if it has lasted long enough. The caller holds mu.
+func (s *statistics) tick(now time.Time) {
+	if now.Sub(s.windowBegun) < window {
+		return
+	}
+	sums := s.sums()
+	if sums.Bodies > s.last.Bodies {
+		s.recent = Recent{
+			sums.Bodies - s.last.Bodies, sums.PlainBytes - s.last.PlainBytes, sums.Bytes - s.last.Bytes, sums.CPU - s.last.CPU,
+		}
+	}
+	s.windowBegun, s.last = now, sums
 }
 
 // opened notes a new connection and returns how many there are.
@@ -91,6 +125,7 @@ func (s *statistics) closed() { s.active.Add(-1) }
 func (s *statistics) add(o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tick(time.Now())
 	s.byCoding[o.coding]++
 	s.byPath[min(int(o.meter.Path), len(s.byPath)-1)]++
 	if o.meter.Path != meter.Stored {
@@ -113,6 +148,7 @@ func (s *statistics) reset(now time.Time) {
 	s.byPath = [3]int64{}
 	s.byCoding = make(map[negotiate.Coding]int64)
 	s.plain, s.packed, s.meter, s.since = 0, 0, new(meter.Meter), now
+	s.windowBegun, s.last, s.recent = now, Recent{}, Recent{}
 }
 
 // Statistics returns what was counted since the last reset. It is the caller's to keep.
@@ -120,12 +156,13 @@ func (s *Server) Statistics() Statistics {
 	c := &s.stats
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tick(time.Now())
 	out := Statistics{
 		Active: c.active.Load(), HighWater: c.highWater.Load(), Refused: c.refused.Load(), Reused: c.reused.Load(),
 		TimedOut: c.timedOut.Load(), URLErrors: c.urlErrors.Load(),
 		Hardware: c.byPath[meter.Hardware], Software: c.byPath[meter.Software], Uncompressed: c.byPath[meter.Stored],
 		ByCoding:             make(map[negotiate.Coding]int64, len(c.byCoding)),
-		CompressedPlainBytes: c.plain, CompressedBytes: c.packed, Meter: c.meter.Snapshot(),
+		CompressedPlainBytes: c.plain, CompressedBytes: c.packed, Recent: c.recent, Meter: c.meter.Snapshot(),
 		Wire: s.wire.Counted().Minus(c.wireBase), Since: c.since,
 	}
 	for k, n := range c.byCoding {

@@ -416,12 +416,21 @@ type HTTPStatistics struct {
 	// averageRatio of compressed responses: uncompressed divided by compressed bytes, as a decimal.
 	// +optional
 	AverageRatio string `json:"averageRatio,omitempty"`
+	// recentRatio is the same of the last 10 to 20 seconds in which any was compressed, as the other recent figures are.
+	// +optional
+	RecentRatio string `json:"recentRatio,omitempty"`
 	// averageCompressSeconds is the CPU time that compressing one response took, as a decimal.
 	// +optional
 	AverageCompressSeconds string `json:"averageCompressSeconds,omitempty"`
+	// recentCompressSeconds is the CPU time that compressing one response took lately, as a decimal.
+	// +optional
+	RecentCompressSeconds string `json:"recentCompressSeconds,omitempty"`
 	// averageUncompressedSize of compressed responses before compression, in bytes.
 	// +optional
 	AverageUncompressedSize int64 `json:"averageUncompressedSize"`
+	// recentUncompressedSize of the responses that were compressed lately, before compression, in bytes.
+	// +optional
+	RecentUncompressedSize int64 `json:"recentUncompressedSize,omitempty"`
 	// lastReset is when the replica that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`

@@ -55,6 +55,9 @@ type QueueStatistics struct {
 	// averageUncompressedSize of the messages that were compressed, before that, in bytes.
 	// +optional
 	AverageUncompressedSize int64 `json:"averageUncompressedSize"`
+	// recentUncompressedSize is the same of the last 10 to 20 seconds in which any was compressed.
+	// +optional
+	RecentUncompressedSize int64 `json:"recentUncompressedSize,omitempty"`
 	// averageRatio of compressed messages: uncompressed divided by compressed bytes, as a decimal.
 	// +optional
 	AverageRatio string `json:"averageRatio,omitempty"`
@@ -65,6 +68,9 @@ type QueueStatistics struct {
 	// over all that it worked on, those that did not shrink included.
 	// +optional
 	AverageCompressSeconds string `json:"averageCompressSeconds,omitempty"`
+	// recentCompressSeconds is the same of the last 10 to 20 seconds in which an engine worked on any.
+	// +optional
+	RecentCompressSeconds string `json:"recentCompressSeconds,omitempty"`
 	// compressions of messages that were put.
 	// +optional
 	Compressions QueueRate `json:"compressions"`

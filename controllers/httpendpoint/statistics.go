@@ -56,6 +56,10 @@ func (t *totals) addStatistics(s *wirev1.HTTPStatistics) {
 	all.UncompressedResponses += s.GetUncompressedResponses()
 	all.CompressedPlainBytes += s.GetCompressedPlainBytes()
 	all.CompressedBytes += s.GetCompressedBytes()
+	all.RecentOperations += s.GetRecentOperations()
+	all.RecentPlainBytes += s.GetRecentPlainBytes()
+	all.RecentBytes += s.GetRecentBytes()
+	all.RecentNanos += s.GetRecentNanos()
 	for _, coding := range codings {
 		if n := s.GetResponsesByCoding()[coding]; n > 0 {
 			all.ResponsesByCoding[coding] += n
@@ -92,6 +96,11 @@ func (t *totals) statisticsStatus(lastResetRequest string) *v1alpha1.HTTPStatist
 		status.AverageCompressSeconds = replicas.AverageSeconds(t.Report.GetCpu().GetCompressNanos(), compressed)
 		status.AverageUncompressedSize = replicas.Clamp(s.GetCompressedPlainBytes() / compressed)
 	}
+	if n := s.GetRecentOperations(); n > 0 {
+		status.RecentCompressSeconds = replicas.AverageSeconds(s.GetRecentNanos(), n)
+		status.RecentUncompressedSize = replicas.Clamp(s.GetRecentPlainBytes() / n)
+	}
+	status.RecentRatio = replicas.Ratio(s.GetRecentPlainBytes(), s.GetRecentBytes())
 	status.AverageRatio = replicas.Ratio(s.GetCompressedPlainBytes(), s.GetCompressedBytes())
 	if s.GetSince() != nil {
 		status.LastReset = &metav1.Time{Time: s.GetSince().AsTime().Truncate(time.Second)}

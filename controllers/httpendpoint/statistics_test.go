@@ -42,7 +42,8 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	two.Statistics = &wirev1.HTTPStatistics{
 		ActiveConnections: 4, HighWaterConnections: 20, HardwareResponses: 30,
 		ResponsesByCoding:    map[string]uint64{"gzip": 30},
-		CompressedPlainBytes: 160000, CompressedBytes: 30000, Since: timestamppb.New(now.Add(-time.Minute)), Reset_: "a",
+		CompressedPlainBytes: 160000, CompressedBytes: 30000,
+		RecentOperations: 4, RecentPlainBytes: 12000, RecentBytes: 6000, RecentNanos: 1e6, Since: timestamppb.New(now.Add(-time.Minute)), Reset_: "a",
 	}
 	two.Compression = &wirev1.Compression{
 		Codec: "deflate", Engine: "dfltcc", Reason: "HardwareUsed", UncompressedBytes: 160000, CompressedBytes: 30000,
@@ -93,6 +94,7 @@ func TestStatistics(t *testing.T) {
 			{Coding: "identity", Responses: 5},
 		},
 		AverageRatio: "5.00", AverageCompressSeconds: "0.000100", AverageUncompressedSize: 5000,
+		RecentRatio: "2.00", RecentCompressSeconds: "0.000250", RecentUncompressedSize: 3000,
 		LastReset: &metav1.Time{Time: now.Add(-time.Hour)}, LastResetRequest: "a",
 	}
 	if diff := cmp.Diff(expected, status.Statistics); diff != "" {

@@ -44,6 +44,8 @@ type totals struct {
 	replicas.Sum
 	statistics *wirev1.QueueStatistics
 	decisions  []*wirev1.Decisions
+	// countedBytes are the recent plain bytes of members that say how many messages these are of.
+	countedBytes uint64
 }
 
 // sum adds up the members that count.
@@ -86,6 +88,12 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	all.CompressedBytes += s.GetCompressedBytes()
 	all.RecentPlainBytes += s.GetRecentPlainBytes()
 	all.RecentBytes += s.GetRecentBytes()
+	if n := s.GetRecentOperations(); n > 0 {
+		all.RecentOperations += n
+		t.countedBytes += s.GetRecentPlainBytes()
+	}
+	all.RecentTried += s.GetRecentTried()
+	all.RecentTriedNanos += s.GetRecentTriedNanos()
 	all.Tried += s.GetTried()
 	all.TriedNanos += s.GetTriedNanos()
 	all.StoredFormGets += s.GetStoredFormGets()
@@ -209,6 +217,12 @@ func (t *totals) statisticsStatus(
 	}
 	if n := s.GetTried(); n > 0 {
 		status.AverageCompressSeconds = replicas.AverageSeconds(s.GetTriedNanos(), n)
+	}
+	if n := s.GetRecentOperations(); n > 0 {
+		status.RecentUncompressedSize = clamp(t.countedBytes / n)
+	}
+	if n := s.GetRecentTried(); n > 0 {
+		status.RecentCompressSeconds = replicas.AverageSeconds(s.GetRecentTriedNanos(), n)
 	}
 	if oldest := content.GetOldestTime(); oldest != nil {
 		status.OldestMessageTime = &metav1.Time{Time: oldest.AsTime().Truncate(time.Second)}

@@ -177,6 +177,10 @@ func TestStatisticsAreSums(t *testing.T) {
 		}
 		r.Statistics.CompressedPlainBytes, r.Statistics.CompressedBytes = 8000, 2000
 		r.Statistics.RecentPlainBytes, r.Statistics.RecentBytes = 600, 200
+		r.Statistics.RecentTried, r.Statistics.RecentTriedNanos = 2, 1e6
+		if i > 0 { // the first is of an earlier version
+			r.Statistics.RecentOperations = 3
+		}
 		r.Statistics.Reset_ = "monday"
 		r.Compression = &wirev1.Compression{
 			Engine: "dfltcc", Reason: v1alpha1.CompressionHardwareUsed, UncompressedBytes: 8000, CompressedBytes: 2000,
@@ -195,10 +199,11 @@ func TestStatisticsAreSums(t *testing.T) {
 		t.Errorf("puts %+v", s.Puts)
 	}
 	if s.AverageRatio != "4.00" || s.RecentRatio != "3.00" || s.AverageUncompressedSize != 4000 ||
-		s.AverageCompressSeconds != "0.000200" {
+		s.RecentUncompressedSize != 200 || s.AverageCompressSeconds != "0.000200" ||
+		s.RecentCompressSeconds != "0.000500" {
 		t.Errorf(
-			"ratio %s, recently %s, size %d, %s s", s.AverageRatio, s.RecentRatio, s.AverageUncompressedSize,
-			s.AverageCompressSeconds,
+			"ratio %s, recently %s, size %d, recently %d, %s s, recently %s s", s.AverageRatio, s.RecentRatio,
+			s.AverageUncompressedSize, s.RecentUncompressedSize, s.AverageCompressSeconds, s.RecentCompressSeconds,
 		)
 	}
 	if want := (v1alpha1.QueueVolumeSync{

@@ -198,6 +198,7 @@ func TestRates(t *testing.T) {
 	at := func(puts, plain, compressed int64) (t totals) {
 		t.counts[Puts] = puts
 		t.compression.Software.Bytes, t.compression.CompressedBytes = plain, compressed
+		t.compression.Software.Operations, t.compression.CPU = plain/100, time.Duration(plain)
 		return t
 	}
 	h.tick(start.Add(9*time.Second), at(5, 0, 0))
@@ -206,9 +207,16 @@ func TestRates(t *testing.T) {
 	}
 	h.tick(start.Add(10*time.Second), at(50, 1000, 100))
 	h.tick(start.Add(30*time.Second), at(70, 1000, 100))
-	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.recentPlain != 1000 || h.recentBytes != 100 ||
-		h.highWater != 3 {
-		t.Errorf("%v, %v, %d, %d, %d", h.rates, h.highest, h.recentPlain, h.recentBytes, h.highWater)
+	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.highWater != 3 {
+		t.Errorf("%v, %v, %d", h.rates, h.highest, h.highWater)
+	}
+	if plain, compressed := h.recent.bytes(); plain != 1000 || compressed != 100 || h.recent.rated()[encodeRate] != 10 ||
+		h.recentTried.compression.CPU != 1000 {
+		t.Errorf("recently %d to %d bytes, %+v", plain, compressed, h.recentTried.compression)
+	}
+	h.reset(start.Add(time.Minute), totals{}, 3)
+	if plain, _ := h.recent.bytes(); plain != 0 || h.recentTried.compression.CPU != 0 {
+		t.Error("recent figures survived a reset")
 	}
 }
 

@@ -81,8 +81,8 @@ type history struct {
 	begun time.Time
 
 	rates, highest [rates]float64
-	recentPlain    int64
-	recentBytes    int64
+	recent         totals // of the last window in which messages were compressed
+	recentTried    totals // of the last window in which an engine worked on messages
 	highWater      int64
 }
 
@@ -148,8 +148,11 @@ func (h *history) tick(now time.Time, t totals) {
 		h.rates[i] = float64(n) / length.Seconds()
 		h.highest[i] = max(h.highest[i], h.rates[i])
 	}
-	if plain, compressed := lately.bytes(); plain > 0 {
-		h.recentPlain, h.recentBytes = plain, compressed
+	if plain, _ := lately.bytes(); plain > 0 {
+		h.recent = lately
+	}
+	if message.WorkedOn(lately.compression) > 0 {
+		h.recentTried = lately
 	}
 	h.begun, h.last = now, t
 }
@@ -160,7 +163,7 @@ func (h *history) reset(now time.Time, t totals, connections int64) {
 	defer h.mu.Unlock()
 	h.since, h.base, h.last, h.begun = now, t, t, now
 	h.rates, h.highest = [rates]float64{}, [rates]float64{}
-	h.recentPlain, h.recentBytes, h.highWater = 0, 0, connections
+	h.recent, h.recentTried, h.highWater = totals{}, totals{}, connections
 }
 
 // connected notes how many connections are open.
@@ -185,12 +188,16 @@ func (f *Front) Statistics() Statistics {
 	}
 	n := func(c Counter) uint64 { return uint64(t.counts[c]) }
 	plain, compressed := t.bytes()
+	recentPlain, recentBytes := h.recent.bytes()
 	return Statistics{
 		QueueStatistics: &wirev1.QueueStatistics{
 			Puts: rate(putRate), Gets: rate(getRate), Compressions: rate(encodeRate), Decompressions: rate(decodeRate),
 			CompressedPlainBytes: uint64(plain), CompressedBytes: uint64(compressed),
-			RecentPlainBytes: uint64(h.recentPlain), RecentBytes: uint64(h.recentBytes),
-			Tried: uint64(message.WorkedOn(t.compression)), TriedNanos: uint64(max(t.compression.CPU, 0)),
+			RecentPlainBytes: uint64(recentPlain), RecentBytes: uint64(recentBytes),
+			RecentOperations: uint64(h.recent.rated()[encodeRate]),
+			RecentTried:      uint64(message.WorkedOn(h.recentTried.compression)),
+			RecentTriedNanos: uint64(max(h.recentTried.compression.CPU, 0)),
+			Tried:            uint64(message.WorkedOn(t.compression)), TriedNanos: uint64(max(t.compression.CPU, 0)),
 			StoredFormGets: n(StoredGets), RefusedPuts: n(RefusedPuts), Duplicates: n(Duplicates),
 			Connections: uint64(max(f.open.Load(), 0)), HighWaterConnections: uint64(h.highWater),
 			Opened: n(Opened), Closed: n(Closed), RefusedConnections: n(Refused), FailedAuthentications: n(Unauthenticated),

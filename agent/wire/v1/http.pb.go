@@ -748,9 +748,15 @@ type HTTPStatistics struct {
 	// since is when counting began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
 	// reset is the value of reset_statistics that was acted upon last.
-	Reset_        string `protobuf:"bytes,14,opt,name=reset,proto3" json:"reset,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reset_ string `protobuf:"bytes,14,opt,name=reset,proto3" json:"reset,omitempty"`
+	// recent_operations bodies were compressed in the last 10 to 20 seconds in which any was: recent_plain_bytes of them to recent_bytes, in
+	// recent_nanos of CPU time, that for bodies that did not shrink included. 0 from agents of earlier versions.
+	RecentOperations uint64 `protobuf:"varint,21,opt,name=recent_operations,json=recentOperations,proto3" json:"recent_operations,omitempty"`
+	RecentPlainBytes uint64 `protobuf:"varint,22,opt,name=recent_plain_bytes,json=recentPlainBytes,proto3" json:"recent_plain_bytes,omitempty"`
+	RecentBytes      uint64 `protobuf:"varint,23,opt,name=recent_bytes,json=recentBytes,proto3" json:"recent_bytes,omitempty"`
+	RecentNanos      uint64 `protobuf:"varint,24,opt,name=recent_nanos,json=recentNanos,proto3" json:"recent_nanos,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HTTPStatistics) Reset() {
@@ -879,6 +885,34 @@ func (x *HTTPStatistics) GetReset_() string {
 		return x.Reset_
 	}
 	return ""
+}
+
+func (x *HTTPStatistics) GetRecentOperations() uint64 {
+	if x != nil {
+		return x.RecentOperations
+	}
+	return 0
+}
+
+func (x *HTTPStatistics) GetRecentPlainBytes() uint64 {
+	if x != nil {
+		return x.RecentPlainBytes
+	}
+	return 0
+}
+
+func (x *HTTPStatistics) GetRecentBytes() uint64 {
+	if x != nil {
+		return x.RecentBytes
+	}
+	return 0
+}
+
+func (x *HTTPStatistics) GetRecentNanos() uint64 {
+	if x != nil {
+		return x.RecentNanos
+	}
+	return 0
 }
 
 // HTTPReport is all that an agent in mode http has to say.
@@ -1106,7 +1140,7 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x0fHTTPCertificate\x12:\n" +
 	"\x05state\x18\x01 \x01(\x0e2$.lighterage.wire.v1.CertificateStateR\x05state\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x127\n" +
-	"\tnot_after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"\xe9\x05\n" +
+	"\tnot_after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"\x8a\a\n" +
 	"\x0eHTTPStatistics\x12-\n" +
 	"\x12active_connections\x18\x01 \x01(\x04R\x11activeConnections\x124\n" +
 	"\x16high_water_connections\x18\x02 \x01(\x04R\x14highWaterConnections\x12/\n" +
@@ -1123,7 +1157,11 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x16compressed_plain_bytes\x18\v \x01(\x04R\x14compressedPlainBytes\x12)\n" +
 	"\x10compressed_bytes\x18\f \x01(\x04R\x0fcompressedBytes\x120\n" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05reset\x18\x0e \x01(\tR\x05reset\x1aD\n" +
+	"\x05reset\x18\x0e \x01(\tR\x05reset\x12+\n" +
+	"\x11recent_operations\x18\x15 \x01(\x04R\x10recentOperations\x12,\n" +
+	"\x12recent_plain_bytes\x18\x16 \x01(\x04R\x10recentPlainBytes\x12!\n" +
+	"\frecent_bytes\x18\x17 \x01(\x04R\vrecentBytes\x12!\n" +
+	"\frecent_nanos\x18\x18 \x01(\x04R\vrecentNanos\x1aD\n" +
 	"\x16ResponsesByCodingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x91\x06\n" +

@@ -1397,9 +1397,14 @@ type QueueStatistics struct {
 	Tried      uint64 `protobuf:"varint,31,opt,name=tried,proto3" json:"tried,omitempty"`
 	TriedNanos uint64 `protobuf:"varint,32,opt,name=tried_nanos,json=triedNanos,proto3" json:"tried_nanos,omitempty"`
 	// volume_syncs is how long the volume takes to keep a little; absent where messages are in memory or in external servers.
-	VolumeSyncs   *QueueVolumeSyncs `protobuf:"bytes,30,opt,name=volume_syncs,json=volumeSyncs,proto3" json:"volume_syncs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	VolumeSyncs *QueueVolumeSyncs `protobuf:"bytes,30,opt,name=volume_syncs,json=volumeSyncs,proto3" json:"volume_syncs,omitempty"`
+	// recent_operations is how many messages recent_plain_bytes are of; 0 from agents of earlier versions.
+	RecentOperations uint64 `protobuf:"varint,40,opt,name=recent_operations,json=recentOperations,proto3" json:"recent_operations,omitempty"`
+	// recent_tried and recent_tried_nanos are tried and tried_nanos of the last 10 to 20 seconds in which there was any.
+	RecentTried      uint64 `protobuf:"varint,41,opt,name=recent_tried,json=recentTried,proto3" json:"recent_tried,omitempty"`
+	RecentTriedNanos uint64 `protobuf:"varint,42,opt,name=recent_tried_nanos,json=recentTriedNanos,proto3" json:"recent_tried_nanos,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *QueueStatistics) Reset() {
@@ -1612,6 +1617,27 @@ func (x *QueueStatistics) GetVolumeSyncs() *QueueVolumeSyncs {
 		return x.VolumeSyncs
 	}
 	return nil
+}
+
+func (x *QueueStatistics) GetRecentOperations() uint64 {
+	if x != nil {
+		return x.RecentOperations
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetRecentTried() uint64 {
+	if x != nil {
+		return x.RecentTried
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetRecentTriedNanos() uint64 {
+	if x != nil {
+		return x.RecentTriedNanos
+	}
+	return 0
 }
 
 // QueueVolumeSyncs are small writes of the agent's own, by which it measures how long the member's volume takes until a write would survive
@@ -2432,7 +2458,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xa9\t\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xa7\n" +
+	"\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
 	"\x04gets\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04gets\x12A\n" +
@@ -2465,7 +2492,10 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05tried\x18\x1f \x01(\x04R\x05tried\x12\x1f\n" +
 	"\vtried_nanos\x18  \x01(\x04R\n" +
 	"triedNanos\x12G\n" +
-	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncsB\x0e\n" +
+	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncs\x12+\n" +
+	"\x11recent_operations\x18( \x01(\x04R\x10recentOperations\x12!\n" +
+	"\frecent_tried\x18) \x01(\x04R\vrecentTried\x12,\n" +
+	"\x12recent_tried_nanos\x18* \x01(\x04R\x10recentTriedNanosB\x0e\n" +
 	"\f_file_blocksB\r\n" +
 	"\v_file_bytesB\x0f\n" +
 	"\r_memory_bytes\"\xc4\x01\n" +
