@@ -89,7 +89,8 @@ type QueueCompression struct {
 	// +optional
 	Software SoftwareUse `json:"software,omitempty"`
 	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default
-	// the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software.
+	// the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software; those of
+	// the default policy as they were when the Queue was made, see status.inheritedMinSize.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
@@ -342,6 +343,18 @@ type QueueMember struct {
 	Current bool `json:"current"`
 }
 
+// QueueInheritedMinSize are the sizes below which messages are stored as they are, as the Queue inherited them.
+//
+// +structType=atomic
+type QueueInheritedMinSize struct {
+	// hardware is what counts where the accelerator would compress.
+	// +required
+	Hardware resource.Quantity `json:"hardware,omitzero"`
+	// software is what counts where software would.
+	// +required
+	Software resource.Quantity `json:"software,omitzero"`
+}
+
 // QueueStatus is what was seen of a Queue.
 type QueueStatus struct {
 	// observedGeneration of the spec that this status is about.
@@ -364,6 +377,11 @@ type QueueStatus struct {
 	// policy in force.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
+	// inheritedMinSize are the sizes of the default policy, or those built in, from when the Queue was made, or since it
+	// names no policy. They apply where spec.compression has no minSize, whatever the default policy says later. Absent
+	// where a policy is named: its sizes apply.
+	// +optional
+	InheritedMinSize *QueueInheritedMinSize `json:"inheritedMinSize,omitempty"`
 	// placement says where members may and should run, and why. Where each is, is in members.
 	// +optional
 	Placement *PlacementStatus `json:"placement,omitempty"`

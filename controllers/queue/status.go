@@ -59,6 +59,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	revision := ""
 	if wanted != nil {
 		status.Policy = wanted.Policy.Status()
+		status.InheritedMinSize = wanted.Inherited.DeepCopy()
 		revision = wanted.Config.GetRevision()
 	}
 	if facts.Placement != nil {

@@ -38,6 +38,9 @@ type Wanted struct {
 	// else that it is to do.
 	PolicyProblem *agentpod.Problem
 
+	// Inherited are the least sizes that the Queue has of no policy that it names; nil where it names one.
+	Inherited *v1alpha1.QueueInheritedMinSize
+
 	neighbours Neighbours
 	// record is by which the StatefulSet remembers Config.
 	record map[string]string
@@ -56,6 +59,13 @@ func Want(
 		}
 		resolved = policy.Kept(queue.Status.Policy)
 	}
+	inherited := queue.Status.InheritedMinSize
+	if policyProblem == nil {
+		inherited = inheritedMinSize(queue, policies)
+	}
+	if inherited != nil && (queue.Spec.Compression == nil || queue.Spec.Compression.MinSize == nil) {
+		resolved.HardwareMinSize, resolved.SoftwareMinSize = inherited.Hardware.Value(), inherited.Software.Value()
+	}
 	if problem := checkArchiveClaims(queue, neighbours.Claims); problem != nil {
 		return Wanted{}, problem
 	}
@@ -65,12 +75,31 @@ func Want(
 	if problem := agentpod.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
-	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, neighbours: neighbours}
+	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, Inherited: inherited, neighbours: neighbours}
 	wanted, err = wanted.configured()
 	if err != nil {
 		return Wanted{}, agentpod.SpecProblem(err)
 	}
 	return wanted, nil
+}
+
+// inheritedMinSize is what status has, or, of a Queue that begins to inherit, what the default policy says now.
+func inheritedMinSize(
+	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy,
+) *v1alpha1.QueueInheritedMinSize {
+	if inline := queue.Spec.Compression; inline != nil && inline.PolicyName != "" {
+		return nil
+	}
+	if queue.Status.InheritedMinSize != nil {
+		return queue.Status.InheritedMinSize
+	}
+	// Without what the Queue says itself, which it may take back.
+	resolved, err := policy.ResolveQueue(nil, policies)
+	if err != nil {
+		return nil
+	}
+	status := resolved.Status()
+	return &v1alpha1.QueueInheritedMinSize{Hardware: *status.HardwareMinSize, Software: *status.SoftwareMinSize}
 }
 
 // configured fills in what the members are told.

@@ -27,6 +27,43 @@ func policyWith(change func(*v1alpha1.CompressionPolicySpec)) v1alpha1.Compressi
 	return p
 }
 
+// TestInheritedSizes: a default policy that changes later does not change the sizes of a Queue, a named one does.
+func TestInheritedSizes(t *testing.T) {
+	sized := func(size string) v1alpha1.CompressionPolicy {
+		return policyWith(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Hardware = &v1alpha1.HardwareCompression{MinSize: ptr.To(resource.MustParse(size))}
+			s.Software = &v1alpha1.SoftwareCompression{MinSize: ptr.To(resource.MustParse(size))}
+		})
+	}
+	q := newQueue(nil)
+	expect := func(when string, hardware uint64, recorded bool, policies ...v1alpha1.CompressionPolicy) {
+		t.Helper()
+		wanted := want(t, q, policies...)
+		if got := wanted.Config.GetCompression().GetHardwareMinSize(); got != hardware {
+			t.Errorf("%s: %d bytes, want %d", when, got, hardware)
+		}
+		q.Status = queue.Observe(q, &wanted, well(wanted))
+		if (q.Status.InheritedMinSize != nil) != recorded {
+			t.Errorf("%s: recorded %v", when, q.Status.InheritedMinSize)
+		}
+		if again := want(t, q, policies...); again.Config.GetRevision() != wanted.Config.GetRevision() {
+			t.Errorf("%s: what is wanted changes with what was recorded", when)
+		}
+	}
+	expect("a new Queue", 8000, true, sized("8000"))
+	expect("the default has changed", 8000, true, sized("50"))
+	expect("the default is gone", 8000, true)
+	q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("16000"))}
+	expect("a size of its own", 16000, true, sized("50"))
+	q.Spec.Compression.MinSize = nil
+	expect("its own size is taken back", 8000, true, sized("50"))
+	q.Spec.Compression.PolicyName = "all"
+	expect("a policy is named", 50, false, sized("50"))
+	expect("the named policy has changed", 70, false, sized("70"))
+	q.Spec.Compression.PolicyName = ""
+	expect("it is named no more", 90, true, sized("90"))
+}
+
 func TestWantOfMinimumSizes(t *testing.T) {
 	quantity := func(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
 	sized := policyWith(func(s *v1alpha1.CompressionPolicySpec) {
