@@ -95,8 +95,10 @@ const (
 	zstdMagic = "\x28\xb5\x2f\xfd"
 	zstdEmpty = zstdMagic + "\x20\x00\x01\x00\x00"
 	rawHeader = len(zstdMagic) + 1 + 4
-	rawMost   = 128 << 10 // bytes in a raw block of zstd
-	rawBlock  = 3         // its header
+	// rawDescriptor says: a single segment, its size in 4 bytes.
+	rawDescriptor = 0xa0
+	rawMost       = 128 << 10 // bytes in a raw block of zstd
+	rawBlock      = 3         // its header
 )
 
 // before is the length of what a file has before its first block.

@@ -141,10 +141,8 @@ func (i *Index) expand(inflate *inflater, buf []byte, stored *[]byte, block int)
 func (r *Reader) Scrub(ctx context.Context, inflate bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.index.form == Gzip {
-		if err := r.same([]byte(gzipHeader), 0, "header"); err != nil {
-			return err
-		}
+	if err := r.index.CheckEnds(r.file); err != nil {
+		return err
 	}
 	split := splitter{records: r.index.Records()}
 	for i := range r.index.blocks {
@@ -165,22 +163,7 @@ func (r *Reader) Scrub(ctx context.Context, inflate bool) error {
 			return err
 		}
 	}
-	if err := split.finish(); err != nil {
-		return err
-	}
-	return r.same(r.index.end(), r.index.stored[len(r.index.blocks)], "end")
-}
-
-// same compares a part of the file.
-func (r *Reader) same(want []byte, offset int64, what string) error {
-	got := make([]byte, len(want))
-	if err := readAt(r.file, got, offset); err != nil {
-		return fmt.Errorf("read the %s: %w", what, err)
-	}
-	if !bytes.Equal(got, want) {
-		return fmt.Errorf("%w: the %s is %x instead of %x", ErrCorrupt, what, got, want)
-	}
-	return nil
+	return split.finish()
 }
 
 // readAt fills p. A file that ends before it should is ErrCorrupt: it was truncated since its length was looked up.

@@ -166,9 +166,8 @@ func appendStored(dst, plain []byte) []byte {
 
 // appendRaw appends plain bytes as a frame of zstd that has its content size and raw blocks.
 func appendRaw(dst, plain []byte) []byte {
-	const singleSegment, size4 = 0x20, 0x80
 	dst = append(dst, zstdMagic...)
-	dst = append(dst, singleSegment|size4)
+	dst = append(dst, rawDescriptor)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(plain)))
 	for len(plain) > 0 {
 		n := min(len(plain), rawMost)

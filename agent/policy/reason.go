@@ -56,6 +56,8 @@ const (
 	// StoredAsIs means: the bytes became an object that any tool reads, which holds them as
 	// they are.
 	StoredAsIs Reason = "StoredAsIs"
+	// AlreadyCompressed means: the block was compressed once, and travels as it rests at the source.
+	AlreadyCompressed Reason = "AlreadyCompressed"
 	// NetworkFaster means: the objective is Elapsed, and network and peer take the bytes
 	// sooner as they are than they could be compressed.
 	NetworkFaster Reason = "NetworkFaster"

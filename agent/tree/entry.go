@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -62,13 +63,15 @@ type Entry struct {
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
-	// Place of the content of a file, for a source that is no tree; nil: none. It does not travel.
+	// Place of the content of a file, for a source that is no tree, or if it rests in a form; nil: none. It does not travel.
 	Place *Place
 
 	// device and inode tell a file that was replaced while it was read. They do not travel.
 	device, inode uint64
 	// shared: it has further names. Neither does this.
 	shared bool
+	// form in which the file rests at the source. Its Place has the length of what rests then. Neither does this.
+	form cargo.Form
 }
 
 // Place is where a source has the content of a file.
@@ -78,6 +81,8 @@ type Place struct {
 	Offset  int64
 	// CRC32 of the content (IEEE).
 	CRC32 uint32
+
+	stored int64
 }
 
 // Shared reports whether a file that a walk found has further names.
@@ -209,7 +214,11 @@ func (e *Entry) describe(st *unix.Stat_t) {
 
 // same reports whether a file is still what a walk saw.
 func (e *Entry) same(st *unix.Stat_t) bool {
-	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == e.Size && modified(st) == e.Modified &&
+	size := e.Size
+	if e.form != 0 {
+		size = e.Place.stored
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == size && modified(st) == e.Modified &&
 		st.Ctim.Nano() == e.Changed && st.Ino == e.inode && uint64(st.Dev) == e.device
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/cargo"
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -28,6 +30,10 @@ type Source struct {
 	volumeRoot bool
 	filter     *filter.Filter
 	omissions  *Omissions
+	// form of files that rest in it; 0: there are none. engines expand them.
+	form    cargo.Form
+	engines *codec.Registry
+	indexes indexes
 }
 
 // OpenSource opens the directory path of a mounted volume. Symbolic links in path are followed inside of the volume.
@@ -98,7 +104,11 @@ func (s *Source) walk(ctx context.Context, omissions *Omissions, visit func(*Ent
 		visit:     visit,
 		filter:    s.filter,
 		links:     newLinkTable(),
+		form:      s.form,
 		omissions: omissions,
+	}
+	if s.form != 0 {
+		w.restingLinks = newLinkTable()
 	}
 	if s.volumeRoot {
 		w.lostAndFound = lostAndFound

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/agent/cargo"
 )
 
 // SourceFile is a file that is read. Its methods are safe for concurrent use, but for Close.
@@ -31,7 +33,7 @@ func (s *Source) Open(e *Entry) (*SourceFile, error) {
 }
 
 func (s *Source) open(e *Entry) (*SourceFile, error) {
-	fd, err := dir(s.root.Fd()).open(e.Path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	fd, err := dir(s.root.Fd()).open(e.atSource(), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	switch {
 	case err == nil:
 		return &SourceFile{entry: e, fd: fd}, nil
@@ -48,7 +50,7 @@ func (s *Source) open(e *Entry) (*SourceFile, error) {
 // nothing any more, and ErrChanged when that takes another walk: something else is there, or the file had further names
 // and is not the same any more.
 func (s *Source) Again(e *Entry) (*Entry, error) {
-	fd, err := dir(s.root.Fd()).open(e.Path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	fd, err := dir(s.root.Fd()).open(e.atSource(), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	switch {
 	case err == nil:
 	case err == unix.ENOENT && !e.shared:
@@ -65,9 +67,12 @@ func (s *Source) Again(e *Entry) (*Entry, error) {
 	if err := fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("look at %q: %w", printable(e.Path), err)
 	}
-	now := &Entry{Path: e.Path, Type: File}
+	now := &Entry{Path: e.Path, Type: File, form: e.form}
 	now.describe(&st)
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || e.shared && (now.device != e.device || now.inode != e.inode) {
+		return nil, ErrChanged
+	}
+	if e.form != 0 && now.describeResting(dir(s.root.Fd()), e.form.IndexPath(e.Path)) != nil {
 		return nil, ErrChanged
 	}
 	w := walker{omissions: s.omissions}
@@ -85,6 +90,12 @@ func (s *Source) ReadAt(e *Entry, p []byte, offset int64) error {
 		return err
 	}
 	defer f.Close()
+	if e.form != 0 {
+		return s.expanded(restingFile{f}, func(r *cargo.Reader) error {
+			_, err := r.ReadAt(p, offset)
+			return err
+		})
+	}
 	if err := f.ReadAt(p, offset); err != nil {
 		return err
 	}

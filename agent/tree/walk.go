@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/filter"
 )
 
@@ -23,6 +24,10 @@ type walker struct {
 	links        *linkTable
 	xattrs       xattrReader
 	omissions    *Omissions
+	// form of files that rest in it, 0: there are none. Names of these are remembered apart: a further name without an
+	// index is one of other content.
+	form         cargo.Form
+	restingLinks *linkTable
 	// onTheWay are directories that the filter leaves out but for what it moves in them. They are visited before the
 	// first of that.
 	onTheWay []*Entry
@@ -61,26 +66,45 @@ func (w *walker) directory(fd int, path string, st *unix.Stat_t) error {
 	if err != nil {
 		return fmt.Errorf("read the directory %q: %w", printable(path), err)
 	}
-	for i := range names.len() {
-		if err := w.ctx.Err(); err != nil {
-			return err
-		}
-		name := names.name(i)
-		if path == Root && name == StagingName {
-			w.omissions.Add(OmittedStaging, name)
-			continue
-		}
-		if err := w.entry(dir(fd), path, name); err != nil {
-			return err
-		}
+	if err := w.names(dir(fd), path, names); err != nil {
+		return err
 	}
 	// Nothing in it moved.
 	w.onTheWay = w.onTheWay[:min(waiting, len(w.onTheWay))]
 	return nil
 }
 
-func (w *walker) entry(d dir, parent, name string) error {
-	path := join(parent, name)
+// names visits what has names in a directory.
+func (w *walker) names(d dir, path string, names *names) error {
+	visit := func(r resting) error {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if path == Root && r.name == StagingName {
+			w.omissions.Add(OmittedStaging, r.name)
+			return nil
+		}
+		return w.entry(d, path, r)
+	}
+	if w.form != 0 {
+		for _, r := range w.sourceNames(path, names) {
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range names.len() {
+		name := names.name(i)
+		if err := visit(resting{name: name, plain: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) entry(d dir, parent string, r resting) error {
+	path, name := join(parent, r.plain), r.name
 	var st unix.Stat_t
 	if err := d.lstat(name, &st); err != nil {
 		if err == unix.ENOENT {
@@ -88,7 +112,7 @@ func (w *walker) entry(d dir, parent, name string) error {
 		}
 		return fmt.Errorf("look at %q: %w", printable(path), err)
 	}
-	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR && !r.file
 	switch {
 	case !w.filter.Match(path, directory) && (!directory || !w.filter.Enter(path)):
 		return nil
@@ -99,7 +123,12 @@ func (w *walker) entry(d dir, parent, name string) error {
 	case directory:
 		return w.subdirectory(d, path, name)
 	}
-	e := &Entry{Path: path}
+	e, links := &Entry{Path: path}, w.links
+	if r.file {
+		if e.form, links = w.form, w.restingLinks; st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return badIndex(e, errors.New("it is beside what is no file"))
+		}
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		e.Type = File
@@ -123,15 +152,20 @@ func (w *walker) entry(d dir, parent, name string) error {
 		return nil
 	}
 	if st.Nlink > 1 {
-		first, kept := w.links.name(parent, name, &st)
+		first, kept := links.name(parent, r.plain, &st)
 		if first != "" && e.Type == File {
-			return w.emit(&Entry{Path: path, Type: HardLink, Target: first})
+			return w.emit(&Entry{Path: path, Type: HardLink, Target: first, form: e.form})
 		}
 		if first != "" || !kept {
 			w.omissions.Add(OmittedHardLink, path)
 		}
 	}
 	e.describe(&st)
+	if r.file {
+		if err := e.describeResting(d, w.form.IndexName(r.plain)); err != nil {
+			return err
+		}
+	}
 	var err error
 	if e.Xattrs, err = w.readXattrs(node{at: d, name: name, fd: -1}, e); err != nil {
 		return err

@@ -45,6 +45,8 @@ const (
 	CompressionNoNetwork = "NoNetwork"
 	// CompressionStoredAsIs: not attempted, because the data became objects that other tools read.
 	CompressionStoredAsIs = "StoredAsIs"
+	// CompressionAlreadyCompressed: not attempted, because the data travels compressed as it rests at the source.
+	CompressionAlreadyCompressed = "AlreadyCompressed"
 	// CompressionOtherContentType: not attempted; spec.contentTypes does not list the type of the body.
 	CompressionOtherContentType = "OtherContentType"
 	// CompressionAlreadyEncoded: not attempted, because the backend had encoded the body, or the client published the

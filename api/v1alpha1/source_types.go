@@ -81,6 +81,14 @@ type TransferSource struct {
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
+	// form in which files of the claim may rest. Absent or Files: all files are sent as they are. With Gzip, a.csv.gz that
+	// has its index beside it, .a.csv.gz.lgci, is sent as the file a.csv, and with Zstd a.csv.zst: its blocks travel as they
+	// rest, and nobody compresses them again. Filters see a.csv. Files without an index are sent as they are. Both ends
+	// must be claims, without via.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self != 'Archive'",message="no claim rests in form Archive; use Gzip or Zstd, or remove form"
+	Form RestingForm `json:"form,omitempty"`
+
 	SourceCopy `json:",inline"`
 }
 

@@ -62,6 +62,10 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 		}
 		s.rowf("form", "%s: %s", form, what)
 	}
+	if form := t.Spec.Source.Form; form.Compressed() {
+		s.section("Source at rest")
+		s.rowf("form", "%s: files with an index are sent as they rest, under their plain names", form)
+	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")
 		s.row("cron", t.Status.Schedule.Cron)

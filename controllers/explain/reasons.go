@@ -30,7 +30,9 @@ var sentences = map[string]string{
 	v1alpha1.CompressionPeerRefused:  "not attempted: the other side accepts none of the policy's codecs",
 	v1alpha1.CompressionNoNetwork: "not attempted: the data cross no network, so there are no bytes on a wire to " +
 		"save",
-	v1alpha1.CompressionStoredAsIs:       "not attempted: objects hold the data as they are, so that other tools read them",
+	v1alpha1.CompressionStoredAsIs: "not attempted: objects hold the data as they are, so that other tools read them",
+	v1alpha1.CompressionAlreadyCompressed: "not attempted: the data was compressed before and travels as it rests at the " +
+		"source",
 	v1alpha1.CompressionOtherContentType: "not attempted: the type of the body is not one that is compressed",
 	v1alpha1.CompressionAlreadyEncoded: "not attempted: the backend had encoded the body, or the client had " +
 		"compressed the message",

@@ -134,6 +134,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		AllowEmptySource:   transfer.Spec.AllowEmptySource,
 		Receipt:            transfer.Spec.Receipt,
 		Form:               forms[destination.Form],
+		SourceForm:         forms[transfer.Spec.Source.Form],
 		Template:           wireTemplate(transfer),
 	}
 }

@@ -32,12 +32,13 @@ var hardwareMessages = map[string]string{
 		"objective finds it worth, or the sender's cores are too busy",
 	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator takes several times as long as before, " +
 		"as it does when others use it",
-	v1alpha1.CompressionDidNotShrink:  "most data is sent as it is: it did not shrink",
-	v1alpha1.CompressionPolicyNever:   "nothing is compressed: the policy says Never",
-	v1alpha1.CompressionPeerRefused:   "nothing is compressed: the peer accepts none of the policy's codecs",
-	v1alpha1.CompressionNoNetwork:     "nothing is compressed: the data cross no network",
-	v1alpha1.CompressionStoredAsIs:    "nothing is compressed: objects hold the data as they are",
-	v1alpha1.CompressionNothingToSend: "nothing had to be sent",
+	v1alpha1.CompressionDidNotShrink:      "most data is sent as it is: it did not shrink",
+	v1alpha1.CompressionPolicyNever:       "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionPeerRefused:       "nothing is compressed: the peer accepts none of the policy's codecs",
+	v1alpha1.CompressionNoNetwork:         "nothing is compressed: the data cross no network",
+	v1alpha1.CompressionStoredAsIs:        "nothing is compressed: objects hold the data as they are",
+	v1alpha1.CompressionAlreadyCompressed: "most data is sent compressed as it rests at the source, and not compressed again",
+	v1alpha1.CompressionNothingToSend:     "nothing had to be sent",
 }
 
 // corrected is where an agent is, after it has found no accelerator on a node that is taken for one with an

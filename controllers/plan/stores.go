@@ -89,6 +89,12 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 				"Files or absent with via",
 		}
 	}
+	if form := spec.Source.Form; form.Compressed() &&
+		(form.Archived() || from != nil || to != nil || spec.Destination.Via != nil) {
+		return &policy.InvalidError{
+			Field: "spec.source.form", Fix: "may be Gzip or Zstd only from a claim to a claim, without via; else remove it",
+		}
+	}
 	if volume := spec.Destination.Ephemeral; volume != nil {
 		switch {
 		case from == nil:

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -189,6 +190,11 @@ func openSource(c *wirev1.SendConfig) (*tree.Source, error) {
 		return nil, err
 	}
 	source.SetFilter(patterns)
+	if form, err := protocol.FormOf(c.GetSourceForm()); err != nil {
+		return nil, errors.Join(err, source.Close())
+	} else if form != 0 {
+		source.SetForm(form, engines.Default())
+	}
 	return source, nil
 }
 
@@ -249,7 +255,8 @@ func settingsOf(c *wirev1.SendConfig) (compression.Settings, error) {
 func sendOptions(
 	c *wirev1.SendConfig, source send.Source, compress encoders, resolved compression.Settings, report *send.Report,
 ) send.Options {
-	form, _ := protocol.FormOf(c.GetForm()) // settingsOf has checked it
+	form, _ := protocol.FormOf(c.GetForm())             // settingsOf has checked it
+	sourceForm, _ := protocol.FormOf(c.GetSourceForm()) // openSource has
 	return send.Options{
 		RunID:              c.GetRunId(),
 		Attempt:            c.GetAttempt(),
@@ -263,6 +270,7 @@ func sendOptions(
 		Verify:             c.GetVerify(),
 		Contents:           c.GetReceipt(),
 		Form:               form,
+		SourceForm:         sourceForm,
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
 		Streams:            streamsOf(c),

@@ -66,8 +66,11 @@ func (m *DataMessage) appendHead(b []byte, block int) []byte {
 
 // append appends the segment as a field of a DataRequest.
 func (s *Segment) append(b []byte) []byte {
-	size := 4 + protowire.SizeVarint(s.Index) + protowire.SizeVarint(s.Offset) + protowire.SizeVarint(uint64(s.Length)) +
-		protowire.SizeBytes(DigestSize) + sizeParts(s.Reused) + sizeParts(s.Holes)
+	size := 3 + protowire.SizeVarint(s.Index) + protowire.SizeVarint(s.Offset) + protowire.SizeVarint(uint64(s.Length)) +
+		sizeParts(s.Reused) + sizeParts(s.Holes)
+	if !s.Undigested {
+		size += 1 + protowire.SizeBytes(DigestSize)
+	}
 	b = protowire.AppendTag(b, fieldSegments, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(size))
 	b = protowire.AppendTag(b, fieldIndex, protowire.VarintType)
@@ -76,8 +79,10 @@ func (s *Segment) append(b []byte) []byte {
 	b = protowire.AppendVarint(b, s.Offset)
 	b = protowire.AppendTag(b, fieldLength, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(s.Length))
-	b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
-	b = protowire.AppendBytes(b, s.Digest[:])
+	if !s.Undigested {
+		b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
+		b = protowire.AppendBytes(b, s.Digest[:])
+	}
 	b = appendParts(b, fieldReused, s.Reused)
 	b = appendParts(b, fieldHoles, s.Holes)
 	return b

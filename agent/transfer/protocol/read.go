@@ -97,9 +97,7 @@ func (s *Segment) parse(b []byte) error {
 		}
 		return nil
 	})
-	if err == nil && !digest {
-		return fmt.Errorf("%w: a segment without a digest", ErrMalformed)
-	}
+	s.Undigested = !digest
 	return err
 }
 

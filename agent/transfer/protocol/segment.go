@@ -12,6 +12,8 @@ type Segment struct {
 	Offset uint64
 	Length uint32
 	Digest Digest
+	// Undigested: the sender has not seen the plain bytes, and the checksum of the block stands for Digest.
+	Undigested bool
 	// Reused are the parts that the receiver has in its version of the file, Holes those that are zeros.
 	Reused, Holes Parts
 }

@@ -99,6 +99,15 @@ func (f *inFile) claim(s *protocol.Segment, digests bool) (*section, error) {
 	return sec, nil
 }
 
+// digested notes the digest of a chunk that was claimed without one.
+func (f *inFile) digested(sec *section, offset int64, digest protocol.Digest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if sec.digests != nil {
+		sec.digests[offset/f.chunk%sectionChunks] = digest
+	}
+}
+
 // section returns a section that is not finished, nil if it is.
 func (f *inFile) section(number int64, digests bool) *section {
 	if int(number/64) < len(f.done) && f.done[number/64]>>(number%64)&1 != 0 {

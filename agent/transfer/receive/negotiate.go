@@ -98,6 +98,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Salt:         t.salt,
 		Contents:     t.contents,
 		Joinable:     true,
+		Undigested:   true,
 		Form:         protocol.FormToWire(t.form),
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,

@@ -130,7 +130,7 @@ func (d *stream) block() (last bool, err error) {
 	}
 	plain, outcome, err := d.decoder.View(d.plain, h, d.message.Received[frame.HeaderSize:])
 	if err != nil {
-		return false, protocol.Invalid("%w", err)
+		return false, d.corrupt(err)
 	}
 	if h.Codec != codec.None {
 		d.plain = plain
@@ -147,6 +147,10 @@ func (d *stream) block() (last bool, err error) {
 		if c.file == nil {
 			continue
 		}
+		if c.segment.Undigested {
+			c.segment.Digest = d.decoder.Digest()
+			c.file.digested(c.section, c.offset, c.segment.Digest)
+		}
 		if err := d.check(c, bytes); err != nil {
 			return false, err
 		}
@@ -155,6 +159,16 @@ func (d *stream) block() (last bool, err error) {
 		}
 	}
 	return h.Last, nil
+}
+
+// corrupt is the error of a block that does not expand to what its header says.
+func (d *stream) corrupt(err error) error {
+	if len(d.claims) == 1 && d.claims[0].segment.Undigested && d.claims[0].file != nil {
+		return protocol.Invalid("the block at offset %d of %q, which the source holds compressed, does not expand to what its "+
+			"index says (%w): restore the file there, or add it to spec.exclude", d.claims[0].offset,
+			failure.Shorten(d.claims[0].file.entry.Path, failure.MaxMessage/2), err)
+	}
+	return protocol.Invalid("%w", err)
 }
 
 // claim checks that the segments belong into files that are expected and make up the block.
@@ -173,6 +187,9 @@ func (d *stream) claim(h frame.Header) error {
 		}
 		if s.Holes != 0 {
 			c.written -= s.Holes.Bytes(c.length, d.terms.chunk)
+		}
+		if s.Undigested && (len(d.message.Segments) > 1 || c.carried != c.length) {
+			return protocol.Invalid("a segment without a digest that is not a whole block")
 		}
 		sum += c.carried
 		f, err := d.expected.find(s.Index)

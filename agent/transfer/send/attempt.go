@@ -38,7 +38,7 @@ func newAttempt(o *Options, s *session, t *terms) *attempt {
 	window := newWindow()
 	return &attempt{
 		options: o, session: s, terms: t, adaptive: newAdaptive(o, t), window: window,
-		matcher: newMatcher(o.Report, window), asks: &asks{session: s}, changed: &changedFiles{session: s},
+		matcher: newMatcher(o.Report, window, t.carry), asks: &asks{session: s}, changed: &changedFiles{session: s},
 		workload: newWorkload(),
 	}
 }

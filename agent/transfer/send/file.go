@@ -32,6 +32,8 @@ type outFile struct {
 	skip skip
 	// old: the receiver has another version of it.
 	old bool
+	// carried: its blocks travel as they rest.
+	carried bool
 }
 
 // piece is a chunk of a file, or its shorter last one.

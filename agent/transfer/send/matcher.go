@@ -6,6 +6,7 @@ package send
 import (
 	"context"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -18,11 +19,12 @@ type matcher struct {
 	batches chan batch
 	needs   chan *wirev1.Need
 	queue   chan *outFile // what is needed of the manifest
+	carry   cargo.Form    // of files whose blocks travel as they rest; 0: none
 }
 
-func newMatcher(r *Report, w *window) *matcher {
+func newMatcher(r *Report, w *window, carry cargo.Form) *matcher {
 	return &matcher{
-		report: r, window: w, batches: make(chan batch, 64), needs: make(chan *wirev1.Need, 64),
+		report: r, window: w, carry: carry, batches: make(chan batch, 64), needs: make(chan *wirev1.Need, 64),
 		// Never full, because the window admits no more files.
 		queue: make(chan *outFile, protocol.WindowBytes/protocol.EntryCost),
 	}
@@ -74,7 +76,10 @@ func (m *matcher) apply(b batch, need *wirev1.Need) (files []*outFile, err error
 		case needed && (e.Type != tree.File || e.Size == 0):
 			return nil, protocol.Invalid("the receiver needs the content of %q, which has none", e.Path)
 		case needed:
-			f := &outFile{entry: e, index: b.first + uint64(i), start: start, skip: safe[i], old: old(i)}
+			carried := e.Form() != 0 && e.Form() == m.carry
+			f := &outFile{
+				entry: e, index: b.first + uint64(i), start: start, skip: safe[i], old: old(i) && !carried, carried: carried,
+			}
 			f.state.handled = f.skip.bytes
 			resumedBytes += uint64(f.skip.bytes)
 			delete(safe, i)

@@ -24,6 +24,8 @@ type terms struct {
 	salt  []byte
 	// accepted is all that the receiver answered.
 	accepted *wirev1.Accepted
+	// carry is the form of files whose blocks travel as they rest; 0: none.
+	carry cargo.Form
 }
 
 // negotiate begins the session.
@@ -60,6 +62,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 	t := &terms{
 		codec: codec.ID(accepted.GetCodec()), token: accepted.GetSession(), salt: accepted.GetSalt(), accepted: accepted,
 	}
+	t.carry = carried(o, accepted)
 	if !slices.Contains(offer(o), t.codec) {
 		return nil, protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
 	}
@@ -86,5 +89,21 @@ func offer(o *Options) []codec.ID {
 			}
 		}
 	}
-	return append(ids, codec.None)
+	ids = append(ids, codec.None)
+	// What rests travels in any mode. Behind None, the receiver does not choose it for what else there is.
+	if id := o.SourceForm.Codec(); o.SourceForm != 0 && !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// carried returns the form of the source if the receiver takes its blocks: it reads the codec, does not need digests,
+// and files rest there plain or in the same form. Others get blocks that are made of the plain bytes.
+func carried(o *Options, accepted *wirev1.Accepted) cargo.Form {
+	form := o.SourceForm
+	if form == 0 || o.Form != 0 && o.Form != form || !accepted.GetUndigested() ||
+		!slices.Contains(accepted.GetCodecs(), uint32(form.Codec())) || form == cargo.Gzip && !accepted.GetJoinable() {
+		return 0
+	}
+	return form
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -47,6 +48,9 @@ type Options struct {
 	// Form in which files are to rest at the receiver; 0: as they are. Codecs and Ways of other codecs than the form's
 	// are not used.
 	Form cargo.Form
+	// SourceForm is that of files that rest compressed at the source, whose blocks travel as they rest if they can; 0:
+	// there are none. Source is a CargoSource then.
+	SourceForm cargo.Form
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is the receiver's default, 64 MiB.
@@ -89,7 +93,16 @@ type SparseSource interface {
 	Open(*tree.Entry) (*tree.SourceFile, error)
 }
 
-var _ SparseSource = (*tree.Source)(nil)
+// CargoSource is a Source some of whose files rest compressed.
+type CargoSource interface {
+	Source
+	Carry(e *tree.Entry, offset int64, length int, buf []byte) (h frame.Header, payload []byte, ok bool, err error)
+}
+
+var (
+	_ SparseSource = (*tree.Source)(nil)
+	_ CargoSource  = (*tree.Source)(nil)
+)
 
 const defaultSilence = time.Minute
 

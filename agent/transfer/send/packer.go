@@ -120,7 +120,7 @@ func (p *packer) cut(ctx context.Context, s span) error {
 			c.old = digests[first:min(first+protocol.PartsPerChunk, int64(len(digests)))]
 		}
 		switch {
-		case c.length < protocol.ChunkSize && !p.apart:
+		case c.length < protocol.ChunkSize && !p.apart && !f.carried:
 			err = p.share(ctx, c)
 		case (f.old || f.entry.Sparse) && !p.apart:
 			if group = append(group, c); len(group) == groupChunks {

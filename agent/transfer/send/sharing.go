@@ -24,8 +24,8 @@ import (
 // sharing is what a worker has in a Fan.
 type sharing struct {
 	place *Place
-	// identity and header are memory for what is made of every block.
-	identity, header []byte
+	// identity is memory for what is made of every block.
+	identity []byte
 }
 
 func newSharing(p *Place) *sharing {
@@ -139,8 +139,8 @@ func (w *worker) sharedBlock(ctx context.Context, read func() error) error {
 // write sends a block with its number in this stream.
 func (w *worker) write(h frame.Header, payload []byte) error {
 	h.Seq = w.blocks
-	w.shared.header = h.Append(w.shared.header[:0])
-	if err := w.message.Write(w.conn, w.shared.header, payload); err != nil {
+	w.header = h.Append(w.header[:0])
+	if err := w.message.Write(w.conn, w.header, payload); err != nil {
 		return protocol.Lost(err)
 	}
 	w.message.Session = nil // Stated once.

@@ -35,6 +35,7 @@ type worker struct {
 	newEncoder func() (*frame.Encoder, error)
 	plain      []byte
 	encoded    []byte
+	header     []byte // of a block that the encoder did not number
 	message    protocol.DataMessage
 	files      []*outFile // of the message's segments
 	blocks     uint64
@@ -81,7 +82,10 @@ func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
 
 // item reads the pieces and sends what is left of them as a block.
 func (w *worker) item(ctx context.Context, item []piece) error {
-	sent, err := w.sharedItem(ctx, item)
+	sent, err := w.carriedItem(item)
+	if err == nil && !sent {
+		sent, err = w.sharedItem(ctx, item)
+	}
 	if err == nil && !sent {
 		err = w.ownItem(ctx, item)
 	}

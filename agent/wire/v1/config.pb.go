@@ -810,15 +810,15 @@ type SendConfig struct {
 	Receipt bool `protobuf:"varint,26,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// form in which files are to rest at the destination.
 	Form Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	// source_form is the form of files that rest compressed at the source. FORM_ARCHIVE cannot be.
+	SourceForm Form `protobuf:"varint,33,opt,name=source_form,json=sourceForm,proto3,enum=lighterage.wire.v1.Form" json:"source_form,omitempty"`
 	// figures of the cluster's nodes, at most one for each kind of machine.
 	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	// template is passed on in OpenRequest.
 	Template *ClaimTemplate `protobuf:"bytes,29,opt,name=template,proto3" json:"template,omitempty"`
 	// receivers are several that get the same, 64 at most. Each states what this message does not: run_id, attempt, destination, bandwidth_limit
 	// and how it is reached. Its certificate and the authority of its cluster are in files whose names begin with its name and a dot.
-	Receivers []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
-	// data_path that connections are to take, as in DataPath.type: TCP (empty), MPTCP or SMC.
-	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	Receivers     []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1000,13 @@ func (x *SendConfig) GetForm() Form {
 	return Form_FORM_UNSPECIFIED
 }
 
+func (x *SendConfig) GetSourceForm() Form {
+	if x != nil {
+		return x.SourceForm
+	}
+	return Form_FORM_UNSPECIFIED
+}
+
 func (x *SendConfig) GetFigures() []*HostFigures {
 	if x != nil {
 		return x.Figures
@@ -1019,13 +1026,6 @@ func (x *SendConfig) GetReceivers() []*SendReceiver {
 		return x.Receivers
 	}
 	return nil
-}
-
-func (x *SendConfig) GetDataPath() string {
-	if x != nil {
-		return x.DataPath
-	}
-	return ""
 }
 
 // SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
@@ -1147,9 +1147,7 @@ type ReceiveConfig struct {
 	// revoked_before in Unix seconds: certificates of the sender's cluster that were issued before it are rejected; 0: none is.
 	RevokedBefore int64 `protobuf:"varint,10,opt,name=revoked_before,json=revokedBefore,proto3" json:"revoked_before,omitempty"`
 	// figures: see SendConfig.
-	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
-	// data_path that connections may take: see SendConfig.
-	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	Figures       []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,13 +1257,6 @@ func (x *ReceiveConfig) GetFigures() []*HostFigures {
 		return x.Figures
 	}
 	return nil
-}
-
-func (x *ReceiveConfig) GetDataPath() string {
-	if x != nil {
-		return x.DataPath
-	}
-	return ""
 }
 
 // NodeConfig is what the agent in mode node needs to know.
@@ -1391,7 +1382,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\xff\a\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xa3\b\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1417,11 +1408,12 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\x12\x1e\n" +
 	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\x122\n" +
-	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\x129\n" +
+	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\x12?\n" +
+	"\vsource_form\x18! \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\n" +
+	"sourceForm\x129\n" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12=\n" +
 	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
-	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
-	"\tdata_path\x18) \x01(\tR\bdataPath\"\xc7\x02\n" +
+	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\"\xc7\x02\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1430,7 +1422,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x10gateway_endpoint\x18\x05 \x01(\tR\x0fgatewayEndpoint\x12+\n" +
 	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
-	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\xa6\x03\n" +
+	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\x89\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1444,8 +1436,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\fallow_delete\x18\t \x01(\bR\vallowDelete\x12%\n" +
 	"\x0erevoked_before\x18\n" +
 	" \x01(\x03R\rrevokedBefore\x129\n" +
-	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12\x1b\n" +
-	"\tdata_path\x18) \x01(\tR\bdataPath\"h\n" +
+	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +
@@ -1512,17 +1503,18 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	6,  // 7: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	15, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
-	9,  // 10: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	10, // 11: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
-	12, // 12: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
-	6,  // 13: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
-	9,  // 14: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	16, // 15: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	15, // [15:16] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	15, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
+	9,  // 11: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	10, // 12: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	12, // 13: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
+	6,  // 14: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
+	9,  // 15: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	16, // 16: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	16, // [16:17] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }

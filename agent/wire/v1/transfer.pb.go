@@ -692,7 +692,10 @@ type Accepted struct {
 	// joinable: the receiver reads blocks of version 2 (see package frame). Receivers of earlier releases do not.
 	Joinable bool `protobuf:"varint,15,opt,name=joinable,proto3" json:"joinable,omitempty"`
 	// form in which the receiver will have files rest: that of Begin. Receivers of earlier releases name none.
-	Form          Form `protobuf:"varint,16,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	Form Form `protobuf:"varint,16,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	// undigested: the receiver takes segments without a digest, of blocks that the sender has not expanded. Receivers of earlier releases
+	// do not.
+	Undigested    bool `protobuf:"varint,20,opt,name=undigested,proto3" json:"undigested,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +805,13 @@ func (x *Accepted) GetForm() Form {
 		return x.Form
 	}
 	return Form_FORM_UNSPECIFIED
+}
+
+func (x *Accepted) GetUndigested() bool {
+	if x != nil {
+		return x.Undigested
+	}
+	return false
 }
 
 // InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
@@ -2028,7 +2038,8 @@ type Segment struct {
 	Index  uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Offset uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Length uint32                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	// digest is XXH3-128 of the whole piece, 16 bytes, big-endian.
+	// digest is XXH3-128 of the whole piece, 16 bytes, big-endian. It may be absent if the piece is the whole block, and the receiver has
+	// said in Accepted that it takes such segments: the checksum of the block then stands for it.
 	Digest []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// reused and holes have a bit for each part of the piece, a 16th of the chunk size, whose bytes are not in the block: they are those of
 	// the version that is at the destination, at the same place, or zeros of a sparse file. No part is both.
@@ -2258,7 +2269,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xdb\x02\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xfb\x02\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2270,7 +2281,10 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04salt\x18\x05 \x01(\fR\x04salt\x12\x1a\n" +
 	"\bcontents\x18\x0e \x01(\bR\bcontents\x12\x1a\n" +
 	"\bjoinable\x18\x0f \x01(\bR\bjoinable\x12,\n" +
-	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\"M\n" +
+	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x1e\n" +
+	"\n" +
+	"undigested\x18\x14 \x01(\bR\n" +
+	"undigested\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +

@@ -1,0 +1,273 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/lighterage/lighterage/agent/cargo"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/wire/contents"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// maxSourceIndex is the length in bytes of the longest index that a source reads: 16 MiB are 680 GiB of blocks of
+	// 1 MiB.
+	maxSourceIndex = 16 << 20
+	// maxIndexes and maxIndexBytes bound the indexes that stay in memory.
+	maxIndexes    = 64
+	maxIndexBytes = 2 * maxSourceIndex
+)
+
+// SetForm says that there may be files that rest in a form: a.csv.gz beside its index .a.csv.gz.lgci. Walks find the
+// plain file, a.csv, instead of both. A name that is taken by something else makes them two files like others.
+// engines expand what Carry does not return. It must be called before Walk.
+func (s *Source) SetForm(form cargo.Form, engines *codec.Registry) { s.form, s.engines = form, engines }
+
+// Form is the form in which a file rests at its source; 0: it is as it is.
+func (e *Entry) Form() cargo.Form { return e.form }
+
+// atSource is the path of what rests of a file.
+func (e *Entry) atSource() string {
+	if e.form == 0 {
+		return e.Path
+	}
+	return e.form.Name(e.Path)
+}
+
+// sourceNames returns the names in a directory in the order of those of plain files, without those of indexes.
+func (w *walker) sourceNames(parent string, n *names) []resting {
+	all := make([]resting, 0, n.len())
+	for i := range n.len() {
+		r := resting{name: n.name(i)}
+		plain, ok := w.form.PlainName(r.name)
+		r.file = ok && plain != "." && plain != ".." && (parent != Root || plain != StagingName) && !n.has(plain) &&
+			n.has(w.form.Name(plain)) && n.has(w.form.IndexName(plain))
+		switch {
+		case !r.file:
+			r.plain = r.name
+		case strings.HasSuffix(r.name, cargo.IndexSuffix):
+			continue
+		default:
+			r.plain = plain
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b resting) int { return cmp.Compare(a.plain, b.plain) })
+	return all
+}
+
+// has reports whether a name is among them.
+func (n *names) has(name string) bool {
+	_, found := sort.Find(n.len(), func(i int) int { return strings.Compare(name, string(n.bytes(i))) })
+	return found
+}
+
+// describeResting makes the entry of what rests of a file, with its form, that of the plain file, whose length the
+// index tells. in has the index under a name.
+func (e *Entry) describeResting(in dir, index string) error {
+	f, err := openFile(in, index)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return badIndex(e, errors.New("it cannot be opened"))
+	}
+	defer f.Close()
+	if f.Size() > maxSourceIndex {
+		return badIndex(e, fmt.Errorf("it has %d bytes, and at most %d are read", f.Size(), maxSourceIndex))
+	}
+	plain, stored, err := cargo.Sizes(e.form, f, f.Size())
+	if err != nil {
+		return badIndex(e, err)
+	}
+	if stored != e.Size {
+		return badIndex(e, fmt.Errorf("it is of a file of %d bytes, and this one has %d", stored, e.Size))
+	}
+	e.Size, e.Place, e.Sparse = plain, &Place{stored: e.Size}, false
+	return nil
+}
+
+func badIndex(e *Entry, err error) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+		"%q cannot be sent as it rests, because of its index %q (%w): write the file again; or, if another program wrote it, "+
+			"remove the index; or make a Transfer without spec.source.form",
+		printable(failure.Shorten(e.atSource(), failure.MaxMessage/4)),
+		printable(failure.Shorten(e.form.IndexPath(e.Path), failure.MaxMessage/4)), err)
+}
+
+// restingFile is a file of a source as cargo reads it.
+type restingFile struct{ *SourceFile }
+
+// ReadAt implements io.ReaderAt.
+func (f restingFile) ReadAt(p []byte, offset int64) (int, error) {
+	if err := f.SourceFile.ReadAt(p, offset); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// verdict is an error of reading the file by its index: ErrChanged if that is because it has changed.
+func (f restingFile) verdict(err error) error {
+	if changed := f.Check(); changed != nil {
+		return changed
+	}
+	if errors.Is(err, cargo.ErrCorrupt) {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+			"%q is damaged, or its index is (%w): restore the file and its index, or add it to spec.exclude",
+			printable(failure.Shorten(f.entry.atSource(), failure.MaxMessage/2)), err)
+	}
+	return err
+}
+
+// Carry returns the block of a range of a file, as it rests and travels, with its checksums checked; see
+// cargo.Index.Carry. ok is false if ReadAt is to be used. It returns ErrChanged as ReadAt does.
+func (s *Source) Carry(e *Entry, offset int64, length int, buf []byte) (
+	h frame.Header, payload []byte, ok bool, err error,
+) {
+	opened, err := s.open(e)
+	if err != nil {
+		return h, nil, false, err
+	}
+	defer opened.Close()
+	f := restingFile{opened}
+	index, err := s.index(f)
+	if err == nil {
+		h, payload, ok, err = index.Carry(f, offset, length, buf)
+	}
+	return h, payload, ok, f.verdict(err)
+}
+
+// expanded calls read with what reads the plain bytes of a file that rests in a form.
+func (s *Source) expanded(f restingFile, read func(*cargo.Reader) error) error {
+	index, err := s.index(f)
+	if err != nil {
+		return f.verdict(err)
+	}
+	r, err := cargo.NewReader(f, f.entry.Place.stored, index, s.engines)
+	if err != nil {
+		return f.verdict(err)
+	}
+	defer r.Close()
+	return f.verdict(read(r))
+}
+
+// digestExpanded is Digest for a file that rests in a form.
+func (s *Source) digestExpanded(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
+	if e.Type == HardLink {
+		if e, err = s.Again(&Entry{Path: e.Path, Type: File, form: e.form}); err != nil {
+			return 0, sum, ErrChanged
+		}
+	}
+	opened, err := s.open(e)
+	if err != nil {
+		return 0, sum, err
+	}
+	defer opened.Close()
+	content, r := contents.NewFile(alive), readers.Get().(*contentReader) //nolint:forcetypeassert // It has no others.
+	defer readers.Put(r)
+	err = s.expanded(restingFile{opened}, func(plain *cargo.Reader) error {
+		return r.copy(content, e.Size, func(p []byte, offset int64) error {
+			_, err := plain.ReadAt(p, offset)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, sum, err
+	}
+	size, sum = content.Sum()
+	return size, sum, nil
+}
+
+// index returns the index of a file, which was checked against its ends.
+func (s *Source) index(f restingFile) (*cargo.Index, error) {
+	key := indexKey{inode{f.entry.device, f.entry.inode}, f.entry.Changed}
+	if i := s.indexes.get(key); i != nil {
+		return i, nil
+	}
+	of, err := openFile(dir(s.root.Fd()), f.entry.form.IndexPath(f.entry.Path))
+	if err != nil {
+		return nil, err
+	}
+	if of == nil {
+		return nil, ErrChanged
+	}
+	defer of.Close()
+	if of.Size() > maxSourceIndex {
+		return nil, ErrChanged
+	}
+	b := make([]byte, of.Size())
+	if _, err := of.ReadAt(b, 0); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, ErrChanged
+		}
+		return nil, err
+	}
+	i, err := cargo.ParseIndex(b)
+	if err != nil {
+		return nil, err
+	}
+	if i.Form() != f.entry.form || i.Size() != f.entry.Size || i.StoredSize() != f.entry.Place.stored {
+		return nil, ErrChanged
+	}
+	if err := i.CheckEnds(f); err != nil {
+		return nil, err
+	}
+	s.indexes.add(key, i, int64(len(b)))
+	return i, nil
+}
+
+// indexKey is a version of a file.
+type indexKey struct {
+	inode
+	changed int64
+}
+
+// indexes are those that were read last.
+type indexes struct {
+	mu    sync.Mutex
+	all   map[indexKey]keptIndex
+	order []indexKey // the oldest first
+	bytes int64
+}
+
+type keptIndex struct {
+	index *cargo.Index
+	bytes int64
+}
+
+func (x *indexes) get(key indexKey) *cargo.Index {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.all[key].index
+}
+
+func (x *indexes) add(key indexKey, i *cargo.Index, bytes int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, there := x.all[key]; there {
+		return
+	}
+	if x.all == nil {
+		x.all = make(map[indexKey]keptIndex)
+	}
+	x.all[key] = keptIndex{i, bytes}
+	x.order, x.bytes = append(x.order, key), x.bytes+bytes
+	for len(x.order) > maxIndexes || x.bytes > maxIndexBytes {
+		x.bytes -= x.all[x.order[0]].bytes
+		delete(x.all, x.order[0])
+		x.order = x.order[1:]
+	}
+}
