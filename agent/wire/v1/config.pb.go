@@ -818,7 +818,9 @@ type SendConfig struct {
 	Template *ClaimTemplate `protobuf:"bytes,29,opt,name=template,proto3" json:"template,omitempty"`
 	// receivers are several that get the same, 64 at most. Each states what this message does not: run_id, attempt, destination, bandwidth_limit
 	// and how it is reached. Its certificate and the authority of its cluster are in files whose names begin with its name and a dot.
-	Receivers     []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
+	Receivers []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
+	// data_path that connections are to take, as in DataPath.type: TCP (empty), MPTCP or SMC.
+	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1028,6 +1030,13 @@ func (x *SendConfig) GetReceivers() []*SendReceiver {
 	return nil
 }
 
+func (x *SendConfig) GetDataPath() string {
+	if x != nil {
+		return x.DataPath
+	}
+	return ""
+}
+
 // SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
 type SendReceiver struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -1147,7 +1156,9 @@ type ReceiveConfig struct {
 	// revoked_before in Unix seconds: certificates of the sender's cluster that were issued before it are rejected; 0: none is.
 	RevokedBefore int64 `protobuf:"varint,10,opt,name=revoked_before,json=revokedBefore,proto3" json:"revoked_before,omitempty"`
 	// figures: see SendConfig.
-	Figures       []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
+	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
+	// data_path that connections may take: see SendConfig.
+	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1257,6 +1268,13 @@ func (x *ReceiveConfig) GetFigures() []*HostFigures {
 		return x.Figures
 	}
 	return nil
+}
+
+func (x *ReceiveConfig) GetDataPath() string {
+	if x != nil {
+		return x.DataPath
+	}
+	return ""
 }
 
 // NodeConfig is what the agent in mode node needs to know.
@@ -1382,7 +1400,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\xa3\b\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xc0\b\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1413,7 +1431,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"sourceForm\x129\n" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12=\n" +
 	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
-	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\"\xc7\x02\n" +
+	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
+	"\tdata_path\x18) \x01(\tR\bdataPath\"\xc7\x02\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1422,7 +1441,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x10gateway_endpoint\x18\x05 \x01(\tR\x0fgatewayEndpoint\x12+\n" +
 	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
-	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\x89\x03\n" +
+	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\xa6\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1436,7 +1455,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\fallow_delete\x18\t \x01(\bR\vallowDelete\x12%\n" +
 	"\x0erevoked_before\x18\n" +
 	" \x01(\x03R\rrevokedBefore\x129\n" +
-	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\"h\n" +
+	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12\x1b\n" +
+	"\tdata_path\x18) \x01(\tR\bdataPath\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +

@@ -1479,9 +1479,13 @@ type DataPath struct {
 	// type is TCP, MPTCP or SMC.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// reason is Configured, Negotiated, Unavailable or FellBack, as in status.run.dataPath.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// round_trip_nanos is what the handshake of the newest connection took, and congestion_control the kernel's name of what controls it.
+	// Both are absent where they are not known.
+	RoundTripNanos    uint64 `protobuf:"varint,3,opt,name=round_trip_nanos,json=roundTripNanos,proto3" json:"round_trip_nanos,omitempty"`
+	CongestionControl string `protobuf:"bytes,4,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DataPath) Reset() {
@@ -1524,6 +1528,20 @@ func (x *DataPath) GetType() string {
 func (x *DataPath) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *DataPath) GetRoundTripNanos() uint64 {
+	if x != nil {
+		return x.RoundTripNanos
+	}
+	return 0
+}
+
+func (x *DataPath) GetCongestionControl() string {
+	if x != nil {
+		return x.CongestionControl
 	}
 	return ""
 }
@@ -1931,10 +1949,12 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\tdata_path\x18\x1a \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\x1a<\n" +
 	"\x0eReceiversEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"6\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x8f\x01\n" +
 	"\bDataPath\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa0\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12(\n" +
+	"\x10round_trip_nanos\x18\x03 \x01(\x04R\x0eroundTripNanos\x12-\n" +
+	"\x12congestion_control\x18\x04 \x01(\tR\x11congestionControl\"\xa0\x01\n" +
 	"\fStoreTraffic\x12%\n" +
 	"\x0ewrite_requests\x18\x01 \x01(\x04R\rwriteRequests\x12#\n" +
 	"\rread_requests\x18\x02 \x01(\x04R\freadRequests\x12\x1d\n" +
