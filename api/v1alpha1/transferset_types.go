@@ -32,6 +32,11 @@ type TransferSetSource struct {
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="path must not contain . or .. elements; name the directory itself"
 	Path string `json:"path,omitempty"`
 
+	// form in which files of the claims may rest, as in a Transfer.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self != 'Archive'",message="no claim rests in form Archive; use Gzip or Zstd, or remove form"
+	Form RestingForm `json:"form,omitempty"`
+
 	SourceCopy `json:",inline"`
 }
 

@@ -12,8 +12,36 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
+
+// finish records an attempt that has ended and decides what follows.
+func (d *transferDecision) finish(report *wirev1.Report) {
+	reason, message := v1alpha1.ReasonSucceeded, ""
+	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		reason, message = agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
+		if message == "" {
+			message = "the agent gave no message"
+		}
+		message = d.ofOldRelease(reason, message)
+	}
+	d.conclude(report, reason, message)
+	switch {
+	case reason == v1alpha1.ReasonSucceeded:
+		d.complete()
+	case attempt.EndsRun(reason):
+		d.giveUp(reason, message)
+	case attempt.NeedsSomebody(reason):
+		d.waitForSomebody(reason, message)
+	case reason == v1alpha1.ReasonSuperseded:
+		d.followNewest(report.GetFailure().GetNewestAttempt(), message)
+	case reason == v1alpha1.ReasonEvicted:
+		d.waitForNode(message)
+	default:
+		d.waitForBackOff(reason, message)
+	}
+}
 
 // record notes in the history how an attempt ended.
 func (d *transferDecision) record(report *wirev1.Report, reason, message string) {

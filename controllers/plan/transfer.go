@@ -26,10 +26,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/usage"
 )
 
-const (
-	// maxHistory is what the API allows.
-	maxHistory = 10
-)
+// maxHistory is what the API allows.
+const maxHistory = 10
 
 // TransferFacts are what was seen.
 type TransferFacts struct {
@@ -558,33 +556,6 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	status.Conditions = conditions.Merge(
 		status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now,
 	)
-}
-
-// finish records an attempt that has ended and decides what follows.
-func (d *transferDecision) finish(report *wirev1.Report) {
-	reason, message := v1alpha1.ReasonSucceeded, ""
-	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
-		reason, message = agentreport.FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
-		if message == "" {
-			message = "the agent gave no message"
-		}
-		message = d.ofOldRelease(reason, message)
-	}
-	d.conclude(report, reason, message)
-	switch {
-	case reason == v1alpha1.ReasonSucceeded:
-		d.complete()
-	case attempt.EndsRun(reason):
-		d.giveUp(reason, message)
-	case attempt.NeedsSomebody(reason):
-		d.waitForSomebody(reason, message)
-	case reason == v1alpha1.ReasonSuperseded:
-		d.followNewest(report.GetFailure().GetNewestAttempt(), message)
-	case reason == v1alpha1.ReasonEvicted:
-		d.waitForNode(message)
-	default:
-		d.waitForBackOff(reason, message)
-	}
 }
 
 // set sets the phase and the conditions that go with it.

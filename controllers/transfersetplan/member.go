@@ -50,7 +50,7 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 	}
 	if template.Source != nil {
 		source.PersistentVolumeClaim.Path = cmp.Or(template.Source.Path, "/")
-		source.SourceCopy = template.Source.SourceCopy
+		source.SourceCopy, source.Form = template.Source.SourceCopy, template.Source.Form
 	}
 	to := template.Destination
 	destination := v1alpha1.TransferDestination{Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form}

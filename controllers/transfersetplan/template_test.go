@@ -72,7 +72,7 @@ func TestTemplateHasAll(t *testing.T) {
 // TestTemplateReachesMembers: each field of a template is in the spec of its members.
 func TestTemplateReachesMembers(t *testing.T) {
 	template := v1alpha1.TransferSetTemplate{
-		Source: &v1alpha1.TransferSetSource{Path: "/data", SourceCopy: v1alpha1.SourceCopy{
+		Source: &v1alpha1.TransferSetSource{Path: "/data", Form: v1alpha1.RestingGzip, SourceCopy: v1alpha1.SourceCopy{
 			CopyMethod: v1alpha1.CopySnapshot, SnapshotClassName: "fast", StagedStorageClassName: "slow",
 			StagedAccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			StagingDeadline:   &metav1.Duration{Duration: time.Minute}, Hooks: &v1alpha1.SourceHooks{},
