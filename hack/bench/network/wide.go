@@ -67,8 +67,8 @@ func NewWide(ctx context.Context, name, prefix string, path Path) (_ *Wide, err 
 		sender:   side{space: name + "-a", device: name + "-ta", address: prefix + "1"},
 		receiver: side{space: name + "-b", device: name + "-tb", address: ReceiverAddress(prefix)},
 	}}
-	defer func() {
-		if err != nil { //nolint:contextcheck // also when the context has ended
+	defer func() { //nolint:contextcheck // also when the context has ended
+		if err != nil {
 			err = errors.Join(fmt.Errorf("set up a wide network: %w", err), w.Close())
 		}
 	}()
