@@ -57,6 +57,9 @@ func (i *Index) Carry(file io.ReaderAt, offset int64, length int, buf []byte) (
 	if payload, ok = i.form.unpack(rest); !ok || len(payload) != int(b.plain) {
 		return frame.Header{}, nil, false, nil
 	}
+	if i.form.sum(payload) != b.sum {
+		return frame.Header{}, nil, false, fmt.Errorf("%w: block %d is not what its index says", ErrCorrupt, n)
+	}
 	h = frame.Header{Codec: codec.None, PlainLen: b.plain, WireLen: b.plain, Checksum: xxh3.Hash(payload)}
 	return h, payload, true, nil
 }

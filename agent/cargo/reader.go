@@ -129,7 +129,7 @@ func (i *Index) expand(inflate *inflater, buf []byte, stored *[]byte, block int)
 	if n != len(plain) {
 		return plain, fmt.Errorf("%w: block %d has %d bytes instead of %d", ErrCorrupt, block, n, len(plain))
 	}
-	if inflate.sum(plain) != b.sum {
+	if inflate.form.sum(plain) != b.sum {
 		return plain, fmt.Errorf("%w: the plain bytes of block %d are not those that were written", ErrCorrupt, block)
 	}
 	return plain, nil
@@ -218,8 +218,8 @@ func (f *inflater) block(dst []byte, stored *[]byte) (int, error) {
 }
 
 // sum returns the checksum that an index has of plain bytes.
-func (f *inflater) sum(plain []byte) uint64 {
-	if f.form == Gzip {
+func (f Form) sum(plain []byte) uint64 {
+	if f == Gzip {
 		return uint64(crc32.ChecksumIEEE(plain))
 	}
 	return xxh3.Hash(plain)

@@ -94,7 +94,7 @@ func (s *scanner) run(ctx context.Context) (*Index, error) {
 			return nil, fmt.Errorf("block %d: %w", len(s.blocks), err)
 		}
 		b := Block{
-			plain: uint32(n), stored: uint32(length), sum: s.inflate.sum(s.plain[:n]), storedSum: xxh3.Hash(rest[:length]),
+			plain: uint32(n), stored: uint32(length), sum: s.inflate.form.sum(s.plain[:n]), storedSum: xxh3.Hash(rest[:length]),
 		}
 		if err := b.check(s.form); err != nil {
 			return nil, fmt.Errorf("%w: block %d: %w", ErrForeign, len(s.blocks), err)

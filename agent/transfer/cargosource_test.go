@@ -78,6 +78,29 @@ func TestCargoAsSource(t *testing.T) {
 	}
 }
 
+// Several receivers get what rests, though they have no codec in common with the policy.
+func TestCargoAsSourceFansOut(t *testing.T) {
+	t.Parallel()
+	source, rest := t.TempDir(), t.TempDir()
+	mixedTree(t, source)
+	move(t, source, rest, inForm(forms[0]))
+	f := newFanOut(t, rest, send.FanOptions{}, 2)
+	f.walked.SetForm(forms[0], engines.Default())
+	for i := range f.pairs {
+		f.start(t.Context(), i, rest, startReceiver(t, f.destinations[i]), func(o *send.Options) {
+			o.Source.(counted).SetForm(forms[0], engines.Default())
+			o.SourceForm, o.Codecs = forms[0], nil
+			o.Policy = policy.Settings{Mode: policy.Always, Level: codec.Fast}
+		})
+	}
+	f.running.Wait()
+	for i, p := range f.pairs {
+		f.ended(i, p)
+		same(t, source, f.destinations[i])
+		carriedAll(t, f.sent[i])
+	}
+}
+
 type digesting struct{ *receive.Receiver }
 
 func (d digesting) Session(stream wirev1.Receiver_SessionServer) error {

@@ -44,9 +44,10 @@ func (c counted) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 
 // fanOut is a test's Fan with its receivers.
 type fanOut struct {
-	t    *testing.T
-	fan  *send.Fan
-	read atomic.Int64
+	t      *testing.T
+	walked *tree.Source
+	fan    *send.Fan
+	read   atomic.Int64
 
 	places       []*send.Place
 	destinations []string
@@ -66,7 +67,7 @@ func newFanOut(t *testing.T, source string, o send.FanOptions, receivers int) *f
 	t.Cleanup(func() { _ = walked.Close() })
 	o.Source = walked
 	f := &fanOut{
-		t: t, pairs: make([]*pair, receivers), sent: make([]*wirev1.Report, receivers), errs: make([]error, receivers),
+		t: t, walked: walked, pairs: make([]*pair, receivers), sent: make([]*wirev1.Report, receivers), errs: make([]error, receivers),
 	}
 	if o.Gathering == 0 {
 		o.Gathering = patience

@@ -26,7 +26,7 @@ const (
 	// maxSourceIndex is the length in bytes of the longest index that a source reads: 16 MiB are 680 GiB of blocks of
 	// 1 MiB.
 	maxSourceIndex = 16 << 20
-	// maxIndexes and maxIndexBytes bound the indexes that stay in memory.
+	// maxIndexes and maxIndexBytes, as they are in memory, bound the indexes that stay there. The newest always does.
 	maxIndexes    = 64
 	maxIndexBytes = 2 * maxSourceIndex
 )
@@ -194,8 +194,11 @@ func (s *Source) digestExpanded(e *Entry, alive func() error) (size int64, sum [
 // index returns the index of a file, which was checked against its ends.
 func (s *Source) index(f restingFile) (*cargo.Index, error) {
 	key := indexKey{inode{f.entry.device, f.entry.inode}, f.entry.Changed}
-	if i := s.indexes.get(key); i != nil {
-		return i, nil
+	// One at a time, so that what is read takes memory once, and the same one is not read by all workers.
+	s.indexes.mu.Lock()
+	defer s.indexes.mu.Unlock()
+	if kept, there := s.indexes.all[key]; there {
+		return kept.index, nil
 	}
 	of, err := openFile(dir(s.root.Fd()), f.entry.form.IndexPath(f.entry.Path))
 	if err != nil {
@@ -225,7 +228,7 @@ func (s *Source) index(f restingFile) (*cargo.Index, error) {
 	if err := i.CheckEnds(f); err != nil {
 		return nil, err
 	}
-	s.indexes.add(key, i, int64(len(b)))
+	s.indexes.add(key, i, 2*int64(len(b)))
 	return i, nil
 }
 
@@ -235,9 +238,9 @@ type indexKey struct {
 	changed int64
 }
 
-// indexes are those that were read last.
+// indexes are those that were read last. bytes is what they take in memory, at most.
 type indexes struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // held while one is read
 	all   map[indexKey]keptIndex
 	order []indexKey // the oldest first
 	bytes int64
@@ -248,24 +251,14 @@ type keptIndex struct {
 	bytes int64
 }
 
-func (x *indexes) get(key indexKey) *cargo.Index {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.all[key].index
-}
-
+// add keeps one that is not there. The mutex is held.
 func (x *indexes) add(key indexKey, i *cargo.Index, bytes int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if _, there := x.all[key]; there {
-		return
-	}
 	if x.all == nil {
 		x.all = make(map[indexKey]keptIndex)
 	}
 	x.all[key] = keptIndex{i, bytes}
 	x.order, x.bytes = append(x.order, key), x.bytes+bytes
-	for len(x.order) > maxIndexes || x.bytes > maxIndexBytes {
+	for len(x.order) > 1 && (len(x.order) > maxIndexes || x.bytes > maxIndexBytes) {
 		x.bytes -= x.all[x.order[0]].bytes
 		delete(x.all, x.order[0])
 		x.order = x.order[1:]

@@ -360,6 +360,14 @@ func ClaimSuffices(delivery *v1alpha1.Delivery, claim *corev1.PersistentVolumeCl
 	return has.Cmp(delivery.Spec.Destination.Template.Size) >= 0
 }
 
+// inflates reports whether files that rest compressed at the source do not at the destination.
+func inflates(spec v1alpha1.TransferSpec) bool {
+	compressed := func(form v1alpha1.RestingForm) bool {
+		return form == v1alpha1.RestingGzip || form == v1alpha1.RestingZstd
+	}
+	return compressed(spec.Source.Form) && !compressed(spec.Destination.Form)
+}
+
 // validateTemplate checks again what the API server checks of a template.
 func validateTemplate(spec v1alpha1.TransferSpec) error {
 	template := spec.Destination.PersistentVolumeClaim.Template
@@ -372,6 +380,10 @@ func validateTemplate(spec v1alpha1.TransferSpec) error {
 	case template.Size == nil && spec.Source.ObjectStore != nil:
 		return &policy.InvalidError{
 			Field: field + ".size", Fix: "must be given with an objectStore as source, which has no capacity",
+		}
+	case template.Size == nil && inflates(spec):
+		return &policy.InvalidError{
+			Field: field + ".size", Fix: "must be given with source.form: files take more space than where they rest compressed",
 		}
 	case template.Size != nil && (template.Size.Value() < minTemplateSize || template.Size.Value() > maxTemplateSize):
 		return &policy.InvalidError{

@@ -228,7 +228,10 @@ func (p *Place) agree(o *Options, t *terms) {
 	common := func(id codec.ID) bool { return slices.Contains(p.reads, id) && slices.Contains(f.common, id) }
 	var writes []codec.ID
 	for _, id := range offer(o) {
-		if id != codec.None && common(id) {
+		if id == codec.None {
+			break // what is behind it nothing is compressed with
+		}
+		if common(id) {
 			writes = append(writes, id)
 		}
 	}
