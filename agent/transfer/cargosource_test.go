@@ -78,7 +78,7 @@ func TestCargoAsSource(t *testing.T) {
 	}
 }
 
-// Several receivers get what rests, though they have no codec in common with the policy.
+// Several receivers get what rests, with a policy that names no codec.
 func TestCargoAsSourceFansOut(t *testing.T) {
 	t.Parallel()
 	source, rest := t.TempDir(), t.TempDir()
