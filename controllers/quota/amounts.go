@@ -69,8 +69,9 @@ type Limits struct {
 	Hard      Amounts
 }
 
-// AnyPeer is of what goes to a Peer that nobody knows. It counts against the limits of each.
-const AnyPeer = "*"
+// Stray is the Peer of a pod that outlived its Transfer. Tenants can make a pod that looks like one, so it counts
+// against the limits of its namespace only.
+const Stray = "*"
 
 // Kinds of limits that are shared.
 const (
@@ -83,7 +84,7 @@ func (l Limits) covers(namespace, peer string) bool {
 	if !l.Shared {
 		return l.Namespace == namespace
 	}
-	return l.Peer == "" || l.Peer == peer || peer == AnyPeer
+	return peer != Stray && (l.Peer == "" || l.Peer == peer)
 }
 
 // Used is what is held of the limits.

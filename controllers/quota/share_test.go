@@ -337,6 +337,29 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestStrays: a pod that looks as if it outlived its Transfer takes nothing from other namespaces.
+func TestStrays(t *testing.T) {
+	view := quota.View{
+		Limits: []quota.Limits{
+			shared("west", quota.Amounts{quota.RunningTransfers: 1}), shared("", quota.Amounts{quota.RunningTransfers: 1}),
+			{Kind: "DataQuota", Name: "team", Namespace: "bank", Hard: quota.Amounts{quota.RunningTransfers: 1}},
+		},
+		Held: []quota.Held{{
+			ID: "pod", Namespace: "bank", Peer: quota.Stray, Amounts: quota.Amounts{quota.RunningTransfers: 1},
+		}},
+	}
+	wants := quota.Request{
+		ID: "new", Namespace: "shop", Peer: "west", Amounts: quota.Amounts{quota.RunningTransfers: 1},
+	}
+	if e := quota.Decide(view, wants).Exceeded; e != nil {
+		t.Errorf("another namespace: %+v", e)
+	}
+	wants.Namespace = "bank"
+	if e := quota.Decide(view, wants).Exceeded; e == nil || e.Name != "team" {
+		t.Errorf("its own namespace: %+v", e)
+	}
+}
+
 func TestLimitsOfObjects(t *testing.T) {
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
 	if _, limited := quota.OfPeer(peer); limited {

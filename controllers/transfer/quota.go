@@ -107,7 +107,7 @@ func (r *Reconciler) decide(
 }
 
 // view is what a namespace's Transfers hold and wait for. Pods of attempts that are over hold something too, as long as
-// they run: whoever removes a Job or a Transfer from under its pod gains nothing.
+// they run: whoever removes a Job or a Transfer from under its pod gains nothing in the namespace.
 func (r *Reconciler) view(
 	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
 ) (quota.View, error) {
@@ -127,7 +127,7 @@ func (r *Reconciler) view(
 	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.TransferLabel, present, r.Clock.Now())
 	for _, pod := range strays {
 		view.Held = append(view.Held, quota.Held{
-			ID: pod.String(), Namespace: pod.Namespace, Peer: quota.AnyPeer,
+			ID: pod.String(), Namespace: pod.Namespace, Peer: quota.Stray,
 			Amounts: quota.Amounts{quota.RunningTransfers: 1},
 		})
 	}
