@@ -18,7 +18,7 @@ import (
 // API say it themselves.
 var ofNoNamespace = []string{
 	"namespaces", "nodes", "nodes/status", "persistentvolumes", "servicecidrs", "volumeattachments", "tokenreviews",
-	"subjectaccessreviews",
+	"subjectaccessreviews", "priorityclasses",
 }
 
 // M5: with watchNamespaces, ClusterRoles have rights to what is of no namespace only, and Roles in the namespaces have
