@@ -222,6 +222,27 @@ func TestQueuedForAPeer(t *testing.T) {
 	}
 }
 
+// TestShareEndsWithTheAttempt: between two attempts, and until the next agent answers, a run has the least.
+func TestShareEndsWithTheAttempt(t *testing.T) {
+	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+	facts.Quota = plan.QuotaFacts{Shared: ofWest, Answer: &quota.Answer{
+		Bandwidth: quota.Unlimited, Share: quota.LeastBandwidth,
+	}}
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	transfer.Status.Run.BandwidthShare = ptr.To(resource.MustParse("80Mi"))
+	facts.Quota.Answer = nil
+	_, at := running(1)
+	facts.Job, facts.Pod = at.Job, failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "it broke")
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if held, holds := quota.TransferHolds(transfer); !holds || held.Amounts[quota.Share] != quota.LeastBandwidth {
+		t.Errorf("between attempts: %t %v", holds, held.Amounts)
+	}
+	facts.Job, facts.Pod, facts.Now = nil, nil, now.Add(time.Hour)
+	if got := sentLimit(t, plan.DecideTransfer(transfer, facts, image).Start); got != "262144" {
+		t.Errorf("the next attempt may send %v", got)
+	}
+}
+
 // TestShareChanges: the agent that runs is told when its share changes, and what it is told is the smaller one of the
 // share and the limit. More is given only by somebody who sees that nobody else gets it.
 func TestShareChanges(t *testing.T) {

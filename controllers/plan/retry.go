@@ -16,6 +16,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/quota"
 	"github.com/lighterage/lighterage/controllers/usage"
 )
 
@@ -41,6 +42,9 @@ func (d *transferDecision) conclude(report *wirev1.Report, reason, message strin
 		status.Run.Failures = 0
 	}
 	d.record(report, reason, message)
+	if status.Run.BandwidthShare != nil {
+		status.Run.BandwidthShare = quantityOf(quota.LeastBandwidth) // the next attempt has more when its agent answers
+	}
 	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
 	d.out.Finished = &Finished{
 		Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report(), DataPath: status.Run.DataPath,

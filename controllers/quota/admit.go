@@ -77,10 +77,8 @@ type Answer struct {
 	Exceeded *Exceeded
 	// Bandwidth that is granted, in bytes per second. Unlimited where nothing limits it, and for a request without.
 	Bandwidth int64
-	// Share that it begins with; 0: no Peer limits bandwidth, nor does the cluster.
+	// Share that it begins with, the least there is; 0: no Peer limits bandwidth, nor does the cluster.
 	Share int64
-	// free is the largest share that nobody else has.
-	free int64
 }
 
 // Exceeded is the limit that something does not fit into.
@@ -114,7 +112,7 @@ func Decide(view View, request Request) Answer {
 	line := view.line(request.ID, append(others, request))
 	of := slices.IndexFunc(line, func(p placed) bool { return p.ID == request.ID })
 	if line[of].Exceeded == nil {
-		return view.share(request, line[of].Answer)
+		return line[of].Answer
 	}
 	if !refused {
 		answer = line[of].Answer
@@ -315,20 +313,21 @@ func (h *hall) admit(r Request) Answer {
 		h.keep(r, short)
 		return Answer{Exceeded: &short[0].Exceeded}
 	}
-	free := int64(Unlimited)
+	share := int64(0)
 	for _, i := range covering {
-		for resource, limit := range h.limits[i].Hard {
+		for resource := range h.limits[i].Hard {
+			wanted := r.wants(resource, bandwidth)
 			if resource == Share {
-				free = min(free, limit-min(limit, add(h.used[i][Share], h.kept[i][Share])))
+				share = wanted
 			}
-			h.used[i][resource] = add(h.used[i][resource], r.wants(resource, bandwidth))
+			h.used[i][resource] = add(h.used[i][resource], wanted)
 		}
 		h.runs[i][r.Namespace] += r.Amounts[RunningTransfers]
 	}
 	if bandwidth == 0 {
 		bandwidth = Unlimited
 	}
-	return Answer{Bandwidth: bandwidth, free: free}
+	return Answer{Bandwidth: bandwidth, Share: share}
 }
 
 // wants is what a request needs of a resource, when it is to be granted that bandwidth.

@@ -10,7 +10,8 @@ import (
 
 // The bandwidth of a Peer, or of the cluster, is shared among the runs that there are: among their namespaces by weight,
 // and equally among the runs of a namespace. What one cannot use goes to the others. A run has its Share until it is
-// changed; the sum of all never exceeds the limit, as nobody is given more than what others have given back.
+// changed; the sum of all never exceeds the limit, as nobody is given more than what others have given back. A run begins
+// with LeastBandwidth and has more when its agent answers: one that does not start takes nothing that others could use.
 
 // enough is the part of its share, one in so many, by which that of a run must be wrong to be changed.
 const enough = 10
@@ -20,17 +21,6 @@ type sharer struct {
 	id, namespace, peer string
 	// most that it can use.
 	most int64
-}
-
-// share says what a request that is granted begins with.
-func (v View) share(r Request, answer Answer) Answer {
-	if r.Bandwidth == nil || answer.free == Unlimited {
-		return answer
-	}
-	own := sharer{r.ID, r.Namespace, r.Peer, min(*r.Bandwidth, answer.Bandwidth)}
-	target := v.targets(append(v.sharers(r.ID), own))[r.ID]
-	answer.Share = max(min(target, answer.free), LeastBandwidth)
-	return answer
 }
 
 // ShareOf is what a run that holds a Share is to have; false: nothing limits it. It is what the run has already, unless
@@ -43,7 +33,7 @@ func (v View) ShareOf(id string) (share int64, limited bool) {
 	own := v.Held[at]
 	free, scarce := int64(Unlimited), false
 	h := v.enter(id)
-	sharers := v.sharers("")
+	sharers := v.sharers()
 	for _, p := range v.line("", v.Waiting) {
 		if p.Exceeded != nil && p.Exceeded.Resource == Share {
 			sharers = append(sharers, sharer{p.ID, p.Namespace, p.Peer, *p.Request.Bandwidth})
@@ -69,11 +59,11 @@ func (v View) ShareOf(id string) (share int64, limited bool) {
 	return now, true
 }
 
-// sharers are all that hold a Share but one.
-func (v View) sharers(except string) []sharer {
+// sharers are all that hold a Share.
+func (v View) sharers() []sharer {
 	var all []sharer
 	for _, h := range v.Held {
-		if h.ID == except || h.Amounts[Share] == 0 {
+		if h.Amounts[Share] == 0 {
 			continue
 		}
 		all = append(all, sharer{h.ID, h.Namespace, h.Peer, cmp.Or(h.Most, Unlimited)})

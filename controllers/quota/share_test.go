@@ -337,6 +337,22 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestSharesBegin: a run has little of what is free before its agent answers, and nothing of what is not limited.
+func TestSharesBegin(t *testing.T) {
+	n := &network{waiting: map[string]quota.Request{}}
+	n.view.Limits = []quota.Limits{shared("west", quota.Amounts{quota.Share: 100 * mi})}
+	n.want("a", "bank", "west", quota.Unlimited, 0)
+	n.want("b", "bank", "east", quota.Unlimited, 0)
+	for id, want := range map[string]int64{"a": quota.LeastBandwidth, "b": 0} {
+		if answer := n.admit(id); answer.Exceeded != nil || answer.Share != want {
+			t.Errorf("%s: %+v", id, answer)
+		}
+	}
+	if share, _ := n.look().ShareOf("a"); share != 100*mi {
+		t.Errorf("the run of a is to have %d", share)
+	}
+}
+
 // TestStrays: a pod that looks as if it outlived its Transfer takes nothing from other namespaces.
 func TestStrays(t *testing.T) {
 	view := quota.View{

@@ -108,8 +108,8 @@ func TestPeerLimits(t *testing.T) {
 	f.settle(0, "b", "c")
 }
 
-// TestPeerBandwidth: the first run has all. When another one waits it gives back half, which the other one begins with;
-// when that ends, it has all again.
+// TestPeerBandwidth: a run has the least until its agent answers, and then all. It gives back half when another one has
+// come, which has that half when its agent answers; when that ends, the first has all again.
 func TestPeerBandwidth(t *testing.T) {
 	f := prepareTenants(t)
 	f.limitPeer(&v1alpha1.PeerLimits{Bandwidth: ptr.To(resource.MustParse("10Mi"))})
@@ -132,12 +132,15 @@ func TestPeerBandwidth(t *testing.T) {
 	}
 	first := f.add("first", "")
 	f.settle(0, "first")
-	share(first, 10<<20, false)
+	share(first, 256<<10, false)
 	f.pod(first)
+	share(first, 10<<20, true)
 	second := f.add("second", "")
 	f.settle(0, "first", "second")
 	share(first, 5<<20, true)
-	share(second, 5<<20, false)
-	f.end(second)
+	share(second, 256<<10, false)
+	pod := f.pod(second)
+	share(second, 5<<20, true)
+	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
 	share(first, 10<<20, true)
 }
