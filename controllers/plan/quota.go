@@ -158,6 +158,10 @@ func transferExceeds(e quota.Exceeded) string {
 		return fmt.Sprintf("%s %s running Transfers %s (%s), and all are taken%s", limit, amount, scope, field, wait)
 	case quota.Share:
 		field = strings.Replace(field, "runningTransfers", "bandwidth", 1)
+		if e.Part {
+			return fmt.Sprintf("%s %s bytes per second %s (%s); by its weight, this namespace has too small a part of them for "+
+				"another run of %s%s", limit, amount, scope, field, e.Resource.Text(e.Wanted), wait)
+		}
 		return fmt.Sprintf("%s %s bytes per second %s (%s); this Transfer needs %s of them, which others have or wait for%s",
 			limit, amount, scope, field, e.Resource.Text(e.Wanted), wait)
 	default:

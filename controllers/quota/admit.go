@@ -90,6 +90,8 @@ type Exceeded struct {
 	Limit, Used, Wanted int64
 	// Behind is true when there would be enough, but for others that have waited for longer.
 	Behind bool
+	// Part is true when it would not fit into the part of its namespace, whose runs take that.
+	Part bool
 	// Place from 1 on among the Waiting that exceed the same limit; 0 where more than mostPlaces wait.
 	Place, Waiting int
 }
@@ -104,7 +106,7 @@ const mostPlaces = 1000
 func Decide(view View, request Request) Answer {
 	others := slices.DeleteFunc(slices.Clone(view.Waiting), func(w Request) bool { return w.ID == request.ID })
 	// Most requests do not even fit beside what is held, and then nobody's place matters.
-	answer := view.enter(request.ID).admit(request)
+	answer := view.enter(request.ID, append(others, request)).admit(request)
 	refused := answer.Exceeded != nil
 	if refused && len(others) >= mostPlaces {
 		return answer
@@ -202,7 +204,7 @@ func (v View) line(except string, queue []Request) []placed {
 	for _, name := range names {
 		slices.SortStableFunc(groups[name], Request.before)
 	}
-	h, line := v.enter(except), make([]placed, 0, len(queue))
+	h, line := v.enter(except, queue), make([]placed, 0, len(queue))
 	for len(names) > 0 {
 		first, least := 0, h.taken(groups[names[0]][0])
 		for i, name := range names[1:] {
@@ -244,17 +246,22 @@ type hall struct {
 	used, kept []Amounts
 	// runs of each namespace that count against a limit that is shared, with those that something is kept for.
 	runs []map[string]int64
+	// shares are those of runs that have a part of the bandwidth of a limit that is shared.
+	shares []map[string]int64
+	// weight of all namespaces together that have a part of the bandwidth of a limit, or want one.
+	weight []int64
 }
 
-// enter counts what is held by all but one.
-func (v View) enter(except string) *hall {
+// enter counts what is held by all but one, and who is in the queue.
+func (v View) enter(except string, queue []Request) *hall {
 	h := &hall{limits: v.Limits, weights: v.Weights, own: map[string][]int{}}
 	for i, limits := range v.Limits {
-		used, runs := Amounts{}, map[string]int64{}
+		used := Amounts{}
 		for resource := range limits.Hard {
 			used[resource] = 0
 		}
-		h.used, h.kept, h.runs = append(h.used, used), append(h.kept, Amounts{}), append(h.runs, runs)
+		h.used, h.kept = append(h.used, used), append(h.kept, Amounts{})
+		h.runs, h.shares = append(h.runs, map[string]int64{}), append(h.shares, map[string]int64{})
 		if limits.Shared {
 			h.shared = append(h.shared, i)
 		} else {
@@ -270,9 +277,46 @@ func (v View) enter(except string) *hall {
 				h.used[i][resource] = add(h.used[i][resource], of(held.Amounts[resource], limit))
 			}
 			h.runs[i][held.Namespace] += held.Amounts[RunningTransfers]
+			if held.Amounts[Share] > 0 {
+				h.shares[i][held.Namespace]++
+			}
 		}
 	}
+	h.weigh(queue)
 	return h
+}
+
+// weigh sums up the weights of the namespaces that share bandwidth.
+func (h *hall) weigh(queue []Request) {
+	h.weight = make([]int64, len(h.limits))
+	for _, i := range h.shared {
+		if _, limited := h.limits[i].Hard[Share]; !limited {
+			continue
+		}
+		counted := map[string]bool{}
+		count := func(namespace string) {
+			if !counted[namespace] {
+				counted[namespace] = true
+				h.weight[i] += weightOf(h.weights, namespace)
+			}
+		}
+		for namespace := range h.shares[i] {
+			count(namespace)
+		}
+		for _, r := range queue {
+			if r.Bandwidth != nil && h.limits[i].covers(r.Namespace, r.Peer) {
+				count(r.Namespace)
+			}
+		}
+	}
+}
+
+// full reports whether a namespace that has a run has no room for another one in its part of the bandwidth of a limit.
+// Without that, many runs with LeastBandwidth would take what belongs to namespaces of more weight.
+func (h *hall) full(i int, namespace string) bool {
+	runs := h.shares[i][namespace]
+	return runs > 0 && float64((runs+1)*LeastBandwidth)*float64(h.weight[i]) >
+		float64(h.limits[i].Hard[Share])*float64(weightOf(h.weights, namespace))
 }
 
 // covering are the limits that something counts against.
@@ -292,11 +336,7 @@ func (h *hall) covering(namespace, peer string) []int {
 
 // taken is how much of what is shared the namespace of a request has for its weight: the largest part of a limit.
 func (h *hall) taken(r Request) float64 {
-	weight := int64(Weight)
-	if other, has := h.weights[r.Namespace]; has {
-		weight = other
-	}
-	taken := 0.0
+	weight, taken := weightOf(h.weights, r.Namespace), 0.0
 	for _, i := range h.shared {
 		if l := h.limits[i]; l.covers(r.Namespace, r.Peer) {
 			taken = max(taken, float64(h.runs[i][r.Namespace])/float64(l.runs())/float64(weight))
@@ -311,7 +351,8 @@ func (h *hall) admit(r Request) Answer {
 	covering := h.covering(r.Namespace, r.Peer)
 	if short := h.short(r, bandwidth, covering); len(short) > 0 {
 		h.keep(r, short)
-		return Answer{Exceeded: &short[0].Exceeded}
+		first := max(slices.IndexFunc(short, func(s shortage) bool { return s.Part }), 0)
+		return Answer{Exceeded: &short[first].Exceeded}
 	}
 	share := int64(0)
 	for _, i := range covering {
@@ -323,6 +364,9 @@ func (h *hall) admit(r Request) Answer {
 			h.used[i][resource] = add(h.used[i][resource], wanted)
 		}
 		h.runs[i][r.Namespace] += r.Amounts[RunningTransfers]
+		if r.Bandwidth != nil {
+			h.shares[i][r.Namespace]++
+		}
 	}
 	if bandwidth == 0 {
 		bandwidth = Unlimited
@@ -355,22 +399,26 @@ func (h *hall) short(r Request, bandwidth int64, covering []int) []shortage {
 		for _, i := range covering {
 			limits := h.limits[i]
 			limit, limited := limits.Hard[resource]
-			used := h.used[i][resource]
-			if !limited || wanted == 0 || add(add(used, h.kept[i][resource]), wanted) <= limit {
+			if !limited || wanted == 0 {
+				continue
+			}
+			used, part := h.used[i][resource], resource == Share && h.full(i, r.Namespace)
+			if !part && add(add(used, h.kept[i][resource]), wanted) <= limit {
 				continue
 			}
 			short = append(short, shortage{limits: i, Exceeded: Exceeded{
 				Kind: limits.Kind, Name: limits.Name, Resource: resource, Limit: limit, Used: used, Wanted: wanted,
-				Behind: add(used, wanted) <= limit,
+				Behind: !part && add(used, wanted) <= limit, Part: part,
 			}})
 		}
 	}
 	return short
 }
 
-// keep keeps from those behind what a request lacks, unless it would never fit.
+// keep keeps from those behind what a request lacks, unless it would never fit, or not before others of its namespace
+// end.
 func (h *hall) keep(r Request, short []shortage) {
-	if slices.ContainsFunc(short, func(s shortage) bool { return s.Never() }) {
+	if slices.ContainsFunc(short, func(s shortage) bool { return s.Never() || s.Part }) {
 		return
 	}
 	counted := map[int]bool{}
@@ -381,6 +429,9 @@ func (h *hall) keep(r Request, short []shortage) {
 		}
 		if s.Resource.ends() {
 			h.kept[s.limits][s.Resource] = add(h.kept[s.limits][s.Resource], s.Wanted)
+		}
+		if s.Resource == Share {
+			h.shares[s.limits][r.Namespace]++
 		}
 	}
 }

@@ -137,6 +137,13 @@ func Sharing(shared []Limits, transfer *v1alpha1.Transfer) (sharing []Limits) {
 // Weight of a namespace without another.
 const Weight = 100
 
+func weightOf(weights map[string]int64, namespace string) int64 {
+	if weight, has := weights[namespace]; has {
+		return weight
+	}
+	return Weight
+}
+
 // Weights are those of the namespaces of DataQuotas that give one: the smallest counts.
 func Weights(quotas []v1alpha1.DataQuota) map[string]int64 {
 	weights := map[string]int64{}

@@ -32,10 +32,10 @@ func (v View) ShareOf(id string) (share int64, limited bool) {
 	}
 	own := v.Held[at]
 	free, scarce := int64(Unlimited), false
-	h := v.enter(id)
+	h := v.enter(id, nil)
 	sharers := v.sharers()
 	for _, p := range v.line("", v.Waiting) {
-		if p.Exceeded != nil && p.Exceeded.Resource == Share {
+		if p.Exceeded != nil && p.Exceeded.Resource == Share && !p.Exceeded.Part {
 			sharers = append(sharers, sharer{p.ID, p.Namespace, p.Peer, *p.Request.Bandwidth})
 			scarce = scarce || p.Exceeded.Kind == KindCluster || p.Peer == own.Peer
 		}
@@ -102,26 +102,48 @@ func (v View) targets(sharers []sharer) map[string]int64 {
 // divide divides a limit among namespaces, and what one gets among its runs. Each run has LeastBandwidth at least.
 func (v View) divide(limit int64, names []string, groups map[string][]string, targets map[string]int64) {
 	slices.Sort(names)
-	left, wanted, weights := limit, make([]int64, len(names)), make([]int64, len(names))
-	for i, name := range names {
-		weights[i] = Weight
-		if other, has := v.Weights[name]; has {
-			weights[i] = other
-		}
-		for _, id := range groups[name] {
-			left -= LeastBandwidth
-			wanted[i] = add(wanted[i], targets[id]-LeastBandwidth)
-		}
-	}
-	for i, given := range pour(max(left, 0), wanted, weights) {
-		ids := slices.Sorted(slices.Values(groups[names[i]]))
+	for _, given := range v.parts(limit, names, groups, targets) {
+		ids := slices.Sorted(slices.Values(groups[given.namespace]))
 		wanted, equal := make([]int64, len(ids)), make([]int64, len(ids))
 		for j, id := range ids {
-			wanted[j], equal[j] = targets[id]-LeastBandwidth, 1
+			wanted[j], equal[j] = targets[id], 1
 		}
-		for j, more := range pour(given, wanted, equal) {
-			targets[ids[j]] = LeastBandwidth + more
+		for j, share := range pour(given.amount, wanted, equal) {
+			targets[ids[j]] = max(share, LeastBandwidth)
 		}
+	}
+}
+
+// part is what a namespace gets of a limit.
+type part struct {
+	namespace string
+	amount    int64
+}
+
+// parts divides a limit among namespaces by weight. One whose runs need more than its part gets what they need, and the
+// others get less for it.
+func (v View) parts(limit int64, names []string, groups map[string][]string, targets map[string]int64) (parts []part) {
+	for {
+		wanted, weights := make([]int64, len(names)), make([]int64, len(names))
+		for i, name := range names {
+			weights[i] = weightOf(v.Weights, name)
+			for _, id := range groups[name] {
+				wanted[i] = add(wanted[i], targets[id])
+			}
+		}
+		given, open, left := pour(limit, wanted, weights), []string(nil), limit
+		var poured []part
+		for i, name := range names {
+			if least := int64(len(groups[name])) * LeastBandwidth; given[i] < least {
+				parts, left = append(parts, part{name, least}), max(left-least, 0)
+				continue
+			}
+			poured, open = append(poured, part{name, given[i]}), append(open, name)
+		}
+		if len(open) == len(names) {
+			return append(parts, poured...)
+		}
+		limit, names = left, open
 	}
 }
 

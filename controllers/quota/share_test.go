@@ -154,7 +154,8 @@ func (n *network) check(t *testing.T, seed uint64) {
 			if slots, limited := l.Hard[quota.RunningTransfers]; limited && runs >= slots {
 				return true
 			}
-			if wire, limited := l.Hard[quota.Share]; limited && (runs+1)*quota.LeastBandwidth > wire {
+			wire, limited := l.Hard[quota.Share]
+			if limited && ((runs+1)*quota.LeastBandwidth > wire || n.partTaken(view, l, request.Namespace)) {
 				return true
 			}
 		}
@@ -186,6 +187,72 @@ func (n *network) check(t *testing.T, seed uint64) {
 	for _, request := range later.waiting {
 		if !full(request) {
 			t.Fatalf("seed %d: %s waits for nothing: %+v", seed, request.ID, *quota.Decide(view, request).Exceeded)
+		}
+	}
+}
+
+// partTaken reports whether a namespace has runs and no room for another one in its part of the bandwidth.
+func (n *network) partTaken(view quota.View, l quota.Limits, namespace string) bool {
+	runs := map[string]int64{}
+	for _, h := range view.Held {
+		if l.Peer == "" || l.Peer == h.Peer {
+			runs[h.Namespace]++
+		}
+	}
+	for _, w := range view.Waiting {
+		if l.Peer == "" || l.Peer == w.Peer {
+			runs[w.Namespace] += 0
+		}
+	}
+	sum, own := int64(0), int64(quota.Weight)
+	for other := range runs {
+		weight, has := view.Weights[other]
+		if !has {
+			weight = quota.Weight
+		}
+		if sum += weight; other == namespace {
+			own = weight
+		}
+	}
+	return runs[namespace] > 0 && (runs[namespace]+1)*quota.LeastBandwidth*sum > l.Hard[quota.Share]*own
+}
+
+// TestManyRunsTakeNoBandwidth: a namespace has the part of its weight, however many Transfers others have.
+func TestManyRunsTakeNoBandwidth(t *testing.T) {
+	for name, c := range map[string]struct {
+		weights map[string]int64
+		others  []string
+		want    int64 // of the one run of a
+	}{
+		"against a namespace of little weight": {
+			weights: map[string]int64{"a": 10000, "b": 1}, others: []string{"b"}, want: 100*mi - quota.LeastBandwidth,
+		},
+		"against an equal one":  {others: []string{"b"}, want: 50 * mi},
+		"against several of it": {others: []string{"b", "c", "d"}, want: 25 * mi},
+	} {
+		n := &network{waiting: map[string]quota.Request{}}
+		n.view.Limits, n.view.Weights = []quota.Limits{shared("west", quota.Amounts{quota.Share: 100 * mi})}, c.weights
+		for i := range 400 {
+			for _, other := range c.others {
+				n.want(fmt.Sprint(other, i), other, "west", quota.Unlimited, 0)
+			}
+		}
+		n.want("a", "a", "west", quota.Unlimited, 0)
+		r := rand.New(rand.NewPCG(1, 22))
+		n.admit("a")
+		for rounds := 0; n.settle(r); rounds++ {
+			if rounds > 20 {
+				t.Fatalf("%s: the shares do not come to rest", name)
+			}
+		}
+		got, runs := int64(0), map[string]int{}
+		for _, h := range n.view.Held {
+			if runs[h.Namespace]++; h.ID == "a" {
+				got = h.Amounts[quota.Share]
+			}
+		}
+		if got < c.want-c.want/10 {
+			t.Errorf("%s: the run of a has %d, want %d; runs %v", name, got, c.want, runs)
 		}
 	}
 }
@@ -287,7 +354,7 @@ func TestShareOf(t *testing.T) {
 		},
 		"by weight": {
 			held:    []quota.Held{has("a", "bank", 100*mi-256<<10, quota.Unlimited), has("b", "shop", 256<<10, quota.Unlimited)},
-			weights: map[string]int64{"bank": 300}, want: 256<<10 + (100*mi-512<<10)*3/4,
+			weights: map[string]int64{"bank": 300}, want: 75 * mi,
 		},
 		"another waits": {
 			held:    []quota.Held{has("a", "bank", 100*mi, quota.Unlimited)},
@@ -295,7 +362,7 @@ func TestShareOf(t *testing.T) {
 		},
 		"another waits, and it has its own part already": {
 			held:    []quota.Held{has("a", "bank", 50*mi, quota.Unlimited), has("b", "lab", 50*mi, quota.Unlimited)},
-			waiting: []quota.Request{waits}, want: 256<<10 + (100*mi-768<<10)/3,
+			waiting: []quota.Request{waits}, want: 100 * mi / 3,
 		},
 	} {
 		view := quota.View{Limits: west, Held: c.held, Waiting: c.waiting, Weights: c.weights}
