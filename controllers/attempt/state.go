@@ -134,8 +134,12 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 
 func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
 
-// Preempted is the state of an agent that had a node, and whose pod is gone because its Job is Suspended.
+// Preempted is the state of an agent that had a node, and whose pod is gone because its Job is Suspended. One that has
+// succeeded stays so.
 func (s State) Preempted() State {
+	if s.Final.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		return s
+	}
 	s.Phase, s.Ready, s.Stuck = Ended, false, nil
 	s.Final = asEvicted(Lost("the agent's pod is gone"), "its Job was suspended")
 	return s
@@ -159,7 +163,8 @@ func asEvicted(report *wirev1.Report, why string) *wirev1.Report {
 func seen(job *batchv1.Job, pod *corev1.Pod) State {
 	finished, succeeded, message := jobFinished(job)
 	if pod == nil {
-		state := State{Phase: Starting, Since: job.CreationTimestamp.Time}
+		since, resumed := podless(job)
+		state := State{Phase: Starting, Since: since}
 		state.Stuck = &agentpod.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
 			"Job %q has no pod yet; a quota or an admission rule may refuse it: kubectl -n %s describe job %s", job.Name,
 			job.Namespace, job.Name)}
@@ -174,6 +179,8 @@ func seen(job *batchv1.Job, pod *corev1.Pod) State {
 		case finished:
 			state.Phase = Ended
 			state.Final = Lost(fmt.Sprintf("the agent's pod is gone (%s)", message))
+		case resumed:
+			state.Stuck = nil
 		}
 		return state
 	}
@@ -202,6 +209,25 @@ func seen(job *batchv1.Job, pod *corev1.Pod) State {
 		state.Apart = volumesApart(pod)
 	}
 	return state
+}
+
+// podless says since when a Job without a pod could have one. resumed: it is to have one, and its controller has not
+// taken note of that yet.
+func podless(job *batchv1.Job) (since time.Time, resumed bool) {
+	since = job.CreationTimestamp.Time
+	if started := job.Status.StartTime; started != nil && started.After(since) {
+		since = started.Time
+	}
+	for _, condition := range job.Status.Conditions {
+		if condition.Type != batchv1.JobSuspended {
+			continue
+		}
+		if condition.LastTransitionTime.After(since) {
+			since = condition.LastTransitionTime.Time
+		}
+		resumed = condition.Status == corev1.ConditionTrue && !suspended(job)
+	}
+	return since, resumed
 }
 
 func jobFinished(job *batchv1.Job) (finished, succeeded bool, message string) {

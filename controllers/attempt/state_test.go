@@ -5,9 +5,12 @@ package attempt_test
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -84,5 +87,55 @@ func TestEvicted(t *testing.T) {
 	}}
 	if attempt.Observe(job, running).Phase != attempt.Running {
 		t.Error("it ended before it did")
+	}
+}
+
+// TestWaitBeginsWhenResumed: the time that a Job was suspended does not count as time without a pod.
+func TestWaitBeginsWhenResumed(t *testing.T) {
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	admitted := created.Add(time.Hour)
+	condition := func(status corev1.ConditionStatus, at time.Time) batchv1.JobStatus {
+		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{
+			Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.NewTime(at),
+		}}}
+	}
+	started := metav1.NewTime(admitted)
+	for name, c := range map[string]struct {
+		suspend bool
+		status  batchv1.JobStatus
+		since   time.Time
+		reason  string // "": nothing is in the way
+	}{
+		"never suspended":             {since: created, reason: v1alpha1.ReasonAgentNotStarted},
+		"suspended":                   {true, condition(corev1.ConditionTrue, created), created, v1alpha1.ReasonJobSuspended},
+		"resumed a moment ago":        {false, condition(corev1.ConditionTrue, created), created, ""},
+		"resumed":                     {false, condition(corev1.ConditionFalse, admitted), admitted, v1alpha1.ReasonAgentNotStarted},
+		"resumed before it was begun": {false, batchv1.JobStatus{StartTime: &started}, admitted, v1alpha1.ReasonAgentNotStarted},
+	} {
+		state := attempt.Observe(&batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)},
+			Spec:       batchv1.JobSpec{Suspend: ptr.To(c.suspend)}, Status: c.status,
+		}, nil)
+		reason := ""
+		if state.Stuck != nil {
+			reason = state.Stuck.Reason
+		}
+		if state.Phase != attempt.Starting || !state.Since.Equal(c.since) || reason != c.reason {
+			t.Errorf("%s: since %s, %q", name, state.Since, reason)
+		}
+	}
+}
+
+// TestPreempted: an agent whose pod is gone with its Job suspended was evicted, unless it has succeeded.
+func TestPreempted(t *testing.T) {
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true)}}
+	final := attempt.Observe(job, nil).Preempted().Final
+	if final.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_EVICTED {
+		t.Errorf("%v", final)
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	state := attempt.Observe(job, nil).Preempted()
+	if state.Phase != attempt.Ended || state.Final.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		t.Errorf("it has succeeded: %+v", state)
 	}
 }

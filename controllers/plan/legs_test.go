@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -112,7 +113,7 @@ func (f *family) look() {
 			}
 		}
 	}
-	if decision.Start != nil && f.job == nil || decision.Retire && f.job != nil && f.job.Name != jobOf(f.whole) {
+	if decision.Clear || decision.Start != nil && f.job == nil || decision.Retire && f.job != nil && f.job.Name != jobOf(f.whole) {
 		f.job, f.pod, f.config = nil, nil, nil
 	}
 	if decision.Start != nil {
@@ -404,6 +405,30 @@ func TestPodOfSeveralIsLost(t *testing.T) {
 	}
 	if f.jobs != 2 || !slices.Equal(f.receivers(), []string{"west", "a"}) {
 		t.Fatalf("%d pods, the last one for %v: %+v", f.jobs, f.receivers(), f.whole.Status)
+	}
+}
+
+// Kueue takes the pod of all away, which is nobody's failure.
+func TestPodOfSeveralIsPreempted(t *testing.T) {
+	for name, left := range map[string]*corev1.Pod{"it is gone": nil, "it was killed": ended(137, "Error", "")} {
+		f := newFamily(t, "a")
+		f.settle()
+		f.run(map[string]*wirev1.Report{"west": onTheWay(), "a": onTheWay()})
+		f.job.Spec.Suspend = ptr.To(true)
+		f.pod, f.reports = left, nil
+		f.settle()
+		for leg := range f.legs {
+			if run := f.legs[leg].Status.Run; run.Failures != 0 || f.legs[leg].Status.History[0].Reason != v1alpha1.ReasonEvicted {
+				t.Errorf("%s, %s: %+v, %+v", name, leg, run, f.legs[leg].Status.History)
+			}
+		}
+		for range 30 {
+			f.now = f.now.Add(time.Second)
+			f.settle()
+		}
+		if f.jobs != 2 || len(f.receivers()) != 2 {
+			t.Errorf("%s: %d pods, the last one for %v: %+v", name, f.jobs, f.receivers(), f.whole.Status)
+		}
 	}
 }
 

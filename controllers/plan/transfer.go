@@ -378,8 +378,9 @@ func (d *transferDecision) follow() {
 	if state.Suspended && d.facts.Pod == nil && d.transfer.Status.Run.Node != "" {
 		state = state.Preempted()
 	}
-	// A Job that were resumed later would run beside that of the next attempt.
-	d.out.Clear = state.Suspended && state.Phase == attempt.Ended
+	// A Job that were resumed later would run beside that of the next attempt. That of legs stays until all have seen how
+	// the pod ended, and goes when the next one is made.
+	d.out.Clear = state.Suspended && state.Phase == attempt.Ended && !HasLegs(d.transfer)
 	if state.Node != "" {
 		d.transfer.Status.Run.Node = state.Node
 		d.transfer.Status.Placement = attempt.Placed(d.transfer.Status.Placement, state.Node,
