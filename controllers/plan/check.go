@@ -33,12 +33,23 @@ func checkTransfer(
 		checkOrigin(transfer, facts),
 		agentpod.CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
+		checkQueue(transfer),
 	} {
 		if problem != nil {
 			return resolved, problem
 		}
 	}
 	return resolved, nil
+}
+
+// checkQueue: hooks around a whole run would keep the application quiesced for as long as Kueue queues its Job.
+func checkQueue(transfer *v1alpha1.Transfer) *agentpod.Problem {
+	if transfer.Spec.Source.Hooks == nil || Stages(transfer) || transfer.Labels[v1alpha1.KueueQueueLabel] == "" {
+		return nil
+	}
+	return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+		"spec.source.hooks would keep the application quiesced while Kueue queues the Job; use copyMethod: Snapshot or Clone, "+
+			"or remove the label %s", v1alpha1.KueueQueueLabel)}
 }
 
 func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {

@@ -87,3 +87,23 @@ func TestSuspendedJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueAndHooks: nothing that is quiesced waits for Kueue.
+func TestQueueAndHooks(t *testing.T) {
+	for method, allowed := range map[v1alpha1.CopyMethod]bool{
+		"": false, v1alpha1.CopyDirect: false, v1alpha1.CopySnapshot: true, v1alpha1.CopyClone: true,
+	} {
+		transfer := newTransfer("ledger", time.Hour)
+		transfer.Spec.Source.CopyMethod = method
+		transfer.Spec.Source.Hooks = &v1alpha1.SourceHooks{After: &v1alpha1.Hook{CronJob: "after"}}
+		if d := plan.DecideTransfer(transfer, goodFacts(), image); d.Status.Run == nil {
+			t.Errorf("%q without a queue does not begin: %+v", method, d.Status.Conditions)
+		}
+		transfer.Labels = map[string]string{v1alpha1.KueueQueueLabel: "night"}
+		d := plan.DecideTransfer(transfer, goodFacts(), image)
+		kind, reason, _ := verdict(t, d.Status.Conditions)
+		if refused := kind == v1alpha1.ConditionStalled && reason == v1alpha1.ReasonInvalidSpec; refused == allowed {
+			t.Errorf("%q: %s %s", method, kind, reason)
+		}
+	}
+}
