@@ -99,7 +99,7 @@ type Exceeded struct {
 // Never reports whether it would not fit if nothing else were there.
 func (e Exceeded) Never() bool { return e.Wanted > e.Limit }
 
-// mostPlaces bounds what is counted for the place of a request.
+// mostPlaces bounds what is counted for the place of a request, and how many requests of a namespace are looked at.
 const mostPlaces = 1000
 
 // Decide answers a request. It answers the same for all who ask in the same situation.
@@ -107,19 +107,13 @@ func Decide(view View, request Request) Answer {
 	others := slices.DeleteFunc(slices.Clone(view.Waiting), func(w Request) bool { return w.ID == request.ID })
 	// Most requests do not even fit beside what is held, and then nobody's place matters.
 	answer := view.enter(request.ID, append(others, request)).admit(request)
-	refused := answer.Exceeded != nil
-	if refused && len(others) >= mostPlaces {
+	if answer.Exceeded != nil && len(others) >= mostPlaces {
 		return answer
 	}
 	line := view.line(request.ID, append(others, request))
 	of := slices.IndexFunc(line, func(p placed) bool { return p.ID == request.ID })
-	if line[of].Exceeded == nil {
-		return line[of].Answer
-	}
-	if !refused {
-		answer = line[of].Answer
-	}
-	if len(line) <= mostPlaces {
+	answer = line[of].Answer
+	if answer.Exceeded != nil && len(others) < mostPlaces {
 		answer.Exceeded.Place, answer.Exceeded.Waiting = place(line, of)
 	}
 	return answer
@@ -152,7 +146,7 @@ type Position struct {
 	Place, Waiting int
 }
 
-// Positions are those of all that wait, by their IDs.
+// Positions are those of all that wait and are looked at, by their IDs.
 func (v View) Positions() map[string]Position {
 	line := v.line("", v.Waiting)
 	positions := make(map[string]Position, len(line))
@@ -160,7 +154,7 @@ func (v View) Positions() map[string]Position {
 	limit := func(e *Exceeded) Exceeded { return Exceeded{Kind: e.Kind, Name: e.Name, Resource: e.Resource} }
 	for _, p := range line {
 		at := Position{Granted: p.Exceeded == nil}
-		if !at.Granted && len(line) <= mostPlaces {
+		if !at.Granted && len(v.Waiting) <= mostPlaces {
 			waiting[limit(p.Exceeded)]++
 			at.Place = waiting[limit(p.Exceeded)]
 		}
@@ -194,7 +188,8 @@ type placed struct {
 
 // line admits requests one after the other. Those of a namespace come by priority and then by age. Among namespaces
 // that have the least of what is shared for their weight comes first, and of several the one whose request is older:
-// none has a second run before each of the others that could has its first.
+// none has a second run before each of the others that could has its first. Of a namespace, no more than mostPlaces are
+// looked at, and the one that is decided.
 func (v View) line(except string, queue []Request) []placed {
 	groups := map[string][]Request{}
 	for _, r := range queue {
@@ -203,24 +198,42 @@ func (v View) line(except string, queue []Request) []placed {
 	names := slices.Sorted(maps.Keys(groups))
 	for _, name := range names {
 		slices.SortStableFunc(groups[name], Request.before)
+		groups[name] = front(groups[name], except)
 	}
 	h, line := v.enter(except, queue), make([]placed, 0, len(queue))
+	taken := make([]float64, len(names)) // by the first of each, which nothing changes but an admission of the namespace
+	for i, name := range names {
+		taken[i] = h.taken(groups[name][0])
+	}
 	for len(names) > 0 {
-		first, least := 0, h.taken(groups[names[0]][0])
-		for i, name := range names[1:] {
-			taken := h.taken(groups[name][0])
-			if cmp.Or(cmp.Compare(taken, least), groups[name][0].older(groups[names[first]][0])) < 0 {
-				first, least = i+1, taken
+		first := 0
+		for i, name := range names {
+			if taken[i] < taken[first] || taken[i] == taken[first] && groups[name][0].older(groups[names[first]][0]) < 0 {
+				first = i
 			}
 		}
 		name := names[first]
 		r := groups[name][0]
 		line = append(line, placed{r, h.admit(r)})
 		if groups[name] = groups[name][1:]; len(groups[name]) == 0 {
-			names = slices.Delete(names, first, first+1)
+			names, taken = slices.Delete(names, first, first+1), slices.Delete(taken, first, first+1)
+			continue
 		}
+		taken[first] = h.taken(groups[name][0])
 	}
 	return line
+}
+
+// front are the first of a queue, and the one with the ID wherever it stands.
+func front(queue []Request, id string) []Request {
+	if len(queue) <= mostPlaces {
+		return queue
+	}
+	first, rest := queue[:mostPlaces:mostPlaces], queue[mostPlaces:]
+	if at := slices.IndexFunc(rest, func(r Request) bool { return r.ID == id }); at >= 0 {
+		return append(first, rest[at])
+	}
+	return first
 }
 
 // Used is what is held of all that hard limits.

@@ -134,6 +134,11 @@ func Sharing(shared []Limits, transfer *v1alpha1.Transfer) (sharing []Limits) {
 	return sharing
 }
 
+// ShareBandwidth reports whether some of limits shares bandwidth.
+func ShareBandwidth(limits []Limits) bool {
+	return slices.ContainsFunc(limits, func(l Limits) bool { _, limited := l.Hard[Share]; return limited })
+}
+
 // Weight of a namespace without another.
 const Weight = 100
 

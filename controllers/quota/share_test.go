@@ -232,7 +232,7 @@ func TestManyRunsTakeNoBandwidth(t *testing.T) {
 	} {
 		n := &network{waiting: map[string]quota.Request{}}
 		n.view.Limits, n.view.Weights = []quota.Limits{shared("west", quota.Amounts{quota.Share: 100 * mi})}, c.weights
-		for i := range 400 {
+		for i := range 400 / len(c.others) {
 			for _, other := range c.others {
 				n.want(fmt.Sprint(other, i), other, "west", quota.Unlimited, 0)
 			}
@@ -417,6 +417,53 @@ func TestSharesBegin(t *testing.T) {
 	}
 	if share, _ := n.look().ShareOf("a"); share != 100*mi {
 		t.Errorf("the run of a is to have %d", share)
+	}
+}
+
+// TestManyWait: of a namespace with very many that wait, the one that is decided is looked at all the same.
+func TestManyWait(t *testing.T) {
+	n := &network{waiting: map[string]quota.Request{}}
+	n.view.Limits = []quota.Limits{
+		shared("west", quota.Amounts{quota.RunningTransfers: 0}), shared("east", quota.Amounts{quota.RunningTransfers: 2}),
+	}
+	for i := range 1200 {
+		n.want(fmt.Sprint("t", i), "bank", "west", quota.Unlimited, 0)
+	}
+	n.want("last", "bank", "east", quota.Unlimited, 0)
+	n.want("first", "shop", "east", quota.Unlimited, 0)
+	positions := n.look().Positions()
+	if at := positions["t0"]; at.Granted || at.Place != 0 {
+		t.Errorf("%+v", at)
+	}
+	if at, seen := positions["t1100"]; seen {
+		t.Errorf("it is looked at: %+v", at)
+	}
+	for _, id := range []string{"last", "first"} {
+		if e := n.admit(id).Exceeded; e != nil {
+			t.Errorf("%s: %+v", id, e)
+		}
+	}
+	if e := n.admit("t1100").Exceeded; e == nil || e.Name != "west" || e.Place != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPlaceIsOfTheLimit: the limit that a refusal names is the one that its place is about.
+func TestPlaceIsOfTheLimit(t *testing.T) {
+	n := &network{waiting: map[string]quota.Request{}}
+	n.view.Limits = []quota.Limits{
+		shared("", quota.Amounts{quota.Share: quota.LeastBandwidth}), shared("west", quota.Amounts{quota.RunningTransfers: 1}),
+	}
+	n.view.Held = []quota.Held{{ID: "x", Namespace: "shop", Amounts: quota.Amounts{
+		quota.RunningTransfers: 1, quota.Share: quota.LeastBandwidth,
+	}}}
+	n.want("a", "lab", "west", 0, 0)
+	first := n.waiting["a"]
+	first.Bandwidth = nil
+	n.waiting["a"] = first
+	n.want("b", "bank", "west", quota.Unlimited, 0)
+	if e := n.admit("b").Exceeded; e == nil || e.Name != "west" || e.Place != 1 || e.Waiting != 1 {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -36,7 +36,7 @@ func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transf
 			return err
 		}
 	}
-	if _, holds := quota.TransferHolds(transfer); !holds || len(facts.Quota.Shared) == 0 {
+	if _, holds := quota.TransferHolds(transfer); !holds || !quota.ShareBandwidth(facts.Quota.Shared) {
 		return nil
 	}
 	view, err := r.line.Cached(ctx, transfer.Namespace, facts.Quota.Quotas)
