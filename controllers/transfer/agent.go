@@ -56,7 +56,9 @@ func (r *Reconciler) limit(
 	if limit := plan.Bandwidth(decision.Status.Run); limit != nil {
 		bytesPerSecond = uint64(max(limit.Value(), 0)) //nolint:gosec // It is not negative.
 	}
-	if err := r.Agents.Limit(ctx, target, bytesPerSecond); err != nil {
+	err := r.Agents.Limit(ctx, target, bytesPerSecond)
+	r.raises.note(target, r.Clock.Now(), err)
+	if err != nil {
 		log.FromContext(ctx).Info("The agent does not take another limit of bandwidth yet", "reason", err.Error())
 		decision.Status.Run.BandwidthLimit = transfer.Status.Run.BandwidthLimit
 		decision.Status.Run.BandwidthShare = transfer.Status.Run.BandwidthShare

@@ -94,6 +94,13 @@ func (r *Reconciler) decide(
 		answer, written, err = r.line.Admit(ctx, transfer.Namespace, *decision.Ask, facts.Quota.Quotas)
 		facts.Quota.Answer = &answer
 	case decision.Raised(transfer):
+		target, _ := sender(transfer, facts)
+		if wait := r.raises.wait(target, r.Clock.Now()); wait > 0 {
+			facts.Quota.Share = transfer.Status.Run.BandwidthShare.Value()
+			decision = plan.DecideTransfer(transfer, facts, r.Image)
+			decision.RequeueAfter = sooner(decision.RequeueAfter, wait)
+			return decision, written, nil
+		}
 		var view quota.View
 		view, written, err = r.line.Current(ctx, transfer.Namespace, facts.Quota.Quotas)
 		facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))

@@ -94,6 +94,7 @@ type Reconciler struct {
 	staging   staging.Cluster
 	claims    provision.Cluster
 	exchanges *exchanges
+	raises    raises
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
