@@ -24,6 +24,7 @@ var bounded = map[string]string{
 	"kind":        "kinds of the API, and of agents",
 	"state":       "constants",
 	"reason":      "constants of the API; what agents report beside them is Other",
+	"type":        "constants of the API; what agents report beside them is not counted",
 	"outcome":     "constants of the API; what agents report beside them is Internal",
 	"result":      "constants, and codes of gRPC",
 	"method":      "methods of the service",
