@@ -61,7 +61,7 @@ type cell struct {
 
 // cells are a link that loses nothing, one that loses packets, and many files.
 func (o *options) cells(quick bool) []cell {
-	long, lossy, small := 256, 32, 20
+	long, lossy, small := 256, 8, 20
 	if quick {
 		long, lossy, small = 64, 4, 2
 	}
