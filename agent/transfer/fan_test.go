@@ -67,7 +67,8 @@ func newFanOut(t *testing.T, source string, o send.FanOptions, receivers int) *f
 	t.Cleanup(func() { _ = walked.Close() })
 	o.Source = walked
 	f := &fanOut{
-		t: t, walked: walked, pairs: make([]*pair, receivers), sent: make([]*wirev1.Report, receivers), errs: make([]error, receivers),
+		t: t, walked: walked,
+		pairs: make([]*pair, receivers), sent: make([]*wirev1.Report, receivers), errs: make([]error, receivers),
 	}
 	if o.Gathering == 0 {
 		o.Gathering = patience

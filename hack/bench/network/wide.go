@@ -73,6 +73,13 @@ func NewWide(ctx context.Context, name, prefix string, path Path) (_ *Wide, err 
 		}
 	}()
 	var ends [2]*os.File
+	defer func() {
+		for _, end := range ends {
+			if err != nil && end != nil {
+				_ = end.Close()
+			}
+		}
+	}()
 	for i, s := range []side{w.sender, w.receiver} {
 		if ends[i], err = tun(s.device); err != nil {
 			return w, err

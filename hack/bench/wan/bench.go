@@ -123,6 +123,10 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		o.runs = 1
 	}
 	r.Partial = o.only != ""
+	if !hasSSHD() {
+		harness.Log("%s is missing: without %s this is no result", sshd, viaSFTP)
+		r.Partial = true
+	}
 	var all []measured
 	for _, c := range o.cells(r.Quick) {
 		if o.only != "" && o.only != c.name {

@@ -44,8 +44,21 @@ type contender struct {
 	setUp func(ctx context.Context, o *options, w way) (move func(context.Context) error, err error)
 }
 
+// sshd is OpenSSH's server.
+const sshd = "/usr/sbin/sshd"
+
+// contenders are all, but for that which needs sshd where there is none.
 func (o *options) contenders() []contender {
-	return []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaSFTP, setUpRclone}, {viaTLS, setUpTar}}
+	all := []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaTLS, setUpTar}}
+	if hasSSHD() {
+		all = append(all, contender{viaSFTP, setUpRclone})
+	}
+	return all
+}
+
+func hasSSHD() bool {
+	_, err := exec.LookPath(sshd)
+	return err == nil
 }
 
 // serve starts a program of the receiver that listens at a port of its address.
@@ -150,7 +163,7 @@ func setUpRclone(ctx context.Context, o *options, w way) (func(context.Context) 
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		return nil, fmt.Errorf("make a directory for sshd: %w", err)
 	}
-	if err := w.serve(ctx, port, "/usr/sbin/sshd", "-D", "-e", "-f", config); err != nil {
+	if err := w.serve(ctx, port, sshd, "-D", "-e", "-f", config); err != nil {
 		return nil, err
 	}
 	who, err := user.Current()
