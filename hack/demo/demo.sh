@@ -4,7 +4,8 @@
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
 # shows what it cost either cluster, verifies the receipt, runs the Transfer again. Then it archives the claim in a bucket
-# and restores it from there in the other cluster. With LIVE_VOLUME=1 it then moves what a program never stops writing to.
+# and restores it from there in the other cluster. With LIVE_VOLUME=1 it then moves what a program never stops writing to,
+# with SEVERAL=1 it sends the claim to three destinations by one Transfer.
 # 'make demo' brings up the clusters, builds the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
@@ -45,6 +46,7 @@ show east apply -f hack/demo/compressionpolicy.yaml
 sed 's/^/    /' hack/demo/transfer.yaml
 show east apply -f hack/demo/transfer.yaml
 hack/demo/progress.sh east "$demo" ledger
+compress_seconds=$(east -n "$demo" get transfer ledger -o jsonpath='{.status.usage.send.compressSeconds}')
 
 say "What an operator sees"
 show east -n "$demo" get transfers -o wide
@@ -56,7 +58,7 @@ east -n "$demo" get transfer ledger -o yaml | sed -n '/^status:/,$p'
 say "Proof by other means than our agent: sha256 of every file, modes, times and links, read by shells in both clusters"
 shell east "$demo" ledger
 shell west "$demo" ledger-copy
-hack/demo/proof.sh "$demo" shell shell
+hack/demo/proof.sh "$demo" east/shell west/shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
 
 say "What it cost: in east by CPU time, network and peer; in west what its nodes spent on receiving"
@@ -109,6 +111,12 @@ elif ! east explain transfers.spec.source.copyMethod --api-version=lighterage.de
   say "Transfers of this version read claims directly only: no second act"
 else
   hack/demo/snapshot.sh "$demo"
+fi
+
+if [ "${SEVERAL:-}" = 1 ]; then
+  hack/demo/several.sh "$demo" "$compress_seconds"
+else
+  say "SEVERAL=1 adds a third act: one claim to three destinations, compressed once"
 fi
 
 say "What to try next"

@@ -61,10 +61,11 @@ busybox_image() {
   else echo busybox:1.37.0; fi
 }
 
-# shell CLUSTER NAMESPACE CLAIM: makes the claim, if it is not there, and a pod that mounts it.
+# shell CLUSTER NAMESPACE CLAIM [POD]: makes the claim, if it is not there, and a pod that mounts it.
 shell() {
-  sed -e "s|CLAIM|$3|" -e "s|IMAGE|$(busybox_image)|" hack/demo/volumes.yaml | "$1" -n "$2" apply -f - >/dev/null
-  "$1" -n "$2" wait pod/shell --for=condition=Ready --timeout=3m >/dev/null
+  local pod=${4:-shell}
+  sed -e "s|CLAIM|$3|" -e "s|POD|$pod|" -e "s|IMAGE|$(busybox_image)|" hack/demo/volumes.yaml | "$1" -n "$2" apply -f - >/dev/null
+  "$1" -n "$2" wait "pod/$pod" --for=condition=Ready --timeout=3m >/dev/null
 }
 
 # wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waits for after two seconds and every

@@ -46,7 +46,7 @@ hack/demo/progress.sh west "$demo" ledger-from-vault
 say "Proof as before, of the source and of what was restored"
 shell east "$demo" ledger
 shell west "$demo" ledger-restored
-hack/demo/proof.sh "$demo" shell shell
+hack/demo/proof.sh "$demo" east/shell west/shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
 
 [ "${HAND_OFF:-}" = 1 ] || exit 0
@@ -64,5 +64,5 @@ show east -n "$demo" apply -f hack/demo/handoff.yaml
 hack/demo/progress.sh east "$demo" ledger-ferried
 shell east "$demo" ledger
 shell west "$demo" ledger-ferried
-hack/demo/proof.sh "$demo" shell shell
+hack/demo/proof.sh "$demo" east/shell west/shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done

@@ -16,7 +16,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestFormGzip keeps a claim compressed in the other cluster, where zcat reads it.
+// TestFormGzip keeps a claim compressed in the other cluster, where zcat reads it, and gets it back from there: nobody
+// compresses again, and it is inflated where it is used.
 func TestFormGzip(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -44,6 +45,24 @@ func TestFormGzip(t *testing.T) {
 	s := transfer.Status
 	if s.Compression.Codec != "deflate" || s.Decompression != nil && s.Decompression.Software.Operations > 0 {
 		t.Errorf("%+v %+v", s.Compression, s.Decompression)
+	}
+
+	west.claim(t, namespace, "plain", "", "100Mi")
+	back := newTransfer(namespace, "back")
+	back.Spec.Source.PersistentVolumeClaim.ClaimName = "copy"
+	back.Spec.Source.Form = v1alpha1.RestingGzip
+	back.Spec.Destination.Peer = ""
+	back.Spec.Destination.PersistentVolumeClaim.ClaimName = "plain"
+	if err := west.Create(ctx, back); err != nil {
+		t.Fatal(err)
+	}
+	west.WaitFor(t, back, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if got := west.sh(t, namespace, "plain", listing); got != east.sh(t, namespace, "source", listing) {
+		t.Errorf("what came back differs:\n%s", got)
+	}
+	c := back.Status.Compression
+	if c.Hardware.Operations+c.Software.Operations > 0 || c.Skipped[v1alpha1.CompressionAlreadyCompressed] == 0 {
+		t.Errorf("it was compressed again: %+v", c)
 	}
 }
 
