@@ -100,9 +100,10 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.accept) && self.accept == 'Listed') == has(self.codings)",message="codings go with accept: Listed, and it needs them; write for example {accept: Listed, codings: [deflate]}, or leave codings out"
 type QueueReceiving struct {
-	// accept says which codings a channel may use. What is accepted in one stays in it: it is not compressed again.
+	// accept says which codings a channel may use. What is accepted in one stays in it: it is not compressed again. By
+	// default messages arrive uncompressed, as on a channel of IBM MQ, and are compressed here as this Queue says.
 	// +optional
-	// +default="Any"
+	// +default="None"
 	Accept QueueAccept `json:"accept,omitempty"`
 	// codings that are accepted, for accept: Listed. Uncompressed messages always are.
 	// +optional

@@ -135,13 +135,13 @@ func channelLevel(name string) wirev1.CompressionLevel {
 func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelAcceptance {
 	acceptance := &wirev1.ChannelAcceptance{Address: address(channelPort)}
 	switch receiving := queue.Spec.Receiving; receiving.Accept {
-	case v1alpha1.QueueAcceptNone:
+	case v1alpha1.QueueAcceptAny:
+		acceptance.AnyCodec = true
 	case v1alpha1.QueueAcceptListed:
 		for _, codec := range receiving.Codings {
 			acceptance.Codecs = append(acceptance.Codecs, string(codec))
 		}
-	default:
-		acceptance.AnyCodec = true
+	case v1alpha1.QueueAcceptNone:
 	}
 	for _, peer := range distinct(neighbours.Peers) {
 		granted := &wirev1.ChannelPeer{Name: peer.Name, CaBundle: peer.Spec.CABundle}

@@ -45,7 +45,7 @@ func TestChannel(t *testing.T) {
 		s.Channel = &v1alpha1.QueueChannel{Peer: name, Namespace: "vault", Queue: "invoices"}
 	})
 	if q.Spec.Channel.Batch.Messages != 500 || q.Spec.Channel.Batch.Delay == nil ||
-		q.Spec.Receiving.Accept != v1alpha1.QueueAcceptAny {
+		q.Spec.Receiving.Accept != v1alpha1.QueueAcceptNone {
 		t.Errorf("defaults %+v, %+v", q.Spec.Channel.Batch, q.Spec.Receiving)
 	}
 	s := set(t, q)

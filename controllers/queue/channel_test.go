@@ -192,7 +192,7 @@ func TestAcceptance(t *testing.T) {
 		any    bool
 		codecs []string
 	}{
-		"": {true, nil}, v1alpha1.QueueAcceptAny: {true, nil}, v1alpha1.QueueAcceptNone: {},
+		"": {}, v1alpha1.QueueAcceptAny: {true, nil}, v1alpha1.QueueAcceptNone: {},
 		v1alpha1.QueueAcceptListed: {false, []string{"deflate"}},
 	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) {

@@ -73,7 +73,9 @@ func TestChannel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	namespace := newNamespace(t)
-	to, getter := west.newQueue(t, namespace, "invoices", func(*v1alpha1.QueueSpec) {})
+	to, getter := west.newQueue(t, namespace, "invoices", func(s *v1alpha1.QueueSpec) {
+		s.Receiving.Accept = v1alpha1.QueueAcceptAny
+	})
 	from, putter := east.newQueue(t, namespace, "orders", func(s *v1alpha1.QueueSpec) {
 		s.Channel = &v1alpha1.QueueChannel{
 			Peer: "west", Queue: to.Name,

@@ -27,7 +27,9 @@ func TestLifecycleRotation(t *testing.T) {
 	toEast, toWest := east.NewCA(t), west.NewCA(t)
 	f := beginTraffic(t, toEast.CertificatePEM)
 
-	to, getter := west.newQueue(t, f.namespace, "invoices", func(*v1alpha1.QueueSpec) {})
+	to, getter := west.newQueue(t, f.namespace, "invoices", func(s *v1alpha1.QueueSpec) {
+		s.Receiving.Accept = v1alpha1.QueueAcceptAny
+	})
 	from, putter := east.newQueue(t, f.namespace, "outgoing", func(s *v1alpha1.QueueSpec) {
 		s.Channel = &v1alpha1.QueueChannel{
 			Peer: "west", Queue: to.Name, Codings: []v1alpha1.ChannelCoding{v1alpha1.ChannelCodingZstd},
