@@ -140,6 +140,6 @@ func sameSettings(before, after *wirev1.HTTPConfig) bool {
 	c := proto.CloneOf(before)
 	c.Revision, c.ResetStatistics, c.DrainTimeout = after.GetRevision(), after.GetResetStatistics(),
 		after.GetDrainTimeout()
-	c.DialPolicy = after.GetDialPolicy()
+	c.DialPolicy, c.Generation = after.GetDialPolicy(), after.GetGeneration()
 	return proto.Equal(c, after)
 }

@@ -34,6 +34,16 @@ func (a *Agent) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*w
 	return &wirev1.GetHTTPReportResponse{Report: a.Report()}, nil
 }
 
+// SetHTTPConfig implements wirev1.HTTPAgentServer.
+func (a *Agent) SetHTTPConfig(
+	ctx context.Context, request *wirev1.SetHTTPConfigRequest,
+) (*wirev1.SetHTTPConfigResponse, error) {
+	if err := a.frame.Set(ctx, request.GetConfig(), &wirev1.HTTPConfig{}); err != nil {
+		return nil, err
+	}
+	return &wirev1.SetHTTPConfigResponse{}, nil
+}
+
 // Report returns what there is to say. It is the caller's to keep.
 func (a *Agent) Report() *wirev1.HTTPReport { return serve.Report(a.frame, a.report) }
 
@@ -41,7 +51,7 @@ func (a *Agent) report(reset string) *wirev1.HTTPReport {
 	status := a.frame.Status()
 	r := &wirev1.HTTPReport{
 		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
-		StartTime: status.StartTime, Revision: status.Revision, ConfigError: status.ConfigError,
+		StartTime: status.StartTime, Revision: status.Revision, ConfigError: status.ConfigError, Configuration: status.Configuration,
 		Certificate: status.Certificate,
 	}
 	server := a.server.Load()

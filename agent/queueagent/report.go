@@ -21,6 +21,16 @@ func (a *Agent) GetQueueReport(
 	return &wirev1.GetQueueReportResponse{Report: a.Report(ctx)}, nil
 }
 
+// SetQueueConfig implements wirev1.QueueAgentServer.
+func (a *Agent) SetQueueConfig(
+	ctx context.Context, request *wirev1.SetQueueConfigRequest,
+) (*wirev1.SetQueueConfigResponse, error) {
+	if err := a.frame.Set(ctx, request.GetConfig(), &wirev1.QueueConfig{}); err != nil {
+		return nil, err
+	}
+	return &wirev1.SetQueueConfigResponse{}, nil
+}
+
 // Report returns what there is to say. It is the caller's to keep.
 func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	return serve.Report(a.frame, func(reset string) *wirev1.QueueReport { return a.report(ctx, reset) })
@@ -32,7 +42,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	r := &wirev1.QueueReport{
 		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
 		StartTime: status.StartTime, Certificate: status.Certificate,
-		Member: a.options.Member, Revision: status.Revision, ConfigError: status.ConfigError,
+		Member: a.options.Member, Revision: status.Revision, ConfigError: status.ConfigError, Configuration: status.Configuration,
 		AuthenticationError: a.authError, Detail: a.detail,
 	}
 	if a.pending != nil {

@@ -42,6 +42,8 @@ type Engines func(context.Context, compression.Settings) (*codec.Registry, polic
 type Config interface {
 	proto.Message
 	GetRevision() string
+	// GetGeneration is higher the later the manager wrote the configuration; 0: one of an earlier release did.
+	GetGeneration() uint64
 	GetResetStatistics() string
 	GetDrainTimeout() *durationpb.Duration
 }
@@ -61,10 +63,13 @@ type Frame[C Config] struct {
 	started      time.Time
 	certificates atomic.Pointer[certificates.Serving]
 	idle         meter.Idleness
+	offers       chan offer[C]
 
 	mu          sync.Mutex
 	config      C // that is in effect
+	rejected    C // that cannot be used, as configError says; nil: none
 	configError string
+	following   <-chan struct{} // closed when Follow ends; nil before it begins
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
 }
@@ -74,7 +79,7 @@ func New[C Config](o Options[C]) *Frame[C] {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
 	}
-	return &Frame[C]{Options: o, started: time.Now()}
+	return &Frame[C]{Options: o, started: time.Now(), offers: make(chan offer[C])}
 }
 
 // Begin notes the configuration that the agent starts with.
@@ -103,89 +108,6 @@ func (f *Frame[C]) Certificate(ctx context.Context, directory string) *certifica
 	return serving
 }
 
-// Service is what the agent serves with.
-type Service[C Config] struct {
-	// Passed is a number that changes when the agent has said something to a client or heard of one.
-	Passed func() uint64
-	// Reload puts a configuration into effect in place of another. After an error that one stays.
-	Reload          func(ctx context.Context, before, c C) error
-	ResetStatistics func(now time.Time)
-	// Look does what else is due from time to time; nil: nothing is.
-	Look func(ctx context.Context, c C)
-}
-
-// Follow puts configurations into effect that have changed, until the context ends.
-func (f *Frame[C]) Follow(ctx context.Context, s Service[C]) {
-	ticker := time.NewTicker(f.Interval)
-	defer ticker.Stop()
-	var rejected, none C
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		f.idle.Look(s.Passed())
-		before := f.Config()
-		c, err := f.Read()
-		switch {
-		case err != nil:
-			rejected = none
-		case proto.Equal(c, before):
-			f.Note(nil)
-			rejected = none
-		case proto.Equal(c, rejected): // what is wrong with it is noted
-		default:
-			if err = s.Reload(ctx, before, c); err != nil {
-				rejected = c
-				break
-			}
-			rejected = none
-			f.adopt(c, s)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			f.Note(err)
-		}
-		if s.Look != nil {
-			s.Look(ctx, f.Config())
-		}
-	}
-}
-
-// Note keeps why a configuration cannot be used, and logs it once; nil: the one in effect is the one to use.
-func (f *Frame[C]) Note(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err == nil {
-		f.configError = ""
-		return
-	}
-	if text := err.Error(); text != f.configError {
-		f.configError = text
-		f.Log.Error("New configuration cannot be used; the one before stays", "error", text)
-	}
-}
-
-// adopt notes a configuration that is in effect, and resets the counters if it says so.
-func (f *Frame[C]) adopt(c C, s Service[C]) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.config, f.configError = c, ""
-	reset := c.GetResetStatistics()
-	if reset == f.reset {
-		return
-	}
-	f.reset = reset
-	s.ResetStatistics(time.Now())
-	if user, system, err := meter.ProcessCPU(); err == nil {
-		f.cpuBase = user + system
-		f.idle.Reset()
-	}
-}
-
 // Drain has end finish what is under way, for which the configuration says how long it may take. What had to be
 // disconnected after that is a matter of the log, not a failure.
 func (f *Frame[C]) Drain(end func(ctx context.Context, patience time.Duration) error) error {
@@ -209,7 +131,9 @@ type Status struct {
 	StartTime   *timestamppb.Timestamp
 	Revision    string
 	ConfigError string
-	Certificate *wirev1.HTTPCertificate
+	// Configuration has the generations of both.
+	Configuration *wirev1.ConfigurationState
+	Certificate   *wirev1.HTTPCertificate
 }
 
 // Status returns what there is to say now.
@@ -218,6 +142,9 @@ func (f *Frame[C]) Status() Status {
 	defer f.mu.Unlock()
 	return Status{
 		StartTime: timestamppb.New(f.started), Revision: f.config.GetRevision(), ConfigError: f.configError,
+		Configuration: &wirev1.ConfigurationState{
+			Generation: f.config.GetGeneration(), Rejected: f.rejected.GetGeneration(),
+		},
 		Certificate: f.certificates.Load().Report(),
 	}
 }

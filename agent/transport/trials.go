@@ -25,6 +25,7 @@ import (
 // else.
 func NewSampledServer(files *Files) *grpc.Server {
 	return newControlServer(files, files.managerOrTrial,
+		grpc.MaxRecvMsgSize(wirev1.MaxSentConfig+1<<10),
 		grpc.UnaryInterceptor(func(
 			ctx context.Context, q any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 		) (any, error) {

@@ -26,6 +26,10 @@ func (sampled) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*wi
 	return &wirev1.GetHTTPReportResponse{}, nil
 }
 
+func (sampled) SetHTTPConfig(context.Context, *wirev1.SetHTTPConfigRequest) (*wirev1.SetHTTPConfigResponse, error) {
+	return &wirev1.SetHTTPConfigResponse{}, nil
+}
+
 func (sampled) Sample(_ *wirev1.SampleRequest, stream wirev1.Sampler_SampleServer) error {
 	return stream.Send(&wirev1.SampleResponse{})
 }
@@ -94,6 +98,16 @@ func TestWhoMaySample(t *testing.T) {
 				ctx, &wirev1.GetHTTPReportRequest{},
 			); status.Code(err) != test.reports {
 				t.Errorf("a report: %v", err)
+			}
+			longest := &wirev1.SetHTTPConfigRequest{Config: make([]byte, wirev1.MaxSentConfig)}
+			if _, err := wirev1.NewHTTPAgentClient(client).SetHTTPConfig(ctx, longest); status.Code(err) != test.reports {
+				t.Errorf("a configuration: %v", err)
+			}
+			longer := &wirev1.SetHTTPConfigRequest{Config: make([]byte, 2*wirev1.MaxSentConfig)}
+			if _, err := wirev1.NewHTTPAgentClient(client).SetHTTPConfig(
+				ctx, longer,
+			); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("a configuration that is too long: %v", err)
 			}
 		})
 	}

@@ -85,6 +85,15 @@ func (s *server) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*
 	return &wirev1.GetHTTPReportResponse{Report: &wirev1.HTTPReport{Revision: "abc"}}, s.err
 }
 
+func (s *server) SetHTTPConfig(
+	_ context.Context, request *wirev1.SetHTTPConfigRequest,
+) (*wirev1.SetHTTPConfigResponse, error) {
+	if err := wirev1.UnmarshalConfig(request.GetConfig(), &wirev1.HTTPConfig{}); err != nil {
+		return nil, err
+	}
+	return &wirev1.SetHTTPConfigResponse{}, s.err
+}
+
 func (s *server) Hello(context.Context, *wirev1.HelloRequest) (*wirev1.HelloResponse, error) {
 	return &wirev1.HelloResponse{ProtocolVersion: s.protocol, Version: "v9", KnownAs: "east"}, s.err
 }
@@ -341,4 +350,26 @@ type heldCredentials struct {
 func (h *heldCredentials) Certificate(ctx context.Context) (*tls.Certificate, *pki.CA, error) {
 	h.once.Do(func() { h.pair, _, h.err = h.fixedCredentials.Certificate(ctx) })
 	return h.pair, h.ca, h.err
+}
+
+// TestSetHTTPConfig: why an agent does not take a configuration is told apart.
+func TestSetHTTPConfig(t *testing.T) {
+	ca, s := newCA(t), &server{}
+	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience})
+	config := &wirev1.HTTPConfig{Generation: 5}
+	for code, want := range map[codes.Code]error{
+		codes.OK: nil, codes.InvalidArgument: agentclient.ErrRejected, codes.FailedPrecondition: agentclient.ErrRejected,
+		codes.Unimplemented: agentclient.ErrIncompatible, codes.Unavailable: agentclient.ErrUnreachable,
+	} {
+		s.err = status.Error(code, "said so")
+		if err := agents.SetHTTPConfig(t.Context(), target, config); !errors.Is(err, want) {
+			t.Errorf("%v: %v", code, err)
+		}
+	}
+	s.err = nil
+	config.Backend = &wirev1.HTTPBackend{CaBundle: make([]byte, wirev1.MaxSentConfig)}
+	if err := agents.SetHTTPConfig(t.Context(), target, config); !errors.Is(err, agentclient.ErrIncompatible) {
+		t.Errorf("one that is too long: %v", err)
+	}
 }

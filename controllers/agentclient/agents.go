@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -123,6 +124,45 @@ func (a *agents) QueueReport(ctx context.Context, target Target) (*wirev1.QueueR
 	})
 }
 
+func (a *agents) SetHTTPConfig(ctx context.Context, target Target, config *wirev1.HTTPConfig) error {
+	encoded, err := encode(config)
+	if err != nil {
+		return err
+	}
+	_, err = ask(ctx, a, target, "configuration", func(
+		ctx context.Context, conn *grpc.ClientConn,
+	) (*wirev1.SetHTTPConfigResponse, error) {
+		return wirev1.NewHTTPAgentClient(conn).SetHTTPConfig(ctx, &wirev1.SetHTTPConfigRequest{Config: encoded})
+	})
+	return err
+}
+
+func (a *agents) SetQueueConfig(ctx context.Context, target Target, config *wirev1.QueueConfig) error {
+	encoded, err := encode(config)
+	if err != nil {
+		return err
+	}
+	_, err = ask(ctx, a, target, "configuration", func(
+		ctx context.Context, conn *grpc.ClientConn,
+	) (*wirev1.SetQueueConfigResponse, error) {
+		return wirev1.NewQueueAgentClient(conn).SetQueueConfig(ctx, &wirev1.SetQueueConfigRequest{Config: encoded})
+	})
+	return err
+}
+
+// encode encodes a configuration to be sent.
+func encode(config proto.Message) ([]byte, error) {
+	encoded, err := wirev1.MarshalConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of agents: %w", err)
+	}
+	if len(encoded) > wirev1.MaxSentConfig {
+		return nil, fmt.Errorf("sending a configuration of %d bytes, of which up to %d can be sent: %w", len(encoded),
+			wirev1.MaxSentConfig, ErrIncompatible)
+	}
+	return encoded, nil
+}
+
 // ask puts a question to an agent. One that answers with nothing is of another version.
 func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 	question func(context.Context, *grpc.ClientConn) (*Answer, error),
@@ -223,6 +263,8 @@ func failed(target Target, handshake *handshakeLog, err error) error {
 		kind = ErrUntrusted
 	case codes.Unimplemented, codes.ResourceExhausted:
 		kind = ErrIncompatible
+	case codes.InvalidArgument, codes.FailedPrecondition:
+		kind = ErrRejected
 	}
 	return fmt.Errorf("asking the agent at %s: %w: %w", target.Address, kind, err)
 }

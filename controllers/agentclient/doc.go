@@ -19,6 +19,8 @@ var (
 	ErrUntrusted = errors.New("untrusted")
 	// ErrIncompatible: the other side speaks another version of the protocol. Somebody has to upgrade.
 	ErrIncompatible = errors.New("incompatible")
+	// ErrRejected: an agent does not take what it was sent. Its report says why.
+	ErrRejected = errors.New("rejected")
 )
 
 // Target is an agent of this cluster.
@@ -44,8 +46,14 @@ type Agents interface {
 	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
 	// HTTPReport asks a replica of an HTTPEndpoint what it did.
 	HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error)
+	// SetHTTPConfig has a replica of an HTTPEndpoint use a configuration, which has a generation. ErrIncompatible: the
+	// replica is of an earlier release, or the configuration is longer than wirev1.MaxSentConfig; ErrRejected: it cannot
+	// be used, or the replica knows a newer one.
+	SetHTTPConfig(ctx context.Context, target Target, config *wirev1.HTTPConfig) error
 	// QueueReport asks a member of a Queue what it holds and did.
 	QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error)
+	// SetQueueConfig is SetHTTPConfig for a member of a Queue.
+	SetQueueConfig(ctx context.Context, target Target, config *wirev1.QueueConfig) error
 }
 
 // Gateway is the gateway of another cluster.

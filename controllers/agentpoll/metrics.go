@@ -12,6 +12,7 @@ import (
 // collectors are the pool's metrics.
 type collectors struct {
 	questions *prometheus.CounterVec
+	given     *prometheus.CounterVec
 	pool      *Pool
 }
 
@@ -27,9 +28,20 @@ func newCollectors(registry prometheus.Registerer, pool *Pool) *collectors {
 	c := &collectors{pool: pool, questions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lighterage_agent_questions_total",
 		Help: "Questions to agents that ended, by kind and whether they were answered.",
+	}, []string{"kind", "outcome"}), given: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lighterage_agent_configurations_total",
+		Help: "Configurations that agents were sent before the kubelet brings them, by kind and whether they were taken.",
 	}, []string{"kind", "outcome"})}
-	registry.MustRegister(c.questions, c)
+	registry.MustRegister(c.questions, c.given, c)
 	return c
+}
+
+func (c *collectors) countGiven(kind string, err error) {
+	outcome := "taken"
+	if err != nil {
+		outcome = "failed"
+	}
+	c.given.WithLabelValues(kind, outcome).Inc()
 }
 
 func (c *collectors) count(kind string, err error) {

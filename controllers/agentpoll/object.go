@@ -20,7 +20,8 @@ type kind struct {
 	pool    *Pool
 	name    string
 	class   Class
-	ask     func(context.Context, agentclient.Target) (any, error)
+	ask     func(context.Context, agentclient.Target, Configuration) (any, error)
+	lacks   func(answer any, generation uint64) bool
 	news    func(before, after any) bool
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	objects map[types.NamespacedName]*object
@@ -41,6 +42,8 @@ type object struct {
 	credit   float64
 	credited time.Time
 	owed     bool
+	// config is what agents are to be given that lack it; nil: none does.
+	config Configuration
 }
 
 // with calls do for an object that is known.
@@ -181,4 +184,24 @@ func (o *object) settle() {
 	}
 	o.due = true
 	o.wake()
+}
+
+// configure has agents given a configuration that lack it. One that did not answer yet may. It is not kept when nobody
+// lacks it, since there may be thousands of objects.
+func (o *object) configure(config Configuration, now time.Time) {
+	generation := config.GetGeneration()
+	fresh := o.config == nil || o.config.GetGeneration() != generation
+	o.config = nil
+	if generation == 0 {
+		return
+	}
+	for _, a := range o.agents {
+		switch lacks := o.kind.lacks(a.report, generation); {
+		case lacks && fresh && a.lane() == answering:
+			o.kind.pool.hurry(a, now)
+			o.config = config
+		case lacks || a.report == nil:
+			o.config = config
+		}
+	}
 }

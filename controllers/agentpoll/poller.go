@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -51,12 +52,21 @@ type Poller[R any] interface {
 	Observe(object types.NamespacedName, agents ...Target) Observed[R]
 	// Shown says that the object's status shows what Observe returned last.
 	Shown(object types.NamespacedName)
+	// Configure has the object's agents given a configuration by Question.Configure that lack it, as soon as they answer,
+	// until another one is named. Those that are known to answer are asked now.
+	Configure(object types.NamespacedName, config Configuration)
 	// Refresh has the object's agents asked now. Its reconciler is woken when all have answered, or have not.
 	Refresh(object types.NamespacedName)
 	// Forget has no agents of the object asked any more.
 	Forget(object types.NamespacedName)
 	// Source wakes reconcilers. It is for one controller.
 	Source() source.Source
+}
+
+// Configuration of agents. Of two, the one of the higher generation is newer; that of generation 0 is not sent.
+type Configuration interface {
+	proto.Message
+	GetGeneration() uint64
 }
 
 // Question is what is asked.
@@ -68,13 +78,29 @@ type Question[R any] struct {
 	Ask func(ctx context.Context, target agentclient.Target) (R, error)
 	// News reports whether an answer may change a phase or a condition that followed from the one before. It is pure.
 	News func(before, after R) bool
+	// Lacks reports whether an agent that gave this answer is to be given the configuration of a generation. It is pure.
+	// Configure gives it, within seconds. nil: agents are never given any.
+	Lacks     func(answer R, generation uint64) bool
+	Configure func(ctx context.Context, target agentclient.Target, config Configuration) error
 }
 
 // NewPoller returns a Poller that asks a question in a pool.
 func NewPoller[R any](pool *Pool, q Question[R]) Poller[R] {
 	k := &kind{
 		pool: pool, name: q.Name, class: q.Class, objects: map[types.NamespacedName]*object{},
-		ask: func(ctx context.Context, target agentclient.Target) (any, error) { return q.Ask(ctx, target) },
+		ask: func(ctx context.Context, target agentclient.Target, config Configuration) (any, error) {
+			answer, err := q.Ask(ctx, target)
+			if err != nil || config == nil || !q.Lacks(answer, config.GetGeneration()) {
+				return answer, err
+			}
+			// An agent that does not take it says so in what it answers now, or gets it by the kubelet.
+			pool.metrics.countGiven(q.Name, q.Configure(ctx, target, config))
+			return q.Ask(ctx, target)
+		},
+		lacks: func(answer any, generation uint64) bool {
+			said, ok := answer.(R)
+			return ok && q.Lacks(said, generation)
+		},
 		news: func(before, after any) bool {
 			was, _ := before.(R)
 			is, _ := after.(R)
@@ -110,6 +136,10 @@ func (p *poller[R]) Observe(name types.NamespacedName, targets ...Target) Observ
 }
 
 func (p *poller[R]) Shown(name types.NamespacedName) { p.kind.with(name, (*object).shown) }
+
+func (p *poller[R]) Configure(name types.NamespacedName, config Configuration) {
+	p.kind.with(name, func(o *object, now time.Time) { o.configure(config, now) })
+}
 
 func (p *poller[R]) Refresh(name types.NamespacedName) {
 	p.kind.with(name, func(o *object, now time.Time) { o.takeTurn(now, 0) })

@@ -154,11 +154,11 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 	heap.Remove(&p.queues[l], a.index)
 	p.underWay[l]++
 	a.asking = true
-	before, target := a.report, a.target.Target
+	before, target, config := a.report, a.target.Target, a.object.config
 	target.Soon = p.interval(k.class) <= soon
 	p.asking.Go(func() {
 		asked := time.Now()
-		report, err := k.ask(ctx, target)
+		report, err := k.ask(ctx, target, config)
 		if ctx.Err() != nil {
 			return
 		}

@@ -61,6 +61,28 @@ type State struct {
 	Settled bool
 }
 
+// Numbered is a configuration with the generation of the one that the Secret holds, which it must be.
+func Numbered[T dialer](s *State, config T) T {
+	config = proto.CloneOf(config)
+	number(config, s.held.Generation)
+	return config
+}
+
+func number(config proto.Message, generation uint64) {
+	switch config := config.(type) {
+	case *wirev1.HTTPConfig:
+		config.Generation = generation
+	case *wirev1.QueueConfig:
+		config.Generation = generation
+	}
+}
+
+// next is the generation of a configuration that is written now. It follows the clock, so that it is higher than those
+// of a manager whose note of them was lost, and never goes back when that is set back.
+func (s *State) next(newest uint64, now time.Time) uint64 {
+	return max(s.held.Generation+1, newest+1, uint64(max(now.UnixMilli(), 1)))
+}
+
 // Unchanged reports whether the Secret is as a manager that ran before has left it.
 func (s *State) Unchanged() bool { return s.held != (held{}) && s.pair.Leaf == nil }
 
@@ -74,6 +96,8 @@ type Content struct {
 	Revision string
 	// Files are further ones, by their keys.
 	Files map[string][]byte
+	// Newest is the highest generation of a configuration that agents know.
+	Newest uint64
 }
 
 // dialer is a configuration of agents that dial at the wish of a tenant.
@@ -127,7 +151,12 @@ func (k *Keeper) Ensure(
 	wanted := held{Digest: content.digest(k.Lifetime), CA: fingerprint(ca)}
 	issue := state.held.CA != wanted.CA || !pki.FreshUntil(state.held.Issued, state.held.Expires, now)
 	lost := !state.Settled && now.Sub(state.written) >= rewriteInterval
-	if !issue && !lost && state.held.Digest == wanted.Digest {
+	wanted.Generation = state.held.Generation
+	// Agents that know a newer one, of which there is no note, would ignore this.
+	if state.held.Digest != wanted.Digest || wanted.Generation > 0 && content.Newest > wanted.Generation {
+		wanted.Generation = state.next(content.Newest, now)
+	}
+	if !issue && !lost && state.held.Digest == wanted.Digest && state.held.Generation == wanted.Generation {
 		return nil, k.note(ctx, state, holder)
 	}
 	pair := state.pair
@@ -137,7 +166,9 @@ func (k *Keeper) Ensure(
 			return nil, fmt.Errorf("issuing the certificate of %s: %w", content.Identity, err)
 		}
 	}
-	config, err := wirev1.MarshalConfig(content.Config)
+	numbered := proto.Clone(content.Config)
+	number(numbered, wanted.Generation)
+	config, err := wirev1.MarshalConfig(numbered)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the configuration of %s: %w", content.Identity, err)
 	}

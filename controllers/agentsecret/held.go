@@ -27,6 +27,8 @@ const heldAnnotation = "lighterage.dev/agent-secret"
 type held struct {
 	// Digest is that of Content.
 	Digest string `json:"digest"`
+	// Generation of the configuration; 0: a manager of an earlier release wrote it.
+	Generation uint64 `json:"generation,omitempty"`
 	// CA is the fingerprint of the one that issued the certificate.
 	CA string `json:"ca"`
 	// Issued and Expires are the certificate's.

@@ -185,3 +185,49 @@ func TestLostSecretIsWrittenAgain(t *testing.T) {
 		}
 	}
 }
+
+// generation is that of the configuration in the Secret.
+func (k *kept) generation() uint64 {
+	k.Helper()
+	secret, config := &corev1.Secret{}, &wirev1.QueueConfig{}
+	if err := k.store.Get(k.Context(), client.ObjectKey{Namespace: "bank", Name: "orders"}, secret); err != nil {
+		k.Fatal(err)
+	}
+	if err := wirev1.UnmarshalConfig(secret.Data["config.json"], config); err != nil {
+		k.Fatal(err)
+	}
+	return config.GetGeneration()
+}
+
+// TestGenerations: each configuration has a higher generation than those before, whatever clock and notes say, and one
+// that stays has the one that it had.
+func TestGenerations(t *testing.T) {
+	k := keep(t)
+	first := k.generation()
+	if first != uint64(k.clock.Now().UnixMilli()) {
+		t.Errorf("the first is %d", first)
+	}
+	k.clock.Step(13 * time.Hour)
+	state := k.restart(true) // another certificate alone
+	if got := k.generation(); got != first {
+		t.Errorf("%d with another certificate, before %d", got, first)
+	}
+	if got := agentsecret.Numbered(state, &wirev1.QueueConfig{}).GetGeneration(); got != first {
+		t.Errorf("%d is sent, and the Secret has %d", got, first)
+	}
+	k.clock.Step(-365 * 24 * time.Hour)
+	k.content.Revision = "r2"
+	k.restart(true)
+	second := k.generation()
+	if second <= first {
+		t.Errorf("%d with the clock set back, before %d", second, first)
+	}
+	// Agents know one of which there is no note.
+	k.content.Newest = second + 5
+	k.restart(true)
+	if got := k.generation(); got != second+6 {
+		t.Errorf("%d, and agents know %d", got, second+5)
+	}
+	k.content.Newest = second + 6
+	k.restart(false)
+}

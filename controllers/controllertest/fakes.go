@@ -27,6 +27,7 @@ type Agents struct {
 	// http is by address: replicas share a server name.
 	http   map[string]*wirev1.HTTPReport
 	queues map[string]*wirev1.QueueReport
+	given  map[string]int
 }
 
 var _ agentclient.Agents = (*Agents)(nil)
@@ -151,6 +152,52 @@ func (a *Agents) QueueReport(_ context.Context, target agentclient.Target) (*wir
 		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
 	}
 	return proto.CloneOf(report), nil
+}
+
+// SetHTTPConfig implements agentclient.Agents. The agent is in the configuration from then on.
+func (a *Agents) SetHTTPConfig(_ context.Context, target agentclient.Target, config *wirev1.HTTPConfig) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	report := a.http[target.Address]
+	if report.GetConfiguration() == nil {
+		return fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrIncompatible)
+	}
+	report = proto.CloneOf(report)
+	report.Revision = config.GetRevision()
+	report.Configuration = &wirev1.ConfigurationState{Generation: config.GetGeneration()}
+	a.http[target.Address] = report
+	a.gave(target.Address)
+	return nil
+}
+
+// SetQueueConfig implements agentclient.Agents. The agent is in the configuration from then on.
+func (a *Agents) SetQueueConfig(_ context.Context, target agentclient.Target, config *wirev1.QueueConfig) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	report := a.queues[target.Address]
+	if report.GetConfiguration() == nil {
+		return fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrIncompatible)
+	}
+	report = proto.CloneOf(report)
+	report.Revision = config.GetRevision()
+	report.Configuration = &wirev1.ConfigurationState{Generation: config.GetGeneration()}
+	a.queues[target.Address] = report
+	a.gave(target.Address)
+	return nil
+}
+
+func (a *Agents) gave(address string) {
+	if a.given == nil {
+		a.given = map[string]int{}
+	}
+	a.given[address]++
+}
+
+// Given says how often an agent that serves was sent a configuration.
+func (a *Agents) Given(address string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.given[address]
 }
 
 // Gateways is a fake of other clusters' gateways, known by their endpoints.

@@ -44,6 +44,9 @@ func (a Asking[R]) Observe(_ types.NamespacedName, targets ...agentpoll.Target) 
 // Shown is of agentpoll.Poller.
 func (a Asking[R]) Shown(types.NamespacedName) {}
 
+// Configure is of agentpoll.Poller; nobody is given anything.
+func (a Asking[R]) Configure(types.NamespacedName, agentpoll.Configuration) {}
+
 // Refresh is of agentpoll.Poller.
 func (a Asking[R]) Refresh(types.NamespacedName) {}
 

@@ -28,9 +28,9 @@ import (
 // ensureAll makes what is wanted to be, and returns the Deployment as it is then. The problem is what the API server,
 // or somebody else's object, has against it.
 func (r *Reconciler) ensureAll(
-	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
+	ctx context.Context, wanted Wanted, in inputs, backend *corev1.Service, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *agentpod.Problem, error) {
-	deployment, problem, err := r.tryAll(ctx, wanted, present, backend, affinity)
+	deployment, problem, err := r.tryAll(ctx, wanted, in, backend, affinity)
 	rejected, err := owned.Persistent(&r.rejected, wanted.Endpoint, err, r.Clock.Now())
 	if rejected != nil {
 		problem = rejected
@@ -40,13 +40,15 @@ func (r *Reconciler) ensureAll(
 
 // tryAll is ensureAll, whose error may be one that will not go.
 func (r *Reconciler) tryAll(
-	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
+	ctx context.Context, wanted Wanted, in inputs, backend *corev1.Service, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *agentpod.Problem, error) {
+	present := in.deployment
 	budget, err := r.budget(ctx, wanted.Endpoint)
 	if err != nil {
 		return present, nil, err
 	}
-	if problem, err := r.ensureSecret(ctx, wanted, wanted.content(), budget); problem != nil || err != nil {
+	problem, err := r.ensureSecret(ctx, wanted, wanted.content(), budget, in.replicas.Agents)
+	if problem != nil || err != nil {
 		return present, problem, err
 	}
 	if problem, err := r.ensureNetwork(ctx, wanted, backend); problem != nil || err != nil {

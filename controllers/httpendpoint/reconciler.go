@@ -140,14 +140,14 @@ func (r *Reconciler) execute(
 	if d.apply {
 		var err error
 		backend := in.permission.Services[backendUse(endpoint).Host]
-		facts.Deployment, facts.Problem, err = r.ensureAll(ctx, *d.usable, in.deployment, backend, d.affinity)
+		facts.Deployment, facts.Problem, err = r.ensureAll(ctx, *d.usable, in, backend, d.affinity)
 		if err != nil {
 			return facts, err
 		}
 	}
 	if d.keepServing != nil {
 		var err error
-		if facts.Problem, err = r.keepServing(ctx, endpoint, in.deployment, *d.keepServing); err != nil {
+		if facts.Problem, err = r.keepServing(ctx, endpoint, in, *d.keepServing); err != nil {
 			return facts, err
 		}
 	}

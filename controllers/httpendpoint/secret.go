@@ -6,7 +6,6 @@ package httpendpoint
 import (
 	"context"
 
-	appsv1 "k8s.io/api/apps/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // memory is what the manager remembers of an HTTPEndpoint.
@@ -40,9 +40,11 @@ func (r *Reconciler) budget(
 	return budget, nil
 }
 
-// ensureSecret writes the Secret with the replicas' configuration and identity when either has changed.
+// ensureSecret writes the Secret with the replicas' configuration and identity when either has changed. Replicas that
+// lack the configuration are sent it at once; the Secret is where they find it when they start again.
 func (r *Reconciler) ensureSecret(
 	ctx context.Context, wanted Wanted, content agentsecret.Content, budget *policyv1.PodDisruptionBudget,
+	agents []Replica,
 ) (*agentpod.Problem, error) {
 	endpoint := wanted.Endpoint
 	content, err := r.permitted(ctx, endpoint.Namespace, content)
@@ -56,15 +58,20 @@ func (r *Reconciler) ensureSecret(
 	if budget != nil {
 		holder = budget
 	}
-	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content, holder)
+	content.Newest = replicas.NewestGeneration(agents)
+	problem, err := r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content, holder)
+	if config, ok := content.Config.(*wirev1.HTTPConfig); ok && problem == nil && err == nil {
+		r.Reports.Configure(client.ObjectKeyFromObject(endpoint), agentsecret.Numbered(&m.secret, config))
+	}
+	return problem, err
 }
 
 // keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(
-	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem agentpod.Problem,
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, in inputs, problem agentpod.Problem,
 ) (*agentpod.Problem, error) {
-	if deployment == nil {
+	if in.deployment == nil {
 		return &problem, nil
 	}
 	budget, err := r.budget(ctx, endpoint)
@@ -80,7 +87,7 @@ func (r *Reconciler) keepServing(
 		problem.Message += "; certificates of its replicas are not renewed until then"
 		return &problem, nil
 	}
-	refused, err := r.ensureSecret(ctx, Wanted{Endpoint: endpoint}, content, budget)
+	refused, err := r.ensureSecret(ctx, Wanted{Endpoint: endpoint}, content, budget, in.replicas.Agents)
 	if refused != nil {
 		problem.Message += "; besides, " + refused.Message
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
@@ -66,7 +67,7 @@ func (r *Reconciler) tryAll(
 		}
 	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content(), in.set); problem != nil || err != nil {
+	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content(), in); problem != nil || err != nil {
 		return in.set, problem, err
 	}
 	if problem, err := r.ensureNetwork(ctx, wanted, in.permission.Services); problem != nil || err != nil {
@@ -108,9 +109,10 @@ func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.Stat
 	)
 }
 
-// ensureSecret writes the Secret with the members' configuration and identity when either has changed.
+// ensureSecret writes the Secret with the members' configuration and identity when either has changed. Members that
+// lack the configuration are sent it at once; the Secret is where they find it when they start again.
 func (r *Reconciler) ensureSecret(
-	ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content, set *appsv1.StatefulSet,
+	ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content, in inputs,
 ) (*agentpod.Problem, error) {
 	queue := wanted.Queue
 	content, err := r.permitted(ctx, queue.Namespace, content)
@@ -120,28 +122,33 @@ func (r *Reconciler) ensureSecret(
 	content.Identity = pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name)
 	content.ServerNames = serverNames(queue)
 	var holder client.Object
-	if set != nil {
-		holder = set
+	if in.set != nil {
+		holder = in.set
 	}
-	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content, holder)
+	content.Newest = replicas.NewestGeneration(in.members.Agents)
+	problem, err := r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content, holder)
+	if config, ok := content.Config.(*wirev1.QueueConfig); ok && problem == nil && err == nil {
+		r.Reports.Configure(client.ObjectKeyFromObject(queue), agentsecret.Numbered(&m.secret, config))
+	}
+	return problem, err
 }
 
 // keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(
-	ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem agentpod.Problem,
+	ctx context.Context, queue *v1alpha1.Queue, in inputs, problem agentpod.Problem,
 ) (*agentpod.Problem, error) {
-	if set == nil {
+	if in.set == nil {
 		return &problem, nil
 	}
-	content, known := agentsecret.Recorded(set, &wirev1.QueueConfig{})
+	content, known := agentsecret.Recorded(in.set, &wirev1.QueueConfig{})
 	if !known {
 		problem.Message += "; certificates of its members are not renewed until then"
 		return &problem, nil
 	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
 	before := Wanted{Queue: queue}
-	refused, err := r.ensureSecret(ctx, before, m, content, set)
+	refused, err := r.ensureSecret(ctx, before, m, content, in)
 	if refused == nil && err == nil {
 		refused, err = r.publishCA(ctx, before, m)
 	}

@@ -166,7 +166,7 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 	}
 	if d.keepServing != nil {
 		var err error
-		if facts.Problem, err = r.keepServing(ctx, queue, in.set, *d.keepServing); err != nil {
+		if facts.Problem, err = r.keepServing(ctx, queue, in, *d.keepServing); err != nil {
 			return facts, err
 		}
 	}

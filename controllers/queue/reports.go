@@ -4,18 +4,30 @@
 package queue
 
 import (
+	"context"
+	"fmt"
+
 	"google.golang.org/protobuf/proto"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpoll"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // Reports has members asked for reports.
 func Reports(pool *agentpoll.Pool, agents agentclient.Agents) agentpoll.Poller[*wirev1.QueueReport] {
 	return agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.QueueReport]{
 		Name: "queue", Class: agentpoll.Serving, Ask: agents.QueueReport,
-		News: func(before, after *wirev1.QueueReport) bool { return !proto.Equal(stateOf(before), stateOf(after)) },
+		News:  func(before, after *wirev1.QueueReport) bool { return !proto.Equal(stateOf(before), stateOf(after)) },
+		Lacks: replicas.Lacks[*wirev1.QueueReport],
+		Configure: func(ctx context.Context, target agentclient.Target, config agentpoll.Configuration) error {
+			own, ok := config.(*wirev1.QueueConfig)
+			if !ok {
+				return fmt.Errorf("configuring the agent at %s: %T is no configuration of it", target.Address, config)
+			}
+			return agents.SetQueueConfig(ctx, target, own)
+		},
 	})
 }
 
@@ -25,6 +37,7 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 	content, channel, archive, restore := r.GetContent(), r.GetChannel(), r.GetArchive(), r.GetRestore()
 	state := &wirev1.QueueReport{
 		State: r.GetState(), Revision: r.GetRevision(), ConfigError: r.GetConfigError(), Certificate: r.GetCertificate(),
+		Configuration:       r.GetConfiguration(),
 		AuthenticationError: r.GetAuthenticationError(), ExternalFailure: reason(r.GetExternalFailure()),
 		StorageFailure: reason(r.GetStorageFailure()),
 		Content: &wirev1.QueueContent{

@@ -34,6 +34,30 @@ type Report interface {
 	GetRevision() string
 	// GetCertificate is about the one for clients.
 	GetCertificate() *wirev1.HTTPCertificate
+	// GetConfiguration has the generations of configurations that the agent knows; nil from agents of earlier releases.
+	GetConfiguration() *wirev1.ConfigurationState
+}
+
+// Lacks reports whether an agent is to be sent the configuration of a generation: it takes some, and neither has this
+// or a newer one in effect nor has rejected it.
+func Lacks[R Report](report R, generation uint64) bool {
+	known := report.GetConfiguration()
+	return known != nil && known.GetGeneration() < generation && known.GetRejected() < generation
+}
+
+// maxGeneration is the highest that is believed, so that the next one is a number, too.
+const maxGeneration = 1 << 62
+
+// NewestGeneration is the highest generation of a configuration that an agent has in effect or has rejected.
+func NewestGeneration[R Report](agents []Agent[R]) uint64 {
+	var newest uint64
+	for _, agent := range agents {
+		known := agent.Report.GetConfiguration()
+		if n := max(known.GetGeneration(), known.GetRejected()); n <= maxGeneration {
+			newest = max(newest, n)
+		}
+	}
+	return newest
 }
 
 // Agent is a pod and what its agent says.

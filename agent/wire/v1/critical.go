@@ -19,6 +19,10 @@ import (
 // criticalKey, beside the fields of a configuration, lists those that its agent must know.
 const criticalKey = "critical"
 
+// MaxSentConfig is the longest configuration in bytes that the manager sends to an agent. Longer ones come by the file
+// alone.
+const MaxSentConfig = 256 << 10
+
 // ErrCritical is returned for a configuration with a critical field that this release does not know.
 var ErrCritical = errors.New("the configuration has what this release does not know and must not ignore")
 

@@ -256,7 +256,10 @@ type HTTPConfig struct {
 	TrustedProxies []string `protobuf:"bytes,17,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
 	// dial_policy for the backend. Without one the configuration is refused. A change counts at once: connections to what it does not permit
 	// any more are closed. It is no part of what revision names.
-	DialPolicy    *DialPolicy `protobuf:"bytes,18,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
+	DialPolicy *DialPolicy `protobuf:"bytes,18,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
+	// generation is higher the later the manager wrote the configuration. It is no part of what revision names; 0: written by a manager of an
+	// earlier release. Of two configurations, a file and one by SetHTTPConfig, the one of the lower generation is ignored.
+	Generation    uint64 `protobuf:"varint,100,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,6 +418,13 @@ func (x *HTTPConfig) GetDialPolicy() *DialPolicy {
 		return x.DialPolicy
 	}
 	return nil
+}
+
+func (x *HTTPConfig) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // HTTPBackend is where requests go.
@@ -580,6 +590,87 @@ func (x *HTTPLimits) GetCompressionCpuPercent() uint32 {
 	return 0
 }
 
+type SetHTTPConfigRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// config is HTTPConfig as config.json has it, of 256 KiB at most and with a generation.
+	Config        []byte `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHTTPConfigRequest) Reset() {
+	*x = SetHTTPConfigRequest{}
+	mi := &file_agent_wire_v1_http_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHTTPConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHTTPConfigRequest) ProtoMessage() {}
+
+func (x *SetHTTPConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_http_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHTTPConfigRequest.ProtoReflect.Descriptor instead.
+func (*SetHTTPConfigRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetHTTPConfigRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+type SetHTTPConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHTTPConfigResponse) Reset() {
+	*x = SetHTTPConfigResponse{}
+	mi := &file_agent_wire_v1_http_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHTTPConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHTTPConfigResponse) ProtoMessage() {}
+
+func (x *SetHTTPConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_http_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHTTPConfigResponse.ProtoReflect.Descriptor instead.
+func (*SetHTTPConfigResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{4}
+}
+
 type GetHTTPReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -588,7 +679,7 @@ type GetHTTPReportRequest struct {
 
 func (x *GetHTTPReportRequest) Reset() {
 	*x = GetHTTPReportRequest{}
-	mi := &file_agent_wire_v1_http_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +691,7 @@ func (x *GetHTTPReportRequest) String() string {
 func (*GetHTTPReportRequest) ProtoMessage() {}
 
 func (x *GetHTTPReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_http_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +704,7 @@ func (x *GetHTTPReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHTTPReportRequest.ProtoReflect.Descriptor instead.
 func (*GetHTTPReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{5}
 }
 
 type GetHTTPReportResponse struct {
@@ -625,7 +716,7 @@ type GetHTTPReportResponse struct {
 
 func (x *GetHTTPReportResponse) Reset() {
 	*x = GetHTTPReportResponse{}
-	mi := &file_agent_wire_v1_http_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +728,7 @@ func (x *GetHTTPReportResponse) String() string {
 func (*GetHTTPReportResponse) ProtoMessage() {}
 
 func (x *GetHTTPReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_http_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +741,7 @@ func (x *GetHTTPReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHTTPReportResponse.ProtoReflect.Descriptor instead.
 func (*GetHTTPReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetHTTPReportResponse) GetReport() *HTTPReport {
@@ -674,7 +765,7 @@ type HTTPCertificate struct {
 
 func (x *HTTPCertificate) Reset() {
 	*x = HTTPCertificate{}
-	mi := &file_agent_wire_v1_http_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +777,7 @@ func (x *HTTPCertificate) String() string {
 func (*HTTPCertificate) ProtoMessage() {}
 
 func (x *HTTPCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_http_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +790,7 @@ func (x *HTTPCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPCertificate.ProtoReflect.Descriptor instead.
 func (*HTTPCertificate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HTTPCertificate) GetState() CertificateState {
@@ -761,7 +852,7 @@ type HTTPStatistics struct {
 
 func (x *HTTPStatistics) Reset() {
 	*x = HTTPStatistics{}
-	mi := &file_agent_wire_v1_http_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +864,7 @@ func (x *HTTPStatistics) String() string {
 func (*HTTPStatistics) ProtoMessage() {}
 
 func (x *HTTPStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_http_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +877,7 @@ func (x *HTTPStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPStatistics.ProtoReflect.Descriptor instead.
 func (*HTTPStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HTTPStatistics) GetActiveConnections() uint64 {
@@ -945,14 +1036,16 @@ type HTTPReport struct {
 	// traffic is what the kernel counted of the connections of wire_bytes; absent where it does not, or the agent is of an earlier version.
 	Traffic *Traffic `protobuf:"bytes,15,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	// decisions for new connections; absent in other modes than Auto.
-	Decisions     *Decisions `protobuf:"bytes,16,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	Decisions *Decisions `protobuf:"bytes,16,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	// configuration is absent from agents of releases without SetHTTPConfig.
+	Configuration *ConfigurationState `protobuf:"bytes,100,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HTTPReport) Reset() {
 	*x = HTTPReport{}
-	mi := &file_agent_wire_v1_http_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1057,7 @@ func (x *HTTPReport) String() string {
 func (*HTTPReport) ProtoMessage() {}
 
 func (x *HTTPReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_http_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_http_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1070,7 @@ func (x *HTTPReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPReport.ProtoReflect.Descriptor instead.
 func (*HTTPReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HTTPReport) GetState() HTTPState {
@@ -1092,11 +1185,18 @@ func (x *HTTPReport) GetDecisions() *Decisions {
 	return nil
 }
 
+func (x *HTTPReport) GetConfiguration() *ConfigurationState {
+	if x != nil {
+		return x.Configuration
+	}
+	return nil
+}
+
 var File_agent_wire_v1_http_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x06\n" +
+	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\a\n" +
 	"\n" +
 	"HTTPConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12%\n" +
@@ -1118,7 +1218,10 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12'\n" +
 	"\x0ftrusted_proxies\x18\x11 \x03(\tR\x0etrustedProxies\x12?\n" +
 	"\vdial_policy\x18\x12 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
-	"dialPolicy\"\xd2\x02\n" +
+	"dialPolicy\x12\x1e\n" +
+	"\n" +
+	"generation\x18d \x01(\x04R\n" +
+	"generation\"\xd2\x02\n" +
 	"\vHTTPBackend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
@@ -1133,7 +1236,10 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"HTTPLimits\x12'\n" +
 	"\x0fmax_connections\x18\x01 \x01(\rR\x0emaxConnections\x12)\n" +
 	"\x10max_compressions\x18\x02 \x01(\rR\x0fmaxCompressions\x126\n" +
-	"\x17compression_cpu_percent\x18\x03 \x01(\rR\x15compressionCpuPercent\"\x16\n" +
+	"\x17compression_cpu_percent\x18\x03 \x01(\rR\x15compressionCpuPercent\".\n" +
+	"\x14SetHTTPConfigRequest\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\x17\n" +
+	"\x15SetHTTPConfigResponse\"\x16\n" +
 	"\x14GetHTTPReportRequest\"O\n" +
 	"\x15GetHTTPReportResponse\x126\n" +
 	"\x06report\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.HTTPReportR\x06report\"\xa0\x01\n" +
@@ -1164,7 +1270,7 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\frecent_nanos\x18\x18 \x01(\x04R\vrecentNanos\x1aD\n" +
 	"\x16ResponsesByCodingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x91\x06\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xdf\x06\n" +
 	"\n" +
 	"HTTPReport\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.lighterage.wire.v1.HTTPStateR\x05state\x12\x16\n" +
@@ -1187,7 +1293,8 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\r \x01(\x04R\twireBytes\x125\n" +
 	"\atraffic\x18\x0f \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x12;\n" +
-	"\tdecisions\x18\x10 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions*q\n" +
+	"\tdecisions\x18\x10 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12L\n" +
+	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration*q\n" +
 	"\tHTTPState\x12\x1a\n" +
 	"\x16HTTP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13HTTP_STATE_STARTING\x10\x01\x12\x16\n" +
@@ -1207,9 +1314,10 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x17BACKEND_FAILURE_TIMEOUT\x10\x04\x12\x17\n" +
 	"\x13BACKEND_FAILURE_TLS\x10\x05\x12\x1a\n" +
 	"\x16BACKEND_FAILURE_STATUS\x10\x06\x12\x1e\n" +
-	"\x1aBACKEND_FAILURE_CONNECTION\x10\a2q\n" +
+	"\x1aBACKEND_FAILURE_CONNECTION\x10\a2\xd7\x01\n" +
 	"\tHTTPAgent\x12d\n" +
-	"\rGetHTTPReport\x12(.lighterage.wire.v1.GetHTTPReportRequest\x1a).lighterage.wire.v1.GetHTTPReportResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\rGetHTTPReport\x12(.lighterage.wire.v1.GetHTTPReportRequest\x1a).lighterage.wire.v1.GetHTTPReportResponse\x12d\n" +
+	"\rSetHTTPConfig\x12(.lighterage.wire.v1.SetHTTPConfigRequest\x1a).lighterage.wire.v1.SetHTTPConfigResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_http_proto_rawDescOnce sync.Once
@@ -1224,7 +1332,7 @@ func file_agent_wire_v1_http_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_http_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_http_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_agent_wire_v1_http_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agent_wire_v1_http_proto_goTypes = []any{
 	(HTTPState)(0),                // 0: lighterage.wire.v1.HTTPState
 	(CertificateState)(0),         // 1: lighterage.wire.v1.CertificateState
@@ -1232,52 +1340,58 @@ var file_agent_wire_v1_http_proto_goTypes = []any{
 	(*HTTPConfig)(nil),            // 3: lighterage.wire.v1.HTTPConfig
 	(*HTTPBackend)(nil),           // 4: lighterage.wire.v1.HTTPBackend
 	(*HTTPLimits)(nil),            // 5: lighterage.wire.v1.HTTPLimits
-	(*GetHTTPReportRequest)(nil),  // 6: lighterage.wire.v1.GetHTTPReportRequest
-	(*GetHTTPReportResponse)(nil), // 7: lighterage.wire.v1.GetHTTPReportResponse
-	(*HTTPCertificate)(nil),       // 8: lighterage.wire.v1.HTTPCertificate
-	(*HTTPStatistics)(nil),        // 9: lighterage.wire.v1.HTTPStatistics
-	(*HTTPReport)(nil),            // 10: lighterage.wire.v1.HTTPReport
-	nil,                           // 11: lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
-	(*CompressionSettings)(nil),   // 12: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
-	(*DialPolicy)(nil),            // 14: lighterage.wire.v1.DialPolicy
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*Compression)(nil),           // 16: lighterage.wire.v1.Compression
-	(*CPU)(nil),                   // 17: lighterage.wire.v1.CPU
-	(*Traffic)(nil),               // 18: lighterage.wire.v1.Traffic
-	(*Decisions)(nil),             // 19: lighterage.wire.v1.Decisions
+	(*SetHTTPConfigRequest)(nil),  // 6: lighterage.wire.v1.SetHTTPConfigRequest
+	(*SetHTTPConfigResponse)(nil), // 7: lighterage.wire.v1.SetHTTPConfigResponse
+	(*GetHTTPReportRequest)(nil),  // 8: lighterage.wire.v1.GetHTTPReportRequest
+	(*GetHTTPReportResponse)(nil), // 9: lighterage.wire.v1.GetHTTPReportResponse
+	(*HTTPCertificate)(nil),       // 10: lighterage.wire.v1.HTTPCertificate
+	(*HTTPStatistics)(nil),        // 11: lighterage.wire.v1.HTTPStatistics
+	(*HTTPReport)(nil),            // 12: lighterage.wire.v1.HTTPReport
+	nil,                           // 13: lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
+	(*CompressionSettings)(nil),   // 14: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*DialPolicy)(nil),            // 16: lighterage.wire.v1.DialPolicy
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Compression)(nil),           // 18: lighterage.wire.v1.Compression
+	(*CPU)(nil),                   // 19: lighterage.wire.v1.CPU
+	(*Traffic)(nil),               // 20: lighterage.wire.v1.Traffic
+	(*Decisions)(nil),             // 21: lighterage.wire.v1.Decisions
+	(*ConfigurationState)(nil),    // 22: lighterage.wire.v1.ConfigurationState
 }
 var file_agent_wire_v1_http_proto_depIdxs = []int32{
 	4,  // 0: lighterage.wire.v1.HTTPConfig.backend:type_name -> lighterage.wire.v1.HTTPBackend
-	12, // 1: lighterage.wire.v1.HTTPConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	14, // 1: lighterage.wire.v1.HTTPConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	5,  // 2: lighterage.wire.v1.HTTPConfig.limits:type_name -> lighterage.wire.v1.HTTPLimits
-	13, // 3: lighterage.wire.v1.HTTPConfig.idle_timeout:type_name -> google.protobuf.Duration
-	13, // 4: lighterage.wire.v1.HTTPConfig.drain_timeout:type_name -> google.protobuf.Duration
-	14, // 5: lighterage.wire.v1.HTTPConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	13, // 6: lighterage.wire.v1.HTTPBackend.health_interval:type_name -> google.protobuf.Duration
-	13, // 7: lighterage.wire.v1.HTTPBackend.health_timeout:type_name -> google.protobuf.Duration
-	13, // 8: lighterage.wire.v1.HTTPBackend.response_timeout:type_name -> google.protobuf.Duration
-	10, // 9: lighterage.wire.v1.GetHTTPReportResponse.report:type_name -> lighterage.wire.v1.HTTPReport
+	15, // 3: lighterage.wire.v1.HTTPConfig.idle_timeout:type_name -> google.protobuf.Duration
+	15, // 4: lighterage.wire.v1.HTTPConfig.drain_timeout:type_name -> google.protobuf.Duration
+	16, // 5: lighterage.wire.v1.HTTPConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	15, // 6: lighterage.wire.v1.HTTPBackend.health_interval:type_name -> google.protobuf.Duration
+	15, // 7: lighterage.wire.v1.HTTPBackend.health_timeout:type_name -> google.protobuf.Duration
+	15, // 8: lighterage.wire.v1.HTTPBackend.response_timeout:type_name -> google.protobuf.Duration
+	12, // 9: lighterage.wire.v1.GetHTTPReportResponse.report:type_name -> lighterage.wire.v1.HTTPReport
 	1,  // 10: lighterage.wire.v1.HTTPCertificate.state:type_name -> lighterage.wire.v1.CertificateState
-	15, // 11: lighterage.wire.v1.HTTPCertificate.not_after:type_name -> google.protobuf.Timestamp
-	11, // 12: lighterage.wire.v1.HTTPStatistics.responses_by_coding:type_name -> lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
-	15, // 13: lighterage.wire.v1.HTTPStatistics.since:type_name -> google.protobuf.Timestamp
+	17, // 11: lighterage.wire.v1.HTTPCertificate.not_after:type_name -> google.protobuf.Timestamp
+	13, // 12: lighterage.wire.v1.HTTPStatistics.responses_by_coding:type_name -> lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
+	17, // 13: lighterage.wire.v1.HTTPStatistics.since:type_name -> google.protobuf.Timestamp
 	0,  // 14: lighterage.wire.v1.HTTPReport.state:type_name -> lighterage.wire.v1.HTTPState
-	15, // 15: lighterage.wire.v1.HTTPReport.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 16: lighterage.wire.v1.HTTPReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	17, // 15: lighterage.wire.v1.HTTPReport.start_time:type_name -> google.protobuf.Timestamp
+	10, // 16: lighterage.wire.v1.HTTPReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
 	2,  // 17: lighterage.wire.v1.HTTPReport.backend_failure:type_name -> lighterage.wire.v1.BackendFailure
-	9,  // 18: lighterage.wire.v1.HTTPReport.statistics:type_name -> lighterage.wire.v1.HTTPStatistics
-	16, // 19: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
-	17, // 20: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
-	18, // 21: lighterage.wire.v1.HTTPReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	19, // 22: lighterage.wire.v1.HTTPReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	6,  // 23: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
-	7,  // 24: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	11, // 18: lighterage.wire.v1.HTTPReport.statistics:type_name -> lighterage.wire.v1.HTTPStatistics
+	18, // 19: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
+	19, // 20: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
+	20, // 21: lighterage.wire.v1.HTTPReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	21, // 22: lighterage.wire.v1.HTTPReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	22, // 23: lighterage.wire.v1.HTTPReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	8,  // 24: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
+	6,  // 25: lighterage.wire.v1.HTTPAgent.SetHTTPConfig:input_type -> lighterage.wire.v1.SetHTTPConfigRequest
+	9,  // 26: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
+	7,  // 27: lighterage.wire.v1.HTTPAgent.SetHTTPConfig:output_type -> lighterage.wire.v1.SetHTTPConfigResponse
+	26, // [26:28] is the sub-list for method output_type
+	24, // [24:26] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_http_proto_init() }
@@ -1293,7 +1407,7 @@ func file_agent_wire_v1_http_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_http_proto_rawDesc), len(file_agent_wire_v1_http_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	HTTPAgent_GetHTTPReport_FullMethodName = "/lighterage.wire.v1.HTTPAgent/GetHTTPReport"
+	HTTPAgent_SetHTTPConfig_FullMethodName = "/lighterage.wire.v1.HTTPAgent/SetHTTPConfig"
 )
 
 // HTTPAgentClient is the client API for HTTPAgent service.
@@ -33,6 +34,10 @@ const (
 type HTTPAgentClient interface {
 	// GetHTTPReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetHTTPReport(ctx context.Context, in *GetHTTPReportRequest, opts ...grpc.CallOption) (*GetHTTPReportResponse, error)
+	// SetHTTPConfig puts a configuration into effect before its file arrives. It is idempotent. It fails with INVALID_ARGUMENT for one that
+	// cannot be used, which reports then say as well; FAILED_PRECONDITION while a newer one is known; UNAVAILABLE while the agent starts
+	// or drains, and UNIMPLEMENTED by agents of earlier releases, whose reports lack configuration.
+	SetHTTPConfig(ctx context.Context, in *SetHTTPConfigRequest, opts ...grpc.CallOption) (*SetHTTPConfigResponse, error)
 }
 
 type hTTPAgentClient struct {
@@ -53,6 +58,16 @@ func (c *hTTPAgentClient) GetHTTPReport(ctx context.Context, in *GetHTTPReportRe
 	return out, nil
 }
 
+func (c *hTTPAgentClient) SetHTTPConfig(ctx context.Context, in *SetHTTPConfigRequest, opts ...grpc.CallOption) (*SetHTTPConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetHTTPConfigResponse)
+	err := c.cc.Invoke(ctx, HTTPAgent_SetHTTPConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HTTPAgentServer is the server API for HTTPAgent service.
 // All implementations must embed UnimplementedHTTPAgentServer
 // for forward compatibility.
@@ -61,6 +76,10 @@ func (c *hTTPAgentClient) GetHTTPReport(ctx context.Context, in *GetHTTPReportRe
 type HTTPAgentServer interface {
 	// GetHTTPReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetHTTPReport(context.Context, *GetHTTPReportRequest) (*GetHTTPReportResponse, error)
+	// SetHTTPConfig puts a configuration into effect before its file arrives. It is idempotent. It fails with INVALID_ARGUMENT for one that
+	// cannot be used, which reports then say as well; FAILED_PRECONDITION while a newer one is known; UNAVAILABLE while the agent starts
+	// or drains, and UNIMPLEMENTED by agents of earlier releases, whose reports lack configuration.
+	SetHTTPConfig(context.Context, *SetHTTPConfigRequest) (*SetHTTPConfigResponse, error)
 	mustEmbedUnimplementedHTTPAgentServer()
 }
 
@@ -73,6 +92,9 @@ type UnimplementedHTTPAgentServer struct{}
 
 func (UnimplementedHTTPAgentServer) GetHTTPReport(context.Context, *GetHTTPReportRequest) (*GetHTTPReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHTTPReport not implemented")
+}
+func (UnimplementedHTTPAgentServer) SetHTTPConfig(context.Context, *SetHTTPConfigRequest) (*SetHTTPConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetHTTPConfig not implemented")
 }
 func (UnimplementedHTTPAgentServer) mustEmbedUnimplementedHTTPAgentServer() {}
 func (UnimplementedHTTPAgentServer) testEmbeddedByValue()                   {}
@@ -113,6 +135,24 @@ func _HTTPAgent_GetHTTPReport_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HTTPAgent_SetHTTPConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetHTTPConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HTTPAgentServer).SetHTTPConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HTTPAgent_SetHTTPConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HTTPAgentServer).SetHTTPConfig(ctx, req.(*SetHTTPConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HTTPAgent_ServiceDesc is the grpc.ServiceDesc for HTTPAgent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -123,6 +163,10 @@ var HTTPAgent_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetHTTPReport",
 			Handler:    _HTTPAgent_GetHTTPReport_Handler,
+		},
+		{
+			MethodName: "SetHTTPConfig",
+			Handler:    _HTTPAgent_SetHTTPConfig_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -184,7 +184,9 @@ type QueueConfig struct {
 	// archive of what the queue holds; absent: there is none.
 	Archive *QueueArchiveConfig `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore: messages of an archive that are put into the queue before it serves; absent: none.
-	Restore       *QueueRestoreConfig `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
+	Restore *QueueRestoreConfig `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
+	// generation as in HTTPConfig.
+	Generation    uint64 `protobuf:"varint,100,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +387,13 @@ func (x *QueueConfig) GetRestore() *QueueRestoreConfig {
 		return x.Restore
 	}
 	return nil
+}
+
+func (x *QueueConfig) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // QueueExternal is a cluster of NATS servers with JetStream that is there already.
@@ -1042,6 +1051,87 @@ func (x *QueueAuthentication) GetCertificateRoles() []*QueueRole {
 	return nil
 }
 
+type SetQueueConfigRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// config is QueueConfig as config.json has it, of 256 KiB at most and with a generation.
+	Config        []byte `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQueueConfigRequest) Reset() {
+	*x = SetQueueConfigRequest{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQueueConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQueueConfigRequest) ProtoMessage() {}
+
+func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
+func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SetQueueConfigRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+type SetQueueConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQueueConfigResponse) Reset() {
+	*x = SetQueueConfigResponse{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQueueConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQueueConfigResponse) ProtoMessage() {}
+
+func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
+func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+}
+
 type GetQueueReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1050,7 +1140,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1152,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1165,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 type GetQueueReportResponse struct {
@@ -1087,7 +1177,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1189,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1202,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -1158,7 +1248,7 @@ type QueueContent struct {
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1260,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1273,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -1304,7 +1394,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1406,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1419,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -1409,7 +1499,7 @@ type QueueStatistics struct {
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1511,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1524,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1659,7 +1749,7 @@ type QueueVolumeSyncs struct {
 
 func (x *QueueVolumeSyncs) Reset() {
 	*x = QueueVolumeSyncs{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1761,7 @@ func (x *QueueVolumeSyncs) String() string {
 func (*QueueVolumeSyncs) ProtoMessage() {}
 
 func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1774,7 @@ func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueVolumeSyncs.ProtoReflect.Descriptor instead.
 func (*QueueVolumeSyncs) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QueueVolumeSyncs) GetCount() uint64 {
@@ -1782,14 +1872,16 @@ type QueueReport struct {
 	// store is what archives asked of object stores since the start or the last reset; absent without any.
 	Store *StoreTraffic `protobuf:"bytes,52,opt,name=store,proto3" json:"store,omitempty"`
 	// decisions about messages that are put; absent in other modes than Auto.
-	Decisions     *Decisions `protobuf:"bytes,53,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	Decisions *Decisions `protobuf:"bytes,53,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	// configuration is absent from agents of releases without SetQueueConfig.
+	Configuration *ConfigurationState `protobuf:"bytes,100,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1893,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1906,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -2006,6 +2098,13 @@ func (x *QueueReport) GetDecisions() *Decisions {
 	return nil
 }
 
+func (x *QueueReport) GetConfiguration() *ConfigurationState {
+	if x != nil {
+		return x.Configuration
+	}
+	return nil
+}
+
 // QueueArchiveStatus is how far the archive has come, and what is in it.
 type QueueArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2035,7 +2134,7 @@ type QueueArchiveStatus struct {
 
 func (x *QueueArchiveStatus) Reset() {
 	*x = QueueArchiveStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2146,7 @@ func (x *QueueArchiveStatus) String() string {
 func (*QueueArchiveStatus) ProtoMessage() {}
 
 func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2159,7 @@ func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
 func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueArchiveStatus) GetPath() string {
@@ -2173,7 +2272,7 @@ type QueueRestoreStatus struct {
 
 func (x *QueueRestoreStatus) Reset() {
 	*x = QueueRestoreStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2284,7 @@ func (x *QueueRestoreStatus) String() string {
 func (*QueueRestoreStatus) ProtoMessage() {}
 
 func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2297,7 @@ func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
 func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueRestoreStatus) GetDone() bool {
@@ -2292,7 +2391,7 @@ type QueueChange struct {
 
 func (x *QueueChange) Reset() {
 	*x = QueueChange{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2403,7 @@ func (x *QueueChange) String() string {
 func (*QueueChange) ProtoMessage() {}
 
 func (x *QueueChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2416,7 @@ func (x *QueueChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueChange.ProtoReflect.Descriptor instead.
 func (*QueueChange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueChange) GetVerb() uint32 {
@@ -2352,7 +2451,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\n" +
 	"\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
@@ -2384,7 +2483,10 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\vdial_policy\x18) \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
 	"dialPolicy\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveConfigR\aarchive\x12@\n" +
-	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\"\x91\x01\n" +
+	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\x12\x1e\n" +
+	"\n" +
+	"generation\x18d \x01(\x04R\n" +
+	"generation\"\x91\x01\n" +
 	"\rQueueExternal\x12\x18\n" +
 	"\aservers\x18\x01 \x03(\tR\aservers\x12\x1b\n" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x123\n" +
@@ -2433,7 +2535,10 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\x12>\n" +
 	"\vtoken_roles\x18\x03 \x03(\v2\x1d.lighterage.wire.v1.QueueRoleR\n" +
 	"tokenRoles\x12J\n" +
-	"\x11certificate_roles\x18\x04 \x03(\v2\x1d.lighterage.wire.v1.QueueRoleR\x10certificateRoles\"\x17\n" +
+	"\x11certificate_roles\x18\x04 \x03(\v2\x1d.lighterage.wire.v1.QueueRoleR\x10certificateRoles\"/\n" +
+	"\x15SetQueueConfigRequest\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\x18\n" +
+	"\x16SetQueueConfigResponse\"\x17\n" +
 	"\x15GetQueueReportRequest\"Q\n" +
 	"\x16GetQueueReportResponse\x127\n" +
 	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\x84\x04\n" +
@@ -2508,7 +2613,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xb5\v\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\x83\f\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2541,7 +2646,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\x125\n" +
 	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x126\n" +
 	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x12;\n" +
-	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\"\xe8\x03\n" +
+	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12L\n" +
+	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2586,10 +2692,11 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x17QUEUE_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14QUEUE_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13QUEUE_STATE_SERVING\x10\x02\x12\x18\n" +
-	"\x14QUEUE_STATE_DRAINING\x10\x032u\n" +
+	"\x14QUEUE_STATE_DRAINING\x10\x032\xde\x01\n" +
 	"\n" +
 	"QueueAgent\x12g\n" +
-	"\x0eGetQueueReport\x12).lighterage.wire.v1.GetQueueReportRequest\x1a*.lighterage.wire.v1.GetQueueReportResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x0eGetQueueReport\x12).lighterage.wire.v1.GetQueueReportRequest\x1a*.lighterage.wire.v1.GetQueueReportResponse\x12g\n" +
+	"\x0eSetQueueConfig\x12).lighterage.wire.v1.SetQueueConfigRequest\x1a*.lighterage.wire.v1.SetQueueConfigResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_queue_proto_rawDescOnce sync.Once
@@ -2604,7 +2711,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2618,101 +2725,107 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueLimits)(nil),            // 9: lighterage.wire.v1.QueueLimits
 	(*QueueRole)(nil),              // 10: lighterage.wire.v1.QueueRole
 	(*QueueAuthentication)(nil),    // 11: lighterage.wire.v1.QueueAuthentication
-	(*GetQueueReportRequest)(nil),  // 12: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 13: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 14: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 15: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 16: lighterage.wire.v1.QueueStatistics
-	(*QueueVolumeSyncs)(nil),       // 17: lighterage.wire.v1.QueueVolumeSyncs
-	(*QueueReport)(nil),            // 18: lighterage.wire.v1.QueueReport
-	(*QueueArchiveStatus)(nil),     // 19: lighterage.wire.v1.QueueArchiveStatus
-	(*QueueRestoreStatus)(nil),     // 20: lighterage.wire.v1.QueueRestoreStatus
-	(*QueueChange)(nil),            // 21: lighterage.wire.v1.QueueChange
-	(*CompressionSettings)(nil),    // 22: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 24: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 25: lighterage.wire.v1.ChannelAcceptance
-	(*DialPolicy)(nil),             // 26: lighterage.wire.v1.DialPolicy
-	(*ObjectStoreConfig)(nil),      // 27: lighterage.wire.v1.ObjectStoreConfig
-	(*timestamppb.Timestamp)(nil),  // 28: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 29: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 30: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 31: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 32: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 33: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 34: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 35: lighterage.wire.v1.Failure
-	(*Traffic)(nil),                // 36: lighterage.wire.v1.Traffic
-	(*StoreTraffic)(nil),           // 37: lighterage.wire.v1.StoreTraffic
-	(*Decisions)(nil),              // 38: lighterage.wire.v1.Decisions
+	(*SetQueueConfigRequest)(nil),  // 12: lighterage.wire.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 13: lighterage.wire.v1.SetQueueConfigResponse
+	(*GetQueueReportRequest)(nil),  // 14: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 15: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 16: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 17: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 18: lighterage.wire.v1.QueueStatistics
+	(*QueueVolumeSyncs)(nil),       // 19: lighterage.wire.v1.QueueVolumeSyncs
+	(*QueueReport)(nil),            // 20: lighterage.wire.v1.QueueReport
+	(*QueueArchiveStatus)(nil),     // 21: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 22: lighterage.wire.v1.QueueRestoreStatus
+	(*QueueChange)(nil),            // 23: lighterage.wire.v1.QueueChange
+	(*CompressionSettings)(nil),    // 24: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 26: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 27: lighterage.wire.v1.ChannelAcceptance
+	(*DialPolicy)(nil),             // 28: lighterage.wire.v1.DialPolicy
+	(*ObjectStoreConfig)(nil),      // 29: lighterage.wire.v1.ObjectStoreConfig
+	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 31: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 32: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 33: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 34: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 35: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 36: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 37: lighterage.wire.v1.Failure
+	(*Traffic)(nil),                // 38: lighterage.wire.v1.Traffic
+	(*StoreTraffic)(nil),           // 39: lighterage.wire.v1.StoreTraffic
+	(*Decisions)(nil),              // 40: lighterage.wire.v1.Decisions
+	(*ConfigurationState)(nil),     // 41: lighterage.wire.v1.ConfigurationState
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
 	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	22, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	24, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	11, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	23, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	23, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	25, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	25, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	24, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	25, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	26, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	27, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	26, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	28, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	4,  // 12: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 13: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	23, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	23, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	27, // 16: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	27, // 17: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	23, // 18: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	23, // 19: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	23, // 20: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	25, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	25, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	29, // 16: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	29, // 17: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	25, // 18: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	25, // 19: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	25, // 20: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
 	0,  // 21: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
 	10, // 22: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
 	10, // 23: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
-	18, // 24: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	28, // 25: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	28, // 26: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	15, // 27: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	15, // 28: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	15, // 29: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	15, // 30: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	28, // 31: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	17, // 32: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	20, // 24: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	30, // 25: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	30, // 26: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	17, // 27: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	17, // 28: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	17, // 29: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	17, // 30: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	30, // 31: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	19, // 32: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
 	1,  // 33: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	28, // 34: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	29, // 35: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	14, // 36: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	16, // 37: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	30, // 38: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	31, // 39: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	32, // 40: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	33, // 41: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	34, // 42: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	35, // 43: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	19, // 44: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	19, // 45: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	20, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	35, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	36, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	37, // 49: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	38, // 50: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	28, // 51: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	35, // 52: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 53: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	30, // 54: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	23, // 55: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	35, // 56: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	28, // 57: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 58: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	12, // 59: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 60: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	60, // [60:61] is the sub-list for method output_type
-	59, // [59:60] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	30, // 34: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	31, // 35: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	16, // 36: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	18, // 37: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	32, // 38: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	33, // 39: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	34, // 40: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	35, // 41: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	36, // 42: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	37, // 43: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	21, // 44: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	21, // 45: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	22, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	37, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	38, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	39, // 49: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	40, // 50: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	41, // 51: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	30, // 52: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	37, // 53: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 54: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	32, // 55: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	25, // 56: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	37, // 57: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 58: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	25, // 59: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	14, // 60: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 61: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
+	15, // 62: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	13, // 63: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
+	62, // [62:64] is the sub-list for method output_type
+	60, // [60:62] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2725,14 +2838,14 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_objectstore_proto_init()
 	file_agent_wire_v1_report_proto_init()
-	file_agent_wire_v1_queue_proto_msgTypes[14].OneofWrappers = []any{}
+	file_agent_wire_v1_queue_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	QueueAgent_GetQueueReport_FullMethodName = "/lighterage.wire.v1.QueueAgent/GetQueueReport"
+	QueueAgent_SetQueueConfig_FullMethodName = "/lighterage.wire.v1.QueueAgent/SetQueueConfig"
 )
 
 // QueueAgentClient is the client API for QueueAgent service.
@@ -33,6 +34,8 @@ const (
 type QueueAgentClient interface {
 	// GetQueueReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetQueueReport(ctx context.Context, in *GetQueueReportRequest, opts ...grpc.CallOption) (*GetQueueReportResponse, error)
+	// SetQueueConfig is what SetHTTPConfig is for agents in mode http.
+	SetQueueConfig(ctx context.Context, in *SetQueueConfigRequest, opts ...grpc.CallOption) (*SetQueueConfigResponse, error)
 }
 
 type queueAgentClient struct {
@@ -53,6 +56,16 @@ func (c *queueAgentClient) GetQueueReport(ctx context.Context, in *GetQueueRepor
 	return out, nil
 }
 
+func (c *queueAgentClient) SetQueueConfig(ctx context.Context, in *SetQueueConfigRequest, opts ...grpc.CallOption) (*SetQueueConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetQueueConfigResponse)
+	err := c.cc.Invoke(ctx, QueueAgent_SetQueueConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueueAgentServer is the server API for QueueAgent service.
 // All implementations must embed UnimplementedQueueAgentServer
 // for forward compatibility.
@@ -61,6 +74,8 @@ func (c *queueAgentClient) GetQueueReport(ctx context.Context, in *GetQueueRepor
 type QueueAgentServer interface {
 	// GetQueueReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetQueueReport(context.Context, *GetQueueReportRequest) (*GetQueueReportResponse, error)
+	// SetQueueConfig is what SetHTTPConfig is for agents in mode http.
+	SetQueueConfig(context.Context, *SetQueueConfigRequest) (*SetQueueConfigResponse, error)
 	mustEmbedUnimplementedQueueAgentServer()
 }
 
@@ -73,6 +88,9 @@ type UnimplementedQueueAgentServer struct{}
 
 func (UnimplementedQueueAgentServer) GetQueueReport(context.Context, *GetQueueReportRequest) (*GetQueueReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueueReport not implemented")
+}
+func (UnimplementedQueueAgentServer) SetQueueConfig(context.Context, *SetQueueConfigRequest) (*SetQueueConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQueueConfig not implemented")
 }
 func (UnimplementedQueueAgentServer) mustEmbedUnimplementedQueueAgentServer() {}
 func (UnimplementedQueueAgentServer) testEmbeddedByValue()                    {}
@@ -113,6 +131,24 @@ func _QueueAgent_GetQueueReport_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueAgent_SetQueueConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQueueConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueAgentServer).SetQueueConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueAgent_SetQueueConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueAgentServer).SetQueueConfig(ctx, req.(*SetQueueConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // QueueAgent_ServiceDesc is the grpc.ServiceDesc for QueueAgent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -123,6 +159,10 @@ var QueueAgent_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetQueueReport",
 			Handler:    _QueueAgent_GetQueueReport_Handler,
+		},
+		{
+			MethodName: "SetQueueConfig",
+			Handler:    _QueueAgent_SetQueueConfig_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
