@@ -121,6 +121,12 @@ var fleet = dashboard{
 				description: "Agents that the manager polls, and those of them that do not answer.",
 				queries:     one(`sum by (kind, state) (lighterage_agents)`, "{{kind}} {{state}}"),
 			}, {
+				title: "Configurations sent to agents", kind: timeseries, unit: perSecond, width: 8,
+				description: "Changed configurations that HTTPEndpoints and Queues were sent. Where one failed, the kubelet " +
+					"brings it.",
+				queries: one(`sum by (kind, outcome) (rate(lighterage_agent_configurations_total[$__rate_interval]))`,
+					"{{kind}} {{outcome}}"),
+			}, {
 				title: "CPU of manager and gateway", kind: timeseries, unit: cores, width: 8,
 				description: "Cores that the processes keep busy.",
 				queries: one(`sum by (job) (rate(process_cpu_seconds_total{job=~"lighterage-(manager|gateway)"}`+
