@@ -108,3 +108,32 @@ func TestCheckReports(t *testing.T) {
 		}
 	}
 }
+
+// TestLacks: who has or rejected a configuration, or one that is newer, is not sent it, and neither is one of an
+// earlier release; a generation beyond all bounds is not believed.
+func TestLacks(t *testing.T) {
+	knows := func(generation, rejected uint64) *wirev1.HTTPReport {
+		return &wirev1.HTTPReport{Configuration: &wirev1.ConfigurationState{Generation: generation, Rejected: rejected}}
+	}
+	for name, test := range map[string]struct {
+		report *wirev1.HTTPReport
+		lacks  bool
+		newest uint64
+	}{
+		"older":     {knows(4, 0), true, 4},
+		"present":   {knows(5, 0), false, 5},
+		"newer":     {knows(6, 0), false, 6},
+		"rejected":  {knows(4, 5), false, 5},
+		"first":     {knows(0, 0), true, 0},
+		"untold":    {&wirev1.HTTPReport{}, false, 0},
+		"silent":    {nil, false, 0},
+		"unlimited": {knows(1<<63, 0), false, 0},
+	} {
+		if lacks := replicas.Lacks(test.report, 5); lacks != test.lacks {
+			t.Errorf("%s: lacks it: %v", name, lacks)
+		}
+		if newest := replicas.NewestGeneration([]replica{{Report: test.report}}); newest != test.newest {
+			t.Errorf("%s: newest %d", name, newest)
+		}
+	}
+}
