@@ -51,8 +51,9 @@ func (a *Agent) report(reset string) *wirev1.HTTPReport {
 	status := a.frame.Status()
 	r := &wirev1.HTTPReport{
 		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
-		StartTime: status.StartTime, Revision: status.Revision, ConfigError: status.ConfigError, Configuration: status.Configuration,
-		Certificate: status.Certificate,
+		StartTime: status.StartTime, Revision: status.Revision, ConfigError: status.ConfigError,
+		Configuration: status.Configuration,
+		Certificate:   status.Certificate,
 	}
 	server := a.server.Load()
 	if server == nil {

@@ -42,7 +42,8 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	r := &wirev1.QueueReport{
 		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
 		StartTime: status.StartTime, Certificate: status.Certificate,
-		Member: a.options.Member, Revision: status.Revision, ConfigError: status.ConfigError, Configuration: status.Configuration,
+		Member: a.options.Member, Revision: status.Revision, ConfigError: status.ConfigError,
+		Configuration:       status.Configuration,
 		AuthenticationError: a.authError, Detail: a.detail,
 	}
 	if a.pending != nil {

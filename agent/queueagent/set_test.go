@@ -36,7 +36,8 @@ func TestSetQueueConfig(t *testing.T) {
 		r.GetConfiguration().GetGeneration() != 7 {
 		t.Errorf("%v", r)
 	}
-	if code := set(8, "3", func(c *wirev1.QueueConfig) { c.ListenAddress = "127.0.0.1:1" }); code != codes.InvalidArgument {
+	code := set(8, "3", func(c *wirev1.QueueConfig) { c.ListenAddress = "127.0.0.1:1" })
+	if code != codes.InvalidArgument {
 		t.Error(code)
 	}
 	if r := m.Report(t.Context()); r.GetRevision() != "2" || r.GetConfigError() == "" ||

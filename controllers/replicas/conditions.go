@@ -40,7 +40,8 @@ func CheckReports[R Report](who string, agents []Agent[R], revision string, port
 	}
 	if len(old) > 0 {
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d %s have not taken the present spec "+
-			"yet (%s); those that the manager cannot tell get it from the kubelet within about two minutes", len(old), len(agents), who, ShortList(old)))
+			"yet (%s); those that the manager cannot tell get it from the kubelet within about two minutes",
+			len(old), len(agents), who, ShortList(old)))
 	}
 	return nil
 }
