@@ -42,8 +42,9 @@ const (
 // record is an entry of an index.
 type record struct {
 	entry tree.Entry
-	// etag of the object of a file.
+	// etag of the object of a file. Where it is known to be an MD5, part is the length of the parts that it is of; else 0.
 	etag string
+	part int64
 	// archive that has the content of a file, from offset on, with the CRC-32 crc; empty: it has an object.
 	archive string
 	offset  int64
@@ -177,7 +178,7 @@ func (r *indexReader) entry() (*record, error) {
 		return nil, fmt.Errorf("%w: %q does not come after %q", errIndex, entry.Path, r.last)
 	}
 	r.last = entry.Path
-	found := &record{entry: entry, etag: m.GetEtag()}
+	found := &record{entry: entry, etag: m.GetEtag(), part: int64(min(m.GetDigestPart(), objectstore.MaxPut))}
 	if at := m.GetArchived(); at != nil && r.archives {
 		if err := found.place(at); err != nil {
 			return nil, damaged(err)
@@ -202,7 +203,7 @@ func (r *record) place(at *wirev1.StoreArchived) error {
 
 // toWire returns the record as an index has it.
 func (r *record) toWire() *wirev1.StoreIndexEntry {
-	m := &wirev1.StoreIndexEntry{Entry: r.entry.ToWire(), Etag: r.etag}
+	m := &wirev1.StoreIndexEntry{Entry: r.entry.ToWire(), Etag: r.etag, DigestPart: uint64(r.part)}
 	if r.archive != "" || r.linked {
 		m.Archived = &wirev1.StoreArchived{Archive: r.archive, Offset: uint64(r.offset), Crc32: r.crc}
 	}

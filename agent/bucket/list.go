@@ -134,8 +134,9 @@ type both struct {
 	next  func() (listed, error, bool)
 	stop  func()
 	index *indexReader
-	// lenient: a damaged index is taken for one that ends there.
+	// lenient: a damaged index is taken for one that ends there. broken is why, then.
 	lenient bool
+	broken  error
 
 	listed *listed
 	record *record
@@ -172,7 +173,10 @@ func (b *both) advanceList() error {
 func (b *both) advanceIndex() error {
 	r, err := b.index.next()
 	b.record = r
-	if errors.Is(err, io.EOF) || b.lenient && errors.Is(err, errIndex) {
+	if b.lenient && errors.Is(err, errIndex) {
+		b.broken, err = err, io.EOF
+	}
+	if errors.Is(err, io.EOF) {
 		b.record = nil
 		return nil
 	}

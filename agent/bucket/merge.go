@@ -125,7 +125,8 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 
 // keep takes over where the content of a file is.
 func (r *record) keep(before *record) {
-	r.etag, r.archive, r.offset, r.crc = before.etag, before.archive, before.offset, before.crc
+	r.etag, r.part = before.etag, before.part
+	r.archive, r.offset, r.crc = before.archive, before.offset, before.crc
 }
 
 // clear notes what is in the place of an entry and is to be removed when the index is complete: an object in the place

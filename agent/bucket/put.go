@@ -91,20 +91,20 @@ func (w *writing) once(ctx context.Context, j *job) error {
 	if e.Size > w.part {
 		put = w.parts
 	}
-	etag, err := put(ctx, e, metadata)
+	at, err := put(ctx, e, metadata)
 	if errors.Is(err, objectstore.ErrOccupied) {
 		if err := w.giveWay(ctx, e.Path, err); err != nil {
 			return err
 		}
-		etag, err = put(ctx, e, metadata)
+		at, err = put(ctx, e, metadata)
 	}
 	if errors.Is(err, objectstore.ErrNoUpload) {
-		etag, err = put(ctx, e, metadata) // The server has lost it.
+		at, err = put(ctx, e, metadata) // The server has lost it.
 	}
 	if err != nil {
 		return err
 	}
-	j.slot.record.etag = etag
+	j.slot.record.etag, j.slot.record.part = at.etag, at.part
 	w.count(e, false)
 	return nil
 }
@@ -120,21 +120,31 @@ func cut(metadata map[string]string, size int64) bool {
 	return ok && err == nil && whole != size
 }
 
+// placed is the object that a file was put as. part is that of a record.
+type placed struct {
+	etag string
+	part int64
+}
+
 // whole puts a file with one request.
-func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]string) (etag string, err error) {
+func (w *writing) whole(ctx context.Context, e *tree.Entry, metadata map[string]string) (placed, error) {
+	var etag string
 	sum, err := w.read(ctx, e, 0, w.options.Verify, func(ctx context.Context, body io.ReaderAt) error {
 		var err error
 		etag, err = w.options.Store.Put(ctx, e.Path, body, e.Size, objectstore.PutOptions{Metadata: metadata})
 		return err
 	})
 	if err != nil {
-		return "", err
+		return placed{}, err
 	}
 	w.sent(e.Size)
-	if w.options.Verify && etag != sum && e.Size > 0 {
-		return etag, w.compare(ctx, e, etag)
+	switch {
+	case w.options.Verify && etag == sum:
+		return placed{etag, e.Size}, nil
+	case w.options.Verify && e.Size > 0:
+		return placed{etag: etag}, w.compare(ctx, e, etag)
 	}
-	return etag, nil
+	return placed{etag: etag}, nil
 }
 
 // read has a request read a range of a file, and returns the MD5 of it if that is asked for. The error of the origin
@@ -224,10 +234,10 @@ func (r *rangeReader) fill(at int64) error {
 }
 
 // parts puts a file in parts, those that an earlier attempt has put excepted.
-func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]string) (string, error) {
+func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]string) (placed, error) {
 	u, size, have, err := w.upload(ctx, e, metadata)
 	if err != nil {
-		return "", err
+		return placed{}, err
 	}
 	count := int((e.Size + size - 1) / size)
 	all := make([]objectstore.Part, count)
@@ -262,28 +272,34 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return "", errors.Join(err, w.forsake(ctx, u, err))
+		return placed{}, errors.Join(err, w.forsake(ctx, u, err))
 	}
 	etag, err := w.options.Store.Complete(ctx, u, all, false)
 	if err != nil {
-		return "", errors.Join(err, w.forsake(ctx, u, err))
+		return placed{}, errors.Join(err, w.forsake(ctx, u, err))
 	}
 	if err := w.options.Store.Delete(ctx, noteName(u.Name)); err != nil {
-		return "", err
+		return placed{}, err
 	}
+	at := placed{etag: etag}
 	if !w.options.Verify {
-		return etag, nil
+		return at, nil
 	}
-	for _, ok := range exact {
+	sums := newPartSums(size)
+	for i, ok := range exact {
 		if !ok {
-			return etag, w.compare(ctx, e, etag)
+			return at, w.compare(ctx, e, etag)
 		}
+		sums.add(all[i].ETag)
+	}
+	if sums.etag() == etag {
+		at.part = size
 	}
 	object, err := w.options.Store.Head(ctx, e.Path)
 	if err == nil && (object.Size != e.Size || object.ETag != etag) {
 		err = mismatch(e)
 	}
-	return etag, err
+	return at, err
 }
 
 // proven reports whether a part that an earlier attempt has put is of what the file has now. Where ETags are no MD5

@@ -118,7 +118,8 @@ func (i *Index) checkStored(stored []byte, n int) error {
 	return nil
 }
 
-// expand expands what rests of a block into a buffer, and checks it.
+// expand expands what rests of a block into a buffer, and checks it. The bytes that rest are those that the index was
+// made with, so that where the plain bytes are others the index is ErrIndex.
 func (i *Index) expand(inflate *inflater, buf []byte, stored *[]byte, block int) ([]byte, error) {
 	b := i.blocks[block]
 	plain := slices.Grow(buf[:0], int(b.plain))[:b.plain]
@@ -127,10 +128,10 @@ func (i *Index) expand(inflate *inflater, buf []byte, stored *[]byte, block int)
 		return plain, fmt.Errorf("expand block %d: %w", block, err)
 	}
 	if n != len(plain) {
-		return plain, fmt.Errorf("%w: block %d has %d bytes instead of %d", ErrCorrupt, block, n, len(plain))
+		return plain, fmt.Errorf("%w: block %d has %d bytes instead of %d", ErrIndex, block, n, len(plain))
 	}
 	if inflate.form.sum(plain) != b.sum {
-		return plain, fmt.Errorf("%w: the plain bytes of block %d are not those that were written", ErrCorrupt, block)
+		return plain, fmt.Errorf("%w: the plain bytes of block %d are others than it says", ErrIndex, block)
 	}
 	return plain, nil
 }

@@ -26,6 +26,9 @@ func (a *agent) local(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
+	if c.GetScrub() != nil {
+		return a.scrub(ctx, &c)
+	}
 	from, to := c.GetSend(), c.GetReceive()
 	err := required("send.run_id", from.GetRunId(), "send.control_address", from.GetControlAddress(),
 		"receive.sender_namespace", to.GetSenderNamespace(), "receive.sender_name", to.GetSenderName())

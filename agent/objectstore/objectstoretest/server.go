@@ -32,6 +32,8 @@ type Faults struct {
 	KeepAborted, KeepDeleted                    bool
 	// WrongETags: parts are listed with others than they were put with.
 	WrongETags bool
+	// OpaqueETags: those of objects are no MD5s.
+	OpaqueETags bool
 	// ExactUploads: the prefix that uploads are listed by is taken for a key, as MinIO does.
 	ExactUploads bool
 	// EndlessLists: every page of a list says that there is more, and has what the one before had.
@@ -109,6 +111,29 @@ func (s *Server) Add(key string, content []byte, modified time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[key] = &object{content: content, etag: digest(content), header: http.Header{}, modified: modified}
+}
+
+// Damage changes what an object holds, and neither its ETag nor its metadata, as a bad disk does.
+func (s *Server) Damage(key string, change func(content []byte) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := *s.objects[key]
+	o.content = change(slices.Clone(o.content))
+	s.objects[key] = &o
+}
+
+// Remove removes an object as somebody else does.
+func (s *Server) Remove(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, key)
+}
+
+// Unlocked lets others be answered while a function runs, in a function that Intercept was given.
+func (s *Server) Unlocked(f func()) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	f()
 }
 
 // Clear removes all objects at once.
@@ -274,6 +299,9 @@ func (s *Server) occupied(key string) string {
 }
 
 func (s *Server) write(key string, content []byte, etag string, header http.Header) {
+	if s.faults.OpaqueETags {
+		etag = digest([]byte(etag))
+	}
 	s.old[key] = s.objects[key]
 	s.objects[key] = &object{content: content, etag: etag, header: header, modified: time.Now()}
 }

@@ -31,6 +31,9 @@ type Report struct {
 	reading atomic.Int64
 	// path of the newest connection; nil before there was one.
 	path atomic.Pointer[longpath.Path]
+	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is reported.
+	inflated *meter.Meter
+	software policy.Reason
 	// place in a Fan, whose CPU time this is a share of; nil: all of it.
 	place atomic.Pointer[Place]
 
@@ -57,6 +60,10 @@ func (r *Report) Path() longpath.Path {
 	return longpath.Path{}
 }
 
+// Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does. It must
+// be called before there are reports.
+func (r *Report) Inflating(m *meter.Meter, software policy.Reason) { r.inflated, r.software = m, software }
+
 // received takes over what the receiver says.
 func (r *Report) received(m *wirev1.Received, omissions []*wirev1.Omission) {
 	r.mu.Lock()
@@ -82,6 +89,11 @@ func (r *Report) Report() *wirev1.Report {
 		report.Cpu.ReadNanos, report.Cpu.AcceleratorNanos = share.read, share.accelerator
 	}
 	report.Store = r.Store.Wire()
+	if r.inflated != nil {
+		inflated := r.inflated.Snapshot()
+		report.Cpu.DecompressNanos = uint64(inflated.CPU)
+		report.Decompression = compression.Decompression(inflated, r.software)
+	}
 	if path := r.Path(); report.DataPath != nil {
 		report.DataPath.RoundTripNanos, report.DataPath.CongestionControl = uint64(path.RoundTrip), path.Control
 	}

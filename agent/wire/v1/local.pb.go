@@ -37,8 +37,10 @@ type LocalConfig struct {
 	Transfer string `protobuf:"bytes,5,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	// inflate_in_software has archives of source_store inflated without an accelerator.
 	InflateInSoftware bool `protobuf:"varint,6,opt,name=inflate_in_software,json=inflateInSoftware,proto3" json:"inflate_in_software,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// scrub has the source verified where it rests, and nothing is moved: there is no destination then, and receive is not read.
+	Scrub         *Scrub `protobuf:"bytes,60,opt,name=scrub,proto3" json:"scrub,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocalConfig) Reset() {
@@ -113,6 +115,59 @@ func (x *LocalConfig) GetInflateInSoftware() bool {
 	return false
 }
 
+func (x *LocalConfig) GetScrub() *Scrub {
+	if x != nil {
+		return x.Scrub
+	}
+	return nil
+}
+
+// Scrub is how what rests is verified.
+type Scrub struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// inflate has everything expanded and compared with the checksums of the plain bytes, too.
+	Inflate       bool `protobuf:"varint,1,opt,name=inflate,proto3" json:"inflate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scrub) Reset() {
+	*x = Scrub{}
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scrub) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scrub) ProtoMessage() {}
+
+func (x *Scrub) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scrub.ProtoReflect.Descriptor instead.
+func (*Scrub) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Scrub) GetInflate() bool {
+	if x != nil {
+		return x.Inflate
+	}
+	return false
+}
+
 // HandOffConfig is what the agent in mode handoff needs to know, which sends through an object store to the gateway of the peer that a relay
 // connects it to. Endpoints in send are not used.
 type HandOffConfig struct {
@@ -125,7 +180,7 @@ type HandOffConfig struct {
 
 func (x *HandOffConfig) Reset() {
 	*x = HandOffConfig{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -137,7 +192,7 @@ func (x *HandOffConfig) String() string {
 func (*HandOffConfig) ProtoMessage() {}
 
 func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -150,7 +205,7 @@ func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOffConfig.ProtoReflect.Descriptor instead.
 func (*HandOffConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HandOffConfig) GetSend() *SendConfig {
@@ -171,14 +226,17 @@ var File_agent_wire_v1_local_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\xdc\x02\n" +
+	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\x93\x03\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\x12?\n" +
 	"\fsource_store\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\vsourceStore\x12I\n" +
 	"\x11destination_store\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x10destinationStore\x12\x1a\n" +
 	"\btransfer\x18\x05 \x01(\tR\btransfer\x124\n" +
-	"\x13inflate_in_software\x18\x06 \x01(\bB\x04\xa0\xb8\x19\x01R\x11inflateInSoftware\"s\n" +
+	"\x13inflate_in_software\x18\x06 \x01(\bB\x04\xa0\xb8\x19\x01R\x11inflateInSoftware\x125\n" +
+	"\x05scrub\x18< \x01(\v2\x19.lighterage.wire.v1.ScrubB\x04\xa0\xb8\x19\x01R\x05scrub\"!\n" +
+	"\x05Scrub\x12\x18\n" +
+	"\ainflate\x18\x01 \x01(\bR\ainflate\"s\n" +
 	"\rHandOffConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12.\n" +
 	"\x03via\x18\x02 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x03viaB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
@@ -195,26 +253,28 @@ func file_agent_wire_v1_local_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_local_proto_rawDescData
 }
 
-var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_agent_wire_v1_local_proto_goTypes = []any{
 	(*LocalConfig)(nil),   // 0: lighterage.wire.v1.LocalConfig
-	(*HandOffConfig)(nil), // 1: lighterage.wire.v1.HandOffConfig
-	(*SendConfig)(nil),    // 2: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil), // 3: lighterage.wire.v1.ReceiveConfig
-	(*StoreEnd)(nil),      // 4: lighterage.wire.v1.StoreEnd
+	(*Scrub)(nil),         // 1: lighterage.wire.v1.Scrub
+	(*HandOffConfig)(nil), // 2: lighterage.wire.v1.HandOffConfig
+	(*SendConfig)(nil),    // 3: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil), // 4: lighterage.wire.v1.ReceiveConfig
+	(*StoreEnd)(nil),      // 5: lighterage.wire.v1.StoreEnd
 }
 var file_agent_wire_v1_local_proto_depIdxs = []int32{
-	2, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	3, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	4, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
-	4, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
-	2, // 4: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	4, // 5: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	3, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	4, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	5, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
+	5, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
+	1, // 4: lighterage.wire.v1.LocalConfig.scrub:type_name -> lighterage.wire.v1.Scrub
+	3, // 5: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	5, // 6: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_local_proto_init() }
@@ -230,7 +290,7 @@ func file_agent_wire_v1_local_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_local_proto_rawDesc), len(file_agent_wire_v1_local_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

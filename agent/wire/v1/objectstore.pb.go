@@ -509,7 +509,10 @@ type StoreIndexEntry struct {
 	// etag of the object with the content of a file, which belongs to the entry as long as it has that.
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	// archived is where the content of a file is that has no object of its own; of a hard link, that of its file.
-	Archived      *StoreArchived `protobuf:"bytes,3,opt,name=archived,proto3" json:"archived,omitempty"`
+	Archived *StoreArchived `protobuf:"bytes,3,opt,name=archived,proto3" json:"archived,omitempty"`
+	// digest_part is how many bytes there are in each part of the object but the last one, where etag is the MD5 of its bytes or, of several
+	// parts, the MD5 of their MD5s; 0: etag is not known to be one.
+	DigestPart    uint64 `protobuf:"varint,60,opt,name=digest_part,json=digestPart,proto3" json:"digest_part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +566,13 @@ func (x *StoreIndexEntry) GetArchived() *StoreArchived {
 		return x.Archived
 	}
 	return nil
+}
+
+func (x *StoreIndexEntry) GetDigestPart() uint64 {
+	if x != nil {
+		return x.DigestPart
+	}
+	return 0
 }
 
 // StoreArchived is a place in an archive.
@@ -801,11 +811,13 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x14\n" +
 	"\x05token\x18\x05 \x01(\tR\x05token\",\n" +
 	"\x10StoreIndexHeader\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"\x95\x01\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\xb6\x01\n" +
 	"\x0fStoreIndexEntry\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12=\n" +
-	"\barchived\x18\x03 \x01(\v2!.lighterage.wire.v1.StoreArchivedR\barchived\"W\n" +
+	"\barchived\x18\x03 \x01(\v2!.lighterage.wire.v1.StoreArchivedR\barchived\x12\x1f\n" +
+	"\vdigest_part\x18< \x01(\x04R\n" +
+	"digestPart\"W\n" +
 	"\rStoreArchived\x12\x18\n" +
 	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
