@@ -35,11 +35,34 @@ const (
 	InflateSoftware InflateMode = "Software"
 )
 
-// DrillSource is the copy that is to be restored.
+// ScrubMode says how data are verified where they rest.
+// +kubebuilder:validation:Enum=Checksums;Inflate
+type ScrubMode string
+
+const (
+	// ScrubChecksums compares what rests with its checksums, and inflates nothing.
+	ScrubChecksums ScrubMode = "Checksums"
+	// ScrubInflate also expands everything, and compares the plain bytes.
+	ScrubInflate ScrubMode = "Inflate"
+)
+
+// DrillSource is the copy that is to be restored or verified: exactly one of objectStore and persistentVolumeClaim.
+// +kubebuilder:validation:XValidation:rule="has(self.objectStore) != has(self.persistentVolumeClaim)",message="source must have exactly one of objectStore and persistentVolumeClaim"
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) == has(self.form)",message="form says how files rest in a persistentVolumeClaim; set it to Gzip or Zstd beside one, and remove it beside an objectStore"
 type DrillSource struct {
 	// objectStore in the Drill's namespace, and the path that Transfers write to.
-	// +required
+	// +optional
 	ObjectStore ObjectStorePath `json:"objectStore,omitzero"`
+
+	// persistentVolumeClaim in the Drill's namespace, with files in a form. It is verified where it rests, by spec.scrub,
+	// and mounted read-only.
+	// +optional
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+
+	// form of the files in the persistentVolumeClaim: Gzip or Zstd. Files with other names have no checksum.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self in ['Gzip', 'Zstd']",message="a claim rests in form Gzip or Zstd; set one of these"
+	Form RestingForm `json:"form,omitempty"`
 }
 
 // DrillObjective is what is expected of a restore. What is absent does not matter.
@@ -56,7 +79,8 @@ type DrillObjective struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8784h')",message="maxDuration must be between 1s and 8784h; write for example 4h"
 	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
 
-	// minBytesPerSecond is how many plain bytes the attempt that succeeds has to restore each second.
+	// minBytesPerSecond is how many plain bytes the attempt that succeeds has to restore each second. With scrub: bytes as
+	// they rest, that are verified.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="minBytesPerSecond must be between 1 and 1Pi; write for example 100Mi"
 	MinBytesPerSecond *resource.Quantity `json:"minBytesPerSecond,omitempty"`
@@ -64,6 +88,11 @@ type DrillObjective struct {
 
 // DrillSpec is what is to be proved, and when.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.volume) != has(self.scrub)",message="a drill restores into a volume, or verifies data where they rest; set exactly one of volume and scrub"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || has(self.scrub)",message="a persistentVolumeClaim is verified where it rests; set scrub and remove volume, or use an objectStore as source"
+// +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.include)",message="scrub verifies everything; remove include, or use a narrower path"
+// +kubebuilder:validation:XValidation:rule="!has(self.scrub) || self.scrub != 'Checksums' || !has(self.inflate) || self.inflate == 'Any'",message="with scrub: Checksums nothing is inflated; remove inflate, or use scrub: Inflate"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || !has(self.objective) || !has(self.objective.maxAge)",message="no index says when the files of a claim were written; remove objective.maxAge"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable, so that the history is about one copy; delete this Drill and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.objective) || !has(self.objective.maxDuration) || duration(self.objective.maxDuration) <= duration(has(self.deadline) ? self.deadline : '6h')",message="objective.maxDuration must not be longer than deadline, at which a drill is ended; raise deadline, which is 6h by default"
 type DrillSpec struct {
@@ -80,11 +109,18 @@ type DrillSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; write \"\\!\" for the character"
 	Include []string `json:"include,omitempty"`
 
-	// volume that is restored into. Each attempt has one of its own, which is removed with its pod.
-	// +required
+	// volume that is restored into. Each attempt has one of its own, which is removed with its pod. Exactly one of volume
+	// and scrub is needed.
+	// +optional
 	Volume EphemeralVolume `json:"volume,omitzero"`
 
-	// inflate: Software restores without accelerators, also on a node that has one.
+	// scrub verifies the data where they rest, in place of restoring them, and writes nothing. Checksums: what rests is
+	// compared with its checksums, and nothing is inflated. Inflate: everything is expanded and compared as well. What is
+	// found wrong is looked at again first, since somebody may be writing there.
+	// +optional
+	Scrub ScrubMode `json:"scrub,omitempty"`
+
+	// inflate: Software restores, or scrubs, without accelerators, also on a node that has one.
 	// +optional
 	// +default="Any"
 	Inflate InflateMode `json:"inflate,omitempty"`
@@ -137,21 +173,28 @@ type DrillRecord struct {
 	// copyTime is when the index of the copy was written. Absent if nothing was read, and of a bucket without an index.
 	// +optional
 	CopyTime *metav1.Time `json:"copyTime,omitempty"`
-	// files that were restored and verified.
+	// files that were restored and verified. With spec.scrub: objects and archives, or files as they rest, that are as they
+	// should be.
 	// +optional
 	Files int64 `json:"files,omitempty"`
-	// bytes of those files.
+	// bytes of those files. With spec.scrub: as they rest.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// bytesPerSecond is the rate of the last attempt, in plain bytes.
+	// bytesPerSecond is the rate of the last attempt, in plain bytes. With spec.scrub: in bytes as they rest.
 	// +optional
 	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
 	// cpu of that attempt.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// decompression says what inflated. With spec.inflate Software its hardware is 0.
+	// decompression says what inflated. With spec.inflate Software its hardware is 0, and with spec.scrub Checksums
+	// everything is.
 	// +optional
 	Decompression *DecompressionStatus `json:"decompression,omitempty"`
+	// findings are what a scrub found, by kind, with some of the names.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Findings []Omission `json:"findings,omitempty"`
 	// attempts that the restore took.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
@@ -185,7 +228,7 @@ type DrillStatus struct {
 	// run is the present or last drill.
 	// +optional
 	Run *DrillRecord `json:"run,omitempty"`
-	// lastRecoverableTime is when the last drill ended that restored the copy within the objective.
+	// lastRecoverableTime is when the last drill ended that restored the copy, or found it whole, within the objective.
 	// +optional
 	LastRecoverableTime *metav1.Time `json:"lastRecoverableTime,omitempty"`
 	// history of drills that ended, newest first, at most 10.
@@ -196,7 +239,7 @@ type DrillStatus struct {
 }
 
 // Drill proves on a schedule that what Transfers have put into an ObjectStore can be restored: a Transfer restores it
-// into an ephemeral volume, verifies every file and is deleted.
+// into an ephemeral volume, verifies every file and is deleted. With spec.scrub it is verified where it rests.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -211,6 +254,8 @@ type DrillStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
+// +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.source.persistentVolumeClaim.claimName`,priority=1
+// +kubebuilder:printcolumn:name="Scrub",type=string,JSONPath=`.spec.scrub`,priority=1
 type Drill struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -47,8 +47,9 @@ type TransferVia struct {
 	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
 }
 
-// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore and ephemeral.
-// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore and ephemeral"
+// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub.
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral), has(self.scrub)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub"
+// +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.peer) && !has(self.namespace) && !has(self.form)",message="scrub verifies the source where it rests, in the Transfer's namespace; remove peer, namespace and form"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
 type TransferDestination struct {
@@ -83,6 +84,12 @@ type TransferDestination struct {
 	// nothing stays. Each attempt begins with an empty one. Drills use it.
 	// +optional
 	Ephemeral *EphemeralVolume `json:"ephemeral,omitempty"`
+
+	// scrub has nothing written: an objectStore, or a claim with source.form, is verified where it rests. Checksums: what
+	// rests is compared with its checksums. Inflate: everything is expanded and compared as well. Drills use it.
+	// status.omissions say what was found.
+	// +optional
+	Scrub ScrubMode `json:"scrub,omitempty"`
 
 	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via and
 	// receipt: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst, as they travelled, with
@@ -133,7 +140,7 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form != 'Archive' || has(self.source.persistentVolumeClaim) && has(self.destination.objectStore)",message="files are archived only from a claim in an objectStore; use form: Gzip or Zstd in a claim, remove destination.form, or use a persistentVolumeClaim as source and an objectStore as destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form == 'Files' || !has(self.destination.via)",message="what goes through an object store arrives as plain files; remove destination.form or destination.via"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form in ['Files', 'Archive'] || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files or Archive; remove receipt or form"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || has(self.source.persistentVolumeClaim) && (!has(self.destination) || has(self.destination.persistentVolumeClaim) && !has(self.destination.via))",message="files are sent as they rest only from claim to claim over the network; remove source.form, or use a persistentVolumeClaim at both ends without via"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || has(self.source.persistentVolumeClaim) && (!has(self.destination) || has(self.destination.scrub) || has(self.destination.persistentVolumeClaim) && !has(self.destination.via))",message="files are sent as they rest only from claim to claim over the network; remove source.form, or use a persistentVolumeClaim at both ends without via"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || !has(self.destination) || has(self.destination.form) && self.destination.form != 'Files' || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="files take more space than where they rest compressed; add destination.persistentVolumeClaim.template.size"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination == oldSelf.destination)",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
@@ -143,7 +150,9 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
-// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && (!has(self.destination) || !has(self.destination.objectStore)) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
+// +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && (!has(self.destination) || !has(self.destination.objectStore)) || has(self.destination) && has(self.destination.scrub) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.scrub) || has(self.source.objectStore) || has(self.source.form) && self.source.form != 'Files'",message="plain files of a claim have no checksums to be compared with; set source.form to the form in which they rest"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.scrub) || !has(self.include) && !has(self.exclude) && !has(self.source.hooks) && (!has(self.source.copyMethod) || self.source.copyMethod == 'Direct') && (!has(self.delete) || !self.delete) && (!has(self.receipt) || !self.receipt)",message="scrub verifies everything where it rests, and writes nothing; remove include, exclude, delete, receipt, source.copyMethod and source.hooks"
 type TransferSpec struct {
 	// source: its persistentVolumeClaim and objectStore are immutable.
 	// +required

@@ -200,7 +200,7 @@ func (d *decision) expire(deadline time.Duration) {
 		d.fill(t)
 	}
 	d.end(v1alpha1.ReasonDeadlineExceeded, fmt.Sprintf(
-		"the restore did not end within %s (spec.deadline); at last: %s", deadline, waited))
+		"the drill did not end within %s (spec.deadline); at last: %s", deadline, waited))
 }
 
 // set sets the conditions.
@@ -209,9 +209,14 @@ func (d *decision) set(wanted []metav1.Condition) {
 	status.Conditions = conditions.Merge(status.Conditions, wanted, d.drill.Generation, d.facts.Now)
 }
 
+// succeeded reports whether a reason is that of a drill which proved what it was to.
+func succeeded(reason string) bool {
+	return reason == v1alpha1.ReasonRecovered || reason == v1alpha1.ReasonVerified
+}
+
 // verdict is the conditions after a drill.
 func verdict(run v1alpha1.DrillRecord) []metav1.Condition {
-	recovered := run.Reason == v1alpha1.ReasonRecovered
+	recovered := succeeded(run.Reason)
 	state := conditions.Stalled
 	if recovered {
 		state = conditions.Ready
@@ -231,7 +236,7 @@ func (d *decision) end(reason, message string) {
 	run.Reason, run.Message = reason, conditions.Shorten(message)
 	run.Duration = &metav1.Duration{Duration: max(run.CompletionTime.Sub(run.StartTime.Time), 0)}
 	status.TransferName = ""
-	if reason == v1alpha1.ReasonRecovered {
+	if succeeded(reason) {
 		status.LastRecoverableTime = run.CompletionTime.DeepCopy()
 	}
 	status.History = append([]v1alpha1.DrillRecord{*run.DeepCopy()}, status.History...)

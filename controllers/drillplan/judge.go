@@ -29,9 +29,8 @@ func TransferName(drill *v1alpha1.Drill) string {
 	return attempt.StagedName("drill", drill)
 }
 
-// Transfer restores the copy for the drill that status names.
+// Transfer restores the copy for the drill that status names, or verifies it where it rests.
 func Transfer(drill *v1alpha1.Drill) *v1alpha1.Transfer {
-	source := drill.Spec.Source.ObjectStore
 	return &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: drill.Namespace, Name: TransferName(drill),
@@ -41,14 +40,28 @@ func Transfer(drill *v1alpha1.Drill) *v1alpha1.Transfer {
 			OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference("Drill", drill)},
 		},
 		Spec: v1alpha1.TransferSpec{
-			Source:      v1alpha1.TransferSource{ObjectStore: &source},
-			Destination: v1alpha1.TransferDestination{Ephemeral: drill.Spec.Volume.DeepCopy()},
+			Source:      source(drill.Spec.Source),
+			Destination: destination(drill.Spec),
 			Include:     slices.Clone(drill.Spec.Include),
 			Inflate:     drill.Spec.Inflate,
 			Verify:      v1alpha1.VerifyDigest,
 			MaxAttempts: maxAttempts,
 		},
 	}
+}
+
+func source(of v1alpha1.DrillSource) v1alpha1.TransferSource {
+	if of.PersistentVolumeClaim.ClaimName != "" {
+		return v1alpha1.TransferSource{PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form}
+	}
+	return v1alpha1.TransferSource{ObjectStore: &of.ObjectStore}
+}
+
+func destination(spec v1alpha1.DrillSpec) v1alpha1.TransferDestination {
+	if spec.Scrub != "" {
+		return v1alpha1.TransferDestination{Scrub: spec.Scrub}
+	}
+	return v1alpha1.TransferDestination{Ephemeral: spec.Volume.DeepCopy()}
 }
 
 // fill notes what a Transfer has done in the record of the drill.
@@ -62,9 +75,15 @@ func (d *decision) fill(t *v1alpha1.Transfer) {
 		run.CopyTime, run.Attempts = r.CopyTime.DeepCopy(), r.Attempt
 		run.Node, run.Architecture = r.Node, r.Architecture
 	}
+	if d.drill.Spec.Scrub != "" {
+		run.Findings = nil
+		for i := range t.Status.Omissions {
+			run.Findings = append(run.Findings, *t.Status.Omissions[i].DeepCopy())
+		}
+	}
 }
 
-// judge ends a drill whose Transfer has restored and verified everything that it found.
+// judge ends a drill whose Transfer has restored or verified everything that it found.
 func (d *decision) judge() {
 	t, run := d.facts.Transfer, d.drill.Status.Run
 	d.fill(t)
@@ -83,19 +102,18 @@ func (d *decision) judge() {
 		}
 		misses = append(misses, fmt.Sprintf(format, values...))
 	}
-	for _, o := range t.Status.Omissions {
-		if slices.Contains(missing, o.What) && o.Count > 0 {
-			miss(v1alpha1.ReasonCopyIncomplete, "%d files cannot be restored (%s), for example %q: run the Transfer that "+
-				"writes the copy, or restore the objects", o.Count, o.What, strings.Join(o.Examples, ", "))
-		}
-	}
-	if run.Files == 0 {
-		miss(v1alpha1.ReasonCopyIncomplete, "the copy has no file that spec.include lets through, so nothing is proved; "+
-			"correct spec.include, or run the Transfer that writes the copy")
+	if d.drill.Spec.Scrub != "" {
+		d.examine(miss)
+	} else {
+		d.count(miss)
 	}
 	d.measure(miss)
 	if reason != "" {
 		d.end(reason, strings.Join(misses, "; "))
+		return
+	}
+	if d.drill.Spec.Scrub != "" {
+		d.end(v1alpha1.ReasonVerified, verified(run, d.drill.Spec.Scrub))
 		return
 	}
 	written := "at a time that no index says"
@@ -105,6 +123,20 @@ func (d *decision) judge() {
 	d.end(v1alpha1.ReasonRecovered, fmt.Sprintf(
 		"drill %s restored and verified %d files, %d bytes, of the copy that was written %s", run.ID, run.Files, run.Bytes,
 		written))
+}
+
+// count looks for files of the copy that were not restored.
+func (d *decision) count(miss func(reason, format string, values ...any)) {
+	for _, o := range d.facts.Transfer.Status.Omissions {
+		if slices.Contains(missing, o.What) && o.Count > 0 {
+			miss(v1alpha1.ReasonCopyIncomplete, "%d files cannot be restored (%s), for example %q: run the Transfer that "+
+				"writes the copy, or restore the objects", o.Count, o.What, strings.Join(o.Examples, ", "))
+		}
+	}
+	if d.drill.Status.Run.Files == 0 {
+		miss(v1alpha1.ReasonCopyIncomplete, "the copy has no file that spec.include lets through, so nothing is proved; "+
+			"correct spec.include, or run the Transfer that writes the copy")
+	}
 }
 
 // measure compares the drill with the objective.
@@ -125,10 +157,10 @@ func (d *decision) measure(miss func(reason, format string, values ...any)) {
 	}
 	took := run.CompletionTime.Sub(run.StartTime.Time)
 	if most := objective.MaxDuration; most != nil && took > most.Duration {
-		miss(v1alpha1.ReasonRestoreTooSlow, "the restore took %s, and spec.objective.maxDuration is %s", took, most.Duration)
+		miss(v1alpha1.ReasonRestoreTooSlow, "the drill took %s, and spec.objective.maxDuration is %s", took, most.Duration)
 	}
 	if least := objective.MinBytesPerSecond; least != nil && run.BytesPerSecond < least.Value() {
-		miss(v1alpha1.ReasonRestoreTooSlow, "%d bytes were restored each second, and spec.objective.minBytesPerSecond is %s",
+		miss(v1alpha1.ReasonRestoreTooSlow, "the rate was %d bytes each second, and spec.objective.minBytesPerSecond is %s",
 			run.BytesPerSecond, least)
 	}
 }

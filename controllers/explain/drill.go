@@ -12,21 +12,32 @@ import (
 )
 
 func ofDrill(d *v1alpha1.Drill, s *sheet) {
-	from := d.Spec.Source.ObjectStore
 	s.section("Copy")
-	s.rowf("in", "ObjectStore %s, path %s", from.Name, cmp.Or(from.Path, "/"))
+	if claim := d.Spec.Source.PersistentVolumeClaim; claim.ClaimName != "" {
+		s.rowf("in", "claim %s, path %s, form %s", claim.ClaimName, cmp.Or(claim.Path, "/"), d.Spec.Source.Form)
+	} else {
+		from := d.Spec.Source.ObjectStore
+		s.rowf("in", "ObjectStore %s, path %s", from.Name, cmp.Or(from.Path, "/"))
+	}
 	by := "by what proves fastest, accelerators included"
 	if d.Spec.Inflate == v1alpha1.InflateSoftware {
 		by = "by software only"
 	}
-	s.row("restored", by)
+	switch d.Spec.Scrub {
+	case "":
+		s.row("restored", by)
+	case v1alpha1.ScrubInflate:
+		s.row("verified", "where it rests; everything is inflated "+by)
+	default:
+		s.row("verified", "where it rests, by its checksums; nothing is inflated")
+	}
 	if o := d.Spec.Objective; o != nil {
 		s.section("Objective")
 		if o.MaxAge != nil {
 			s.row("copy at most", o.MaxAge.Duration.String()+" old")
 		}
 		if o.MaxDuration != nil {
-			s.row("restored within", o.MaxDuration.Duration.String())
+			s.row("done within", o.MaxDuration.Duration.String())
 		}
 		if o.MinBytesPerSecond != nil {
 			s.row("at least", table.Rate(o.MinBytesPerSecond.AsApproximateFloat64()))
@@ -42,7 +53,11 @@ func ofDrill(d *v1alpha1.Drill, s *sheet) {
 		s.row("by Transfer", d.Status.TransferName)
 		s.at("copy is of", run.CopyTime)
 		if run.Reason != "" {
-			s.rowf("restored", "%d files, %s, %s, %d attempts", run.Files, table.Bytes(run.Bytes),
+			done := "restored"
+			if d.Spec.Scrub != "" {
+				done = "verified"
+			}
+			s.rowf(done, "%d files, %s, %s, %d attempts", run.Files, table.Bytes(run.Bytes),
 				table.Rate(float64(run.BytesPerSecond)), run.Attempts)
 			s.row("node", strings.TrimSuffix(run.Node+" ("+run.Architecture+")", " ()"))
 		}
@@ -51,6 +66,12 @@ func ofDrill(d *v1alpha1.Drill, s *sheet) {
 		}
 		if run.Decompression != nil {
 			s.row("inflated", inflatedBy(run.Decompression))
+		}
+		if len(run.Findings) > 0 {
+			s.section("What was found")
+			for _, o := range run.Findings {
+				s.rowf(o.What, "%d, for example %s", o.Count, strings.Join(o.Examples, ", "))
+			}
 		}
 	}
 	s.at("last recoverable", d.Status.LastRecoverableTime)
@@ -75,7 +96,7 @@ func ofDrill(d *v1alpha1.Drill, s *sheet) {
 		s.count("missed drills", d.Status.Schedule.MissedRuns)
 	}
 	if d.Status.TransferName != "" {
-		s.next("see the restore: kubectl lighterage explain transfer/%s -n %s", d.Status.TransferName, d.Namespace)
+		s.next("see what is under way: kubectl lighterage explain transfer/%s -n %s", d.Status.TransferName, d.Namespace)
 	} else {
 		s.next("drill now: kubectl lighterage run drill/%s -n %s", d.Name, d.Namespace)
 	}

@@ -10,12 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/drillplan"
 )
 
 var (
 	drillsDescription = describe("lighterage_drills",
 		"Drills by what the last one proved: recoverable is True, False, or Unknown before the first has ended.", "namespace",
 		"recoverable")
+	drillFlawedDescription = describe("lighterage_drill_flawed",
+		"Files, objects, archives and indexes that are damaged, missing or unusable by the last drill of each Drill with scrub: "+
+			"the sum of a namespace.", "namespace")
 	drillAgeDescription = describe("lighterage_drill_last_recoverable_age_seconds",
 		"Time since the last drill that restored its copy within the objective, or since the Drill was created if none has: "+
 			"the longest of a namespace's Drills.", "namespace")
@@ -34,6 +38,8 @@ type drilled struct {
 	ended    bool
 	duration time.Duration
 	rate     int64
+	// flawed is how much it found to be unfit; -1: it did not scrub.
+	flawed int64
 }
 
 // drillOf is that of an object; kept is false when it is no Drill.
@@ -49,6 +55,10 @@ func drillOf(object any) (shown drilled, kept bool) {
 	if at := d.Status.LastRecoverableTime; at != nil {
 		shown.since = at.Time
 	}
+	shown.flawed = -1
+	if d.Spec.Scrub != "" && len(d.Status.History) > 0 {
+		shown.flawed = drillplan.Flawed(d.Status.History[0])
+	}
 	if len(d.Status.History) > 0 && d.Status.History[0].Duration != nil {
 		last := d.Status.History[0]
 		shown.ended, shown.duration, shown.rate = true, last.Duration.Duration, last.BytesPerSecond
@@ -59,10 +69,14 @@ func drillOf(object any) (shown drilled, kept bool) {
 func (i *Inventory) showDrills(out show) {
 	type group struct{ namespace, recoverable string }
 	ages, counts := oldest{}, map[group]int{}
+	flawed := map[string]int64{}
 	durations, rates := map[string]time.Duration{}, map[string]int64{}
 	for _, d := range i.drills {
 		counts[group{d.namespace, string(d.recoverable)}]++
 		ages.note(d.namespace, d.since)
+		if d.flawed >= 0 {
+			flawed[d.namespace] += d.flawed
+		}
 		if !d.ended {
 			continue
 		}
@@ -73,6 +87,9 @@ func (i *Inventory) showDrills(out show) {
 	}
 	for of, n := range counts {
 		out(drillsDescription, float64(n), of.namespace, of.recoverable)
+	}
+	for namespace, n := range flawed {
+		out(drillFlawedDescription, float64(n), namespace)
 	}
 	ages.show(out, drillAgeDescription, i.clock.Now())
 	for namespace, duration := range durations {

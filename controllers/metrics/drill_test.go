@@ -31,9 +31,15 @@ func TestDrillsAreCounted(t *testing.T) {
 	fresh := &v1alpha1.Drill{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "new", UID: "new", CreationTimestamp: metav1.NewTime(noon.Add(-time.Minute)),
 	}}
+	scrubbed := drill("scrub", true, time.Minute, 300, 2*time.Hour)
+	scrubbed.Spec.Scrub = v1alpha1.ScrubChecksums
+	scrubbed.Status.Conditions = nil
+	scrubbed.Status.History[0].Findings = []v1alpha1.Omission{
+		{What: "Damaged", Count: 3}, {What: "IndexMissing", Count: 1}, {What: "NoChecksum", Count: 50}, {What: "Changing", Count: 9},
+	}
 	never := drill("never", false, time.Minute, 0, 0)
 	for _, d := range []*v1alpha1.Drill{
-		drill("a", true, time.Hour, 100, time.Hour), drill("b", true, time.Minute, 300, 2*time.Hour), never, fresh,
+		drill("a", true, time.Hour, 100, time.Hour), drill("b", true, time.Minute, 300, 2*time.Hour), never, fresh, scrubbed,
 	} {
 		i.Observe(d)
 	}
@@ -52,11 +58,12 @@ func TestDrillsAreCounted(t *testing.T) {
 		}
 	}
 	show(map[string]float64{
+		"lighterage_drill_flawed{bank}": 4, "lighterage_drills{bank,Unknown}": 1,
 		"lighterage_drills{bank,True}": 2, "lighterage_drills{bank,False}": 1, "lighterage_drills{shop,Unknown}": 1,
 		"lighterage_drill_last_recoverable_age_seconds{bank}": 48 * 3600,
 		"lighterage_drill_last_recoverable_age_seconds{shop}": 60,
 		"lighterage_drill_duration_seconds{bank}":             3600, "lighterage_drill_bytes_per_second{bank}": 0,
-	}, "lighterage_drill_duration_seconds{shop}", "lighterage_drill_bytes_per_second{shop}")
+	}, "lighterage_drill_flawed{shop}", "lighterage_drill_duration_seconds{shop}", "lighterage_drill_bytes_per_second{shop}")
 	i.Forget(never)
 	show(map[string]float64{
 		"lighterage_drill_last_recoverable_age_seconds{bank}": 7200, "lighterage_drill_bytes_per_second{bank}": 100,

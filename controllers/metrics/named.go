@@ -80,7 +80,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
-		stagedDescription, stagedAgeDescription, drillsDescription, drillAgeDescription, drillDurationDescription,
+		stagedDescription, stagedAgeDescription, drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
 		drillRateDescription, limitDescription, limitUsedDescription,
 	} {
 		descriptions <- d

@@ -40,7 +40,7 @@ func DirectAttempt(
 	return attempt.New(a)
 }
 
-// PodAttempt is the attempt that the Transfer's status names, with both claims in one pod.
+// PodAttempt is the attempt that the Transfer's status names, with both claims in one pod, or the one that it verifies.
 func PodAttempt(
 	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image agentpod.Image,
 ) *attempt.Attempt {
@@ -48,6 +48,13 @@ func PodAttempt(
 	destination := transfer.Spec.Destination.PersistentVolumeClaim
 	a.Mode = attempt.LocalMode
 	a.Labels[agentpod.ComponentLabel] = a.Mode
+	if Scrubs(transfer) {
+		a.Config = &wirev1.LocalConfig{
+			Send: sendConfig(transfer, resolved), Scrub: scrubConfig(transfer),
+			InflateInSoftware: transfer.Spec.Inflate == v1alpha1.InflateSoftware,
+		}
+		return attempt.New(a)
+	}
 	a.Mounts = append(a.Mounts, attempt.Mount{Claim: destination.ClaimName, Path: attempt.DestinationPath})
 	if agentpod.AsksToWrite(transfer.Spec.PodTemplate) {
 		a.Capabilities = agentpod.WriteCapabilities

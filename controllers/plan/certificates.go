@@ -14,7 +14,7 @@ import (
 // RunClaims say what the sending agent of the run in status may ask for; who may be asked is left to who knows the
 // Peer.
 func RunClaims(transfer *v1alpha1.Transfer) *pki.RunClaims {
-	if UsesStore(transfer) {
+	if UsesStore(transfer) || Scrubs(transfer) {
 		return nil // It asks nobody for anything.
 	}
 	destination := transfer.Spec.Destination.PersistentVolumeClaim

@@ -69,8 +69,8 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts, first bo
 	if at := transfer.Spec.Destination.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonDestinationNotFound, at.Name, facts.Stores.Destination, facts.Stores.Problem)
 	}
-	if transfer.Spec.Destination.Ephemeral != nil {
-		return nil // It is made with the pod.
+	if transfer.Spec.Destination.Ephemeral != nil || Scrubs(transfer) {
+		return nil // It is made with the pod, or there is none.
 	}
 	if IsLocal(transfer) {
 		return checkLocal(transfer, facts.Local, mayCreate(transfer, first))

@@ -47,8 +47,11 @@ func IsLocal(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destinatio
 
 // IntoClaim reports whether a Transfer writes into a claim.
 func IntoClaim(transfer *v1alpha1.Transfer) bool {
-	return transfer.Spec.Destination.ObjectStore == nil && transfer.Spec.Destination.Ephemeral == nil
+	return transfer.Spec.Destination.ObjectStore == nil && transfer.Spec.Destination.Ephemeral == nil && !Scrubs(transfer)
 }
+
+// Scrubs reports whether a Transfer verifies its source where it rests, and writes nothing.
+func Scrubs(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destination.Scrub != "" }
 
 // firstRoute is how the data of a new run go.
 func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route {
@@ -57,6 +60,8 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 		return routeOfLegs(transfer)
 	case UsesStore(transfer):
 		return v1alpha1.RouteObjectStore
+	case Scrubs(transfer):
+		return v1alpha1.RoutePod
 	case transfer.Spec.Destination.Via != nil:
 		return v1alpha1.RouteStorage
 	case !IsLocal(transfer):
@@ -208,7 +213,7 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 		d.out.Start = PodAttempt(d.transfer, resolved, where, d.image)
 		d.starting(
 			v1alpha1.ReasonStarting,
-			fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID),
+			fmt.Sprintf("attempt %d of run %s: the agent's pod, with its claims, is being started", run.Attempt, run.ID),
 		)
 	case run.Route == v1alpha1.RouteObjectStore:
 		d.out.Start = storeAttempt(d.transfer, resolved, where, d.facts.Stores, d.image)

@@ -55,6 +55,9 @@ func (d *transferDecision) watchObjective() {
 
 // noteRecoveryPoint notes the time whose state the destination has after a run that is complete.
 func (d *transferDecision) noteRecoveryPoint() {
+	if Scrubs(d.transfer) {
+		return // There is no destination.
+	}
 	status := &d.transfer.Status
 	status.RecoveryPoint = status.Run.StartTime.DeepCopy()
 	whole := status

@@ -62,7 +62,7 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case len(spec.Destinations) == 0 && spec.Destination.ObjectStore == nil &&
-		spec.Destination.Ephemeral == nil &&
+		spec.Destination.Ephemeral == nil && spec.Destination.Scrub == "" &&
 		spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval ||
@@ -116,6 +116,9 @@ func DestinationKey(transfer *v1alpha1.Transfer) string {
 	}
 	if transfer.Spec.Destination.Ephemeral != nil {
 		return LocalDestinationKey(transfer.Namespace, "ephemeral/"+transfer.Name) // nobody else's
+	}
+	if Scrubs(transfer) {
+		return LocalDestinationKey(transfer.Namespace, "scrub/"+transfer.Name) // likewise
 	}
 	return transfer.Spec.Destination.Peer + LocalDestinationKey(
 		DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,

@@ -111,7 +111,10 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 			}
 		}
 	}
-	if spec.Inflate == v1alpha1.InflateSoftware && (from == nil || to != nil) {
+	if err := validateScrub(spec); err != nil {
+		return err
+	}
+	if spec.Inflate == v1alpha1.InflateSoftware && (from == nil || to != nil) && spec.Destination.Scrub == "" {
 		return &policy.InvalidError{
 			Field: "spec.inflate", Fix: "must be Any or absent where no archives of an objectStore are restored into a volume",
 		}
@@ -239,6 +242,8 @@ func storeAttempt(
 	}
 	if at := destination.ObjectStore; at != nil {
 		config.DestinationStore = end(at, stores.Destination)
+	} else if Scrubs(transfer) {
+		config.Scrub, config.Receive = scrubConfig(transfer), nil
 	} else {
 		a.Mounts = append(a.Mounts, attempt.Mount{
 			Claim: destination.PersistentVolumeClaim.ClaimName, Ephemeral: destination.Ephemeral, Path: attempt.DestinationPath,

@@ -46,7 +46,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 			facts.Local.Claim = claim
 		}
 	}
-	if !plan.UsesStore(transfer) && attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
+	if !plan.UsesStore(transfer) && !plan.Scrubs(transfer) && attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		if facts.Local.Volume, err = r.Topology.Volume(ctx, namespace, claimName); err != nil {
 			return err
 		}

@@ -65,6 +65,10 @@ var transfers = dashboard{
 				title: "Rate of restores", kind: timeseries, unit: bytesPerSec, width: 6,
 				description: "Plain bytes that the last drill restored each second: the least of a namespace.",
 				queries:     one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
+			}, {
+				title: "Damaged data at rest", kind: timeseries, unit: short, width: 6,
+				description: "Files, objects, archives and indexes that the last drills with scrub found damaged, missing or unusable.",
+				queries:     one(`sum by (namespace) (lighterage_drill_flawed)`, "{{namespace}}"),
 			},
 		}},
 		{title: "Hooks", panels: []panel{

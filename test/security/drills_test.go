@@ -38,6 +38,24 @@ func TestTransfersOfDrills(t *testing.T) {
 		fix    string
 	}{
 		"a drill's": {func(*v1alpha1.Transfer) {}, ""},
+		"a drill's that scrubs a store": {func(tr *v1alpha1.Transfer) {
+			tr.Spec.Destination = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubChecksums}
+		}, ""},
+		"a drill's that scrubs a claim": {func(tr *v1alpha1.Transfer) {
+			tr.Spec.Source = v1alpha1.TransferSource{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"}, Form: v1alpha1.RestingGzip,
+			}
+			tr.Spec.Destination = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubInflate}
+		}, ""},
+		"one that scrubs for nobody": {func(tr *v1alpha1.Transfer) {
+			tr.Spec.Destination = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubChecksums}
+			tr.OwnerReferences = nil
+		}, fix},
+		"one of a claim into a volume": {func(tr *v1alpha1.Transfer) {
+			tr.Spec.Source = v1alpha1.TransferSource{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"},
+			}
+		}, fix},
 		"one to a Peer": {func(tr *v1alpha1.Transfer) {
 			other := newTransfer("bank", "x", nil).Spec
 			tr.Spec.Source, tr.Spec.Destination = other.Source, other.Destination

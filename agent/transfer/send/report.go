@@ -62,7 +62,9 @@ func (r *Report) Path() longpath.Path {
 
 // Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does. It must
 // be called before there are reports.
-func (r *Report) Inflating(m *meter.Meter, software policy.Reason) { r.inflated, r.software = m, software }
+func (r *Report) Inflating(m *meter.Meter, software policy.Reason) {
+	r.inflated, r.software = m, software
+}
 
 // received takes over what the receiver says.
 func (r *Report) received(m *wirev1.Received, omissions []*wirev1.Omission) {
