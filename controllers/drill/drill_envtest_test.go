@@ -191,18 +191,78 @@ func TestRefusedTransfers(t *testing.T) {
 	}
 }
 
+// ofClaim is a source of files that rest in a form.
+func ofClaim(form v1alpha1.RestingForm) v1alpha1.DrillSource {
+	return v1alpha1.DrillSource{
+		PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"}, Form: form,
+	}
+}
+
+// TestScrubs: the API server takes the Transfer of a scrub, whose findings are shown, and nothing is written twice.
+func TestScrubs(t *testing.T) {
+	ctx, namespace := context.Background(), cluster.Namespace(t)
+	drill := newDrill(namespace)
+	drill.Spec = v1alpha1.DrillSpec{
+		Source: ofClaim(v1alpha1.RestingGzip), Scrub: v1alpha1.ScrubInflate, Inflate: v1alpha1.InflateSoftware,
+	}
+	cluster.Create(t, drill)
+	expect(t, drill, v1alpha1.ConditionReconciling, v1alpha1.ReasonDrilling)
+	transfer := transferOf(t, drill)
+	if s := transfer.Spec; s.Destination.Scrub != v1alpha1.ScrubInflate || s.Source.Form != v1alpha1.RestingGzip ||
+		s.Source.PersistentVolumeClaim.ClaimName != "cargo" || s.Inflate != v1alpha1.InflateSoftware {
+		t.Errorf("%+v", s)
+	}
+	transfer.Status.Omissions = []v1alpha1.Omission{{What: "Damaged", Count: 2, Examples: []string{"a.gz"}}}
+	say(t, transfer, v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, "done"))
+	expect(t, drill, v1alpha1.ConditionStalled, v1alpha1.ReasonDataDamaged)
+	gone(t, transfer)
+	if f := drill.Status.Run.Findings; len(f) != 1 || f[0].Count != 2 || f[0].Examples[0] != "a.gz" {
+		t.Errorf("%+v", drill.Status.Run)
+	}
+	written := drill.ResourceVersion
+	stopManager()
+	if err := startManager(); err != nil {
+		t.Fatal(err)
+	}
+	other := newDrill(namespace)
+	other.Name, other.Spec.Suspend = "other", true
+	cluster.Create(t, other)
+	suspended(t, other)
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(drill), drill); err != nil ||
+		drill.ResourceVersion != written {
+		t.Errorf("it was written again: %v, %+v", err, drill.Status)
+	}
+}
+
 func TestDrillsAreValidated(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	for says, change := range map[string]func(*v1alpha1.DrillSpec){
 		"deadline": func(s *v1alpha1.DrillSpec) {
 			s.Objective.MaxDuration = &metav1.Duration{Duration: 7 * time.Hour}
 		},
-		"size":     func(s *v1alpha1.DrillSpec) { s.Volume.Size = ptr.To(resource.MustParse("1")) },
-		"maxAge":   func(s *v1alpha1.DrillSpec) { s.Objective.MaxAge.Duration = time.Second },
-		"include":  func(s *v1alpha1.DrillSpec) { s.Include = []string{"!a"} },
-		"path":     func(s *v1alpha1.DrillSpec) { s.Source.ObjectStore.Path = "/a/../b" },
-		"inflate":  func(s *v1alpha1.DrillSpec) { s.Inflate = "Hardware" },
-		"cron":     func(s *v1alpha1.DrillSpec) { s.Schedule = &v1alpha1.TransferSchedule{Cron: "often"} },
+		"size":                            func(s *v1alpha1.DrillSpec) { s.Volume.Size = ptr.To(resource.MustParse("1")) },
+		"maxAge":                          func(s *v1alpha1.DrillSpec) { s.Objective.MaxAge.Duration = time.Second },
+		"include":                         func(s *v1alpha1.DrillSpec) { s.Include = []string{"!a"} },
+		"path":                            func(s *v1alpha1.DrillSpec) { s.Source.ObjectStore.Path = "/a/../b" },
+		"inflate":                         func(s *v1alpha1.DrillSpec) { s.Inflate = "Hardware" },
+		"cron":                            func(s *v1alpha1.DrillSpec) { s.Schedule = &v1alpha1.TransferSchedule{Cron: "often"} },
+		"exactly one of volume and scrub": func(s *v1alpha1.DrillSpec) { s.Scrub = v1alpha1.ScrubInflate },
+		"scrub verifies everything": func(s *v1alpha1.DrillSpec) {
+			s.Volume, s.Scrub, s.Include = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubInflate, []string{"a"}
+		},
+		"nothing is inflated": func(s *v1alpha1.DrillSpec) {
+			s.Volume, s.Scrub = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubChecksums
+		},
+		"set scrub": func(s *v1alpha1.DrillSpec) { s.Source = ofClaim(v1alpha1.RestingGzip) },
+		"exactly one of objectStore": func(s *v1alpha1.DrillSpec) {
+			s.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"}
+		},
+		"set it to Gzip or Zstd": func(s *v1alpha1.DrillSpec) { s.Source = ofClaim("") },
+		"set one of these":       func(s *v1alpha1.DrillSpec) { s.Source = ofClaim(v1alpha1.RestingArchive) },
+		"remove objective.maxAge": func(s *v1alpha1.DrillSpec) {
+			s.Volume, s.Scrub = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubInflate
+			s.Source = ofClaim(v1alpha1.RestingGzip)
+		},
 		"minBytes": func(s *v1alpha1.DrillSpec) { s.Objective.MinBytesPerSecond = ptr.To(resource.MustParse("0")) },
 	} {
 		drill := newDrill(namespace)

@@ -194,6 +194,13 @@ func TestReport(t *testing.T) {
 		BytesPerSecond: 100e6, Attempts: 2, CPU: &v1alpha1.CPUStatus{SecondsPerGiB: "1.50"},
 	}
 	drill.Status.History = []v1alpha1.DrillRecord{*drill.Status.Run, {ID: "before", Reason: v1alpha1.ReasonRecovered}}
+	scrubbed := drill.DeepCopy()
+	scrubbed.Spec.Source = v1alpha1.DrillSource{
+		PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"}, Form: v1alpha1.RestingGzip,
+	}
+	scrubbed.Spec.Scrub = v1alpha1.ScrubChecksums
+	scrubbed.Status.Conditions = conditions.Stalled(v1alpha1.ReasonDataDamaged, "it is damaged")
+	scrubbed.Status.Run.Findings = []v1alpha1.Omission{{What: "Damaged", Count: 7, Examples: []string{"a.gz"}}}
 	for name, test := range map[string]struct {
 		object explain.Object
 		says   []string
@@ -256,6 +263,10 @@ func TestReport(t *testing.T) {
 			"Drill bank/ledger: stalled", "CopyTooOld: the copy is old", "ObjectStore vault, path /ledger", "by software only",
 			"copy at most  26h0m0s old", "3 files, 1.00 GiB", "100.0 MB/s, 2 attempts", "1.50", "run drill/ledger -n bank",
 			"before  Recovered",
+		}},
+		"a Drill that scrubs": {scrubbed, []string{
+			"DataDamaged: it is damaged", "claim cargo, path /, form Gzip", "nothing is inflated", "7, for example a.gz",
+			"verified  3 files",
 		}},
 		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
 			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
