@@ -266,7 +266,7 @@ func TestReport(t *testing.T) {
 		}},
 		"a Drill that scrubs": {scrubbed, []string{
 			"DataDamaged: it is damaged", "claim cargo, path /, form Gzip", "nothing is inflated", "7, for example a.gz",
-			"verified  3 files",
+			"3 files, 1.00 GiB",
 		}},
 		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
 			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
