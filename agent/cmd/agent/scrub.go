@@ -32,7 +32,7 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 	form, err := protocol.FormOf(from.GetSourceForm())
 	switch {
 	case err != nil:
-		return err
+		return badConfig("send.source_form: %w", err)
 	case c.GetDestinationStore() != nil:
 		return badConfig("the configuration has a destination, and scrub, which has none")
 	case (c.GetSourceStore() == nil) != (form != 0):

@@ -86,8 +86,8 @@ func TestScrubsNothingElse(t *testing.T) {
 		r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
 		r.config.Scrub, r.config.Send.SourceForm = &wirev1.Scrub{}, wirev1.Form_FORM_GZIP
 		change(r.config)
-		if code, _, _ := r.run(t.Context(), t); code == exitOK {
-			t.Errorf("%s: it is accepted", what)
+		if code, _, _ := r.run(t.Context(), t); code != exitConfig {
+			t.Errorf("%s: exit code %d", what, code)
 		}
 	}
 }
