@@ -29,6 +29,9 @@ type attempt struct {
 	// open counts the connections for blocks that have not ended, broken those that ended before their last block.
 	open   atomic.Int32
 	broken atomic.Int32
+	// whole counts those that ended with their last block; more has a token when that, or broken, has changed.
+	whole atomic.Int32
+	more  chan struct{}
 	// worked is how long connections were not waiting for data, in nanoseconds, all together.
 	worked atomic.Int64
 
@@ -47,6 +50,7 @@ func newAttempt(
 	activity := newActivity()
 	return &attempt{
 		options: o, ctx: ctx, cancel: cancel, activity: activity, expected: newExpected(o.Report),
+		more:    make(chan struct{}, 1),
 		session: &session{stream: stream, activity: activity, patience: min(o.Idle, protocol.VerdictPatience)},
 	}
 }
@@ -115,7 +119,7 @@ func (a *attempt) steer() (*wirev1.Finish, error) {
 			return nil, err
 		}
 		if f := m.GetFinish(); f != nil {
-			return f, nil
+			return f, a.ends(f.GetStreams())
 		}
 		var answer *wirev1.SessionResponse
 		if !a.activity.do(func() { answer, err = a.take(m) }) {
@@ -128,6 +132,22 @@ func (a *attempt) steer() (*wirev1.Finish, error) {
 			return nil, err
 		}
 	}
+}
+
+// ends waits for the ends of connections that the sender did not wait for. It returns early when one broke, which settle
+// finds. A sender whose last blocks do not come is one that is silent.
+func (a *attempt) ends(streams uint32) error {
+	if streams > protocol.MaxStreams {
+		return protocol.Invalid("the sender has had %d streams; the limit is %d", streams, protocol.MaxStreams)
+	}
+	for uint32(a.whole.Load()) < streams && a.broken.Load() == 0 {
+		select {
+		case <-a.more:
+		case <-a.ctx.Done():
+			return context.Cause(a.ctx)
+		}
+	}
+	return nil
 }
 
 // accept takes the beginning of the session and answers it.
@@ -275,6 +295,11 @@ func (a *attempt) serveBlocks(conn net.Conn) {
 	a.open.Add(-1)
 	if err == nil {
 		_ = protocol.WriteResponse(conn, d.blocks) // A sender that is gone needs no answer.
+		a.whole.Add(1)                             // The attempt may end from here on, and the connection with it.
+	}
+	select {
+	case a.more <- struct{}{}:
+	default:
 	}
 }
 
@@ -325,10 +350,10 @@ func (a *attempt) settle(files, bytes uint64) error {
 	switch {
 	case !a.matcher.manifest.ended:
 		return protocol.Invalid("the sender finished before the end of its manifest")
-	case a.open.Load() > 0:
-		return protocol.Invalid("the sender finished before its streams had ended")
 	case a.broken.Load() > 0:
 		return protocol.Invalid("the sender finished, but a connection ended before its last block")
+	case a.open.Load() > 0:
+		return protocol.Invalid("the sender finished before its streams had ended")
 	case came.missing > 0:
 		return protocol.Invalid("the sender finished, but %d files are not complete", came.missing)
 	case files != came.files || bytes != came.bytes:

@@ -99,6 +99,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Contents:     t.contents,
 		Joinable:     true,
 		Undigested:   true,
+		EarlyFinish:  true,
 		Form:         protocol.FormToWire(t.form),
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,

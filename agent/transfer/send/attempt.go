@@ -96,13 +96,29 @@ func (a *attempt) work(ctx context.Context) error {
 		},
 	}
 	g.Go(func() error { return packer.run(gctx) })
-	for range a.streams() {
+	// Where nothing is left to be said after the last blocks, the session's end does not wait for the answers to them.
+	streams := a.streams()
+	soon := a.terms.accepted.GetEarlyFinish() && !o.Contents
+	last := make(chan struct{}, streams)
+	for range streams {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
 			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
-			shared: newSharing(o.Place),
+			shared: newSharing(o.Place), last: last, soon: soon,
 		}
 		g.Go(func() error { return w.run(gctx, o, a.terms) })
+	}
+	if soon {
+		g.Go(func() error {
+			for range streams {
+				select {
+				case <-last:
+				case <-gctx.Done():
+					return context.Cause(gctx)
+				}
+			}
+			return a.finish(nil, streams)
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -122,13 +138,10 @@ func (a *attempt) work(ctx context.Context) error {
 			return err
 		}
 	}
-	finish := &wirev1.Finish{
-		Files: a.window.files.Load(), Bytes: a.window.bytes.Load(), ContentsSha256: digest.GetSha256(),
-	}
-	if err := a.session.send(
-		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: finish}},
-	); err != nil {
-		return err
+	if !soon {
+		if err := a.finish(digest, 0); err != nil {
+			return err
+		}
 	}
 	select {
 	case <-a.session.ended:
@@ -140,6 +153,14 @@ func (a *attempt) work(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// finish says that everything was sent, by so many streams whose ends may be on the way.
+func (a *attempt) finish(digest *wirev1.ContentDigest, streams int) error {
+	return a.session.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{
+		Files: a.window.files.Load(), Bytes: a.window.bytes.Load(), ContentsSha256: digest.GetSha256(),
+		Streams: uint32(streams),
+	}}})
 }
 
 // streams is how many workers there are.

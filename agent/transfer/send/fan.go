@@ -239,7 +239,7 @@ func (p *Place) agree(o *Options, t *terms) {
 		t.codec = writes[0]
 		accepted := &wirev1.Accepted{
 			Codec: uint32(writes[0]), Joinable: p.joinable && f.joinable, Inflate: t.accepted.GetInflate(),
-			Cores: t.accepted.GetCores(),
+			Cores: t.accepted.GetCores(), EarlyFinish: t.accepted.GetEarlyFinish(),
 		}
 		for _, id := range writes {
 			accepted.Codecs = append(accepted.Codecs, uint32(id))

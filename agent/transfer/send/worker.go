@@ -9,6 +9,7 @@ import (
 	"net"
 
 	"github.com/lighterage/lighterage/agent/adapt"
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
@@ -26,6 +27,9 @@ type worker struct {
 	adaptive *adaptive
 	parts    partReader
 	whole    bool // no parts: holes are read as zeros, and nothing is reused
+	// last gets a token when the last block was written. soon: the session ends then, whether its answer has come or not.
+	last chan<- struct{}
+	soon bool
 	// shared is what a worker of a Fan has; nil: its blocks are its own.
 	shared *sharing
 
@@ -251,5 +255,10 @@ func (w *worker) end() error {
 	if err != nil {
 		return err
 	}
-	return protocol.ReadResponse(w.conn, w.blocks)
+	w.last <- struct{}{}
+	err = protocol.ReadResponse(w.conn, w.blocks)
+	if w.soon && failure.Is(err, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST) {
+		return nil // The session says whether the last block came.
+	}
+	return err
 }

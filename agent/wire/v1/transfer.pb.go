@@ -695,7 +695,9 @@ type Accepted struct {
 	Form Form `protobuf:"varint,16,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	// undigested: the receiver takes segments without a digest, of blocks that the sender has not expanded. Receivers of earlier releases
 	// do not.
-	Undigested    bool `protobuf:"varint,20,opt,name=undigested,proto3" json:"undigested,omitempty"`
+	Undigested bool `protobuf:"varint,20,opt,name=undigested,proto3" json:"undigested,omitempty"`
+	// early_finish: the receiver waits for the ends of the connections that Finish counts. Receivers of earlier releases do not.
+	EarlyFinish   bool `protobuf:"varint,90,opt,name=early_finish,json=earlyFinish,proto3" json:"early_finish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,6 +812,13 @@ func (x *Accepted) GetForm() Form {
 func (x *Accepted) GetUndigested() bool {
 	if x != nil {
 		return x.Undigested
+	}
+	return false
+}
+
+func (x *Accepted) GetEarlyFinish() bool {
+	if x != nil {
+		return x.EarlyFinish
 	}
 	return false
 }
@@ -1656,8 +1665,11 @@ type Finish struct {
 	Bytes uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// contents_sha256 is the digest of the content manifest, see package contents; empty if there is none.
 	ContentsSha256 []byte `protobuf:"bytes,3,opt,name=contents_sha256,json=contentsSha256,proto3" json:"contents_sha256,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// streams is how many connections for blocks the session has had. Their last blocks may still be on the way, which only a receiver
+	// that has said early_finish waits for. 0: all have ended, and the receiver has answered their last blocks.
+	Streams       uint32 `protobuf:"varint,90,opt,name=streams,proto3" json:"streams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
@@ -1709,6 +1721,13 @@ func (x *Finish) GetContentsSha256() []byte {
 		return x.ContentsSha256
 	}
 	return nil
+}
+
+func (x *Finish) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
 }
 
 // Contents is the next part of the content manifest, at most 4096 entries, in the order of Manifest. The sender computes it from the
@@ -2269,7 +2288,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xfb\x02\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x9e\x03\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2284,7 +2303,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x1e\n" +
 	"\n" +
 	"undigested\x18\x14 \x01(\bR\n" +
-	"undigested\"M\n" +
+	"undigested\x12!\n" +
+	"\fearly_finish\x18Z \x01(\bR\vearlyFinish\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -2341,11 +2361,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04gone\x18\x02 \x03(\x04R\x04gone\"T\n" +
 	"\vRetriedFile\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12/\n" +
-	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"]\n" +
+	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"w\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12'\n" +
-	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"m\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\x12\x18\n" +
+	"\astreams\x18Z \x01(\rR\astreams\"m\n" +
 	"\bContents\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.lighterage.wire.v1.ContentR\aentries\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x14\n" +
