@@ -21,6 +21,9 @@ type blocksConn struct {
 	batches *batchedConn
 }
 
+// Early reports whether the connection may be older than the session, and begins with its claim.
+func (c *blocksConn) Early() bool { return c.ConnectionState().NegotiatedProtocol == earlyProtocol }
+
 // Write implements net.Conn. What it wrote is on its way when it returns.
 func (c *blocksConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)

@@ -23,6 +23,9 @@ import (
 const (
 	grpcProtocol   = "h2"
 	blocksProtocol = "lighterage-blocks/1"
+	// earlyProtocol is that of connections for blocks that may be made before the session. Servers of earlier releases do
+	// not speak it, and so end the handshake.
+	earlyProtocol = "lighterage-blocks/2"
 )
 
 // What linger waits for and takes at most.
@@ -33,11 +36,21 @@ const (
 
 // DialBlocks makes a connection that carries blocks to the server with a name behind the dialer's address.
 func (d *Dialer) DialBlocks(ctx context.Context, serverName string) (net.Conn, error) {
+	return d.dialBlocks(ctx, serverName, blocksProtocol)
+}
+
+// DialEarly is DialBlocks before there is a session. It fails where the server is of a release that does not serve this.
+// What is written first is the claim, see package protocol.
+func (d *Dialer) DialEarly(ctx context.Context, serverName string) (net.Conn, error) {
+	return d.dialBlocks(ctx, serverName, earlyProtocol)
+}
+
+func (d *Dialer) dialBlocks(ctx context.Context, serverName, protocol string) (net.Conn, error) {
 	config, err := d.Files.clientConfig(PeerCA, serverName)
 	if err != nil {
 		return nil, err
 	}
-	config.NextProtos = []string{blocksProtocol}
+	config.NextProtos = []string{protocol}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	raw, err := d.connect(ctx, d.Address)
@@ -64,7 +77,7 @@ type DataServer struct {
 // NewDataServer returns a server that hands connections which carry blocks to a function and closes them when it
 // returns.
 func NewDataServer(files *Files, sender Sender, blocks func(net.Conn)) *DataServer {
-	config := files.serverConfig(PeerCA, sender.check, grpcProtocol, blocksProtocol)
+	config := files.serverConfig(PeerCA, sender.check, grpcProtocol, blocksProtocol, earlyProtocol)
 	return &DataServer{
 		config: config,
 		blocks: blocks,
@@ -120,7 +133,7 @@ func (l *shakingListener) shake(raw *batchedConn, config *tls.Config, blocks fun
 		linger(raw)
 		return
 	}
-	if conn.ConnectionState().NegotiatedProtocol == blocksProtocol {
+	if p := conn.ConnectionState().NegotiatedProtocol; p == blocksProtocol || p == earlyProtocol {
 		raw.batch()
 		blocks(&blocksConn{conn, raw})
 		_ = conn.Close()

@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
@@ -100,6 +103,18 @@ func TestWhoMayConnect(t *testing.T) {
 			}
 			if !test.ok && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED) {
 				t.Errorf("connecting ends with %v", err)
+			}
+			eager, err := (&transport.Dialer{
+				Address: test.address, Files: transport.NewFiles(test.directory), Eager: true,
+			}).Dial(test.serverName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer eager.Close()
+			// No server here has the service, so what is called ends either way.
+			err = eager.Invoke(ctx, "/none/None", &wirev1.HelloRequest{}, &wirev1.HelloResponse{})
+			if test.ok != (status.Code(err) == codes.Unimplemented) || test.ok != (eager.Untrusted() == nil) {
+				t.Errorf("an eager call ends with %v, and there is %v", err, eager.Untrusted())
 			}
 			said, err := blocks(
 				ctx, &transport.Dialer{Address: test.address, Files: transport.NewFiles(test.directory)}, test.serverName,

@@ -147,6 +147,10 @@ func (a *agent) sendBy(
 	options.Streams = streamsOver(report.Path(), c, options.Streams)
 	options.Dial = func() (send.Conn, error) { return dialer.Dial(name) }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, name) }
+	if report.Path().Long() {
+		dialer.Eager = true
+		options.DialEarly = func(ctx context.Context) (net.Conn, error) { return dialer.DialEarly(ctx, name) }
+	}
 	options.Direct = c.GetReceiverEndpoint() != ""
 	options.ProtocolVersion = version
 	return send.Run(ctx, options)
@@ -213,7 +217,7 @@ func (a *agent) open(
 ) (name string, version uint32, err error) {
 	// What it takes to open a run is nobody's data.
 	quiet := *dialer
-	quiet.Counter, quiet.Pace = nil, nil
+	quiet.Counter, quiet.Pace, quiet.Eager = nil, nil, true
 	gateway, err := quiet.Dial(transport.GatewayServerName)
 	if err != nil {
 		return "", 0, badConfig("%w", err)

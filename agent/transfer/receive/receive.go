@@ -30,6 +30,7 @@ type Receiver struct {
 
 	mu      sync.Mutex
 	attempt *attempt // nil before the first session
+	early   early
 	ended   chan struct{}
 	err     error
 }
@@ -78,6 +79,7 @@ func (r *Receiver) abort(err error) error {
 	}
 	r.mu.Unlock()
 	if a == nil {
+		r.early.end()
 		return errors.Join(err, r.options.Destination.Close())
 	}
 	a.fail(err)
@@ -104,17 +106,27 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 		err = closing
 	}
 	r.err = err
+	r.early.end()
 	close(r.ended)
 	return nil
 }
 
 // ServeBlocks takes the blocks of a session from a connection until it has the last one, and answers with their number.
 // The caller closes the connection. Why it was refused, if it was, the session says.
+//
+// A connection that may be made before the session, which its method Early says, does not belong to one before it has
+// said so, and is closed if it does not.
 func (r *Receiver) ServeBlocks(conn net.Conn) {
+	var claim []byte
+	if c, ok := conn.(interface{ Early() bool }); ok && c.Early() {
+		if claim = r.early.claim(conn); len(claim) == 0 {
+			return
+		}
+	}
 	r.mu.Lock()
 	a := r.attempt
 	r.mu.Unlock()
-	if a != nil {
+	if a != nil && a.claimed(claim) {
 		a.serveBlocks(conn)
 	}
 }

@@ -28,18 +28,19 @@ type attempt struct {
 	asks     *asks
 	changed  *changedFiles
 	workload *workload
+	early    early
 
 	// received is the digest of the content manifest that the receiver computed, once the session has ended.
 	received []byte
 	verdict  error // once the session has ended: nil if the receiver has finished
 }
 
-func newAttempt(o *Options, s *session, t *terms) *attempt {
+func newAttempt(o *Options, s *session, t *terms, e early) *attempt {
 	window := newWindow()
 	return &attempt{
 		options: o, session: s, terms: t, adaptive: newAdaptive(o, t), window: window,
 		matcher: newMatcher(o.Report, window, t.carry), asks: &asks{session: s}, changed: &changedFiles{session: s},
-		workload: newWorkload(),
+		workload: newWorkload(), early: e,
 	}
 }
 
@@ -97,16 +98,16 @@ func (a *attempt) work(ctx context.Context) error {
 	}
 	g.Go(func() error { return packer.run(gctx) })
 	// Where nothing is left to be said after the last blocks, the session's end does not wait for the answers to them.
-	streams := a.streams()
+	streams := o.streams()
 	soon := a.terms.accepted.GetEarlyFinish() && !o.Contents
 	last := make(chan struct{}, streams)
-	for range streams {
+	for i := range streams {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
 			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
 			shared: newSharing(o.Place), last: last, soon: soon,
 		}
-		g.Go(func() error { return w.run(gctx, o, a.terms) })
+		g.Go(func() error { return w.run(gctx, o, a.terms, a.early.take(i, a.terms.token)) })
 	}
 	if soon {
 		g.Go(func() error {
@@ -161,14 +162,6 @@ func (a *attempt) finish(digest *wirev1.ContentDigest, streams int) error {
 		Files: a.window.files.Load(), Bytes: a.window.bytes.Load(), ContentsSha256: digest.GetSha256(),
 		Streams: uint32(streams),
 	}}})
-}
-
-// streams is how many workers there are.
-func (a *attempt) streams() int {
-	if place := a.options.Place; place != nil {
-		return place.fan.streams(a.options.Streams)
-	}
-	return a.options.Streams
 }
 
 // listen takes what the receiver says until it has finished or failed.

@@ -62,6 +62,9 @@ type Options struct {
 	Dial func() (Conn, error)
 	// DialBlocks returns a new connection to the receiver that carries blocks.
 	DialBlocks func(context.Context) (net.Conn, error)
+	// DialEarly is DialBlocks before there is a session, so that these connections are made beside its own, and fails where
+	// the receiver does not serve that. nil: they are made after the session.
+	DialEarly func(context.Context) (net.Conn, error)
 	// Streams is the number of workers, 1 to MaxStreams.
 	Streams int
 	Report  *Report
@@ -77,6 +80,14 @@ type Options struct {
 	// Silence is how long a receiver, which says every second how far it is, may say nothing. 0 is the default: 1
 	// minute.
 	Silence time.Duration
+}
+
+// streams is how many workers there are.
+func (o *Options) streams() int {
+	if o.Place != nil {
+		return o.Place.fan.streams(o.Streams)
+	}
+	return o.Streams
 }
 
 // Source is what a sender reads. See tree.Source for what the methods promise.

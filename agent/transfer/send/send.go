@@ -29,6 +29,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("connect to the receiver: %w", err)
 	}
 	defer conn.Close()
+	early := dialEarly(ctx, &o)
+	defer early.end()
 	if err := ready(ctx, conn, o.Direct); err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 		err = o.Place.meet(ctx, &o, t)
 	}
 	if err == nil {
-		err = newAttempt(&o, s, t).run(ctx)
+		err = newAttempt(&o, s, t, early).run(ctx)
 	}
 	if err != nil {
 		s.tell(err)

@@ -46,11 +46,12 @@ type worker struct {
 	stream     *adapt.Stream // nil: nothing is chosen block by block
 }
 
-// run works on items until there are none.
-func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
-	conn, err := o.DialBlocks(ctx)
-	if err != nil {
-		return protocol.Lost(err)
+// run works on items until there are none, over a connection that was made early or, if that is nil, a new one.
+func (w *worker) run(ctx context.Context, o *Options, t *terms, conn net.Conn) (err error) {
+	if conn == nil {
+		if conn, err = o.DialBlocks(ctx); err != nil {
+			return protocol.Lost(err)
+		}
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
