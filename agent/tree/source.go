@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,8 @@ type Source struct {
 	form    cargo.Form
 	engines *codec.Registry
 	indexes indexes
+	// pause waits between two looks at a file and its index.
+	pause func(time.Duration)
 }
 
 // OpenSource opens the directory path of a mounted volume. Symbolic links in path are followed inside of the volume.
@@ -52,7 +55,7 @@ func OpenSource(volume, path string) (*Source, error) {
 	if err != nil {
 		return nil, sourceRootError(path, err)
 	}
-	return &Source{root: f, volumeRoot: path == Root, omissions: &Omissions{}}, nil
+	return &Source{root: f, volumeRoot: path == Root, omissions: &Omissions{}, pause: time.Sleep}, nil
 }
 
 func sourceRootError(path string, err error) error {
@@ -106,6 +109,7 @@ func (s *Source) walk(ctx context.Context, omissions *Omissions, visit func(*Ent
 		links:     newLinkTable(),
 		form:      s.form,
 		omissions: omissions,
+		pause:     s.pause,
 	}
 	if s.form != 0 {
 		w.restingLinks = newLinkTable()

@@ -13,6 +13,9 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
@@ -75,6 +78,37 @@ func (n *names) has(name string) bool {
 	return found
 }
 
+// restingPauses are how long to wait before another look at a file that does not belong to its index. Who writes here
+// gives both their names one after the other, the index first.
+var restingPauses = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond,
+	320 * time.Millisecond}
+
+// settle is describeResting for an entry that was described, which looks again before it takes the index for wrong. It
+// reports whether there is nothing to emit.
+func (w *walker) settle(e *Entry, d dir, parent string, r resting, st *unix.Stat_t) (done bool, err error) {
+	for _, pause := range restingPauses {
+		if err := e.describeResting(d, w.form.IndexName(r.plain)); err == nil {
+			return false, nil
+		}
+		w.pause(pause)
+		device, inode := st.Dev, st.Ino
+		switch err := d.lstat(r.name, st); {
+		case err == unix.ENOENT:
+			return true, nil // Removed after its name was read, as if a little earlier.
+		case err != nil:
+			return false, fmt.Errorf("look at %q: %w", printable(e.atSource()), err)
+		case st.Mode&unix.S_IFMT != unix.S_IFREG:
+			return false, noFile(e)
+		case st.Dev != device || st.Ino != inode:
+			if named, err := w.named(e, w.restingLinks, parent, r, st); named || err != nil {
+				return named, err
+			}
+		}
+		e.describe(st)
+	}
+	return false, e.describeResting(d, w.form.IndexName(r.plain))
+}
+
 // describeResting makes the entry of what rests of a file, with its form, that of the plain file, whose length the
 // index tells. in has the index under a name.
 func (e *Entry) describeResting(in dir, index string) error {
@@ -100,6 +134,8 @@ func (e *Entry) describeResting(in dir, index string) error {
 	return nil
 }
 
+func noFile(e *Entry) error { return badIndex(e, errors.New("it is beside what is no file")) }
+
 func badIndex(e *Entry, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 		"%q cannot be sent as it rests, because of its index %q (%w): write the file again; or, if another program wrote it, "+
@@ -119,12 +155,19 @@ func (f restingFile) ReadAt(p []byte, offset int64) (int, error) {
 	return len(p), nil
 }
 
-// verdict is an error of reading the file by its index: ErrChanged if that is because it has changed.
-func (f restingFile) verdict(err error) error {
+// verdict is an error of reading the file by its index: ErrChanged if that is because it has changed, or does while it
+// is looked at again, for its index may have been replaced before it.
+func (s *Source) verdict(f restingFile, err error) error {
 	if changed := f.Check(); changed != nil {
 		return changed
 	}
 	if errors.Is(err, cargo.ErrCorrupt) {
+		for _, pause := range restingPauses {
+			s.pause(pause)
+			if changed := f.Check(); changed != nil {
+				return changed
+			}
+		}
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 			"%q is damaged, or its index is (%w): restore the file and its index, or add it to spec.exclude",
 			printable(failure.Shorten(f.entry.atSource(), failure.MaxMessage/2)), err)
@@ -147,21 +190,21 @@ func (s *Source) Carry(e *Entry, offset int64, length int, buf []byte) (
 	if err == nil {
 		h, payload, ok, err = index.Carry(f, offset, length, buf)
 	}
-	return h, payload, ok, f.verdict(err)
+	return h, payload, ok, s.verdict(f, err)
 }
 
 // expanded calls read with what reads the plain bytes of a file that rests in a form.
 func (s *Source) expanded(f restingFile, read func(*cargo.Reader) error) error {
 	index, err := s.index(f)
 	if err != nil {
-		return f.verdict(err)
+		return s.verdict(f, err)
 	}
 	r, err := cargo.NewReader(f, f.entry.Place.stored, index, s.engines)
 	if err != nil {
-		return f.verdict(err)
+		return s.verdict(f, err)
 	}
 	defer r.Close()
-	return f.verdict(read(r))
+	return s.verdict(f, read(r))
 }
 
 // digestExpanded is Digest for a file that rests in a form.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,7 @@ type walker struct {
 	// index is one of other content.
 	form         cargo.Form
 	restingLinks *linkTable
+	pause        func(time.Duration)
 	// onTheWay are directories that the filter leaves out but for what it moves in them. They are visited before the
 	// first of that.
 	onTheWay []*Entry
@@ -126,7 +128,7 @@ func (w *walker) entry(d dir, parent string, r resting) error {
 	e, links := &Entry{Path: path}, w.links
 	if r.file {
 		if e.form, links = w.form, w.restingLinks; st.Mode&unix.S_IFMT != unix.S_IFREG {
-			return badIndex(e, errors.New("it is beside what is no file"))
+			return noFile(e)
 		}
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -151,18 +153,12 @@ func (w *walker) entry(d dir, parent string, r resting) error {
 		w.omissions.Add(OmittedDevice, path)
 		return nil
 	}
-	if st.Nlink > 1 {
-		first, kept := links.name(parent, r.plain, &st)
-		if first != "" && e.Type == File {
-			return w.emit(&Entry{Path: path, Type: HardLink, Target: first, form: e.form})
-		}
-		if first != "" || !kept {
-			w.omissions.Add(OmittedHardLink, path)
-		}
+	if named, err := w.named(e, links, parent, r, &st); named || err != nil {
+		return err
 	}
 	e.describe(&st)
 	if r.file {
-		if err := e.describeResting(d, w.form.IndexName(r.plain)); err != nil {
+		if done, err := w.settle(e, d, parent, r, &st); done || err != nil {
 			return err
 		}
 	}
@@ -171,6 +167,21 @@ func (w *walker) entry(d dir, parent string, r resting) error {
 		return err
 	}
 	return w.emit(e)
+}
+
+// named emits an entry as a further name, and reports that, if there was another name of it before.
+func (w *walker) named(e *Entry, links *linkTable, parent string, r resting, st *unix.Stat_t) (bool, error) {
+	if st.Nlink <= 1 {
+		return false, nil
+	}
+	first, kept := links.name(parent, r.plain, st)
+	if first != "" && e.Type == File {
+		return true, w.emit(&Entry{Path: e.Path, Type: HardLink, Target: first, form: e.form})
+	}
+	if first != "" || !kept {
+		w.omissions.Add(OmittedHardLink, e.Path)
+	}
+	return false, nil
 }
 
 // readXattrs counts what it leaves out.
