@@ -90,7 +90,7 @@ func archiveIndex(name string) string { return archivesName + "." + name + cargo
 
 // archives are those of a prefix, as a Write sees them.
 type archives struct {
-	store *objectstore.Store
+	store Store
 	// present are those that are complete, with the lengths of their indexes.
 	present map[string]int64
 	// others are all objects in the directory that are none of present and their indexes, journals excepted.
@@ -114,7 +114,7 @@ type madeArchive struct {
 }
 
 // listArchives lists what is there.
-func listArchives(ctx context.Context, store *objectstore.Store) (*archives, error) {
+func listArchives(ctx context.Context, store Store) (*archives, error) {
 	a := &archives{
 		store: store, present: make(map[string]int64), sparse: make(map[string]bool), used: make(map[string]bool),
 	}

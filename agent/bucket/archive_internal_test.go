@@ -101,7 +101,7 @@ func TestHostilePlaces(t *testing.T) {
 		}
 		for name := range archives.present {
 			index := messages(t, header(2), archivedEntry(tree.Entry{Path: "a", Type: tree.File, Size: size}, name, offset))
-			if _, err := store.Put(t.Context(), indexName, bytesAt(index), int64(len(index)),
+			if _, err := store.Put(t.Context(), IndexName, bytesAt(index), int64(len(index)),
 				objectstore.PutOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -58,7 +58,7 @@ func attempt(n uint32) func(*bucket.WriteOptions) {
 }
 
 // read returns an object.
-func read(t *testing.T, store *objectstore.Store, name string) []byte {
+func read(t *testing.T, store bucket.Store, name string) []byte {
 	t.Helper()
 	object, err := store.Head(t.Context(), name)
 	if err != nil {
@@ -77,7 +77,7 @@ func read(t *testing.T, store *objectstore.Store, name string) []byte {
 }
 
 // archivesOf are the names of the archives, in order, and what else is in their directory but for their indexes.
-func archivesOf(t *testing.T, store *objectstore.Store) (names, others []string) {
+func archivesOf(t *testing.T, store bucket.Store) (names, others []string) {
 	t.Helper()
 	indexes := map[string]bool{}
 	for object, err := range store.List(t.Context(), bucket.Reserved+"/archives/") {
@@ -107,7 +107,7 @@ func archivesOf(t *testing.T, store *objectstore.Store) (names, others []string)
 }
 
 // untar has tar extract archives, one after the other, into a directory.
-func untar(t *testing.T, store *objectstore.Store, names []string) string {
+func untar(t *testing.T, store bucket.Store, names []string) string {
 	t.Helper()
 	into := t.TempDir()
 	for _, name := range names {
@@ -131,7 +131,7 @@ func untar(t *testing.T, store *objectstore.Store, names []string) string {
 }
 
 // restored reports differences between a tree and what is read from a bucket.
-func restored(t *testing.T, root string, store *objectstore.Store) {
+func restored(t *testing.T, root string, store bucket.Store) {
 	t.Helper()
 	wantPaths, want, wantContents := entries(t, source(t, root, nil))
 	gotPaths, got, gotContents := entries(t, bucket.NewSource(t.Context(), store, nil))
@@ -153,7 +153,10 @@ func restored(t *testing.T, root string, store *objectstore.Store) {
 var codecs = []codec.ID{codec.None, codec.Deflate, codec.Zstd}
 
 // TestArchives has a tree travel into archives and back, and tar extract them.
-func TestArchives(t *testing.T) {
+func TestArchives(t *testing.T) { inPlaces(t, archives) }
+
+func archives(t *testing.T, at func(*testing.T) place) {
+	t.Helper()
 	long := strings.Repeat("a long name/", 30)
 	root := t.TempDir()
 	put(t, root, map[string]string{
@@ -179,14 +182,13 @@ func TestArchives(t *testing.T) {
 	_ = unix.Setxattr(filepath.Join(root, "b"), "user.colour", []byte("blue"), 0)
 	for _, id := range codecs {
 		t.Run(id.String(), func(t *testing.T) {
-			server := objectstoretest.New(t, "")
-			store := open(t, server, prefix)
+			store := at(t)
 			progress := mustWrite(t, source(t, root, nil), store, archived(id, 1<<20))
 			if progress.GetFiles() != 3011 || progress.GetUnchangedFiles() != 0 {
 				t.Errorf("progress %v, want 3011 new files", progress)
 			}
-			if left := keys(server); len(left) > 0 || server.Uploads() > 0 {
-				t.Errorf("objects %q and %d uploads beside the archives", left, server.Uploads())
+			if left, uploads := store.left(); len(left) > 0 || uploads > 0 {
+				t.Errorf("objects %q and %d uploads beside the archives", left, uploads)
 			}
 			names, others := archivesOf(t, store)
 			if len(names) < 4 || len(others) > 0 {
@@ -194,14 +196,17 @@ func TestArchives(t *testing.T) {
 			}
 			restored(t, root, store)
 
-			before := len(server.Requests())
+			before := 0
+			if store.server != nil {
+				before = len(store.server.Requests())
+			}
 			progress = mustWrite(t, source(t, root, nil), store, archived(id, 1<<20))
 			again, _ := archivesOf(t, store)
 			if progress.GetUnchangedFiles() != 3011 || !slices.Equal(again, names) {
 				t.Errorf("nothing changed: %v, archives %q", progress, again)
 			}
-			if made := len(server.Requests()) - before; made > 40 {
-				t.Errorf("%d requests where nothing changed", made)
+			if store.server != nil && len(store.server.Requests()) > before+40 {
+				t.Errorf("%d requests where nothing changed", len(store.server.Requests())-before)
 			}
 
 			into := untar(t, store, names)
@@ -226,15 +231,17 @@ func TestArchives(t *testing.T) {
 }
 
 // TestArchivesOfRuns has the next runs pack what changed, and pack again what is left of archives.
-func TestArchivesOfRuns(t *testing.T) {
+func TestArchivesOfRuns(t *testing.T) { inPlaces(t, archivesOfRuns) }
+
+func archivesOfRuns(t *testing.T, at func(*testing.T) place) {
+	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{}
 	for i := range 60 {
 		files[fmt.Sprintf("f%02d", i)] = random(uint64(i), 100<<10)
 	}
 	put(t, root, files)
-	server := objectstoretest.New(t, "")
-	store := open(t, server, prefix)
+	store := at(t)
 	mustWrite(t, source(t, root, nil), store, archived(codec.Zstd, 2<<20))
 	first, _ := archivesOf(t, store)
 	put(t, root, map[string]string{"f30": "changed", "new": "new"})
@@ -348,7 +355,10 @@ func (l *limited) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 }
 
 // TestArchivesResumed ends attempts in the middle of archives, and of a file that has one of its own.
-func TestArchivesResumed(t *testing.T) {
+func TestArchivesResumed(t *testing.T) { inPlaces(t, archivesResumed) }
+
+func archivesResumed(t *testing.T, at func(*testing.T) place) {
+	t.Helper()
 	root := t.TempDir()
 	files, total := map[string]string{"large": random(9, 60<<20)}, int64(60<<20)
 	for i := range 120 {
@@ -362,8 +372,7 @@ func TestArchivesResumed(t *testing.T) {
 	for id, stops := range map[codec.ID][]int64{codec.Zstd: {50 << 20}, codec.Deflate: {90 << 20}} {
 		for _, stop := range stops {
 			t.Run(fmt.Sprintf("%v/%d", id, stop>>20), func(t *testing.T) {
-				server := objectstoretest.New(t, "")
-				store := open(t, server, prefix)
+				store := at(t)
 				l := &limited{Source: source(t, root, nil)}
 				l.left.Store(stop)
 				if _, err := write(t, l, store, archived(id, 40<<20)); !errors.Is(err, errLimited) {
@@ -376,8 +385,8 @@ func TestArchivesResumed(t *testing.T) {
 				t.Logf("read %d MiB again of %d: %v", again.read.Load()>>20, total>>20, progress)
 				restored(t, root, store)
 				names, others := archivesOf(t, store)
-				if server.Uploads() > 0 || len(others) > 0 {
-					t.Errorf("%d uploads, %q are left", server.Uploads(), others)
+				if left, uploads := store.left(); uploads > 0 || len(others)+len(left) > 0 {
+					t.Errorf("%d uploads, %q and %q are left", uploads, others, left)
 				}
 				_, _, want := entries(t, source(t, root, nil))
 				if _, _, got := entries(t, source(t, untar(t, store, names), nil)); len(got) != len(want) ||
@@ -439,15 +448,17 @@ func (r *restless) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 }
 
 // TestArchivesOfChangedFiles has files change while they are packed.
-func TestArchivesOfChangedFiles(t *testing.T) {
+func TestArchivesOfChangedFiles(t *testing.T) { inPlaces(t, archivesOfChangedFiles) }
+
+func archivesOfChangedFiles(t *testing.T, at func(*testing.T) place) {
+	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{"large": random(1, 3<<20)}
 	for i := range 50 {
 		files[fmt.Sprintf("f%02d", i)] = strings.Repeat(fmt.Sprint(i), 1000)
 	}
 	put(t, root, files)
-	server := objectstoretest.New(t, "")
-	store := open(t, server, prefix)
+	store := at(t)
 	origin := &restless{Source: source(t, root, nil), left: map[string]int{"f07": 1, "large": 2}}
 	mustWrite(t, origin, store, archived(codec.Deflate, 0))
 	restored(t, root, store)
@@ -501,13 +512,15 @@ func TestArchivesWait(t *testing.T) {
 }
 
 // TestDamagedArchives reads archives and indexes that are not what was written.
-func TestDamagedArchives(t *testing.T) {
+func TestDamagedArchives(t *testing.T) { inPlaces(t, damagedArchives) }
+
+func damagedArchives(t *testing.T, at func(*testing.T) place) {
+	t.Helper()
 	root := t.TempDir()
 	put(t, root, map[string]string{"a": random(1, 100<<10), "b": random(2, 100<<10), "c": strings.Repeat("c", 1000)})
 	for _, id := range codecs {
 		t.Run(id.String(), func(t *testing.T) {
-			server := objectstoretest.New(t, "")
-			store := open(t, server, prefix)
+			store := at(t)
 			mustWrite(t, source(t, root, nil), store, archived(id, 0))
 			names, _ := archivesOf(t, store)
 			archive := bucket.Reserved + "/archives/" + names[0]

@@ -21,7 +21,7 @@ import (
 
 // resumption is what earlier attempts, which wrote no index, have packed.
 type resumption struct {
-	store *objectstore.Store
+	store Store
 	// names are objects of the journal with files that are in archives, in the order of packing.
 	names []string
 	// open is the archive to go on with; nil: there is none.

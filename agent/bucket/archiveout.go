@@ -160,13 +160,14 @@ func (a *archiveOut) cut() error {
 	}
 	part, data := &archivePartOut{}, a.buffer
 	a.parts, a.buffer = append(a.parts, part), nil
+	offset := a.tally.Next() - int64(len(data))
 	a.putting.Add(1)
 	a.packer.putting.Add(1)
 	a.packer.group.Go(func() error {
 		defer a.packer.putting.Done()
 		defer a.putting.Done()
 		defer func() { a.packer.buffers <- data }()
-		if part.err = a.put(part, note, data); part.err == nil {
+		if part.err = a.put(part, note, offset, data); part.err == nil {
 			part.err = a.journal(note, files)
 		}
 		return part.err
@@ -175,13 +176,17 @@ func (a *archiveOut) cut() error {
 }
 
 // put puts a part.
-func (a *archiveOut) put(part *archivePartOut, note *wirev1.StoreArchivePart, data []byte) (err error) {
+func (a *archiveOut) put(
+	part *archivePartOut, note *wirev1.StoreArchivePart, offset int64, data []byte,
+) (err error) {
 	p := a.packer
-	part.Part, err = p.options.Store.PutPart(p.ctx, a.upload, int(note.GetNumber()), bytesAt(data), int64(len(data)))
+	part.Part, err = p.options.Store.PutPart(
+		p.ctx, a.upload, int(note.GetNumber()), offset, bytesAt(data), int64(len(data)),
+	)
 	if err != nil {
 		return err
 	}
-	if p.options.Verify {
+	if p.options.Verify && len(part.ETag) == hex.EncodedLen(md5.Size) {
 		sum := md5.Sum(data) //nolint:gosec // See above.
 		part.exact = hex.EncodeToString(sum[:]) == part.ETag
 	}
@@ -238,7 +243,7 @@ func (a *archiveOut) end() error {
 	note.Ended = true
 	part, data := &archivePartOut{}, a.buffer
 	a.parts, a.buffer = append(a.parts, part), nil
-	err = a.put(part, note, data)
+	err = a.put(part, note, a.tally.Size()-int64(len(data)), data)
 	p.buffers <- data
 	if err != nil {
 		return err
@@ -317,7 +322,7 @@ func (m *memory) WriteAt(p []byte, offset int64) (int, error) {
 // objectFile is an object that is read in parts.
 type objectFile struct {
 	ctx   context.Context //nolint:containedctx // It is that of who reads, for the duration of which it lives.
-	store *objectstore.Store
+	store Store
 	name  string
 	etag  string
 }

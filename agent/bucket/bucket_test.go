@@ -67,7 +67,7 @@ func source(t *testing.T, root string, f *filter.Filter) *tree.Source {
 
 // write is one attempt, whose options change may change. It returns the report.
 func write(
-	t *testing.T, origin bucket.Origin, store *objectstore.Store, change func(*bucket.WriteOptions),
+	t *testing.T, origin bucket.Origin, store bucket.Store, change func(*bucket.WriteOptions),
 ) (*wirev1.Report, error) {
 	t.Helper()
 	report := send.NewReport()
@@ -83,7 +83,7 @@ func write(
 }
 
 func mustWrite(
-	t *testing.T, origin bucket.Origin, store *objectstore.Store, change func(*bucket.WriteOptions),
+	t *testing.T, origin bucket.Origin, store bucket.Store, change func(*bucket.WriteOptions),
 ) *wirev1.Progress {
 	t.Helper()
 	report, err := write(t, origin, store, change)

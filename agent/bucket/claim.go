@@ -31,7 +31,7 @@ const holdCheck = time.Minute
 
 // hold is a prefix that an attempt has claimed.
 type hold struct {
-	store *objectstore.Store
+	store Store
 	ours  *wirev1.StoreWriter
 	// checked is when checkOften last looked. That is for one goroutine.
 	checked time.Time
@@ -126,7 +126,7 @@ func takeOver(ctx context.Context, o *WriteOptions, content *wirev1.StoreWriter)
 }
 
 // putNote writes a small object of ours.
-func putNote(ctx context.Context, store *objectstore.Store, name string, m proto.Message, ifAbsent bool) error {
+func putNote(ctx context.Context, store Store, name string, m proto.Message, ifAbsent bool) error {
 	b, err := protojson.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
@@ -139,7 +139,7 @@ func putNote(ctx context.Context, store *objectstore.Store, name string, m proto
 var errNote = errors.New("the object is not as Lighterage writes it")
 
 // getNote reads a small object of ours: errNote if it is none.
-func getNote(ctx context.Context, store *objectstore.Store, name string, m proto.Message) error {
+func getNote(ctx context.Context, store Store, name string, m proto.Message) error {
 	object, err := store.Head(ctx, name)
 	if err != nil {
 		return err

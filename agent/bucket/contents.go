@@ -13,7 +13,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/meter"
-	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
 	"github.com/lighterage/lighterage/agent/wire/contents"
@@ -123,7 +122,7 @@ func (s *Source) copy(e *tree.Entry, w io.Writer) error {
 
 // Digest compares what a store's prefix holds with what an origin has, after Write, and returns the digest of the
 // content manifest. Everything is read once more, at both ends. What only the prefix has is not in it.
-func Digest(ctx context.Context, origin send.ContentSource, store *objectstore.Store) (*wirev1.ContentDigest, error) {
+func Digest(ctx context.Context, origin send.ContentSource, store Store) (*wirev1.ContentDigest, error) {
 	digest, err := contents.NewDigest(nil)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // It is of the manifest.

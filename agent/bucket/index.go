@@ -25,8 +25,9 @@ import (
 const (
 	// Reserved is the directory at the root of a prefix in which there is what is no file's. No entry at any depth may be
 	// called so.
-	Reserved    = ".lighterage"
-	indexName   = Reserved + "/index"
+	Reserved = ".lighterage"
+	// IndexName is the object that has the index.
+	IndexName   = Reserved + "/index"
 	writerName  = Reserved + "/writer"
 	uploadsName = Reserved + "/uploads/"
 
@@ -61,7 +62,7 @@ var errIndex = errors.New("the index is damaged")
 
 // indexReader reads an index from its beginning to its end. The zero value is one of nothing.
 type indexReader struct {
-	object *objectstore.Reader
+	object objectstore.Content
 	// written is when the object was; zero without one.
 	written time.Time
 	plain   *bufio.Reader
@@ -77,13 +78,13 @@ type indexReader struct {
 }
 
 // openIndex opens the index of a store; without one it is empty.
-func openIndex(ctx context.Context, store *objectstore.Store) (*indexReader, error) {
-	return openRecords(ctx, store, indexName, nil)
+func openIndex(ctx context.Context, store Store) (*indexReader, error) {
+	return openRecords(ctx, store, IndexName, nil)
 }
 
 // openRecords opens an object that has records as an index has. before, unless nil, is read in front of that.
 func openRecords(
-	ctx context.Context, store *objectstore.Store, name string, before *wirev1.StoreArchivePart,
+	ctx context.Context, store Store, name string, before *wirev1.StoreArchivePart,
 ) (*indexReader, error) {
 	object, err := store.Head(ctx, name)
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -124,7 +125,7 @@ func (r *indexReader) begin(content io.Reader, before *wirev1.StoreArchivePart) 
 	r.archives = header.GetVersion() == indexVersionArchives
 	if header.GetVersion() != indexVersion && !r.archives {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
-			"the index %s has the format %d, and this agent (%s) reads %d and %d: use the release that wrote it", indexName,
+			"the index %s has the format %d, and this agent (%s) reads %d and %d: use the release that wrote it", IndexName,
 			header.GetVersion(), wirev1.Version, indexVersion, indexVersionArchives)
 	}
 	return nil
@@ -220,14 +221,16 @@ func (r *indexReader) close() error {
 // indexWriter writes an index, which replaces the one before when it is complete.
 type indexWriter struct {
 	ctx    context.Context //nolint:containedctx // It is that of Write, for the duration of which an indexWriter lives.
-	store  *objectstore.Store
+	store  Store
 	packed *gzip.Writer
 	buffer []byte
 	upload objectstore.Upload
 	parts  []objectstore.Part
+	// written are the bytes in parts.
+	written int64
 }
 
-func newIndexWriter(ctx context.Context, store *objectstore.Store, version uint32) (*indexWriter, error) {
+func newIndexWriter(ctx context.Context, store Store, version uint32) (*indexWriter, error) {
 	w := &indexWriter{ctx: ctx, store: store}
 	var err error
 	if w.packed, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
@@ -255,14 +258,16 @@ func (w *indexWriter) Write(p []byte) (int, error) {
 func (w *indexWriter) put() error {
 	if w.upload.ID == "" {
 		var err error
-		if w.upload, err = w.store.Create(w.ctx, indexName, nil); err != nil {
+		if w.upload, err = w.store.Create(w.ctx, IndexName, nil); err != nil {
 			return err
 		}
 	}
-	part, err := w.store.PutPart(w.ctx, w.upload, len(w.parts)+1, bytesAt(w.buffer), int64(len(w.buffer)))
+	size := int64(len(w.buffer))
+	part, err := w.store.PutPart(w.ctx, w.upload, len(w.parts)+1, w.written, bytesAt(w.buffer), size)
 	if err != nil {
 		return err
 	}
+	w.written += size
 	w.parts, w.buffer = append(w.parts, part), w.buffer[:0]
 	return nil
 }
@@ -274,7 +279,7 @@ func (w *indexWriter) complete() error {
 	}
 	if w.upload.ID == "" {
 		_, err := w.store.Put(
-			w.ctx, indexName, bytesAt(w.buffer), int64(len(w.buffer)), objectstore.PutOptions{},
+			w.ctx, IndexName, bytesAt(w.buffer), int64(len(w.buffer)), objectstore.PutOptions{},
 		)
 		return err
 	}

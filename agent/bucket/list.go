@@ -26,7 +26,7 @@ type listed struct {
 // lister lists a store in the order of tree.Compare. What cannot be an entry's path is passed to unfit, a directory
 // once for all that is in it.
 type lister struct {
-	store *objectstore.Store
+	store Store
 	// enter reports whether anything in a directory is asked for; nil: always.
 	enter func(path string) bool
 	unfit func(path string)

@@ -26,17 +26,17 @@ const (
 // notes are what is known of multipart uploads that earlier attempts began. A note is made before the upload, so that
 // none is without one.
 type notes struct {
-	store *objectstore.Store
+	store Store
 
 	mu    sync.Mutex
 	notes map[string]*wirev1.StoreUpload
 }
 
 // readNotes reads what earlier attempts noted, and aborts uploads that nobody can go on with.
-func readNotes(ctx context.Context, store *objectstore.Store) (*notes, error) {
+func readNotes(ctx context.Context, store Store) (*notes, error) {
 	n := &notes{store: store, notes: make(map[string]*wirev1.StoreUpload)}
 	// An index is always written from its beginning.
-	if err := n.abortAll(ctx, indexName, ""); err != nil {
+	if err := n.abortAll(ctx, IndexName, ""); err != nil {
 		return nil, err
 	}
 	var names []string

@@ -261,7 +261,7 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 			}
 			sum, err := w.read(gctx, e, offset, w.options.Verify, func(ctx context.Context, body io.ReaderAt) error {
 				var err error
-				all[i], err = w.options.Store.PutPart(ctx, u, i+1, body, length)
+				all[i], err = w.options.Store.PutPart(ctx, u, i+1, offset, body, length)
 				return err
 			})
 			exact[i] = err == nil && sum == all[i].ETag

@@ -42,7 +42,7 @@ const (
 // Source is a bucket that is read. It is safe for concurrent use, but for Walk.
 type Source struct {
 	ctx       context.Context //nolint:containedctx // It is that of the attempt, for which a Source is made.
-	store     *objectstore.Store
+	store     Store
 	filter    *filter.Filter
 	omissions *tree.Omissions
 	now       int64
@@ -54,7 +54,7 @@ type Source struct {
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
 // the context.
-func NewSource(ctx context.Context, store *objectstore.Store, f *filter.Filter) *Source {
+func NewSource(ctx context.Context, store Store, f *filter.Filter) *Source {
 	return &Source{
 		ctx: ctx, store: store, filter: f, omissions: &tree.Omissions{}, now: time.Now().UnixNano(),
 		unpacker: &unpacker{
@@ -123,7 +123,7 @@ func unusable(err error) error {
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
 		"%s cannot be read (%w): restore an earlier version of this object, or remove it to go on without owners, modes, "+
-			"times, links and extended attributes", indexName, err)
+			"times, links and extended attributes", IndexName, err)
 }
 
 // walker makes entries of what a bucket has.

@@ -33,7 +33,7 @@ const (
 // unpacker reads files out of archives, in windows that neighbours share. It is safe for concurrent use.
 type unpacker struct {
 	ctx     context.Context //nolint:containedctx // It is that of the attempt, as a Source's.
-	store   *objectstore.Store
+	store   Store
 	engines func() *codec.Registry
 
 	mu      sync.Mutex

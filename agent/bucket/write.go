@@ -18,7 +18,6 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/meter"
-	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -54,7 +53,7 @@ type Origin interface {
 // WriteOptions describe one attempt to write.
 type WriteOptions struct {
 	Origin Origin
-	Store  *objectstore.Store
+	Store  Store
 	// Transfer is unique in all clusters: another one may not write below the same prefix at the same time.
 	Transfer string
 	RunID    string
@@ -105,11 +104,12 @@ func Write(ctx context.Context, o WriteOptions) error {
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
 	}
-	switch w.folds, err = held.folds(ctx); {
+	if o.Archive == nil { // Else names are in archives.
+		w.folds, err = held.folds(ctx)
+	}
+	switch {
 	case err != nil:
 		return err
-	case w.folds && o.Archive != nil: // Names are in archives.
-		w.folds = false
 	case w.folds && o.Delete:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT,
 			"the store takes upper and lower case for one, so that spec.delete could remove what the source has under a name "+

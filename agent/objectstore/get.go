@@ -16,7 +16,7 @@ import (
 // Get returns length bytes of an object from offset on, at least one. A reader that loses its connection goes on where
 // it was, as often in a row without progress as requests are tried. With an ETag the object must have it, and without
 // one that of the first answer: ErrChanged otherwise. The reader has exactly length bytes, or returns an error.
-func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64) (*Reader, error) {
+func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64) (Content, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return nil, err
@@ -29,6 +29,15 @@ func (s *Store) Get(ctx context.Context, name, etag string, offset, length int64
 		return nil, err
 	}
 	return r, nil
+}
+
+// Content is a part of an object that is read. Close gives up the rest.
+type Content interface {
+	io.ReadCloser
+	// ETag of what is read, without quotes.
+	ETag() string
+	// Metadata of what is read, as that of Head.
+	Metadata() map[string]string
 }
 
 // Reader is the rest of what is read of an object.

@@ -64,8 +64,10 @@ func (s *Store) Create(ctx context.Context, name string, metadata map[string]str
 }
 
 // PutPart writes a part of size bytes, and replaces the one of that number. There must be MinPart bytes in all but the
-// last.
-func (s *Store) PutPart(ctx context.Context, u Upload, number int, body io.ReaderAt, size int64) (Part, error) {
+// last. The server finds out the part's offset in the object by itself.
+func (s *Store) PutPart(
+	ctx context.Context, u Upload, number int, _ int64, body io.ReaderAt, size int64,
+) (Part, error) {
 	key, err := s.key(u.Name)
 	if err != nil {
 		return Part{}, err

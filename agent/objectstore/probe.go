@@ -220,7 +220,7 @@ func (p *prober) upload(ctx context.Context, name string, content []byte) (Uploa
 		return u, nil, err
 	}
 	p.uploads, p.written = append(p.uploads, u), append(p.written, name)
-	part, err := p.store.PutPart(ctx, u, 1, bytes.NewReader(content), int64(len(content)))
+	part, err := p.store.PutPart(ctx, u, 1, 0, bytes.NewReader(content), int64(len(content)))
 	return u, []Part{part}, err
 }
 
@@ -231,7 +231,7 @@ func (p *prober) multipart(ctx context.Context) error {
 		return err
 	}
 	tail := content[MinPart:]
-	part, err := p.store.PutPart(ctx, u, 2, bytes.NewReader(tail), int64(len(tail)))
+	part, err := p.store.PutPart(ctx, u, 2, MinPart, bytes.NewReader(tail), int64(len(tail)))
 	if err != nil {
 		return err
 	}

@@ -220,7 +220,7 @@ func TestWrittenWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := store.PutPart(t.Context(), u, 1, strings.NewReader("x"), 1)
+	part, err := store.PutPart(t.Context(), u, 1, 0, strings.NewReader("x"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestMultipart(t *testing.T) {
 	}
 	var parts []objectstore.Part
 	for i := range 7 {
-		part, err := store.PutPart(ctx, u, i+1, strings.NewReader(fmt.Sprint(i)), 1)
+		part, err := store.PutPart(ctx, u, i+1, 0, strings.NewReader(fmt.Sprint(i)), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestPartLimits(t *testing.T) {
 	u := objectstore.Upload{Name: "a", ID: "x"}
 	for _, number := range []int{-1, 0, objectstore.MaxParts + 1} {
 		if _, err := store.PutPart(
-			t.Context(), u, number, bytes.NewReader(nil), 0,
+			t.Context(), u, number, 0, bytes.NewReader(nil), 0,
 		); !errors.Is(err, objectstore.ErrInvalid) {
 			t.Errorf("part %d: %v", number, err)
 		}

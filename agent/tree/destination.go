@@ -223,6 +223,9 @@ func (d *Destination) closeAll() {
 	}
 }
 
+// WriteError gives an error of writing to a claim the reason for what a user can fix, with what was done to which path.
+func WriteError(did, path string, err error) error { return writeError(did, path, err) }
+
 // writeError adds what was done to which path, and the reason for what a user can fix. Errors that have a reason keep
 // it.
 func writeError(did, path string, err error) error {

@@ -194,7 +194,8 @@ func (s *remoteSink) put() error {
 	if len(s.parts) == objectstore.MaxParts {
 		return fmt.Errorf("an object of more than %d parts of %d bytes", objectstore.MaxParts, partSize)
 	}
-	part, err := s.store.PutPart(s.ctx, *s.upload, len(s.parts)+1, bytes.NewReader(s.buf), int64(len(s.buf)))
+	part, err := s.store.PutPart(s.ctx, *s.upload, len(s.parts)+1, int64(len(s.parts))*partSize,
+		bytes.NewReader(s.buf), int64(len(s.buf)))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,8 @@ func (a *agent) local(ctx context.Context) error {
 	}
 	if err == nil && c.GetDestinationStore() == nil {
 		err = required("receive.volume", to.GetVolume(), "receive.path", to.GetPath())
-	} else if err == nil {
+	}
+	if err == nil && (c.GetDestinationStore() != nil || from.GetForm() == wirev1.Form_FORM_ARCHIVE) {
 		err = required("transfer", c.GetTransfer())
 	}
 	if err != nil {
@@ -83,13 +84,15 @@ func (a *agent) local(ctx context.Context) error {
 	}())
 }
 
-// localSettings is settingsOf with the forms that there are here: archives in object stores, all others in claims.
+// localSettings is settingsOf with the forms that there are here: archives from claims, all others in claims.
 func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	from, toStore := c.GetSend(), c.GetDestinationStore() != nil
 	archive := from.GetForm() == wirev1.Form_FORM_ARCHIVE
 	switch {
-	case archive && (!toStore || c.GetSourceStore() != nil):
-		return compression.Settings{}, badConfig("files are archived from claims in object stores only")
+	case archive && (c.GetSourceStore() != nil || from.GetSourceForm() == wirev1.Form_FORM_ARCHIVE):
+		return compression.Settings{}, badConfig("files are archived from claims with plain files only")
+	case archive && !toStore && from.GetReceipt():
+		return compression.Settings{}, badConfig("archives in claims have no receipt")
 	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED:
 		return compression.Settings{}, badConfig("files rest in form %v in claims only", from.GetForm())
 	case archive:

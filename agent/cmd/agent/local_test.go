@@ -189,7 +189,19 @@ func TestLocalFailures(t *testing.T) {
 			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_GZIP, &wirev1.StoreEnd{}
 			r.config.Transfer = "bank/ledger"
 		}, exitConfig, 0},
-		"ArchivesInAClaim": {func(r *localRun) { r.config.Send.Form = wirev1.Form_FORM_ARCHIVE }, exitConfig, 0},
+		"ArchivesOfNobody": {func(r *localRun) { r.config.Send.Form = wirev1.Form_FORM_ARCHIVE }, exitConfig, 0},
+		"ArchivesOfArchives": {func(r *localRun) {
+			r.config.Send.Form, r.config.Transfer = wirev1.Form_FORM_ARCHIVE, "bank/ledger"
+			r.config.Send.SourceForm = wirev1.Form_FORM_ARCHIVE
+		}, exitConfig, 0},
+		"ArchivesWithAReceipt": {func(r *localRun) {
+			r.config.Send.Form, r.config.Transfer = wirev1.Form_FORM_ARCHIVE, "bank/ledger"
+			r.config.Send.Receipt = true
+		}, exitConfig, 0},
+		"NoArchives": {
+			func(r *localRun) { r.config.Send.SourceForm = wirev1.Form_FORM_ARCHIVE }, exitFailed,
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+		},
 		"ArchivesFromAStore": {func(r *localRun) {
 			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_ARCHIVE, &wirev1.StoreEnd{}
 			r.config.SourceStore, r.config.Transfer = &wirev1.StoreEnd{}, "bank/ledger"

@@ -102,11 +102,11 @@ func (a *agent) sendTo(
 	defer stop()
 
 	err = func() error {
-		source, err := openSource(c)
+		source, done, err := openAnySource(ctx, c, report, func() *codec.Registry { return a.decoders(ctx).registry })
 		if err != nil {
 			return err
 		}
-		defer source.Close()
+		defer done()
 		// The engines are tried while the receiver starts.
 		compress := sync.OnceValue(func() encoders { return a.encoders(ctx, resolved) })
 		go compress()
@@ -260,7 +260,7 @@ func sendOptions(
 	c *wirev1.SendConfig, source send.Source, compress encoders, resolved compression.Settings, report *send.Report,
 ) send.Options {
 	form, _ := protocol.FormOf(c.GetForm())             // settingsOf has checked it
-	sourceForm, _ := protocol.FormOf(c.GetSourceForm()) // openSource has
+	sourceForm, _ := protocol.FormOf(c.GetSourceForm()) // openSource has; archives are none that travels
 	return send.Options{
 		RunID:              c.GetRunId(),
 		Attempt:            c.GetAttempt(),

@@ -9,6 +9,7 @@ import (
 	"net"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/claimstore"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -21,10 +22,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// ends are what a Transfer within one process reads, and the store that it writes; nil: it writes a volume.
+// ends are what a Transfer within one process reads, and the store that it writes; nil: it writes files of a volume.
 type ends struct {
 	source      send.Source
-	destination *objectstore.Store
+	destination bucket.Store
 	filter      *filter.Filter
 	closers     []func()
 	// inflated counts what is inflated of a store that is the source. It may be set until that is read.
@@ -42,6 +43,11 @@ func (a *agent) openEnds(
 	ctx context.Context, c *wirev1.LocalConfig, report *send.Report, pace *transport.Pace,
 ) (_ *ends, err error) {
 	e := &ends{inflated: &meter.Meter{}}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
 	open := func(end *wirev1.StoreEnd) (*objectstore.Store, error) {
 		store, err := openMetered(end, report, pace)
 		if err == nil {
@@ -52,32 +58,70 @@ func (a *agent) openEnds(
 	if e.filter, err = filter.New(c.GetSend().GetInclude(), c.GetSend().GetExclude()); err != nil {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
 	}
-	if end := c.GetDestinationStore(); end != nil {
-		if e.destination, err = open(end); err != nil {
+	switch end, to := c.GetDestinationStore(), c.GetReceive(); {
+	case end != nil:
+		store, err := open(end)
+		if err != nil {
 			return nil, err
 		}
+		e.destination = store
+	case c.GetSend().GetForm() == wirev1.Form_FORM_ARCHIVE:
+		store, err := claimstore.Open(to.GetVolume(), to.GetPath())
+		if err != nil {
+			return nil, err
+		}
+		e.destination, e.closers = store, append(e.closers, store.Close)
+	}
+	inflate := func() *codec.Registry {
+		return meter.Decoders(a.inflaters(ctx, c.GetInflateInSoftware()).registry, e.inflated)
 	}
 	if end := c.GetSourceStore(); end != nil {
 		store, err := open(end)
 		if err != nil {
 			return nil, err
 		}
-		source := bucket.NewSource(ctx, store, e.filter)
-		source.Indexed(report.SetCopyTime)
-		source.Inflate(func() *codec.Registry {
-			return meter.Decoders(a.inflaters(ctx, c.GetInflateInSoftware()).registry, e.inflated)
-		})
-		e.source = source
+		e.source = archived(ctx, store, e.filter, report, inflate)
 		return e, nil
 	}
-	source, err := openSource(c.GetSend())
+	source, done, err := openAnySource(ctx, c.GetSend(), report, inflate)
 	if err != nil {
-		e.close()
 		return nil, err
 	}
-	e.source = source
-	e.closers = append(e.closers, func() { _ = source.Close() })
+	e.source, e.closers = source, append(e.closers, done)
 	return e, nil
+}
+
+// archived is the source that a store is.
+func archived(
+	ctx context.Context, store bucket.Store, f *filter.Filter, report *send.Report, inflate func() *codec.Registry,
+) *bucket.Source {
+	source := bucket.NewSource(ctx, store, f)
+	source.Indexed(report.SetCopyTime)
+	source.Inflate(inflate)
+	return source
+}
+
+// openAnySource returns what is to be moved of a claim: its files, or those in archives, which are inflated with engines.
+// done is to be called at the end.
+func openAnySource(
+	ctx context.Context, c *wirev1.SendConfig, report *send.Report, inflate func() *codec.Registry,
+) (_ send.Source, done func(), err error) {
+	if c.GetSourceForm() != wirev1.Form_FORM_ARCHIVE {
+		source, err := openSource(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return source, func() { _ = source.Close() }, nil
+	}
+	patterns, err := filter.New(c.GetInclude(), c.GetExclude())
+	if err != nil {
+		return nil, nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
+	}
+	store, err := claimstore.OpenSource(c.GetVolume(), c.GetPath())
+	if err != nil {
+		return nil, nil, err
+	}
+	return archived(ctx, store, patterns, report, inflate), store.Close, nil
 }
 
 // How many requests there are at once unless somebody chose, more than there are cores: they wait for the store.
@@ -111,7 +155,7 @@ func openMetered(end *wirev1.StoreEnd, report *send.Report, pace *transport.Pace
 	}, &report.Store)
 }
 
-// toStore writes a store.
+// toStore writes a store, which may be archives in a claim.
 func (a *agent) toStore(
 	ctx context.Context, c *wirev1.LocalConfig, e *ends, resolved compression.Settings, report *send.Report,
 ) error {
