@@ -4,7 +4,10 @@
 package bucket_test
 
 import (
+	"bytes"
 	"io/fs"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,4 +75,28 @@ func leftIn(t *testing.T, root string) (files []string, uploads int) {
 		t.Fatal(err)
 	}
 	return files, uploads
+}
+
+// untar has tar extract archives, one after the other, into a directory.
+func untar(t *testing.T, store bucket.Store, names []string) string {
+	t.Helper()
+	into := t.TempDir()
+	for _, name := range names {
+		args := []string{"-x", "-p", "-f", "-", "-C", into}
+		switch path.Ext(name) {
+		case ".gz":
+			args = append(args, "-z")
+		case ".zst":
+			if _, err := exec.LookPath("zstd"); err != nil {
+				t.Skip("there is no zstd")
+			}
+			args = append(args, "--zstd")
+		}
+		c := exec.CommandContext(t.Context(), "tar", args...)
+		c.Stdin = bytes.NewReader(read(t, store, bucket.Reserved+"/archives/"+name))
+		if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("tar of %s: %v: %s", name, err, out)
+		}
+	}
+	return into
 }

@@ -14,7 +14,7 @@ const (
 	RestingGzip RestingForm = "Gzip"
 	// RestingZstd are files of Zstandard frames: a.csv rests as a.csv.zst.
 	RestingZstd RestingForm = "Zstd"
-	// RestingArchive are tar archives of many files in an object store.
+	// RestingArchive are tar archives of many files, in an object store or a claim.
 	RestingArchive RestingForm = "Archive"
 )
 

@@ -34,7 +34,6 @@ type TransferSetSource struct {
 
 	// form in which files of the claims may rest, as in a Transfer.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self != 'Archive'",message="no claim rests in form Archive; use Gzip or Zstd, or remove form"
 	Form RestingForm `json:"form,omitempty"`
 
 	SourceCopy `json:",inline"`

@@ -60,7 +60,7 @@ func PodAttempt(
 		a.Capabilities = agentpod.WriteCapabilities
 	}
 	run := transfer.Status.Run
-	a.Config = &wirev1.LocalConfig{
+	config := &wirev1.LocalConfig{
 		Send: sendConfig(transfer, resolved),
 		Receive: &wirev1.ReceiveConfig{
 			RunId:           run.ID,
@@ -72,6 +72,10 @@ func PodAttempt(
 			AllowDelete:     transfer.Spec.Delete,
 		},
 	}
+	if transfer.Spec.Destination.Form.Archived() {
+		config.Transfer = writerOf(transfer)
+	}
+	a.Config = config
 	return attempt.New(a)
 }
 

@@ -9,6 +9,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
@@ -94,10 +99,76 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 			t.Errorf("%s, archived: %v", name, err)
 		}
 	}
-	spec := newTransfer("ledger", time.Hour).Spec
-	spec.Destination.Form = v1alpha1.RestingArchive
-	var invalid *policy.InvalidError
-	if err := plan.ValidateTransfer(spec); !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
-		t.Errorf("archives in a claim: %v", err)
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.TransferSpec)
+		field  string
+	}{
+		"Here":          {func(*v1alpha1.TransferSpec) {}, ""},
+		"InACluster":    {func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" }, "spec.destination.form"},
+		"InANamespace":  {func(s *v1alpha1.TransferSpec) { s.Destination.Namespace = "vault" }, "spec.destination.form"},
+		"WithAReceipt":  {func(s *v1alpha1.TransferSpec) { s.Receipt = true }, "spec.destination.form"},
+		"OfArchives":    {func(s *v1alpha1.TransferSpec) { s.Source.Form = v1alpha1.RestingArchive }, "spec.destination.form"},
+		"OfCompressed":  {func(s *v1alpha1.TransferSpec) { s.Source.Form = v1alpha1.RestingGzip }, ""},
+		"Restored":      {restored("", ""), ""},
+		"RestoredThere": {restored("west", v1alpha1.RestingZstd), ""},
+		"RestoredToMany": {func(s *v1alpha1.TransferSpec) {
+			restored("", "")(s)
+			s.Destination, s.Destinations = v1alpha1.TransferDestination{}, []v1alpha1.NamedDestination{{Name: "a"}}
+		}, "spec.source.form"},
+	} {
+		spec := newTransfer("ledger", time.Hour).Spec
+		spec.Destination.Peer, spec.Destination.Namespace = "", ""
+		spec.Destination.Form = v1alpha1.RestingArchive
+		c.change(&spec)
+		err := plan.ValidateTransfer(spec)
+		var invalid *policy.InvalidError
+		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &invalid) || invalid.Field != c.field) {
+			t.Errorf("archives in a claim, %s: %v", name, err)
+		}
+	}
+}
+
+// restored is a Transfer of what archives of a claim have, to a Peer if that is named.
+func restored(peer string, form v1alpha1.RestingForm) func(*v1alpha1.TransferSpec) {
+	return func(s *v1alpha1.TransferSpec) {
+		s.Source.Form, s.Destination.Form, s.Destination.Peer = v1alpha1.RestingArchive, form, peer
+	}
+}
+
+// One pod with both claims writes archives, told for whom, whatever nodes the volumes can be reached from. If there is no
+// such node that is said, for no two agents can do it.
+func TestArchivesInAClaimAreMadeInOnePod(t *testing.T) {
+	transfer, facts := localTransfer("")
+	transfer.UID, transfer.Spec.Destination.Form = "1-2", v1alpha1.RestingArchive
+	decision := plan.DecideTransfer(transfer, facts, image)
+	if decision.Start == nil || decision.Status.Run.Route != v1alpha1.RoutePod {
+		t.Fatalf("%+v", decision.Status)
+	}
+	b, err := decision.Start.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Transfer string
+		Send     struct{ Form string }
+	}
+	if err := json.Unmarshal(b, &config); err != nil || config.Send.Form != "FORM_ARCHIVE" ||
+		config.Transfer != "bank/ledger (1-2)" {
+		t.Errorf("%v: %s", err, b)
+	}
+	transfer.Status = decision.Status
+	facts.Job = &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: decision.Start.Name(), CreationTimestamp: metav1.NewTime(now)},
+	}
+	facts.Pod = pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}})
+	facts.Pod.Status.Phase, facts.Pod.Status.Conditions = corev1.PodPending, []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "volume node affinity conflict",
+	}}
+	facts.Now = now.Add(time.Minute)
+	decision = plan.DecideTransfer(transfer, facts, image)
+	stalled := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionStalled)
+	if decision.Status.Run.Route != v1alpha1.RoutePod || decision.Finished != nil || stalled == nil ||
+		stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonUnschedulable {
+		t.Errorf("%+v, %+v", decision.Status.Run, stalled)
 	}
 }

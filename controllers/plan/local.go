@@ -68,6 +68,8 @@ func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route
 		return v1alpha1.RouteGateway
 	case DestinationNamespace(transfer) != transfer.Namespace:
 		return v1alpha1.RouteDirect // a pod mounts claims of its own namespace only
+	case transfer.Spec.Destination.Form.Archived():
+		return v1alpha1.RoutePod // no receiving agent makes archives
 	case IsLeg(transfer):
 		return v1alpha1.RouteDirect // its pod sends to others, too
 	case !placement.Together(facts.Placement.Nodes, facts.Placement.Volume, facts.Local.Volume):

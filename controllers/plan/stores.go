@@ -77,9 +77,11 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 		}
 	}
 	archived := spec.Destination.Form.Archived()
-	if archived && (from != nil || to == nil || spec.Destination.Via != nil) {
+	if archived && (from != nil || spec.Source.Form.Archived() || spec.Destination.Via != nil ||
+		to == nil && (spec.Destination.Peer != "" || spec.Destination.Namespace != "" || spec.Receipt)) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "may be Archive only from a claim in an objectStore, without via",
+			Field: "spec.destination.form", Fix: "may be Archive only from plain files of a claim, in an objectStore or, " +
+				"without receipt, in a claim of the same namespace",
 		}
 	}
 	compressed := spec.Destination.Form.Compressed() && !archived
@@ -89,10 +91,11 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 				"Files or absent with via",
 		}
 	}
-	if form := spec.Source.Form; form.Compressed() &&
-		(form.Archived() || from != nil || to != nil || spec.Destination.Via != nil) {
+	if form := spec.Source.Form; form.Compressed() && (from != nil || to != nil || spec.Destination.Via != nil ||
+		form.Archived() && len(spec.Destinations) > 0) {
 		return &policy.InvalidError{
-			Field: "spec.source.form", Fix: "may be Gzip or Zstd only from a claim to a claim, without via; else remove it",
+			Field: "spec.source.form", Fix: "may be Gzip, Zstd or, with one destination, Archive only from a claim to a claim, " +
+				"without via; else remove it",
 		}
 	}
 	if volume := spec.Destination.Ephemeral; volume != nil {
@@ -224,7 +227,7 @@ func storeAttempt(
 			RunId: run.ID, Attempt: uint32(run.Attempt), SenderNamespace: transfer.Namespace, SenderName: transfer.Name,
 			AllowDelete: transfer.Spec.Delete,
 		},
-		Transfer:          fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID),
+		Transfer:          writerOf(transfer),
 		InflateInSoftware: transfer.Spec.Inflate == v1alpha1.InflateSoftware,
 	}
 	// What an object holds is never compressed on the way, and between the halves of the agent there is no network.
@@ -256,4 +259,9 @@ func storeAttempt(
 	}
 	a.Config = config
 	return attempt.New(a)
+}
+
+// writerOf tells a Transfer from all others that write archives, in any cluster.
+func writerOf(transfer *v1alpha1.Transfer) string {
+	return fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID)
 }

@@ -362,10 +362,7 @@ func ClaimSuffices(delivery *v1alpha1.Delivery, claim *corev1.PersistentVolumeCl
 
 // inflates reports whether files that rest compressed at the source do not at the destination.
 func inflates(spec v1alpha1.TransferSpec) bool {
-	compressed := func(form v1alpha1.RestingForm) bool {
-		return form == v1alpha1.RestingGzip || form == v1alpha1.RestingZstd
-	}
-	return compressed(spec.Source.Form) && !compressed(spec.Destination.Form)
+	return spec.Source.Form.Compressed() && !spec.Destination.Form.Compressed()
 }
 
 // validateTemplate checks again what the API server checks of a template.

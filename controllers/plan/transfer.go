@@ -478,7 +478,7 @@ func (d *transferDecision) followStarting(state attempt.State) {
 		d.out.RequeueAfter = attempt.StallLast
 		d.set(v1alpha1.TransferQueued, conditions.Reconciling(state.Stuck.Reason, state.Stuck.Message))
 	case state.Apart && waited >= attempt.StartGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod &&
-		!Scrubs(d.transfer):
+		!Scrubs(d.transfer) && !d.transfer.Spec.Destination.Form.Archived():
 		d.takeApart(*scheduler)
 	case state.Stuck == nil || waited < attempt.StartGrace && state.Stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,

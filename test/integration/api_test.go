@@ -163,10 +163,22 @@ func TestRefusals(t *testing.T) {
 			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
 			t.Spec.Destination.Peer, t.Spec.Destination.Form = "", v1alpha1.RestingZstd
 		}), "use a persistentVolumeClaim at both ends"},
-		"archives in a claim": {
+		"archives in a claim of another cluster": {
 			transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Form = v1alpha1.RestingArchive }),
-			"files are archived only from a claim in an objectStore",
+			"or in a claim of the same namespace",
 		},
+		"archives in a claim of another namespace": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Peer, t.Spec.Destination.Namespace = "", "vault"
+			t.Spec.Destination.Form = v1alpha1.RestingArchive
+		}), "or in a claim of the same namespace"},
+		"archives in a claim with a receipt": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Peer, t.Spec.Destination.Namespace, t.Spec.Receipt = "", "", true
+			t.Spec.Destination.Form = v1alpha1.RestingArchive
+		}), "remove receipt or form"},
+		"archives of archives": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Peer, t.Spec.Destination.Namespace = "", ""
+			t.Spec.Source.Form, t.Spec.Destination.Form = v1alpha1.RestingArchive, v1alpha1.RestingArchive
+		}), "remove source.form to copy the archives themselves"},
 		"archives from an object store": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
 			t.Spec.Destination = v1alpha1.TransferDestination{

@@ -32,7 +32,8 @@ const (
 	Form_FORM_UNSPECIFIED Form = 0
 	Form_FORM_GZIP        Form = 1
 	Form_FORM_ZSTD        Form = 2
-	// FORM_ARCHIVE: many files in tar archives, in an object store. No receiver knows it. See package bucket.
+	// FORM_ARCHIVE: many files in tar archives, in an object store, or a claim that the sender mounts. No receiver knows it. See package
+	// bucket.
 	Form_FORM_ARCHIVE Form = 3
 )
 
