@@ -70,7 +70,7 @@ func Open(volume, path string) (*Store, error) {
 
 // OpenSource opens the directory path of a mounted volume to be read. Without archives in it there is an error with a
 // reason.
-func OpenSource(volume, path string) (*Store, error) {
+func OpenSource(ctx context.Context, volume, path string) (*Store, error) {
 	there, err := tree.OpenSource(volume, path) // It explains why it cannot be opened.
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func OpenSource(volume, path string) (*Store, error) {
 		return nil, fmt.Errorf("open the source: %w", err)
 	}
 	s := &Store{root: root, synced: make(map[string]bool)}
-	if _, err := s.Head(context.Background(), bucket.IndexName); errors.Is(err, objectstore.ErrNotFound) {
+	if _, err := s.Head(ctx, bucket.IndexName); errors.Is(err, objectstore.ErrNotFound) {
 		_ = s.root.Close()
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
 			"the directory %q of the source claim has no archives, for there is no %s in it: name the path into which a "+

@@ -61,7 +61,7 @@ func TestObjects(t *testing.T) {
 	if o, err := s.Head(t.Context(), ".lighterage/index"); err != nil || o.ETag != second || o.Size != 11 || first == second {
 		t.Errorf("%+v, %v; put as %q and %q", o, err, first, second)
 	}
-	if got, err := get(t, s, ".lighterage/index", second, 3, 5); got != "ther " || err != nil {
+	if got, err := get(t, s, ".lighterage/index", second, 0, 7); got != "another" || err != nil {
 		t.Errorf("read %q, %v", got, err)
 	}
 	for what, c := range map[string]struct {
@@ -342,8 +342,8 @@ func TestFailures(t *testing.T) {
 	}
 	_, file := claimstore.Open(volume, "file")
 	_, above := claimstore.Open(volume, "../x")
-	_, missing := claimstore.OpenSource(volume, "missing")
-	_, empty := claimstore.OpenSource(volume, ".")
+	_, missing := claimstore.OpenSource(t.Context(), volume, "missing")
+	_, empty := claimstore.OpenSource(t.Context(), volume, ".")
 	for what, c := range map[string]struct {
 		err    error
 		reason wirev1.FailureReason

@@ -117,7 +117,7 @@ func openAnySource(
 	if err != nil {
 		return nil, nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
 	}
-	store, err := claimstore.OpenSource(c.GetVolume(), c.GetPath())
+	store, err := claimstore.OpenSource(ctx, c.GetVolume(), c.GetPath())
 	if err != nil {
 		return nil, nil, err
 	}
