@@ -16,7 +16,6 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
-	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -119,7 +118,7 @@ func (a *agent) moveLocally(
 	ctx context.Context, c *wirev1.LocalConfig, e *ends, resolved compression.Settings, report *send.Report,
 ) error {
 	from, to := c.GetSend(), c.GetReceive()
-	destination, err := tree.OpenDestination(to.GetVolume(), to.GetPath(), to.GetRunId(), to.GetAttempt())
+	destination, err := openDestination(to)
 	if err != nil {
 		return err
 	}
@@ -141,7 +140,8 @@ func (a *agent) moveLocally(
 		RunID:       to.GetRunId(),
 		Attempt:     to.GetAttempt(),
 		Sender:      to.GetSenderNamespace() + "/" + to.GetSenderName(),
-		Destination: receive.Tree{Destination: destination},
+		Destination: destination,
+		Block:       to.GetBlock(),
 		AllowDelete: to.GetAllowDelete(),
 		Engines:     inflate.registry,
 		Report:      receiving,

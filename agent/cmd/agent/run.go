@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -183,8 +184,20 @@ func streamsOver(path longpath.Path, c *wirev1.SendConfig, others int) int {
 	return others
 }
 
+// volume is a source that is open.
+type volume interface {
+	send.Source
+	io.Closer
+}
+
 // openSource returns what is to be moved.
-func openSource(c *wirev1.SendConfig) (*tree.Source, error) {
+func openSource(c *wirev1.SendConfig) (volume, error) {
+	if c.GetBlock() {
+		if c.GetForm() != wirev1.Form_FORM_UNSPECIFIED || c.GetSourceForm() != wirev1.Form_FORM_UNSPECIFIED {
+			return nil, badConfig("a block volume has no form")
+		}
+		return tree.OpenDeviceSource(c.GetVolume())
+	}
 	patterns, err := filter.New(c.GetInclude(), c.GetExclude())
 	if err != nil {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
@@ -200,6 +213,16 @@ func openSource(c *wirev1.SendConfig) (*tree.Source, error) {
 		source.SetForm(form, engines.Default())
 	}
 	return source, nil
+}
+
+// openDestination opens the volume that is written.
+func openDestination(c *wirev1.ReceiveConfig) (receive.Destination, error) {
+	if c.GetBlock() {
+		d, err := tree.OpenDeviceDestination(c.GetVolume())
+		return receive.Device{DeviceDestination: d}, err
+	}
+	d, err := tree.OpenDestination(c.GetVolume(), c.GetPath(), c.GetRunId(), c.GetAttempt())
+	return receive.Tree{Destination: d}, err
 }
 
 // mirror is what to ask of the receiver; nil if what else is at the destination is to stay.
@@ -275,6 +298,7 @@ func sendOptions(
 		Contents:           c.GetReceipt(),
 		Form:               form,
 		SourceForm:         sourceForm,
+		Block:              c.GetBlock(),
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
 		Streams:            streamsOf(c),
@@ -298,7 +322,7 @@ func (a *agent) receive(ctx context.Context) error {
 	report := receive.NewReport()
 
 	err = func() error {
-		destination, err := tree.OpenDestination(c.GetVolume(), c.GetPath(), c.GetRunId(), c.GetAttempt())
+		destination, err := openDestination(&c)
 		if err != nil {
 			return err
 		}
@@ -309,7 +333,8 @@ func (a *agent) receive(ctx context.Context) error {
 			RunID:        c.GetRunId(),
 			Attempt:      c.GetAttempt(),
 			Sender:       c.GetSenderNamespace() + "/" + c.GetSenderName(),
-			Destination:  receive.Tree{Destination: destination},
+			Destination:  destination,
+			Block:        c.GetBlock(),
 			AllowDelete:  c.GetAllowDelete(),
 			Engines:      inflate.registry,
 			InflateRates: inflate.rates,

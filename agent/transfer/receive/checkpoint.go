@@ -73,13 +73,15 @@ func newCheckpoints(
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.ctx = ctx
 	c.space.L = &c.mu
-	j, err := journal.Open(d.Staging(), h)
-	switch {
-	case err == nil:
-		c.journal = j
-	case errors.Is(err, fs.ErrNotExist) || journal.Untrusted(err):
-	default:
-		return nil, err
+	if at := d.Staging(); at != nil {
+		j, err := journal.Open(at, h)
+		switch {
+		case err == nil:
+			c.journal = j
+		case errors.Is(err, fs.ErrNotExist) || journal.Untrusted(err):
+		default:
+			return nil, err
+		}
 	}
 	if err := c.sift(); err != nil {
 		return nil, errors.Join(err, c.close())
@@ -319,10 +321,11 @@ func (c *checkpoints) record(safe []note, numbers []uint64) error {
 	c.journalMu.Lock()
 	defer c.journalMu.Unlock()
 	if c.journal == nil {
-		if len(safe) == 0 {
+		at := c.destination.Staging()
+		if len(safe) == 0 || at == nil {
 			return nil
 		}
-		j, err := journal.Create(c.destination.Staging(), c.header)
+		j, err := journal.Create(at, c.header)
 		if err != nil {
 			return err
 		}

@@ -77,6 +77,14 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 	if form != 0 && begin.GetContents() {
 		return nil, protocol.Invalid("the sender wants a receipt of files that rest in form %v", form)
 	}
+	if begin.GetBlock() != o.Block {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH,
+			"the source claim has volumeMode: %s and the destination claim volumeMode: %s, so nothing was written: use claims "+
+				"of the same volumeMode", volumeMode(begin.GetBlock()), volumeMode(o.Block))
+	}
+	if o.Block && form != 0 {
+		return nil, protocol.Invalid("the sender wants a block volume to rest in form %v", form)
+	}
 	id, err := choose(o.Engines, begin.GetCodecs())
 	if err != nil {
 		return nil, err
@@ -90,6 +98,14 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 	return t, nil
 }
 
+// volumeMode is what Kubernetes calls it.
+func volumeMode(block bool) string {
+	if block {
+		return "Block"
+	}
+	return "Filesystem"
+}
+
 // accepted is the answer to what the sender began with.
 func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 	return &wirev1.Accepted{
@@ -100,6 +116,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		Joinable:     true,
 		Undigested:   true,
 		EarlyFinish:  true,
+		Block:        o.Block,
 		Form:         protocol.FormToWire(t.form),
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,

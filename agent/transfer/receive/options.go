@@ -21,6 +21,8 @@ type Options struct {
 	// Sender is the Transfer that the sender's certificate names, as NAMESPACE/NAME.
 	Sender      string
 	Destination Destination
+	// Block: Destination is a Device.
+	Block bool
 	// AllowDelete says that the sender may ask for a mirror, which removes what the source does not have.
 	AllowDelete bool
 	Engines     *codec.Registry
@@ -63,6 +65,7 @@ type Destination interface {
 	Sync() error
 	Staged(number uint64) (bytes int64, exists bool, err error)
 	Clear(keep func(number uint64) bool) (bytes int64, err error)
+	// Staging may return nil: there is no journal, and what an attempt wrote is the old version for the next one.
 	Staging() journal.Dir
 	Omissions() *tree.Omissions
 }
@@ -88,4 +91,13 @@ func (t Tree) Stage(number uint64, e *tree.Entry) (StagedFile, error) {
 	return t.Destination.Stage(number, e)
 }
 
-var _ Destination = Tree{(*tree.Destination)(nil)}
+// Device is a tree.DeviceDestination as Destination.
+type Device struct{ *tree.DeviceDestination }
+
+// Stage implements Destination.
+func (d Device) Stage(uint64, *tree.Entry) (StagedFile, error) { return d.Open(), nil }
+
+var (
+	_ Destination = Tree{(*tree.Destination)(nil)}
+	_ Destination = Device{(*tree.DeviceDestination)(nil)}
+)

@@ -40,6 +40,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		Mirror:             o.Mirror,
 		Contents:           o.Contents,
 		Form:               protocol.FormToWire(o.Form),
+		Block:              o.Block,
 	}
 	for _, id := range offer(o) {
 		begin.Codecs = append(begin.Codecs, uint32(id))
@@ -65,6 +66,11 @@ func negotiate(o *Options, s *session) (*terms, error) {
 	t.carry = carried(o, accepted)
 	if !slices.Contains(offer(o), t.codec) {
 		return nil, protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
+	}
+	if o.Block && !accepted.GetBlock() {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH,
+			"the receiving cluster (%s) writes no block volumes, so nothing was sent: upgrade it",
+			failure.Shorten(accepted.GetVersion(), 64))
 	}
 	if o.Contents && !accepted.GetContents() {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_RECEIPT_UNSUPPORTED,

@@ -51,6 +51,8 @@ type Options struct {
 	// SourceForm is that of files that rest compressed at the source, whose blocks travel as they rest if they can; 0:
 	// there are none. Source is a CargoSource then.
 	SourceForm cargo.Form
+	// Block: Source is a block volume, whose blocks of zeros are not sent.
+	Block bool
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is the receiver's default, 64 MiB.
@@ -112,6 +114,7 @@ type CargoSource interface {
 
 var (
 	_ SparseSource = (*tree.Source)(nil)
+	_ SparseSource = (*tree.DeviceSource)(nil)
 	_ CargoSource  = (*tree.Source)(nil)
 )
 

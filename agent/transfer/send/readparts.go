@@ -4,6 +4,8 @@
 package send
 
 import (
+	"bytes"
+
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
@@ -44,12 +46,15 @@ func (r *partReader) read(p piece) (s protocol.Segment, bytes []byte, err error)
 	return s, bytes, nil
 }
 
-// readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are
-// not set.
-func (r *partReader) readData(p piece, bytes []byte) (holes protocol.Parts, err error) {
+// zeroPart is what a part reads as that is nothing but a hole.
+var zeroPart [protocol.ChunkSize / protocol.PartsPerChunk]byte
+
+// readData reads a piece and returns the parts of it that are in holes, which it does not read, or nothing but zeros. If
+// all are, buffer is not set or all zeros.
+func (r *partReader) readData(p piece, buffer []byte) (holes protocol.Parts, err error) {
 	sparse, ok := r.source.(SparseSource)
 	if !ok || !p.file.entry.Sparse {
-		return 0, r.source.ReadAt(p.file.entry, bytes, p.offset)
+		return 0, r.source.ReadAt(p.file.entry, buffer, p.offset)
 	}
 	f, err := sparse.Open(p.file.entry)
 	if err != nil {
@@ -69,15 +74,21 @@ func (r *partReader) readData(p piece, bytes []byte) (holes protocol.Parts, err 
 			break
 		}
 		if holes == all {
-			clear(bytes)
+			clear(buffer)
 		}
 		// Whole parts, so that what is read is what is sent.
 		first, last := (from-p.offset)/unit, (min(to, end)-p.offset+unit-1)/unit
 		start, stop := first*unit, min(last*unit, int64(p.length))
-		if err := f.ReadAt(bytes[start:stop], p.offset+start); err != nil {
+		if err := f.ReadAt(buffer[start:stop], p.offset+start); err != nil {
 			return 0, err
 		}
-		holes &^= 1<<last - 1<<first
+		for i := first; i < last; i++ {
+			// Not all file systems know of their holes, and devices of none.
+			part := buffer[i*unit : min((i+1)*unit, stop)]
+			if !bytes.Equal(part, zeroPart[:len(part)]) {
+				holes &^= 1 << i
+			}
+		}
 		next = p.offset + stop
 	}
 	return holes, f.Check()

@@ -820,7 +820,9 @@ type SendConfig struct {
 	// and how it is reached. Its certificate and the authority of its cluster are in files whose names begin with its name and a dot.
 	Receivers []*SendReceiver `protobuf:"bytes,28,rep,name=receivers,proto3" json:"receivers,omitempty"`
 	// data_path that connections are to take, as in DataPath.type: TCP (empty), MPTCP or SMC.
-	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	DataPath string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	// block: volume is a device, not a directory. There are no path, no patterns and no forms then.
+	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1039,13 @@ func (x *SendConfig) GetDataPath() string {
 	return ""
 }
 
+func (x *SendConfig) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
 // SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
 type SendReceiver struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -1158,7 +1167,9 @@ type ReceiveConfig struct {
 	// figures: see SendConfig.
 	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	// data_path that connections may take: see SendConfig.
-	DataPath      string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	DataPath string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	// block: see SendConfig.
+	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1286,13 @@ func (x *ReceiveConfig) GetDataPath() string {
 		return x.DataPath
 	}
 	return ""
+}
+
+func (x *ReceiveConfig) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
 }
 
 // NodeConfig is what the agent in mode node needs to know.
@@ -1400,7 +1418,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\xc0\b\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xdc\b\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1432,7 +1450,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12=\n" +
 	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
 	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
-	"\tdata_path\x18) \x01(\tR\bdataPath\"\xc7\x02\n" +
+	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
+	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\"\xc7\x02\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1441,7 +1460,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x10gateway_endpoint\x18\x05 \x01(\tR\x0fgatewayEndpoint\x12+\n" +
 	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
-	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\xa6\x03\n" +
+	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\xc2\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1456,7 +1475,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x0erevoked_before\x18\n" +
 	" \x01(\x03R\rrevokedBefore\x129\n" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12\x1b\n" +
-	"\tdata_path\x18) \x01(\tR\bdataPath\"h\n" +
+	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
+	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\"h\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +

@@ -32,8 +32,7 @@ const (
 	Form_FORM_UNSPECIFIED Form = 0
 	Form_FORM_GZIP        Form = 1
 	Form_FORM_ZSTD        Form = 2
-	// FORM_ARCHIVE: many files in tar archives, in an object store, or a claim that the sender mounts. No receiver knows it. See package
-	// bucket.
+	// FORM_ARCHIVE: many files in tar archives, in an object store. No receiver knows it. See package bucket.
 	Form_FORM_ARCHIVE Form = 3
 )
 
@@ -501,7 +500,9 @@ type Begin struct {
 	Contents bool `protobuf:"varint,9,opt,name=contents,proto3" json:"contents,omitempty"`
 	// form in which files are to rest at the destination. The sender then sends each chunk in a block of its own, the chunks of a file in
 	// their order as connections take blocks one after the other, without parts to reuse and holes, of the codec of the form or stored.
-	Form          Form `protobuf:"varint,10,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	Form Form `protobuf:"varint,10,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	// block: the source is a block volume. The manifest has the root and one file, the device, whose attributes mean nothing.
+	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,6 +607,13 @@ func (x *Begin) GetForm() Form {
 	return Form_FORM_UNSPECIFIED
 }
 
+func (x *Begin) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
 // Mirror asks the receiver to remove, when all that was announced is safe, what was not announced. Nobody tells it what to remove: it
 // compares its own tree with the manifest.
 type Mirror struct {
@@ -697,8 +705,8 @@ type Accepted struct {
 	// undigested: the receiver takes segments without a digest, of blocks that the sender has not expanded. Receivers of earlier releases
 	// do not.
 	Undigested bool `protobuf:"varint,20,opt,name=undigested,proto3" json:"undigested,omitempty"`
-	// early_finish: the receiver waits for the ends of the connections that Finish counts. Receivers of earlier releases do not.
-	EarlyFinish   bool `protobuf:"varint,90,opt,name=early_finish,json=earlyFinish,proto3" json:"early_finish,omitempty"`
+	// block: the destination is a block volume too. Receivers of earlier releases, which have none, do not say so.
+	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,9 +825,9 @@ func (x *Accepted) GetUndigested() bool {
 	return false
 }
 
-func (x *Accepted) GetEarlyFinish() bool {
+func (x *Accepted) GetBlock() bool {
 	if x != nil {
-		return x.EarlyFinish
+		return x.Block
 	}
 	return false
 }
@@ -1666,11 +1674,8 @@ type Finish struct {
 	Bytes uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// contents_sha256 is the digest of the content manifest, see package contents; empty if there is none.
 	ContentsSha256 []byte `protobuf:"bytes,3,opt,name=contents_sha256,json=contentsSha256,proto3" json:"contents_sha256,omitempty"`
-	// streams is how many connections for blocks the session has had. Their last blocks may still be on the way, which only a receiver
-	// that has said early_finish waits for. 0: all have ended, and the receiver has answered their last blocks.
-	Streams       uint32 `protobuf:"varint,90,opt,name=streams,proto3" json:"streams,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
@@ -1722,13 +1727,6 @@ func (x *Finish) GetContentsSha256() []byte {
 		return x.ContentsSha256
 	}
 	return nil
-}
-
-func (x *Finish) GetStreams() uint32 {
-	if x != nil {
-		return x.Streams
-	}
-	return 0
 }
 
 // Contents is the next part of the content manifest, at most 4096 entries, in the order of Manifest. The sender computes it from the
@@ -2272,7 +2270,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
 	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x12+\n" +
 	"\x03old\x18\x06 \x01(\v2\x17.lighterage.wire.v1.OldH\x00R\x03oldB\t\n" +
-	"\amessage\"\xe1\x02\n" +
+	"\amessage\"\xf7\x02\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -2285,11 +2283,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06mirror\x18\b \x01(\v2\x1a.lighterage.wire.v1.MirrorR\x06mirror\x12\x1a\n" +
 	"\bcontents\x18\t \x01(\bR\bcontents\x12,\n" +
 	"\x04form\x18\n" +
-	" \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\"j\n" +
+	" \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x14\n" +
+	"\x05block\x18n \x01(\bR\x05block\"j\n" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x9e\x03\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x91\x03\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2304,8 +2303,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x1e\n" +
 	"\n" +
 	"undigested\x18\x14 \x01(\bR\n" +
-	"undigested\x12!\n" +
-	"\fearly_finish\x18Z \x01(\bR\vearlyFinish\"M\n" +
+	"undigested\x12\x14\n" +
+	"\x05block\x18n \x01(\bR\x05block\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -2362,12 +2361,11 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04gone\x18\x02 \x03(\x04R\x04gone\"T\n" +
 	"\vRetriedFile\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12/\n" +
-	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"w\n" +
+	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"]\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12'\n" +
-	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\x12\x18\n" +
-	"\astreams\x18Z \x01(\rR\astreams\"m\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"m\n" +
 	"\bContents\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.lighterage.wire.v1.ContentR\aentries\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x14\n" +

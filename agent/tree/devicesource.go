@@ -1,0 +1,88 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/agent/wire/contents"
+)
+
+// DeviceSource is a block volume as a tree of one file that is read. Nothing tells that a device changed while it was
+// read: what is read of one that is written to is of several moments. It is safe for concurrent use.
+type DeviceSource struct {
+	fd        int
+	entry     Entry
+	omissions *Omissions
+}
+
+// OpenDeviceSource opens a block device.
+func OpenDeviceSource(path string) (*DeviceSource, error) {
+	fd, size, err := openDevice(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, sourceDeviceError(err)
+	}
+	return &DeviceSource{
+		fd: fd, entry: Entry{Path: DeviceName, Type: File, Mode: 0o600, Size: size, Sparse: true}, omissions: &Omissions{},
+	}, nil
+}
+
+// Close closes the device.
+func (s *DeviceSource) Close() error { return unix.Close(s.fd) }
+
+// Omissions returns that nothing is left out.
+func (s *DeviceSource) Omissions() *Omissions { return s.omissions }
+
+// Walk visits the root and the device.
+func (s *DeviceSource) Walk(ctx context.Context, visit func(*Entry) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := visit(&Entry{Path: Root, Type: Directory, Mode: 0o700}); err != nil {
+		return err
+	}
+	e := s.entry
+	return visit(&e)
+}
+
+// WalkAgain is Walk.
+func (s *DeviceSource) WalkAgain(ctx context.Context, visit func(*Entry) error) error {
+	return s.Walk(ctx, visit)
+}
+
+// Again returns the device.
+func (s *DeviceSource) Again(e *Entry) (*Entry, error) {
+	again := *e
+	return &again, nil
+}
+
+// Open opens the device once more.
+func (s *DeviceSource) Open(e *Entry) (*SourceFile, error) {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the device of the source claim again: %w", err)
+	}
+	return &SourceFile{entry: e, fd: fd, device: true}, nil
+}
+
+// ReadAt fills p with the bytes from offset on.
+func (s *DeviceSource) ReadAt(e *Entry, p []byte, offset int64) error {
+	return (&SourceFile{entry: e, fd: s.fd, device: true}).ReadAt(p, offset)
+}
+
+// Digest returns size and SHA-256 of the device. It calls alive before each part, and ends with its error.
+func (s *DeviceSource) Digest(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
+	content, r := contents.NewFile(alive), readers.Get().(*contentReader) //nolint:forcetypeassert // It has no others.
+	defer readers.Put(r)
+	read := func(p []byte, offset int64) error { return s.ReadAt(e, p, offset) }
+	if err := r.copy(content, e.Size, read); err != nil {
+		return 0, sum, err
+	}
+	size, sum = content.Sum()
+	return size, sum, nil
+}
