@@ -23,14 +23,14 @@ import (
 // Scrub verifies what a store's prefix holds, and writes nothing: archives by their indexes, and objects by the ETags in
 // the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is in
 // the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
-func Scrub(ctx context.Context, store *objectstore.Store, o scrub.Options) error {
+func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
 	return scrub.Run(ctx, &o, s.counts, s.pass)
 }
 
 // scrubbing is a Scrub under way.
 type scrubbing struct {
-	store   *objectstore.Store
+	store   Store
 	options *scrub.Options
 	counts  *tree.Omissions
 }
@@ -40,12 +40,12 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 	index, err := openIndex(ctx, s.store)
 	switch {
 	case errors.Is(err, errIndex):
-		s.found(f, indexName, scrub.IndexInvalid)
+		s.found(f, IndexName, scrub.IndexInvalid)
 		index = &indexReader{}
 	case err != nil:
 		return err
 	case index.object == nil:
-		s.found(f, indexName, scrub.IndexMissing)
+		s.found(f, IndexName, scrub.IndexMissing)
 	default:
 		s.options.Report.SetCopyTime(index.written)
 	}
@@ -112,7 +112,7 @@ func (s *scrubbing) objects(
 		}
 	}
 	if b.broken != nil {
-		s.found(f, indexName, scrub.IndexInvalid)
+		s.found(f, IndexName, scrub.IndexInvalid)
 	}
 	return files, something, nil
 }

@@ -94,7 +94,7 @@ func packed(t *testing.T, id codec.ID) (*objectstoretest.Server, *objectstore.St
 	return server, store, root, names
 }
 
-const archives = bucket.Reserved + "/archives/"
+const tars = bucket.Reserved + "/archives/"
 
 func TestScrubOfObjects(t *testing.T) {
 	_, store, _ := objects(t, true)
@@ -196,7 +196,7 @@ func TestScrubOfArchives(t *testing.T) {
 
 func TestScrubOfDamagedArchives(t *testing.T) {
 	type server = objectstoretest.Server
-	key := func(name string) string { return prefix + "/" + archives + name }
+	key := func(name string) string { return prefix + "/" + tars + name }
 	index := func(name string) string { return key("." + name + ".lgci") }
 	lies := func(at int) func([]byte) []byte {
 		return func(b []byte) []byte {
@@ -229,7 +229,7 @@ func TestScrubOfDamagedArchives(t *testing.T) {
 		for inflate, what := range map[bool]string{false: test.sums, true: test.inflating} {
 			s, store, _, names := packed(t, codec.Deflate)
 			test.do(s, names[1])
-			report := finds(t, name, store, inflate, map[string]string{what: archives + names[1]})
+			report := finds(t, name, store, inflate, map[string]string{what: tars + names[1]})
 			if p := report.GetProgress(); p.GetFiles() != uint64(len(names)-1) {
 				t.Errorf("%s: %d of %d archives are verified", name, p.GetFiles(), len(names))
 			}
@@ -251,12 +251,12 @@ func TestScrubOfAnIndexThatLies(t *testing.T) {
 	server.Add(prefix+"/"+bucket.Reserved+"/index", read(t, there, bucket.Reserved+"/index"), time.Now())
 	for i, name := range theirs {
 		if i < len(names) {
-			server.Add(prefix+"/"+archives+name, read(t, store, archives+names[i]), time.Now())
-			server.Add(prefix+"/"+archives+"."+name+".lgci", read(t, store, archives+"."+names[i]+".lgci"), time.Now())
+			server.Add(prefix+"/"+tars+name, read(t, store, tars+names[i]), time.Now())
+			server.Add(prefix+"/"+tars+"."+name+".lgci", read(t, store, tars+"."+names[i]+".lgci"), time.Now())
 		}
 	}
 	finds(t, "by the checksums of the archives", store, false, map[string]string{})
-	finds(t, "of the index of another tree", store, true, map[string]string{scrub.IndexInvalid: archives + theirs[0]})
+	finds(t, "of the index of another tree", store, true, map[string]string{scrub.IndexInvalid: tars + theirs[0]})
 	server.Add(prefix+"/"+bucket.Reserved+"/index", before, time.Now())
 	finds(t, "of the right index", store, true, map[string]string{})
 }
