@@ -173,6 +173,10 @@ const (
 	// without forms, or a name of the source has no place beside those of the form. The message says which, and what to
 	// do. Nothing rests half.
 	ReasonFormUnsupported = "FormUnsupported"
+	// ReasonVolumeModeMismatch (Transfer, Delivery): of source and destination, one claim has volumeMode: Block and the
+	// other end is none, or the other cluster is of a release without block volumes. Use claims of the same volumeMode.
+	// Nothing was written.
+	ReasonVolumeModeMismatch = "VolumeModeMismatch"
 	// ReasonReceiptRejected (Transfer, Delivery): the other cluster signed, or asks to sign, something else than this one
 	// has observed. Nothing more is signed. The message says what differs.
 	ReasonReceiptRejected = "ReceiptRejected"
@@ -279,7 +283,7 @@ const (
 	// ReasonRecoveryPointTooOld (Transfer): it is older: no run that began since then is Complete. Look at the condition
 	// Ready, at the schedule, and at how long runs take.
 	ReasonRecoveryPointTooOld = "RecoveryPointTooOld"
-	// ReasonNoRecoveryPoint (Transfer): no run is Complete yet.
+	// ReasonNoRecoveryPoint (Transfer): no run is Complete yet, or, of a block volume, none since the last one began.
 	ReasonNoRecoveryPoint = "NoRecoveryPoint"
 	// ReasonMaxAttemptsReached (Transfer): all attempts that spec.maxAttempts allows have failed. Remove the cause in
 	// the message, then ask for another run by the annotation lighterage.dev/run.

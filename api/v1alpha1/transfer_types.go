@@ -466,7 +466,7 @@ type TransferStatus struct {
 	Hooks *HooksStatus `json:"hooks,omitempty"`
 	// recoveryPoint is the time whose state the destination has by the last Complete run: that of the snapshot or clone,
 	// or, of files that were read directly, the start of the run. While another run writes, the destination has newer
-	// files beside those.
+	// files beside those. A block volume has no state from the beginning of a run until it is Complete.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
 	// progress of the present or last run.

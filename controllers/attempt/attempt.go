@@ -83,6 +83,8 @@ type Mount struct {
 	Ephemeral *v1alpha1.EphemeralVolume
 	Path      string
 	ReadOnly  bool
+	// Block: a device is at Path.
+	Block bool
 }
 
 // Secret is what an agent's Secret holds.

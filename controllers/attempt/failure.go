@@ -34,6 +34,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonBeforeHookRejected,
 	v1alpha1.ReasonHooksNotAllowed,
 	v1alpha1.ReasonFormUnsupported,
+	v1alpha1.ReasonVolumeModeMismatch,
 	v1alpha1.ReasonDestinationNotCreated,
 }
 

@@ -165,6 +165,12 @@ func (a *Attempt) container() corev1.Container {
 		})
 	}
 	for i, mount := range a.spec.Mounts {
+		if mount.Block {
+			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{
+				Name: volumeName(a.volumeOf(i)), DevicePath: mount.Path,
+			})
+			continue
+		}
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
 			Name: volumeName(a.volumeOf(i)), MountPath: mount.Path, ReadOnly: mount.ReadOnly,
 		})

@@ -31,6 +31,7 @@ func checkTransfer(
 		agentpod.SpecProblem(err),
 		checkDestination(transfer, facts, kept == nil),
 		checkOrigin(transfer, facts),
+		checkVolumeModes(transfer, facts),
 		agentpod.CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
 		checkQueue(transfer),

@@ -105,6 +105,7 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image agen
 	d.decide()
 	if d.out.Start != nil {
 		d.out.Start.Know(facts.Placement.Profiles)
+		d.out.Start.UseDevices(false, attempt.IsBlock(facts.Claim))
 	}
 	d.out.Status = d.delivery.Status
 	d.out.Status.ObservedGeneration = delivery.Generation
@@ -178,6 +179,12 @@ func (d *deliveryDecision) admit() {
 		d.fail(v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %q in namespace %q of the receiving cluster; create it there", claim,
 			d.delivery.Namespace))
+		return
+	case attempt.IsBlock(d.facts.Claim) && attempt.RelativePath(spec.Destination.PersistentVolumeClaim.Path) != ".":
+		// A PeerGrant may allow that directory and nothing beside it.
+		d.fail(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			"PersistentVolumeClaim %q has volumeMode: Block, which has no directories; make a Transfer without "+
+				"spec.destination.persistentVolumeClaim.path, for which the PeerGrant must allow the path /", claim))
 		return
 	}
 	for i := range d.facts.Others {

@@ -23,7 +23,8 @@ func Within(
 ) (condition metav1.Condition, until time.Duration) {
 	if point == nil {
 		return conditions.New(v1alpha1.ConditionWithinObjective, false, v1alpha1.ReasonNoRecoveryPoint,
-			"no run is Complete yet, so the destination has no state of the source"), 0
+			"the destination has no whole state of the source: no run is Complete yet, or, of a block volume, none since the "+
+				"last one began"), 0
 	}
 	old := point.Add(objective.MaxAge.Duration)
 	if now.Before(old) {

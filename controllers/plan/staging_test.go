@@ -54,6 +54,7 @@ func newWorld(t *testing.T, method v1alpha1.CopyMethod) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example",
 		},
 	}
+	w.facts.Claim, w.transfer.Spec.Destination.PersistentVolumeClaim.Path = w.facts.Staging.Source, "/"
 	return w
 }
 

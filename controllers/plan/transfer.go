@@ -145,9 +145,11 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	d.decide()
 	d.releaseSource()
 	d.unstage()
+	d.forgetOverwritten()
 	d.watchObjective()
 	if d.out.Start != nil {
 		d.out.Start.Know(facts.Placement.Profiles)
+		d.out.Start.UseDevices(sourceIsBlock(d.transfer, facts), destinationIsBlock(d.transfer, facts))
 	}
 	if HasLegs(transfer) {
 		d.showLegs()

@@ -43,8 +43,8 @@ func Trim(capped bool) func(object any) (any, error) {
 		case *corev1.PersistentVolumeClaim:
 			o.ManagedFields, o.Annotations = nil, nil
 			o.Spec = corev1.PersistentVolumeClaimSpec{
-				AccessModes: o.Spec.AccessModes,
-				Resources:   corev1.VolumeResourceRequirements{Requests: o.Spec.Resources.Requests},
+				AccessModes: o.Spec.AccessModes, VolumeMode: o.Spec.VolumeMode,
+				Resources: corev1.VolumeResourceRequirements{Requests: o.Spec.Resources.Requests},
 			}
 			o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
 		case *corev1.Pod:

@@ -1,0 +1,93 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
+)
+
+// sourceIsBlock reports whether what a Transfer's agent reads is a block volume. A copy is of the mode of its source,
+// which may be gone.
+func sourceIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
+	if transfer.Spec.Source.ObjectStore != nil {
+		return false
+	}
+	kept := KeptCopy(transfer)
+	i := slices.IndexFunc(facts.Staging.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == kept })
+	if i >= 0 {
+		return attempt.IsBlock(&facts.Staging.Claims[i])
+	}
+	return attempt.IsBlock(facts.Claim)
+}
+
+// destinationIsBlock is the same for the claim that is written, as far as it is known: of another cluster's only that
+// cluster knows.
+func destinationIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
+	return IsLocal(transfer) && !HasLegs(transfer) && IntoClaim(transfer) && attempt.IsBlock(facts.Local.Claim)
+}
+
+// forgetOverwritten notes that the destination has no state of the source any more, from when a run into a block volume
+// begins until one is complete: a device is written in its place, so that an attempt that ends early leaves it partly of
+// one state and partly of another.
+func (d *transferDecision) forgetOverwritten() {
+	if UnderWay(d.transfer) && sourceIsBlock(d.transfer, d.facts) {
+		d.transfer.Status.RecoveryPoint = nil
+	}
+}
+
+// checkVolumeModes looks for what keeps a block volume from being moved.
+func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem {
+	from, to := sourceIsBlock(transfer, facts), destinationIsBlock(transfer, facts)
+	spec := transfer.Spec
+	mismatch := func(format string, args ...any) *agentpod.Problem {
+		return &agentpod.Problem{Reason: v1alpha1.ReasonVolumeModeMismatch, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case !from && !to:
+		return nil
+	case !from:
+		return mismatch("the destination claim %q has volumeMode: Block and the source has files; use a destination with "+
+			"volumeMode: Filesystem", spec.Destination.PersistentVolumeClaim.ClaimName)
+	case !IntoClaim(transfer):
+		return mismatch("the source claim %q has volumeMode: Block, which goes into a claim of the same volumeMode only; "+
+			"name one in spec.destination.persistentVolumeClaim", spec.Source.PersistentVolumeClaim.ClaimName)
+	case templateOf(transfer) != nil:
+		return mismatch("the source claim %q has volumeMode: Block, and templates create claims with volumeMode: Filesystem; "+
+			"create the destination claim with volumeMode: Block and remove the template",
+			spec.Source.PersistentVolumeClaim.ClaimName)
+	case IsLocal(transfer) && !HasLegs(transfer) && facts.Local.Claim != nil && !to:
+		return mismatch("the source claim %q has volumeMode: Block and the destination claim %q volumeMode: Filesystem; use "+
+			"a destination with volumeMode: Block", spec.Source.PersistentVolumeClaim.ClaimName,
+			spec.Destination.PersistentVolumeClaim.ClaimName)
+	}
+	field := ""
+	switch {
+	case attempt.RelativePath(spec.Source.PersistentVolumeClaim.Path) != ".":
+		field = "spec.source.persistentVolumeClaim.path"
+	case attempt.RelativePath(spec.Destination.PersistentVolumeClaim.Path) != ".":
+		field = "spec.destination.persistentVolumeClaim.path"
+	case len(spec.Include) > 0:
+		field = "spec.include"
+	case len(spec.Exclude) > 0:
+		field = "spec.exclude"
+	case spec.Delete:
+		field = "spec.delete"
+	case spec.Source.Form.Compressed():
+		field = "spec.source.form"
+	case spec.Destination.Form.Compressed():
+		field = "spec.destination.form"
+	default:
+		return nil
+	}
+	return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+		"the source claim %q has volumeMode: Block, which has no files; remove %s", spec.Source.PersistentVolumeClaim.ClaimName,
+		field)}
+}
