@@ -68,7 +68,7 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 			"a destination with volumeMode: Block", spec.Source.PersistentVolumeClaim.ClaimName,
 			spec.Destination.PersistentVolumeClaim.ClaimName)
 	}
-	field := ""
+	var field string
 	switch {
 	case attempt.RelativePath(spec.Source.PersistentVolumeClaim.Path) != ".":
 		field = "spec.source.persistentVolumeClaim.path"

@@ -66,3 +66,15 @@ func TestTrimAgents(t *testing.T) {
 		}
 	}
 }
+
+// TestTrimClaim: of a claim stays whether it is of a device.
+func TestTrimClaim(t *testing.T) {
+	mode := corev1.PersistentVolumeBlock
+	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeMode: &mode, VolumeName: "pv"}}
+	if _, err := topology.Trim(false)(claim); err != nil {
+		t.Fatal(err)
+	}
+	if claim.Spec.VolumeMode == nil || *claim.Spec.VolumeMode != mode || claim.Spec.VolumeName != "" {
+		t.Errorf("the claim's spec is %+v", claim.Spec)
+	}
+}
