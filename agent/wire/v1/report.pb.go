@@ -1817,6 +1817,61 @@ func (x *StorePromise) GetMessage() string {
 	return ""
 }
 
+// ConfigurationState says which configurations an agent that serves knows.
+type ConfigurationState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// generation of the one in effect.
+	Generation uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	// rejected is the generation of one that cannot be used, as the report's config_error says; 0: none.
+	Rejected      uint64 `protobuf:"varint,2,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigurationState) Reset() {
+	*x = ConfigurationState{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigurationState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigurationState) ProtoMessage() {}
+
+func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
+func (*ConfigurationState) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ConfigurationState) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ConfigurationState) GetRejected() uint64 {
+	if x != nil {
+		return x.Rejected
+	}
+	return 0
+}
+
 var File_agent_wire_v1_report_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_report_proto_rawDesc = "" +
@@ -1977,7 +2032,12 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\fStorePromise\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xd6\f\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"P\n" +
+	"\x12ConfigurationState\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x1a\n" +
+	"\brejected\x18\x02 \x01(\x04R\brejected*\xd6\f\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -2048,7 +2108,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -2068,27 +2128,28 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Traffic)(nil),               // 15: lighterage.wire.v1.Traffic
 	(*ContentDigest)(nil),         // 16: lighterage.wire.v1.ContentDigest
 	(*StorePromise)(nil),          // 17: lighterage.wire.v1.StorePromise
-	nil,                           // 18: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 19: lighterage.wire.v1.Compression.ReasonsEntry
-	nil,                           // 20: lighterage.wire.v1.Report.ReceiversEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*ConfigurationState)(nil),    // 18: lighterage.wire.v1.ConfigurationState
+	nil,                           // 19: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 20: lighterage.wire.v1.Compression.ReasonsEntry
+	nil,                           // 21: lighterage.wire.v1.Report.ReceiversEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	18, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	19, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	19, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	20, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
 	7,  // 7: lighterage.wire.v1.Decisions.classes:type_name -> lighterage.wire.v1.ClassDecision
 	3,  // 8: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 9: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 10: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
 	1,  // 11: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
 	2,  // 12: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	21, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	21, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	22, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	22, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
 	10, // 15: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
 	5,  // 16: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
 	8,  // 17: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
@@ -2099,8 +2160,8 @@ var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	15, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
 	15, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
 	14, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
-	21, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
-	20, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
+	22, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
+	21, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
 	13, // 27: lighterage.wire.v1.Report.data_path:type_name -> lighterage.wire.v1.DataPath
 	28, // [28:28] is the sub-list for method output_type
 	28, // [28:28] is the sub-list for method input_type
@@ -2120,7 +2181,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

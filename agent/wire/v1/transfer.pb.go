@@ -32,7 +32,8 @@ const (
 	Form_FORM_UNSPECIFIED Form = 0
 	Form_FORM_GZIP        Form = 1
 	Form_FORM_ZSTD        Form = 2
-	// FORM_ARCHIVE: many files in tar archives, in an object store. No receiver knows it. See package bucket.
+	// FORM_ARCHIVE: many files in tar archives, in an object store, or a claim that the sender mounts. No receiver knows it. See package
+	// bucket.
 	Form_FORM_ARCHIVE Form = 3
 )
 
@@ -705,6 +706,8 @@ type Accepted struct {
 	// undigested: the receiver takes segments without a digest, of blocks that the sender has not expanded. Receivers of earlier releases
 	// do not.
 	Undigested bool `protobuf:"varint,20,opt,name=undigested,proto3" json:"undigested,omitempty"`
+	// early_finish: the receiver waits for the ends of the connections that Finish counts. Receivers of earlier releases do not.
+	EarlyFinish bool `protobuf:"varint,90,opt,name=early_finish,json=earlyFinish,proto3" json:"early_finish,omitempty"`
 	// block: the destination is a block volume too. Receivers of earlier releases, which have none, do not say so.
 	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -821,6 +824,13 @@ func (x *Accepted) GetForm() Form {
 func (x *Accepted) GetUndigested() bool {
 	if x != nil {
 		return x.Undigested
+	}
+	return false
+}
+
+func (x *Accepted) GetEarlyFinish() bool {
+	if x != nil {
+		return x.EarlyFinish
 	}
 	return false
 }
@@ -1674,8 +1684,11 @@ type Finish struct {
 	Bytes uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// contents_sha256 is the digest of the content manifest, see package contents; empty if there is none.
 	ContentsSha256 []byte `protobuf:"bytes,3,opt,name=contents_sha256,json=contentsSha256,proto3" json:"contents_sha256,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// streams is how many connections for blocks the session has had. Their last blocks may still be on the way, which only a receiver
+	// that has said early_finish waits for. 0: all have ended, and the receiver has answered their last blocks.
+	Streams       uint32 `protobuf:"varint,90,opt,name=streams,proto3" json:"streams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
@@ -1727,6 +1740,13 @@ func (x *Finish) GetContentsSha256() []byte {
 		return x.ContentsSha256
 	}
 	return nil
+}
+
+func (x *Finish) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
 }
 
 // Contents is the next part of the content manifest, at most 4096 entries, in the order of Manifest. The sender computes it from the
@@ -2288,7 +2308,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\x91\x03\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xb4\x03\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2303,7 +2323,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04form\x18\x10 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x1e\n" +
 	"\n" +
 	"undigested\x18\x14 \x01(\bR\n" +
-	"undigested\x12\x14\n" +
+	"undigested\x12!\n" +
+	"\fearly_finish\x18Z \x01(\bR\vearlyFinish\x12\x14\n" +
 	"\x05block\x18n \x01(\bR\x05block\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
@@ -2361,11 +2382,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04gone\x18\x02 \x03(\x04R\x04gone\"T\n" +
 	"\vRetriedFile\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12/\n" +
-	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"]\n" +
+	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"w\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12'\n" +
-	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"m\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\x12\x18\n" +
+	"\astreams\x18Z \x01(\rR\astreams\"m\n" +
 	"\bContents\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.lighterage.wire.v1.ContentR\aentries\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x14\n" +
