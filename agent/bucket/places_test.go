@@ -38,6 +38,9 @@ func inPlaces(t *testing.T, test func(t *testing.T, at func(*testing.T) place)) 
 		})
 	})
 	t.Run("Claim", func(t *testing.T) {
+		if raced {
+			t.Skip("the tests of package claimstore and those with an ObjectStore have the race detector")
+		}
 		test(t, func(t *testing.T) place {
 			t.Helper()
 			volume := t.TempDir()
