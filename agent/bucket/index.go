@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"time"
 
@@ -138,7 +139,8 @@ func (r *indexReader) read(m proto.Message, most int64) error {
 // damaged makes an error of reading an index one that says so, unless the store failed.
 func damaged(err error) error {
 	var known *objectstore.Error
-	if errors.As(err, &known) || errors.Is(err, context.Canceled) {
+	var volume *fs.PathError // of a claim
+	if errors.As(err, &known) || errors.As(err, &volume) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errIndex, err)

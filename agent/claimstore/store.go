@@ -65,6 +65,17 @@ func Open(volume, path string) (*Store, error) {
 	if err != nil {
 		return nil, tree.WriteError("open", path, err)
 	}
+	// What lies behind a link is no archive, and would be swept as what no index names.
+	for _, name := range []string{bucket.Reserved, below + "archives", writing} {
+		info, err := root.Lstat(name)
+		if err == nil && !info.IsDir() {
+			err = unix.ENOTDIR
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			_ = root.Close()
+			return nil, tree.WriteError("open", name, err)
+		}
+	}
 	return &Store{root: root, synced: make(map[string]bool)}, nil
 }
 

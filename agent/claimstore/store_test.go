@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/bucket"
 	"github.com/lighterage/lighterage/agent/claimstore"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
@@ -355,6 +356,26 @@ func TestFailures(t *testing.T) {
 	} {
 		if !failure.Is(c.err, c.reason) {
 			t.Errorf("%s: %v", what, c.err)
+		}
+	}
+}
+
+// TestLinkInPlaceOfArchives: what is behind a link is no archive, so nothing is listed, and swept, there.
+func TestLinkInPlaceOfArchives(t *testing.T) {
+	for _, name := range []string{bucket.Reserved, bucket.Reserved + "/archives", bucket.Reserved + "/writing"} {
+		volume := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(volume, "data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(volume, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(volume, "data"), filepath.Join(volume, name)); err != nil {
+			t.Fatal(err)
+		}
+		if store, err := claimstore.Open(volume, "."); err == nil {
+			store.Close()
+			t.Errorf("%s may be a link", name)
 		}
 	}
 }

@@ -145,8 +145,9 @@ func (t *resting) index(path string) (index *cargo.Index, what string, err error
 	case err != nil:
 		return nil, "", err //nolint:wrapcheck // It names the path.
 	}
-	if index, err = cargo.ParseIndex(b); err != nil || index.Form() != t.form {
-		return nil, IndexInvalid, nil
+	index, err = cargo.ParseIndex(b)
+	if err != nil || index.Form() != t.form {
+		return nil, IndexInvalid, nil //nolint:nilerr // It is what was found.
 	}
 	return index, "", nil
 }

@@ -67,9 +67,10 @@ func TestFinishBeforeTheEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		streams uint32
 		breaks  bool
+		want    wirev1.FailureReason
 	}{
-		"Breaks":  {2, true},
-		"TooMany": {protocol.MaxStreams + 1, false},
+		"Breaks":  {2, true, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST},
+		"TooMany": {protocol.MaxStreams + 1, false, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startReceiver(t, t.TempDir())
@@ -90,7 +91,7 @@ func TestFinishBeforeTheEnds(t *testing.T) {
 			if test.breaks {
 				_ = conn.Close()
 			}
-			if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA {
+			if f := h.verdict(); f.Reason != test.want {
 				t.Errorf("the verdict is %v", f)
 			}
 			if err := p.wait(t); err == nil {

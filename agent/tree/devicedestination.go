@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,7 @@ import (
 type DeviceDestination struct {
 	fd        int // -1 after Close
 	capacity  int64
-	device    *Entry // nil until it was announced
+	device    atomic.Pointer[Entry] // nil until it was announced
 	omissions *Omissions
 	content   contentReader
 }
@@ -56,7 +57,7 @@ func (d *DeviceDestination) Look(e *Entry) (needed bool, err error) {
 			"the source's device has %d bytes and the destination's %d, so nothing was written: enlarge the destination claim "+
 				"to the source's size at least", e.Size, d.capacity)
 	}
-	d.device = e
+	d.device.Store(e)
 	return true, nil
 }
 
@@ -69,7 +70,7 @@ func (d *DeviceDestination) OpenOld(string) (*OldFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the device of the destination claim again: %w", err)
 	}
-	return &OldFile{path: DeviceName, fd: fd, size: d.device.Size}, nil
+	return &OldFile{path: DeviceName, fd: fd, size: d.device.Load().Size}, nil
 }
 
 // Open returns the device for writing, which Close leaves open.
@@ -115,7 +116,7 @@ func (d *DeviceDestination) Sync() error { return d.Open().Sync() }
 
 // Finish syncs the device. It refuses a sender that announced none.
 func (d *DeviceDestination) Finish() error {
-	if d.device == nil {
+	if d.device.Load() == nil {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the sender announced no device")
 	}
 	return d.Sync()
@@ -134,7 +135,7 @@ func (d *DeviceDestination) Close() error {
 // ReadContent writes what the device holds to w, as far as the source reaches, and returns its size in bytes, or -1 for
 // any other path. It is not safe for concurrent use.
 func (d *DeviceDestination) ReadContent(path string, w io.Writer) (size int64, err error) {
-	if path != DeviceName || d.device == nil {
+	if path != DeviceName || d.device.Load() == nil {
 		return -1, nil
 	}
 	f := d.Open()
@@ -142,7 +143,8 @@ func (d *DeviceDestination) ReadContent(path string, w io.Writer) (size int64, e
 		_, err := f.ReadAt(p, offset)
 		return err
 	}
-	return d.device.Size, d.content.copy(w, d.device.Size, read)
+	size = d.device.Load().Size
+	return size, d.content.copy(w, size, read)
 }
 
 // ReadLink returns that there is no link.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,15 +25,15 @@ import (
 func TestConfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := agentpoll.New(prometheus.NewRegistry())
-		// What each agent has, and how often it was given something. The pool asks one at a time.
+		// What each agent has, how often it was given something, and whether that fails.
+		var mu sync.Mutex
 		has, given := map[string]uint64{"a": 1, "b": 1, "c": 1}, map[string]int{}
 		broken := false
-		lock := make(chan struct{}, 1)
 		poller := agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.ConfigurationState]{
 			Name: "test", Class: agentpoll.Serving,
 			Ask: func(_ context.Context, target agentclient.Target) (*wirev1.ConfigurationState, error) {
-				lock <- struct{}{}
-				defer func() { <-lock }()
+				mu.Lock()
+				defer mu.Unlock()
 				return &wirev1.ConfigurationState{Generation: has[target.Address]}, nil
 			},
 			News: func(before, after *wirev1.ConfigurationState) bool { return false },
@@ -40,8 +41,8 @@ func TestConfigure(t *testing.T) {
 				return said != nil && said.GetGeneration() < generation
 			},
 			Configure: func(_ context.Context, target agentclient.Target, config agentpoll.Configuration) error {
-				lock <- struct{}{}
-				defer func() { <-lock }()
+				mu.Lock()
+				defer mu.Unlock()
 				given[target.Address]++
 				if broken {
 					return errors.New("it does not arrive")
@@ -62,6 +63,8 @@ func TestConfigure(t *testing.T) {
 		expect := func(what string, want map[string]int) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !maps.Equal(given, want) {
 				t.Errorf("%s: given %v, want %v", what, given, want)
 			}
@@ -75,7 +78,9 @@ func TestConfigure(t *testing.T) {
 		poller.Configure(name, config(2))
 		time.Sleep(time.Minute)
 		expect("all have it", map[string]int{})
+		mu.Lock()
 		has["b"] = 4
+		mu.Unlock()
 		time.Sleep(time.Minute)
 		poller.Configure(name, config(3))
 		time.Sleep(10 * time.Millisecond)
@@ -83,19 +88,27 @@ func TestConfigure(t *testing.T) {
 		poller.Configure(name, config(0))
 		time.Sleep(time.Minute)
 		expect("of no generation", map[string]int{})
-		broken = true
+		breaks := func(now bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			broken = now
+		}
+		breaks(true)
 		poller.Configure(name, config(4))
 		time.Sleep(time.Minute)
-		if synctest.Wait(); given["a"] < 5 || given["a"] > 21 || given["b"] > 0 {
+		synctest.Wait()
+		mu.Lock()
+		if given["a"] < 5 || given["a"] > 21 || given["b"] > 0 {
 			t.Errorf("in vain %v times", given)
 		}
 		clear(given)
+		mu.Unlock()
 		for _, seen := range poller.Observe(name, targets...).Agents {
 			if seen.Silent || seen.Err != nil {
 				t.Errorf("%+v", seen)
 			}
 		}
-		broken = false
+		breaks(false)
 		time.Sleep(time.Minute)
 		expect("again", map[string]int{"a": 1, "c": 1})
 		cancel()

@@ -26,7 +26,7 @@ func validateScrub(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{
 			Field: "spec.destination", Fix: "must have neither peer, namespace nor form with scrub, which writes nothing",
 		}
-	case from.ObjectStore == nil && !from.Form.Compressed():
+	case from.ObjectStore == nil && (!from.Form.Compressed() || from.Form.Archived()):
 		return &policy.InvalidError{
 			Field: "spec.source.form", Fix: "must be Gzip or Zstd with scrub: plain files have no checksums",
 		}

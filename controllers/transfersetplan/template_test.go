@@ -23,6 +23,7 @@ var own = map[string]string{
 	"suspend":                      "spec.suspend of the set",
 	"source.persistentVolumeClaim": "the claim is the member's; its path is source.path",
 	"source.objectStore":           "members read claims",
+	"destination.scrub":            "Drills use it",
 	"destinations":                 "several destinations take several sets",
 	"inflate":                      "members read claims",
 	"pause":                        "a member is paused by itself",

@@ -5,6 +5,7 @@ package receive
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -134,13 +135,16 @@ func (a *attempt) steer() (*wirev1.Finish, error) {
 	}
 }
 
-// ends waits for the ends of connections that the sender did not wait for. It returns early when one broke, which settle
-// finds. A sender whose last blocks do not come is one that is silent.
+// ends waits for the ends of connections that the sender did not wait for, and so does not know to have broken. A sender
+// whose last blocks do not come is one that is silent.
 func (a *attempt) ends(streams uint32) error {
 	if streams > protocol.MaxStreams {
 		return protocol.Invalid("the sender has had %d streams; the limit is %d", streams, protocol.MaxStreams)
 	}
-	for uint32(a.whole.Load()) < streams && a.broken.Load() == 0 {
+	for uint32(a.whole.Load()) < streams {
+		if a.broken.Load() > 0 {
+			return protocol.Lost(errors.New("a connection ended before its last block"))
+		}
 		select {
 		case <-a.more:
 		case <-a.ctx.Done():

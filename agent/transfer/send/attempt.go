@@ -107,7 +107,7 @@ func (a *attempt) work(ctx context.Context) error {
 			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
 			shared: newSharing(o.Place), last: last, soon: soon,
 		}
-		g.Go(func() error { return w.run(gctx, o, a.terms, a.early.take(i, a.terms.token)) })
+		g.Go(func() error { return w.run(gctx, o, a.terms, a.early.take(gctx, i, a.terms.token)) })
 	}
 	if soon {
 		g.Go(func() error {

@@ -41,12 +41,16 @@ func dialEarly(ctx context.Context, o *Options) early {
 }
 
 // take returns a worker's connection when it is the session's, nil if there is none.
-func (e early) take(worker int, session []byte) net.Conn {
+func (e early) take(ctx context.Context, worker int, session []byte) net.Conn {
 	if worker >= len(e.conns) {
 		return nil
 	}
-	conn, ok := <-e.conns[worker]
-	if !ok {
+	var conn net.Conn
+	select {
+	case conn = <-e.conns[worker]:
+	case <-ctx.Done():
+	}
+	if conn == nil {
 		return nil
 	}
 	if time.Since(e.began) > protocol.ClaimPatience/2 || protocol.WriteClaim(conn, session) != nil {
