@@ -135,18 +135,41 @@ func (a *attempt) steer() (*wirev1.Finish, error) {
 	}
 }
 
+// wordPatience is how long a receiver whose connection for blocks broke waits for the sender to say why.
+const wordPatience = time.Second
+
 // ends waits for the ends of connections that the sender did not wait for, and so does not know to have broken. A sender
 // whose last blocks do not come is one that is silent.
 func (a *attempt) ends(streams uint32) error {
 	if streams > protocol.MaxStreams {
 		return protocol.Invalid("the sender has had %d streams; the limit is %d", streams, protocol.MaxStreams)
 	}
+	// The sender says nothing more unless it gives up: its last blocks may be in buffers for long.
+	gone := make(chan error, 1)
+	if uint32(a.whole.Load()) < streams {
+		go func() {
+			_, err := a.session.receive()
+			if err == nil {
+				err = protocol.Invalid("the sender goes on after it has finished")
+			}
+			gone <- err
+		}()
+	}
 	for uint32(a.whole.Load()) < streams {
 		if a.broken.Load() > 0 {
-			return protocol.Lost(errors.New("a connection ended before its last block"))
+			select {
+			case err := <-gone: // It knows better why.
+				return err
+			case <-time.After(wordPatience):
+				return protocol.Lost(errors.New("a connection ended before its last block"))
+			case <-a.ctx.Done():
+				return context.Cause(a.ctx)
+			}
 		}
 		select {
 		case <-a.more:
+		case err := <-gone:
+			return err
 		case <-a.ctx.Done():
 			return context.Cause(a.ctx)
 		}
