@@ -419,6 +419,12 @@ func (c *current) took(r Range, foot Foot, own uint64) {
 
 // conclude writes down what has left the queue since, and deletes what is not to be kept any longer.
 func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Settings, encoders *Encoders) error {
+	// An index that was written and is not there went together with what it counts.
+	if c.state != nil {
+		if err := c.directory.indexed(); err != nil {
+			return err
+		}
+	}
 	x := &c.index
 	x.Below, x.Left = info.State.FirstSeq, runs(info.State.Deleted, x.To)
 	var old []Range
@@ -441,7 +447,7 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 		x.Bytes -= min(uint64(r.Size), x.Bytes)
 	}
 	state := info.State
-	if len(old) == 0 && c.state != nil && reflect.DeepEqual(*c.state, state) && c.directory.indexed() {
+	if len(old) == 0 && c.state != nil && reflect.DeepEqual(*c.state, state) {
 		return nil
 	}
 	if !a.options.Leads() {

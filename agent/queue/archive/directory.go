@@ -218,10 +218,12 @@ func (d *Directory) inPlace(below string, written bool) bool {
 	return err == nil && os.SameFile(at, opened)
 }
 
-// indexed reports whether it has an index.
-func (d *Directory) indexed() bool {
-	_, err := d.files.stat(indexName)
-	return err == nil
+// indexed is an error that matches fs.ErrNotExist if it has no index.
+func (d *Directory) indexed() error {
+	if _, err := d.files.stat(indexName); err != nil {
+		return fmt.Errorf("look at %s/%s: %w", d.name, indexName, err)
+	}
+	return nil
 }
 
 // open opens a range to be read.

@@ -297,6 +297,34 @@ func TestStoreDeleted(t *testing.T) {
 	to.expect("again=two")
 }
 
+// TestStoreDeletedWithinALook: an archive that somebody deletes while it is looked at does not get an index without what
+// that counts.
+func TestStoreDeletedWithinALook(t *testing.T) {
+	server, at := newStore(t)
+	from := newQueue(t, "orders", store.Settings{})
+	from.put("orders", "one")
+	from.put("orders", "two")
+	// The index is looked for when the archive is opened, and twice in each look that follows.
+	looks, deleted := 0, make(chan struct{})
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/index") {
+			if looks++; looks == 3 {
+				server.Unlocked(server.Clear)
+				close(deleted)
+			}
+		}
+		return false
+	})
+	from.archived(from.storeArchiver(at, each), func(archive.Status) bool {
+		select {
+		case <-deleted:
+			return len(named(server, ".range")) == 2 && len(named(server, "/index")) == 1
+		default:
+			return false
+		}
+	})
+}
+
 // TestStoreRangeDeleted: a range that somebody deletes while the archive is written is missed, although nothing is put.
 func TestStoreRangeDeleted(t *testing.T) {
 	server, at := newStore(t)
