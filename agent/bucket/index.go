@@ -44,7 +44,8 @@ const (
 // record is an entry of an index.
 type record struct {
 	entry tree.Entry
-	// etag of the object of a file. Where it is known to be an MD5, part is the length of the parts that it is of; else 0.
+	// etag of the object of a file. Where it is known to be an MD5, part is the length of the parts that it is of; else
+	// 0.
 	etag string
 	part int64
 	// archive that has the content of a file, from offset on, with the CRC-32 crc; empty: it has an object.

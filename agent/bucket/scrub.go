@@ -20,9 +20,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Scrub verifies what a store's prefix holds, and writes nothing: archives by their indexes, and objects by the ETags in
-// the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is in
-// the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
+// Scrub verifies what a store's prefix holds, and writes nothing: archives by their indexes, and objects by the ETags
+// in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
+// in the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
 	return scrub.Run(ctx, &o, s.counts, s.pass)

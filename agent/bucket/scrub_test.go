@@ -170,7 +170,8 @@ func TestScrubWithoutDigests(t *testing.T) {
 	mustWrite(t, source(t, root, nil), store, nil)
 	server.Damage(prefix+"/big", func(b []byte) []byte { b[0] ^= 1; return b })
 	finds(t, "where ETags are others", store, false, map[string]string{scrub.NoChecksum: "a big"})
-	// An index of an earlier release does not say what its ETags are of: those of objects that were put at once can be tried.
+	// An index of an earlier release does not say what its ETags are of: those of objects that were put at once can be
+	// tried.
 	_, older, oldRoot := objects(t, true)
 	mustWrite(t, source(t, oldRoot, nil), older, func(o *bucket.WriteOptions) { o.Verify = false })
 	finds(t, "an index with digests that is kept", older, false, map[string]string{})

@@ -21,7 +21,8 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
-// extentsAtOnce bounds the files in archives whose places are held, of 24 bytes each, but for those of one archive.
+// extentsAtOnce bounds the files in archives whose places are held, of 24 bytes each. An archive of 256 MiB, which has
+// at least 512 bytes for each file, has half as many at most.
 const extentsAtOnce = 1 << 20
 
 // extent is where a file is in an archive.
@@ -35,13 +36,17 @@ type extent struct {
 func (s *scrubbing) archives(ctx context.Context, f *scrub.Findings, files map[string]int) error {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if f.Wants(archivesName + name) {
+		switch object := archivesName + name; {
+		case !f.Wants(object):
+		case files[name] > extentsAtOnce:
+			f.Found(object, scrub.IndexInvalid)
+		default:
 			names = append(names, name)
 		}
 	}
 	for len(names) > 0 {
 		n, held := 0, 0
-		for n < len(names) && (n == 0 || held+files[names[n]] <= extentsAtOnce) {
+		for n < len(names) && held+files[names[n]] <= extentsAtOnce {
 			held += files[names[n]]
 			n++
 		}

@@ -231,7 +231,8 @@ func (s *Store) Directory(context.Context, string) ([]objectstore.Child, error) 
 func (s *Store) List(ctx context.Context, begin string) iter.Seq2[objectstore.Object, error] {
 	return func(yield func(objectstore.Object, error) bool) {
 		var found []objectstore.Object
-		if err := s.list(ctx, strings.TrimSuffix(begin, "/"), &found); err != nil {
+		looked := 0
+		if err := s.list(ctx, strings.TrimSuffix(begin, "/"), &found, &looked); err != nil {
 			yield(objectstore.Object{}, err)
 			return
 		}
@@ -244,11 +245,14 @@ func (s *Store) List(ctx context.Context, begin string) iter.Seq2[objectstore.Ob
 	}
 }
 
-// list adds what is in a directory.
-func (s *Store) list(ctx context.Context, directory string, found *[]objectstore.Object) error {
+// list adds what is in a directory. looked counts whatever is there.
+func (s *Store) list(ctx context.Context, directory string, found *[]objectstore.Object, looked *int) error {
 	entries, err := s.names(directory)
 	if err != nil {
 		return err
+	}
+	if *looked += len(entries); *looked > objectstore.DefaultMaxNames {
+		return tooMany(directory)
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
@@ -259,7 +263,7 @@ func (s *Store) list(ctx context.Context, directory string, found *[]objectstore
 			continue
 		}
 		if e.IsDir() {
-			if err := s.list(ctx, name, found); err != nil {
+			if err := s.list(ctx, name, found, looked); err != nil {
 				return err
 			}
 			continue
@@ -274,9 +278,7 @@ func (s *Store) list(ctx context.Context, directory string, found *[]objectstore
 		if !info.Mode().IsRegular() {
 			continue
 		}
-		if *found = append(*found, object(name, info)); len(*found) > objectstore.DefaultMaxNames {
-			return tooMany(directory)
-		}
+		*found = append(*found, object(name, info))
 	}
 	return nil
 }

@@ -169,8 +169,8 @@ func parseNote(note io.Reader) (name string, all map[int]placed) {
 	return name, all
 }
 
-// Parts are those of an upload that are as they were put, for which they are read: objectstore.ErrNoUpload if there is no
-// such upload.
+// Parts are those of an upload that are as they were put, for which they are read: objectstore.ErrNoUpload if there is
+// no such upload.
 func (s *Store) Parts(ctx context.Context, u objectstore.Upload) ([]objectstore.Part, error) {
 	name, noted, err := s.read(u.ID)
 	if err != nil {

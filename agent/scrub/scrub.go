@@ -188,8 +188,8 @@ func Resting(
 	}
 }
 
-// rebuilt tells whether a file or its index is wrong, where they do not fit together: one of form Gzip has a checksum of
-// its own. That takes inflating.
+// rebuilt tells whether a file or its index is wrong, where they do not fit together: one of form Gzip has a checksum
+// of its own. That takes inflating.
 func rebuilt(ctx context.Context, o *Options, file io.ReaderAt, size int64, form cargo.Form) (string, error) {
 	if !o.Inflate || form != cargo.Gzip {
 		return Damaged, nil

@@ -27,9 +27,9 @@ const (
 	smallIndex = 1 << 20
 )
 
-// Tree verifies the files of a tree that rest in a form: a.csv.gz by its index .a.csv.gz.lgci. Of files with other names
-// there is no checksum, and a.csv.gz without an index is a finding, whoever wrote it. It returns nil when it has looked
-// at everything: what was found is in the omissions of the source, which has no form set.
+// Tree verifies the files of a tree that rest in a form: a.csv.gz by its index .a.csv.gz.lgci. Of files with other
+// names there is no checksum, and a.csv.gz without an index is a finding, whoever wrote it. It returns nil when it has
+// looked at everything: what was found is in the omissions of the source, which has no form set.
 func Tree(ctx context.Context, source *tree.Source, form cargo.Form, o Options) error {
 	t := &resting{source: source, form: form, options: &o}
 	return Run(ctx, &o, source.Omissions(), t.pass)

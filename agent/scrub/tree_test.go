@@ -171,7 +171,8 @@ func TestDamage(t *testing.T) {
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	for name, test := range map[string]struct {
 		do damage
-		// sums and inflating are what is found of the checksums alone, and with inflating. Form Gzip tells then which is wrong.
+		// sums and inflating are what is found of the checksums alone, and with inflating. Form Gzip tells then which
+		// is wrong.
 		sums, inflating string
 		only            cargo.Form
 	}{

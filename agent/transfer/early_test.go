@@ -19,7 +19,8 @@ func early(p *pair) sendOption {
 	}
 }
 
-// Connections that claim no session, another one, or send a block in place of a claim, keep nobody out and fail nothing.
+// Connections that claim no session, another one, or send a block in place of a claim, keep nobody out and fail
+// nothing.
 func TestEarlyConnectionsWithoutASession(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "a", text(1, 3<<20), 0o600)

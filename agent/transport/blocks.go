@@ -23,8 +23,8 @@ import (
 const (
 	grpcProtocol   = "h2"
 	blocksProtocol = "lighterage-blocks/1"
-	// earlyProtocol is that of connections for blocks that may be made before the session. Servers of earlier releases do
-	// not speak it, and so end the handshake.
+	// earlyProtocol is that of connections for blocks that may be made before the session. Servers of earlier releases
+	// do not speak it, and so end the handshake.
 	earlyProtocol = "lighterage-blocks/2"
 )
 
@@ -39,8 +39,8 @@ func (d *Dialer) DialBlocks(ctx context.Context, serverName string) (net.Conn, e
 	return d.dialBlocks(ctx, serverName, blocksProtocol)
 }
 
-// DialEarly is DialBlocks before there is a session. It fails where the server is of a release that does not serve this.
-// What is written first is the claim, see package protocol.
+// DialEarly is DialBlocks before there is a session. It fails where the server is of a release that does not serve
+// this. What is written first is the claim, see package protocol.
 func (d *Dialer) DialEarly(ctx context.Context, serverName string) (net.Conn, error) {
 	return d.dialBlocks(ctx, serverName, earlyProtocol)
 }

@@ -40,8 +40,8 @@ type Dialer struct {
 	Timeout time.Duration
 	// Adapted is told the path of each new connection, which is adapted to it; nil: nobody is.
 	Adapted func(longpath.Path)
-	// Eager has requests go out with the last message of the handshake. A Client is ready then before the server has said
-	// whether it believes it: the first call fails if it does not, and Untrusted says why.
+	// Eager has requests go out with the last message of the handshake. A Client is ready then before the server has
+	// said whether it believes it: the first call fails if it does not, and Untrusted says why.
 	Eager bool
 }
 

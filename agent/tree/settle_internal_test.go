@@ -155,8 +155,8 @@ func TestWalkFindsOtherThingsMeanwhile(t *testing.T) {
 	}
 }
 
-// Versions of the same lengths differ in nothing that a walk sees: who reads finds the index to be of other content, and
-// the file to have changed a moment later.
+// Versions of the same lengths differ in nothing that a walk sees: who reads finds the index to be of other content,
+// and the file to have changed a moment later.
 func TestReadBetweenIndexAndFile(t *testing.T) {
 	t.Parallel()
 	before, after := make([]byte, 4096), make([]byte, 4096)

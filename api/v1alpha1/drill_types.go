@@ -54,8 +54,8 @@ type DrillSource struct {
 	// +optional
 	ObjectStore ObjectStorePath `json:"objectStore,omitzero"`
 
-	// persistentVolumeClaim in the Drill's namespace, with files in a form. It is verified where it rests, by spec.scrub,
-	// and mounted read-only.
+	// persistentVolumeClaim in the Drill's namespace, with files in a form. It is verified where it rests, by
+	// spec.scrub, and mounted read-only.
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 
@@ -79,8 +79,8 @@ type DrillObjective struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8784h')",message="maxDuration must be between 1s and 8784h; write for example 4h"
 	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
 
-	// minBytesPerSecond is how many plain bytes the attempt that succeeds has to restore each second. With scrub: bytes as
-	// they rest, that are verified.
+	// minBytesPerSecond is how many plain bytes the attempt that succeeds has to restore each second. With scrub: bytes
+	// as they rest, that are verified.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="minBytesPerSecond must be between 1 and 1Pi; write for example 100Mi"
 	MinBytesPerSecond *resource.Quantity `json:"minBytesPerSecond,omitempty"`
@@ -109,14 +109,14 @@ type DrillSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; write \"\\!\" for the character"
 	Include []string `json:"include,omitempty"`
 
-	// volume that is restored into. Each attempt has one of its own, which is removed with its pod. Exactly one of volume
-	// and scrub is needed.
+	// volume that is restored into. Each attempt has one of its own, which is removed with its pod. Exactly one of
+	// volume and scrub is needed.
 	// +optional
 	Volume EphemeralVolume `json:"volume,omitzero"`
 
 	// scrub verifies the data where they rest, in place of restoring them, and writes nothing. Checksums: what rests is
-	// compared with its checksums, and nothing is inflated. Inflate: everything is expanded and compared as well. What is
-	// found wrong is looked at again first, since somebody may be writing there.
+	// compared with its checksums, and nothing is inflated. Inflate: everything is expanded and compared as well. What
+	// is found wrong is looked at again first, since somebody may be writing there.
 	// +optional
 	Scrub ScrubMode `json:"scrub,omitempty"`
 
@@ -173,8 +173,8 @@ type DrillRecord struct {
 	// copyTime is when the index of the copy was written. Absent if nothing was read, and of a bucket without an index.
 	// +optional
 	CopyTime *metav1.Time `json:"copyTime,omitempty"`
-	// files that were restored and verified. With spec.scrub: objects and archives, or files as they rest, that are as they
-	// should be.
+	// files that were restored and verified. With spec.scrub: objects and archives, or files as they rest, that are as
+	// they should be.
 	// +optional
 	Files int64 `json:"files,omitempty"`
 	// bytes of those files. With spec.scrub: as they rest.

@@ -81,11 +81,11 @@ type TransferSource struct {
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
-	// form in which files of the claim may rest. Absent or Files: all files are sent as they are. With Gzip, a.csv.gz that
-	// has its index beside it, .a.csv.gz.lgci, is sent as the file a.csv, and with Zstd a.csv.zst: its blocks travel as they
-	// rest, and nobody compresses them again. Filters see a.csv. Files without an index are sent as they are. With Archive
-	// the files in the archives that a Transfer with that form wrote into this path are sent, and nothing else. Both ends
-	// must be claims, without via.
+	// form in which files of the claim may rest. Absent or Files: all files are sent as they are. With Gzip, a.csv.gz
+	// that has its index beside it, .a.csv.gz.lgci, is sent as the file a.csv, and with Zstd a.csv.zst: its blocks
+	// travel as they rest, and nobody compresses them again. Filters see a.csv. Files without an index are sent as they
+	// are. With Archive the files in the archives that a Transfer with that form wrote into this path are sent, and
+	// nothing else. Both ends must be claims, without via.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 

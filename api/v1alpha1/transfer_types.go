@@ -47,7 +47,8 @@ type TransferVia struct {
 	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
 }
 
-// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub.
+// TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore, ephemeral and
+// scrub.
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral), has(self.scrub)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub"
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.peer) && !has(self.namespace) && !has(self.form)",message="scrub verifies the source where it rests, in the Transfer's namespace; remove peer, namespace and form"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
@@ -85,18 +86,19 @@ type TransferDestination struct {
 	// +optional
 	Ephemeral *EphemeralVolume `json:"ephemeral,omitempty"`
 
-	// scrub has nothing written: an objectStore, or a claim with source.form, is verified where it rests. Checksums: what
-	// rests is compared with its checksums. Inflate: everything is expanded and compared as well. Drills use it.
+	// scrub has nothing written: an objectStore, or a claim with source.form, is verified where it rests. Checksums:
+	// what rests is compared with its checksums. Inflate: everything is expanded and compared as well. Drills use it.
 	// status.omissions say what was found.
 	// +optional
 	Scrub ScrubMode `json:"scrub,omitempty"`
 
-	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via and
-	// receipt: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst, as they travelled, with
-	// an index beside it, .a.csv.gz.lgci. The form fixes the codec, and changed files are sent whole. Archive is for an
-	// objectStore, or a claim that one pod can mount together with the source, from a claim: many files in each of some tar
-	// archives below .lighterage/archives, compressed with the first codec of the CompressionPolicy, or with mode Never as
-	// they are. A Transfer from the objectStore, or from the claim with source.form: Archive, restores them.
+	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via
+	// and receipt: each file as one gzip member, a.csv as a.csv.gz, or as Zstandard frames, a.csv.zst, as they
+	// travelled, with an index beside it, .a.csv.gz.lgci. The form fixes the codec, and changed files are sent whole.
+	// Archive is for an objectStore, or a claim that one pod can mount together with the source, from a claim: many
+	// files in each of some tar archives below .lighterage/archives, compressed with the first codec of the
+	// CompressionPolicy, or with mode Never as they are. A Transfer from the objectStore, or from the claim with
+	// source.form: Archive, restores them.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 }

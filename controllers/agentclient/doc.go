@@ -47,8 +47,8 @@ type Agents interface {
 	// HTTPReport asks a replica of an HTTPEndpoint what it did.
 	HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error)
 	// SetHTTPConfig has a replica of an HTTPEndpoint use a configuration, which has a generation. ErrIncompatible: the
-	// replica is of an earlier release, or the configuration is longer than wirev1.MaxSentConfig; ErrRejected: it cannot
-	// be used, or the replica knows a newer one.
+	// replica is of an earlier release, or the configuration is longer than wirev1.MaxSentConfig; ErrRejected: it
+	// cannot be used, or the replica knows a newer one.
 	SetHTTPConfig(ctx context.Context, target Target, config *wirev1.HTTPConfig) error
 	// QueueReport asks a member of a Queue what it holds and did.
 	QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error)

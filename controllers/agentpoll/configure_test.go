@@ -6,6 +6,7 @@ package agentpoll_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ func TestConfigure(t *testing.T) {
 		// What each agent has, how often it was given something, and whether that fails.
 		var mu sync.Mutex
 		has, given := map[string]uint64{"a": 1, "b": 1, "c": 1}, map[string]int{}
-		broken := false
+		var broken error
 		poller := agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.ConfigurationState]{
 			Name: "test", Class: agentpoll.Serving,
 			Ask: func(_ context.Context, target agentclient.Target) (*wirev1.ConfigurationState, error) {
@@ -44,8 +45,8 @@ func TestConfigure(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				given[target.Address]++
-				if broken {
-					return errors.New("it does not arrive")
+				if broken != nil {
+					return broken
 				}
 				has[target.Address] = config.GetGeneration()
 				return nil
@@ -88,12 +89,12 @@ func TestConfigure(t *testing.T) {
 		poller.Configure(name, config(0))
 		time.Sleep(time.Minute)
 		expect("of no generation", map[string]int{})
-		breaks := func(now bool) {
+		breaks := func(now error) {
 			mu.Lock()
 			defer mu.Unlock()
 			broken = now
 		}
-		breaks(true)
+		breaks(errors.New("it does not arrive"))
 		poller.Configure(name, config(4))
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -108,9 +109,17 @@ func TestConfigure(t *testing.T) {
 				t.Errorf("%+v", seen)
 			}
 		}
-		breaks(false)
+		breaks(nil)
 		time.Sleep(time.Minute)
 		expect("again", map[string]int{"a": 1, "c": 1})
+		breaks(fmt.Errorf("asking: %w", agentclient.ErrRejected))
+		poller.Configure(name, config(5))
+		time.Sleep(time.Minute)
+		expect("they cannot take it", map[string]int{"a": 1, "b": 1, "c": 1})
+		breaks(nil)
+		poller.Configure(name, config(6))
+		time.Sleep(time.Minute)
+		expect("the next one", map[string]int{"a": 1, "b": 1, "c": 1})
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -17,10 +17,11 @@ import (
 
 // kind is a Poller without its type. What it has is guarded by the pool's mutex.
 type kind struct {
-	pool    *Pool
-	name    string
-	class   Class
-	ask     func(context.Context, agentclient.Target, Configuration) (any, error)
+	pool  *Pool
+	name  string
+	class Class
+	// ask says as well whether the agent cannot take the configuration.
+	ask     func(context.Context, agentclient.Target, Configuration) (answer any, unfit bool, err error)
 	lacks   func(answer any, generation uint64) bool
 	news    func(before, after any) bool
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]

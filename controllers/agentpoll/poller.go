@@ -5,6 +5,7 @@ package agentpoll
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -52,8 +53,8 @@ type Poller[R any] interface {
 	Observe(object types.NamespacedName, agents ...Target) Observed[R]
 	// Shown says that the object's status shows what Observe returned last.
 	Shown(object types.NamespacedName)
-	// Configure has the object's agents given a configuration by Question.Configure that lack it, as soon as they answer,
-	// until another one is named. Those that are known to answer are asked now.
+	// Configure has the object's agents given a configuration by Question.Configure that lack it, as soon as they
+	// answer, until another one is named. Those that are known to answer are asked now.
 	Configure(object types.NamespacedName, config Configuration)
 	// Refresh has the object's agents asked now. Its reconciler is woken when all have answered, or have not.
 	Refresh(object types.NamespacedName)
@@ -78,8 +79,8 @@ type Question[R any] struct {
 	Ask func(ctx context.Context, target agentclient.Target) (R, error)
 	// News reports whether an answer may change a phase or a condition that followed from the one before. It is pure.
 	News func(before, after R) bool
-	// Lacks reports whether an agent that gave this answer is to be given the configuration of a generation. It is pure.
-	// Configure gives it, within seconds. nil: agents are never given any.
+	// Lacks reports whether an agent that gave this answer is to be given the configuration of a generation. It is
+	// pure. Configure gives it, within seconds. nil: agents are never given any.
 	Lacks     func(answer R, generation uint64) bool
 	Configure func(ctx context.Context, target agentclient.Target, config Configuration) error
 }
@@ -88,14 +89,17 @@ type Question[R any] struct {
 func NewPoller[R any](pool *Pool, q Question[R]) Poller[R] {
 	k := &kind{
 		pool: pool, name: q.Name, class: q.Class, objects: map[types.NamespacedName]*object{},
-		ask: func(ctx context.Context, target agentclient.Target, config Configuration) (any, error) {
+		ask: func(ctx context.Context, target agentclient.Target, config Configuration) (any, bool, error) {
 			answer, err := q.Ask(ctx, target)
 			if err != nil || config == nil || !q.Lacks(answer, config.GetGeneration()) {
-				return answer, err
+				return answer, false, err
 			}
 			// An agent that does not take it says so in what it answers now, or gets it by the kubelet.
-			pool.metrics.countGiven(q.Name, q.Configure(ctx, target, config))
-			return q.Ask(ctx, target)
+			given := q.Configure(ctx, target, config)
+			pool.metrics.countGiven(q.Name, given)
+			answer, err = q.Ask(ctx, target)
+			unfit := errors.Is(given, agentclient.ErrRejected) || errors.Is(given, agentclient.ErrIncompatible)
+			return answer, unfit, err
 		},
 		lacks: func(answer any, generation uint64) bool {
 			said, ok := answer.(R)

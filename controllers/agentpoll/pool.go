@@ -51,6 +51,8 @@ type agent struct {
 	// vain is when the first of the questions was asked that were in vain since.
 	vain   time.Time
 	silent bool
+	// unfit is the generation of a configuration that it did not take and is not given again; 0: there is none.
+	unfit uint64
 }
 
 // New returns a Pool that asks when it is started. It registers its metrics.
@@ -155,10 +157,13 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 	p.underWay[l]++
 	a.asking = true
 	before, target, config := a.report, a.target.Target, a.object.config
+	if config != nil && config.GetGeneration() == a.unfit {
+		config = nil
+	}
 	target.Soon = p.interval(k.class) <= soon
 	p.asking.Go(func() {
 		asked := time.Now()
-		report, err := k.ask(ctx, target, config)
+		report, unfit, err := k.ask(ctx, target, config)
 		if ctx.Err() != nil {
 			return
 		}
@@ -167,6 +172,9 @@ func (p *Pool) start(ctx context.Context, a *agent) {
 		defer p.mu.Unlock()
 		p.underWay[l]--
 		a.asking = false
+		if unfit {
+			a.unfit = config.GetGeneration()
+		}
 		p.look()
 		p.metrics.count(k.name, err)
 		if a.gone {

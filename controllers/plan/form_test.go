@@ -135,8 +135,8 @@ func restored(peer string, form v1alpha1.RestingForm) func(*v1alpha1.TransferSpe
 	}
 }
 
-// One pod with both claims writes archives, told for whom, whatever nodes the volumes can be reached from. If there is no
-// such node that is said, for no two agents can do it.
+// One pod with both claims writes archives, told for whom, whatever nodes the volumes can be reached from. If there is
+// no such node that is said, for no two agents can do it.
 func TestArchivesInAClaimAreMadeInOnePod(t *testing.T) {
 	transfer, facts := localTransfer("")
 	transfer.UID, transfer.Spec.Destination.Form = "1-2", v1alpha1.RestingArchive

@@ -35,8 +35,8 @@ func destinationIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
 }
 
 // forgetOverwritten notes that the destination has no state of the source any more, from when a run into a block volume
-// begins until one is complete: a device is written in its place, so that an attempt that ends early leaves it partly of
-// one state and partly of another.
+// begins until one is complete: a device is written in its place, so that an attempt that ends early leaves it partly
+// of one state and partly of another.
 func (d *transferDecision) forgetOverwritten() {
 	if UnderWay(d.transfer) && sourceIsBlock(d.transfer, d.facts) {
 		d.transfer.Status.RecoveryPoint = nil

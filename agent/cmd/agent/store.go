@@ -101,8 +101,8 @@ func archived(
 	return source
 }
 
-// openAnySource returns what is to be moved of a claim: its files, or those in archives, which are inflated with engines.
-// done is to be called at the end.
+// openAnySource returns what is to be moved of a claim: its files, or those in archives, which are inflated with
+// engines. done is to be called at the end.
 func openAnySource(
 	ctx context.Context, c *wirev1.SendConfig, report *send.Report, inflate func() *codec.Registry,
 ) (_ send.Source, done func(), err error) {

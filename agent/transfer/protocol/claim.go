@@ -14,8 +14,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// ClaimPatience is how long a receiver keeps a connection for blocks that was made before its session. A sender uses one
-// within half of that.
+// ClaimPatience is how long a receiver keeps a connection for blocks that was made before its session. A sender uses
+// one within half of that.
 const ClaimPatience = time.Minute
 
 // maxSmall bounds a message without a block, in bytes.

@@ -138,8 +138,8 @@ func (a *attempt) steer() (*wirev1.Finish, error) {
 // wordPatience is how long a receiver whose connection for blocks broke waits for the sender to say why.
 const wordPatience = time.Second
 
-// ends waits for the ends of connections that the sender did not wait for, and so does not know to have broken. A sender
-// whose last blocks do not come is one that is silent.
+// ends waits for the ends of connections that the sender did not wait for, and so does not know to have broken. A
+// sender whose last blocks do not come is one that is silent.
 func (a *attempt) ends(streams uint32) error {
 	if streams > protocol.MaxStreams {
 		return protocol.Invalid("the sender has had %d streams; the limit is %d", streams, protocol.MaxStreams)

@@ -105,7 +105,7 @@ func (a *attempt) work(ctx context.Context) error {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
 			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt}, whole: o.Form != 0,
-			shared: newSharing(o.Place), last: last, soon: soon,
+			shared: newSharing(o.Place), last: last, soon: soon, ended: a.session.ended,
 		}
 		g.Go(func() error { return w.run(gctx, o, a.terms, a.early.take(gctx, i, a.terms.token)) })
 	}

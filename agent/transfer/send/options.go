@@ -64,8 +64,8 @@ type Options struct {
 	Dial func() (Conn, error)
 	// DialBlocks returns a new connection to the receiver that carries blocks.
 	DialBlocks func(context.Context) (net.Conn, error)
-	// DialEarly is DialBlocks before there is a session, so that these connections are made beside its own, and fails where
-	// the receiver does not serve that. nil: they are made after the session.
+	// DialEarly is DialBlocks before there is a session, so that these connections are made beside its own, and fails
+	// where the receiver does not serve that. nil: they are made after the session.
 	DialEarly func(context.Context) (net.Conn, error)
 	// Streams is the number of workers, 1 to MaxStreams.
 	Streams int

@@ -49,8 +49,8 @@ func (r *partReader) read(p piece) (s protocol.Segment, bytes []byte, err error)
 // zeroPart is what a part reads as that is nothing but a hole.
 var zeroPart [protocol.ChunkSize / protocol.PartsPerChunk]byte
 
-// readData reads a piece and returns the parts of it that are in holes, which it does not read, or nothing but zeros. If
-// all are, buffer is not set or all zeros.
+// readData reads a piece and returns the parts of it that are in holes, which it does not read, or nothing but zeros.
+// If all are, buffer is not set or all zeros.
 func (r *partReader) readData(p piece, buffer []byte) (holes protocol.Parts, err error) {
 	sparse, ok := r.source.(SparseSource)
 	if !ok || !p.file.entry.Sparse {

@@ -31,7 +31,8 @@ type Report struct {
 	reading atomic.Int64
 	// path of the newest connection; nil before there was one.
 	path atomic.Pointer[longpath.Path]
-	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is reported.
+	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is
+	// reported.
 	inflated *meter.Meter
 	software policy.Reason
 	// place in a Fan, whose CPU time this is a share of; nil: all of it.
@@ -60,8 +61,8 @@ func (r *Report) Path() longpath.Path {
 	return longpath.Path{}
 }
 
-// Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does. It must
-// be called before there are reports.
+// Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does. It
+// must be called before there are reports.
 func (r *Report) Inflating(m *meter.Meter, software policy.Reason) {
 	r.inflated, r.software = m, software
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -16,6 +17,9 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
+
+// answerPatience is how long the answer to the last block may come after the end of the session.
+const answerPatience = time.Second
 
 // worker reads, encodes and sends blocks over a connection of its own.
 type worker struct {
@@ -27,9 +31,12 @@ type worker struct {
 	adaptive *adaptive
 	parts    partReader
 	whole    bool // no parts: holes are read as zeros, and nothing is reused
-	// last gets a token when the last block was written. soon: the session ends then, whether its answer has come or not.
+	// last gets a token when the last block was written. soon: the session ends then, whether its answer has come or
+	// not.
 	last chan<- struct{}
 	soon bool
+	// ended is closed when the session has ended.
+	ended <-chan struct{}
 	// shared is what a worker of a Fan has; nil: its blocks are its own.
 	shared *sharing
 
@@ -257,6 +264,18 @@ func (w *worker) end() error {
 		return err
 	}
 	w.last <- struct{}{}
+	if w.soon {
+		// The network may have dropped the connection without a word, and nobody needs the answer after the session.
+		answered := make(chan struct{})
+		defer close(answered)
+		go func() {
+			select {
+			case <-w.ended:
+				_ = w.conn.SetReadDeadline(time.Now().Add(answerPatience))
+			case <-answered:
+			}
+		}()
+	}
 	err = protocol.ReadResponse(w.conn, w.blocks)
 	if w.soon && failure.Is(err, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST) {
 		return nil // The session says whether the last block came.
