@@ -30,6 +30,8 @@ type packing struct {
 	// done are the bytes that were taken out of blocks, with the CRC-32 crc.
 	done int64
 	crc  uint32
+	// partial of these are reported until all is there.
+	partial int64
 	// record of it, when it is in the archive.
 	record record
 
@@ -453,12 +455,15 @@ func (p *packer) take(b *tarPiece) error {
 		}
 		f.crc, f.done = cargo.CombineCRC32(f.crc, s.crc, s.length), f.done+s.length
 		if a.file = f; f.done < f.entry.Size || s.length == 0 && f.entry.Size > 0 {
+			f.partial += s.length
+			p.arrive(s.length)
 			continue
 		}
 		a.file = nil
 		if err := p.finish(f, a); err != nil {
 			return err
 		}
+		p.arrive(-f.partial)
 	}
 	if b.last {
 		return p.endLater(a)

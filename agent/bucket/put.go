@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -242,6 +243,12 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 	count := int((e.Size + size - 1) / size)
 	all := make([]objectstore.Part, count)
 	exact := make([]bool, count)
+	var arrived atomic.Int64
+	arrive := func(length int64) {
+		arrived.Add(length)
+		w.arrive(length)
+	}
+	defer func() { w.arrive(-arrived.Load()) }() // It is complete, or comes again.
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(w.options.Streams)
 	for i := range count {
@@ -255,6 +262,7 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 				}
 				if all[i], exact[i] = part, true; proven {
 					w.options.Report.Update(func(p *wirev1.Progress) { p.ResumedBytes += uint64(length) })
+					arrive(length)
 					return nil
 				}
 				w.options.Report.Update(func(p *wirev1.Progress) { p.ResentBytes += uint64(length) })
@@ -267,6 +275,7 @@ func (w *writing) parts(ctx context.Context, e *tree.Entry, metadata map[string]
 			exact[i] = err == nil && sum == all[i].ETag
 			if err == nil {
 				w.sent(length)
+				arrive(length)
 			}
 			return err
 		})

@@ -6,6 +6,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -350,6 +351,13 @@ func (w *writing) count(e *tree.Entry, unchanged bool) {
 			p.UnchangedFiles++
 			p.UnchangedBytes += size
 		}
+	})
+}
+
+// arrive counts bytes of a file that is not complete yet, which less than 0 takes back.
+func (w *writing) arrive(bytes int64) {
+	w.options.Report.Update(func(p *wirev1.Progress) {
+		p.PartialBytes = uint64(max(0, int64(min(p.PartialBytes, math.MaxInt64))+bytes))
 	})
 }
 
