@@ -6,7 +6,6 @@ package bucket
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -354,11 +353,12 @@ func (w *writing) count(e *tree.Entry, unchanged bool) {
 	})
 }
 
-// arrive counts bytes of a file that is not complete yet, which less than 0 takes back.
+// arrive counts bytes of a file that is not complete yet. Less than 0 takes back what was counted.
 func (w *writing) arrive(bytes int64) {
-	w.options.Report.Update(func(p *wirev1.Progress) {
-		p.PartialBytes = uint64(max(0, int64(min(p.PartialBytes, math.MaxInt64))+bytes))
-	})
+	if bytes == 0 {
+		return // Most files arrive at once.
+	}
+	w.options.Report.Update(func(p *wirev1.Progress) { p.PartialBytes += uint64(bytes) })
 }
 
 // sent counts bytes that were put.

@@ -118,7 +118,8 @@ func scrub(t *testing.T, namespace string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scrub"},
 		Spec: v1alpha1.DrillSpec{
 			Source: v1alpha1.DrillSource{
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"}, Form: v1alpha1.RestingGzip,
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+				Form:                  v1alpha1.RestingGzip,
 			},
 			Scrub: v1alpha1.ScrubInflate,
 		},

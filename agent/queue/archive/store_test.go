@@ -297,8 +297,8 @@ func TestStoreDeleted(t *testing.T) {
 	to.expect("again=two")
 }
 
-// TestStoreDeletedWithinALook: an archive that somebody deletes while it is looked at does not get an index without what
-// that counts.
+// TestStoreDeletedWithinALook: an archive that somebody deletes while it is looked at does not get an index without the
+// ranges that this counts.
 func TestStoreDeletedWithinALook(t *testing.T) {
 	server, at := newStore(t)
 	from := newQueue(t, "orders", store.Settings{})
