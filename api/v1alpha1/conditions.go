@@ -250,6 +250,12 @@ const (
 	// ReasonStagingRejected (Transfer): the API server rejects the snapshot or claim of the copy, for example because of a
 	// ResourceQuota. The message has its words.
 	ReasonStagingRejected = "StagingRejected"
+	// ReasonWaitingForTrigger (Transfer): the claim has the annotation lighterage.dev/use-copy-trigger. Give its annotation
+	// lighterage.dev/copy-trigger another value when the application is quiesced.
+	ReasonWaitingForTrigger = "WaitingForTrigger"
+	// ReasonCopyTriggerTimedOut (Transfer): the trigger did not change within 10 minutes. Nothing was copied. Look at what
+	// sets it, or remove the annotation lighterage.dev/use-copy-trigger from the claim.
+	ReasonCopyTriggerTimedOut = "CopyTriggerTimedOut"
 	// ReasonQuiescing (Transfer): the before-hook runs, or the after-hook of an earlier copy.
 	ReasonQuiescing = "Quiescing"
 	// ReasonBeforeHookFailed (Transfer): the Job of the before-hook failed, was deleted, or took longer than its timeout.

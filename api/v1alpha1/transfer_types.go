@@ -463,6 +463,10 @@ type TransferStatus struct {
 	// staged is the copy of the source that the run reads, with spec.source.copyMethod Snapshot or Clone.
 	// +optional
 	Staged *StagedStatus `json:"staged,omitempty"`
+	// copyTrigger is what the copy of the present or last run waits for, where the claim has the annotation
+	// lighterage.dev/use-copy-trigger.
+	// +optional
+	CopyTrigger *CopyTriggerStatus `json:"copyTrigger,omitempty"`
 	// hooks are those of the present or last run.
 	// +optional
 	Hooks *HooksStatus `json:"hooks,omitempty"`

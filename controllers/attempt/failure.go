@@ -30,6 +30,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonStagingTimedOut,
 	v1alpha1.ReasonStagedCopyLost,
 	v1alpha1.ReasonStagingRejected,
+	v1alpha1.ReasonCopyTriggerTimedOut,
 	v1alpha1.ReasonBeforeHookFailed,
 	v1alpha1.ReasonBeforeHookRejected,
 	v1alpha1.ReasonHooksNotAllowed,

@@ -94,12 +94,6 @@ func (d *transferDecision) quiesceForRun() bool {
 	return Stages(d.transfer) || d.transfer.Spec.Source.Hooks == nil || d.quiesce()
 }
 
-// hooking reports whether the before-hook of this attempt has not ended, so that no copy is being made yet.
-func (d *transferDecision) hooking() bool {
-	h, run := d.transfer.Status.Hooks, d.transfer.Status.Run
-	return h != nil && h.RunID == run.ID && h.Attempt == run.Attempt && !h.Before.Ended()
-}
-
 // quiesce reports whether the before-hook has ended so that the source may be read. If not, it has begun it, or says
 // what is in the way.
 func (d *transferDecision) quiesce() bool {
@@ -407,6 +401,12 @@ func (d *transferDecision) released(h *v1alpha1.HooksStatus) bool {
 	case d.waiting(), status.Phase == v1alpha1.TransferOpening, status.Phase == v1alpha1.TransferTransferring:
 		return true
 	}
+	return d.copied()
+}
+
+// copied reports whether the copy of the run has its point in time.
+func (d *transferDecision) copied() bool {
+	status := &d.transfer.Status
 	s := status.Staged
 	if s == nil || s.RunID != status.Run.ID || s.State == v1alpha1.StagedRemoving {
 		return false

@@ -151,3 +151,16 @@ func TestDeletionReleasesTheSource(t *testing.T) {
 		t.Errorf("%v, %+v", done, out.Hook)
 	}
 }
+
+// The driver has its whole deadline when the before-hook takes longer than that.
+func TestDeadlineBeginsBehindTheBeforeHook(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	h.transfer.Spec.Source.StagingDeadline = &metav1.Duration{Duration: 10 * time.Second}
+	h.steps("before", h.has(1))
+	for range 30 {
+		h.step()
+	}
+	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+	h.steps("snapshot", h.snapshotTaken)
+}

@@ -206,7 +206,7 @@ func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 		d.failStaging(*problem)
 		return false
 	}
-	if snapshot == nil && !d.quiesceForCopy(s) {
+	if snapshot == nil && !(d.quiesceForCopy(s) && d.triggerForCopy(s)) {
 		return false
 	}
 	if s.Method == v1alpha1.CopyClone {
@@ -279,7 +279,7 @@ func (d *transferDecision) stagedProblem(
 	case s.Method == v1alpha1.CopySnapshot && !bound && s.PointInTime != nil && snapshot == nil,
 		!bound && snapshot != nil && snapshot.Deleting:
 		return lost("VolumeSnapshot")
-	case !bound && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim) && !d.hooking():
+	case !bound && s.State != v1alpha1.StagedPreparing && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim):
 		return d.late(s, snapshot, claim)
 	}
 	return nil
@@ -359,6 +359,7 @@ func (d *transferDecision) followStaged() bool {
 // failStaging ends an attempt that has nothing to read. The next one makes a copy again, after a wait in which the
 // attempt holds nothing of any quota.
 func (d *transferDecision) failStaging(problem agentpod.Problem) {
+	d.failTrigger()
 	if s := d.transfer.Status.Staged; s == nil || s.State == v1alpha1.StagedPreparing {
 		d.transfer.Status.Staged = nil // nothing was made
 	} else {

@@ -114,6 +114,8 @@ type TransferDecision struct {
 	Unstage bool
 	// Hook is what is to be done for a hook; nil: nothing.
 	Hook *HookStep
+	// Tell is what the annotations of the source are to say of its copy; nil: nothing new.
+	Tell *CopyTold
 	// Provision is what is to be done about the claim of the destination; nil: nothing.
 	Provision *Provision
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
@@ -143,6 +145,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.observeHooks()
 	d.decide()
+	d.settleTrigger()
 	d.releaseSource()
 	d.unstage()
 	d.forgetOverwritten()

@@ -47,6 +47,8 @@ func TestStaging(t *testing.T) {
 	t.Run("HugeHook", hugeHook)
 	t.Run("Killed", killed)
 	t.Run("KilledWithHooks", killedWithHooks)
+	t.Run("TriggerBetweenHooks", triggerBetweenHooks)
+	t.Run("KilledWithTriggers", killedWithTriggers)
 	t.Run("KilledWhilePausing", killedWhilePausing)
 	t.Run("Windows", keptInWindows)
 }

@@ -111,6 +111,8 @@ type storage struct {
 	stays bool
 	// hooks are those of the namespace, which do what they are told.
 	hooks hooks
+	// quiescer sets triggers; nil: nobody does.
+	quiescer *quiescer
 	// mounted are the claims that agents have mounted to read.
 	mounted map[string]bool
 }
@@ -212,6 +214,7 @@ func (s *storage) work() {
 		s.Fatalf("a pile: %d snapshots, %d claims", len(snapshots), len(claims))
 	}
 	s.runHooks(snapshots)
+	s.quiesce(snapshots)
 	s.runJobs()
 	for i := range claims {
 		s.provision(&claims[i], snapshots)

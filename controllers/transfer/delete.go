@@ -55,6 +55,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 			return ctrl.Result{}, err
 		}
 	}
+	if told := plan.ReleaseTrigger(transfer); told != nil {
+		if _, err := r.tellOfCopy(ctx, transfer, told); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if waiting, err = r.endHooks(ctx, transfer, deleted); err != nil || waiting {
 		return ctrl.Result{RequeueAfter: hookPause}, err
 	}

@@ -222,7 +222,7 @@ func refuse(
 	transfer *v1alpha1.Transfer, decision plan.TransferDecision, problem agentpod.Problem, now time.Time,
 ) plan.TransferDecision {
 	switch {
-	case decision.Stage != nil:
+	case decision.Stage != nil, problem.Reason == v1alpha1.ReasonStagingNotAllowed:
 		return plan.RefuseStaging(transfer, problem, now)
 	case problem.Reason == v1alpha1.ReasonDestinationNotCreated:
 		return plan.RefuseClaim(transfer, problem, now)
@@ -259,6 +259,12 @@ func (r *Reconciler) execute(
 	if decision.Provision != nil {
 		problem, err := r.provide(ctx, transfer, decision)
 		if problem != nil || err != nil || decision.Provision.Create != nil {
+			return problem, err
+		}
+	}
+	if decision.Tell != nil {
+		problem, err := r.tellOfCopy(ctx, transfer, decision.Tell)
+		if problem != nil || err != nil {
 			return problem, err
 		}
 	}

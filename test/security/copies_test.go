@@ -183,3 +183,61 @@ func TestClaimsOfDestinations(t *testing.T) {
 		expect(t, "made "+name, ask(admission.Create, claim(change), nil), "empty, of a new volume")
 	}
 }
+
+// TestAnswersOnClaims: of a claim whose users ask for it the manager changes two annotations, and nothing of others.
+func TestAnswersOnClaims(t *testing.T) {
+	t.Parallel()
+	claim := func(annotations map[string]string, changes ...func(*corev1.PersistentVolumeClaim)) client.Object {
+		made := &corev1.PersistentVolumeClaim{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", Annotations: annotations},
+			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			}},
+		}
+		for _, change := range changes {
+			change(made)
+		}
+		return made
+	}
+	asks := func(more ...string) map[string]string {
+		all := map[string]string{v1alpha1.UseCopyTriggerAnnotation: "", v1alpha1.CopyTriggerAnnotation: "1"}
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	update := func(object, old client.Object) request {
+		return request{
+			managerAccount, admission.Update, corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+			object, old, bank,
+		}
+	}
+	const status, latest, fix = v1alpha1.LatestCopyStatusAnnotation, v1alpha1.LatestCopyTriggerAnnotation, "managed-by"
+	answer := asks(status, "Completed", latest, "1")
+	expect(t, "answered", update(claim(answer), claim(asks())), "")
+	expect(t, "answered again", update(claim(answer), claim(asks(status, "InProgress"))), "")
+	received := asks(v1alpha1.CreatedForAnnotation, "east/bank/ledger")
+	expect(t, "answered on a destination", update(claim(asks(
+		v1alpha1.CreatedForAnnotation, "east/bank/ledger", status, "InProgress")), claim(received)), "")
+	expect(t, "not asked", update(claim(map[string]string{status: "Completed"}), claim(nil)), fix)
+	expect(t, "asked by itself", update(claim(answer), claim(nil)), fix)
+	expect(t, "deaf", update(claim(map[string]string{v1alpha1.CopyTriggerAnnotation: "1"}), claim(asks())), fix)
+	expect(t, "another trigger", update(claim(asks(v1alpha1.CopyTriggerAnnotation, "2")), claim(asks())), fix)
+	expect(t, "more", update(claim(asks("example.com/other", "x")), claim(asks())), fix)
+	expect(t, "none", update(claim(nil), claim(asks())), fix)
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
+		"enlarged": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+		},
+		"labelled":  func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"app": "x"} },
+		"finalized": func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"example.com/stay"} },
+		"owned": func(c *corev1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{
+				agentpod.OwnerReference("Transfer", newTransfer("bank", "ledger", nil)),
+			}
+		},
+	} {
+		expect(t, name, update(claim(answer, change), claim(asks())), fix)
+	}
+}
