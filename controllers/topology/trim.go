@@ -44,7 +44,8 @@ func Trim(capped bool) func(object any) (any, error) {
 			o.ManagedFields, o.Annotations = nil, nil
 			o.Spec = corev1.PersistentVolumeClaimSpec{
 				AccessModes: o.Spec.AccessModes, VolumeMode: o.Spec.VolumeMode,
-				Resources: corev1.VolumeResourceRequirements{Requests: o.Spec.Resources.Requests},
+				Resources:     corev1.VolumeResourceRequirements{Requests: o.Spec.Resources.Requests},
+				DataSourceRef: ofOurs(o.Spec.DataSourceRef),
 			}
 			o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
 		case *corev1.Pod:
@@ -57,6 +58,14 @@ func Trim(capped bool) func(object any) (any, error) {
 		}
 		return object, nil
 	}
+}
+
+// ofOurs is a reference to a kind of this API group, which claims are populated from; nil of another one.
+func ofOurs(ref *corev1.TypedObjectReference) *corev1.TypedObjectReference {
+	if ref == nil || ref.APIGroup == nil || *ref.APIGroup != v1alpha1.GroupVersion.Group {
+		return nil
+	}
+	return ref
 }
 
 // trimPod leaves where a pod is to run, until it does, and what its containers ask of accelerators.

@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/populateplan"
 )
 
 const (
@@ -205,7 +206,8 @@ func selectorOf(set *v1alpha1.TransferSet) (labels.Selector, *agentpod.Problem) 
 	return match, nil
 }
 
-// namesOf are the claims that a set selects, sorted. Copies of sources and claims of Queues come and go by themselves.
+// namesOf are the claims that a set selects, sorted. Copies of sources, claims of Queues and those in whose place others
+// are populated come and go by themselves.
 // What a set of the same namespace writes it would copy again and again.
 func namesOf(set *v1alpha1.TransferSet, match labels.Selector, claims []corev1.PersistentVolumeClaim) []string {
 	written := ""
@@ -216,6 +218,7 @@ func namesOf(set *v1alpha1.TransferSet, match labels.Selector, claims []corev1.P
 	for i := range claims {
 		c := &claims[i]
 		if c.DeletionTimestamp != nil || c.Labels[v1alpha1.RunLabel] != "" || c.Labels[v1alpha1.QueueLabel] != "" ||
+			c.Labels[agentpod.ComponentLabel] == populateplan.Component ||
 			written != "" && strings.HasPrefix(c.Name, written) || !match.Matches(labels.Set(c.Labels)) {
 			continue
 		}

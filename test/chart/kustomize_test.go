@@ -128,6 +128,7 @@ func TestCopies(t *testing.T) {
 		"config/crd/bases/*.yaml": "files/crds", "config/rbac/*_role.yaml": "files/rbac",
 		"config/pointintime/*_role.yaml":      "files/pointintime",
 		"config/claimtemplates/*_role.yaml":   "files/claimtemplates",
+		"config/populator/*_role.yaml":        "files/populator",
 		"config/prometheus/dashboards/*.json": "files/prometheus/dashboards",
 	} {
 		sources, err := filepath.Glob(filepath.Join(root, from))

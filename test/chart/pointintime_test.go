@@ -44,6 +44,24 @@ func TestClaimTemplates(t *testing.T) {
 	}
 }
 
+// TestPopulator: so is the right to give volumes to claims.
+func TestPopulator(t *testing.T) {
+	t.Parallel()
+	rules := optIn(t, "lighterage-populator", map[string][]string{
+		"populator.enabled=false": nil,
+		"populator.enabled=true":  {"ClusterRole", "ClusterRoleBinding"},
+		"populator.enabled=true,watchNamespaces={bank}": {
+			"ClusterRole", "ClusterRoleBinding", "Role bank", "RoleBinding bank", "Role lighterage-system",
+			"RoleBinding lighterage-system",
+		},
+	})
+	for _, rule := range rules {
+		if fmt.Sprint(rule["resources"]) == "[persistentvolumes]" && fmt.Sprint(rule["verbs"]) != "[patch]" {
+			t.Errorf("%v", rule)
+		}
+	}
+}
+
 // optIn holds that objects with names that begin so are there by values as wanted, and are the manager's. It returns
 // their rules.
 func optIn(t *testing.T, name string, wanted map[string][]string) (all []map[string]any) {
@@ -63,7 +81,8 @@ func optIn(t *testing.T, name string, wanted map[string][]string) (all []map[str
 			all = append(all, rulesOf(o)...)
 			for _, rule := range rulesOf(o) {
 				resources := fmt.Sprint(rule["resources"])
-				ofCluster := resources == "[volumesnapshotclasses]" || resources == "[storageclasses]"
+				ofCluster := resources == "[volumesnapshotclasses]" || resources == "[storageclasses]" ||
+					resources == "[persistentvolumes]"
 				if strings.HasPrefix(o.GetKind(), "Role") && ofCluster ||
 					o.GetKind() == "ClusterRole" && len(want) > 2 && !ofCluster {
 					t.Errorf("%s: %s %s has %v", values, o.GetKind(), o.GetNamespace(), rule)

@@ -447,7 +447,7 @@ func TestRefused(t *testing.T) {
 func TestValuesOfBefore(t *testing.T) {
 	t.Parallel()
 	objects, err := template(
-		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "hooks=null", "gateway.tlsRoute=null",
+		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "populator=null", "hooks=null", "gateway.tlsRoute=null",
 		"gateway.hostPort=null", "network.dataPath=null",
 	)
 	if err != nil {

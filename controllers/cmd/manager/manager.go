@@ -51,6 +51,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/populate"
 	"github.com/lighterage/lighterage/controllers/queue"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/staging"
@@ -193,6 +194,12 @@ func setups(s settings) []func(ctrl.Manager) error {
 			return transferset.Setup(mgr, transferset.Options{
 				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
 				Concurrency: s.concurrency,
+			})
+		},
+		func(mgr ctrl.Manager) error {
+			return populate.Setup(mgr, populate.Options{
+				Client: mgr.GetClient(), Reader: wiring.transfers.Reader,
+				Recorder: mgr.GetEventRecorder("lighterage-populate"), Concurrency: s.concurrency,
 			})
 		},
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },

@@ -1,0 +1,169 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package populateplan decides how a claim is filled whose dataSourceRef names a Transfer. Like plan it is pure.
+//
+// A claim of its own, the prime, is filled by a Transfer. Then its volume is bound to the claim that waits. Kubernetes
+// calls what does so a volume populator.
+package populateplan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Reasons of events of claims.
+const (
+	// EventPopulating: the Transfer that fills the prime exists.
+	EventPopulating = "Populating"
+	// EventPopulated: the claim has got the volume.
+	EventPopulated = "Populated"
+	// EventNotPopulated: somebody has to do something.
+	EventNotPopulated = "NotPopulated"
+	// SelectedNode is the annotation by which the scheduler says where the first consumer of a claim is to run.
+	SelectedNode = "volume.kubernetes.io/selected-node"
+	// again is how soon to look for what no event tells of.
+	again = time.Minute
+)
+
+// Facts are what was seen. What does not exist is nil.
+type Facts struct {
+	// Claim that waits for its data.
+	Claim *corev1.PersistentVolumeClaim
+	// Class is its StorageClass.
+	Class *storagev1.StorageClass
+	// Source is the Transfer that the claim names.
+	Source *v1alpha1.Transfer
+	// Prime is the claim that is filled in its place, and Fill the Transfer that does so.
+	Prime *corev1.PersistentVolumeClaim
+	Fill  *v1alpha1.Transfer
+	// Volume that the prime is bound to.
+	Volume *corev1.PersistentVolume
+}
+
+// Event is to be shown with the claim.
+type Event struct {
+	Type, Reason, Message string
+}
+
+// Decision is what to do, in the order of its fields.
+type Decision struct {
+	CreatePrime *corev1.PersistentVolumeClaim
+	CreateFill  *v1alpha1.Transfer
+	// Bind has Facts.Volume bound to the claim in place of the prime.
+	Bind bool
+	// Remove has Fill and Prime deleted.
+	Remove bool
+	Event  *Event
+	// RequeueAfter is when to look again if nothing happens before; 0 for never.
+	RequeueAfter time.Duration
+}
+
+// Wanted reports whether a claim is to be filled by this cluster's manager.
+func Wanted(claim *corev1.PersistentVolumeClaim) bool {
+	ref := claim.Spec.DataSourceRef
+	return ref != nil && ref.APIGroup != nil && *ref.APIGroup == v1alpha1.GroupVersion.Group
+}
+
+// Decide is the heart of the controller. It does not change its arguments.
+func Decide(f Facts) Decision {
+	claim := f.Claim
+	bound := claim.Status.Phase == corev1.ClaimBound
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return Decision{} // what it owns goes with it
+	case bound && f.Prime == nil && f.Fill == nil:
+		return Decision{}
+	case bound:
+		return Decision{Remove: true, RequeueAfter: again}
+	case f.Fill != nil && !metav1.IsControlledBy(f.Fill, claim):
+		return fails("Transfer %q is not of this claim; delete it", f.Fill.Name)
+	case f.Prime != nil && !metav1.IsControlledBy(f.Prime, claim):
+		return fails("claim %q is not of this claim; delete it", f.Prime.Name)
+	case f.Prime != nil && f.Fill != nil && meta.IsStatusConditionTrue(f.Fill.Status.Conditions, v1alpha1.ConditionComplete):
+		return bind(f)
+	case f.Prime != nil && f.Fill != nil:
+		return follow(f.Fill)
+	}
+	return begin(f)
+}
+
+func fails(format string, args ...any) Decision {
+	return Decision{
+		Event:        &Event{corev1.EventTypeWarning, EventNotPopulated, fmt.Sprintf(format, args...)},
+		RequeueAfter: again,
+	}
+}
+
+// begin makes what fills the volume, when there is something to fill it with, and, if the class waits for a first
+// consumer, that has a node.
+func begin(f Facts) Decision {
+	claim, ref := f.Claim, f.Claim.Spec.DataSourceRef
+	switch {
+	case ref.Kind != "Transfer":
+		return fails("dataSourceRef names a %s; name a Transfer whose destination is an objectStore", ref.Kind)
+	case ref.Namespace != nil && *ref.Namespace != claim.Namespace:
+		return fails("dataSourceRef names namespace %q; only Transfers of the claim's own namespace are read", *ref.Namespace)
+	case f.Source == nil || f.Source.DeletionTimestamp != nil:
+		return fails("there is no Transfer %q in this namespace; create the one that wrote the data", ref.Name)
+	case f.Source.Spec.Destination.ObjectStore == nil:
+		return fails("the destination of Transfer %q is no objectStore; name one that writes to an objectStore", ref.Name)
+	case f.Class == nil:
+		return fails("StorageClass %q does not exist; a claim is populated in a volume that its class makes", className(claim))
+	case claim.Spec.Selector != nil || claim.Spec.VolumeName != "":
+		return fails("the claim has a selector or a volumeName; a claim is populated in a new volume, remove both")
+	}
+	if mode := f.Class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer &&
+		claim.Annotations[SelectedNode] == "" {
+		return Decision{} // the scheduler annotates the claim
+	}
+	d := Decision{Event: &Event{corev1.EventTypeNormal, EventPopulating, fmt.Sprintf(
+		"Transfer %q reads what Transfer %q wrote: kubectl -n %s get transfer %[1]s", Name(claim), ref.Name, claim.Namespace)}}
+	if f.Fill == nil {
+		d.CreateFill = fill(claim, f.Source)
+	}
+	if f.Prime == nil {
+		d.CreatePrime = prime(claim)
+	}
+	return d
+}
+
+// follow shows why a Transfer does not go on.
+func follow(t *v1alpha1.Transfer) Decision {
+	ready := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionReady)
+	for _, condition := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionFailed} {
+		if ready != nil && meta.IsStatusConditionTrue(t.Status.Conditions, condition) {
+			return fails("Transfer %q: %s: %s", t.Name, ready.Reason, ready.Message)
+		}
+	}
+	return Decision{}
+}
+
+// bind gives the claim the volume of its prime.
+func bind(f Facts) Decision {
+	if f.Volume == nil || f.Volume.Spec.ClaimRef == nil {
+		return Decision{RequeueAfter: time.Second} // the cache is late
+	}
+	switch f.Volume.Spec.ClaimRef.UID {
+	case f.Prime.UID:
+		return Decision{Bind: true, Event: &Event{corev1.EventTypeNormal, EventPopulated, fmt.Sprintf(
+			"has volume %q with what Transfer %q wrote", f.Volume.Name, f.Claim.Spec.DataSourceRef.Name)}}
+	case f.Claim.UID:
+		return Decision{} // the claim becomes Bound
+	}
+	return fails("volume %q of claim %q was given to another claim; delete both claims", f.Volume.Name, f.Prime.Name)
+}
+
+func className(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	return *claim.Spec.StorageClassName
+}

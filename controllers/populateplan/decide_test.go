@@ -1,0 +1,169 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package populateplan_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/populateplan"
+)
+
+// waiting is a claim of which nothing has been made.
+func waiting() populateplan.Facts {
+	size := corev1.VolumeResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+	}
+	backup := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "backup"}}
+	backup.Spec.Destination.ObjectStore = &v1alpha1.ObjectStorePath{Name: "vault", Path: "/ledger"}
+	backup.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{PriorityClassName: "low"}
+	return populateplan.Facts{
+		Claim: &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "1234"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: ptr.To("fast"), Resources: size,
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				DataSourceRef: &corev1.TypedObjectReference{
+					APIGroup: ptr.To(v1alpha1.GroupVersion.Group), Kind: "Transfer", Name: "backup",
+				},
+			},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+		},
+		Class:  &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}},
+		Source: backup,
+	}
+}
+
+// filling is the same claim while its prime is filled.
+func filling() populateplan.Facts {
+	f := waiting()
+	d := populateplan.Decide(f)
+	f.Fill, f.Prime = d.CreateFill, d.CreatePrime
+	f.Prime.UID, f.Prime.Spec.VolumeName = "prime", "pv"
+	f.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	f.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "bank", Name: f.Prime.Name, UID: "prime"}
+	return f
+}
+
+func complete(t *v1alpha1.Transfer) {
+	t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}}
+}
+
+func TestBegins(t *testing.T) {
+	f := waiting()
+	d := populateplan.Decide(f)
+	if d.CreateFill == nil || d.CreatePrime == nil {
+		t.Fatalf("%+v", d)
+	}
+	fill, prime := d.CreateFill, d.CreatePrime
+	if prime.Name != "populate-1234" || fill.Name != prime.Name || fill.Namespace != "bank" ||
+		fill.Spec.Destination.PersistentVolumeClaim.ClaimName != prime.Name || fill.Spec.Source.ObjectStore.Path != "/ledger" ||
+		fill.Spec.PodTemplate.PriorityClassName != "low" {
+		t.Errorf("%+v", fill)
+	}
+	if prime.Spec.DataSourceRef != nil || *prime.Spec.StorageClassName != "fast" ||
+		prime.Spec.Resources.Requests.Storage().String() != "1Gi" || prime.Annotations != nil {
+		t.Errorf("%+v", prime)
+	}
+	for _, owned := range []metav1.Object{fill, prime} {
+		if !metav1.IsControlledBy(owned, f.Claim) {
+			t.Errorf("%s is owned by %v", owned.GetName(), owned.GetOwnerReferences())
+		}
+	}
+	f.Prime = prime // a manager was killed in between
+	if d = populateplan.Decide(f); d.CreatePrime != nil || d.CreateFill == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWaitsForItsFirstConsumer(t *testing.T) {
+	f := waiting()
+	f.Class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+	if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+		t.Errorf("%+v", d)
+	}
+	f.Claim.Annotations = map[string]string{populateplan.SelectedNode: "node-1"}
+	d := populateplan.Decide(f)
+	if d.CreatePrime == nil || d.CreatePrime.Annotations[populateplan.SelectedNode] != "node-1" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestBindsWhatIsComplete(t *testing.T) {
+	f := filling()
+	if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+		t.Errorf("while it is filled: %+v", d)
+	}
+	complete(f.Fill)
+	if d := populateplan.Decide(f); !d.Bind || d.Remove {
+		t.Errorf("%+v", d)
+	}
+	f.Volume.Spec.ClaimRef.UID = f.Claim.UID
+	if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+		t.Errorf("while the claim becomes Bound: %+v", d)
+	}
+	f.Claim.Status.Phase = corev1.ClaimBound
+	if d := populateplan.Decide(f); !d.Remove || d.Bind {
+		t.Errorf("%+v", d)
+	}
+	f.Fill, f.Prime = nil, nil
+	if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+		t.Errorf("when all is done: %+v", d)
+	}
+}
+
+// TestSaysWhatIsWrong: nothing is made, bound or removed, and the claim is told.
+func TestSaysWhatIsWrong(t *testing.T) {
+	for name, spoil := range map[string]func(*populateplan.Facts){
+		"another kind":       func(f *populateplan.Facts) { f.Claim.Spec.DataSourceRef.Kind = "Queue" },
+		"another namespace":  func(f *populateplan.Facts) { f.Claim.Spec.DataSourceRef.Namespace = ptr.To("vault") },
+		"no Transfer":        func(f *populateplan.Facts) { f.Source = nil },
+		"no objectStore":     func(f *populateplan.Facts) { f.Source.Spec.Destination.ObjectStore = nil },
+		"no class":           func(f *populateplan.Facts) { f.Class = nil },
+		"a selector":         func(f *populateplan.Facts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} },
+		"a foreign Transfer": func(f *populateplan.Facts) { *f = filling(); f.Fill.OwnerReferences = nil },
+		"a foreign claim":    func(f *populateplan.Facts) { *f = filling(); f.Prime.OwnerReferences[0].UID = "other" },
+		"a volume of another claim": func(f *populateplan.Facts) {
+			*f = filling()
+			complete(f.Fill)
+			f.Volume.Spec.ClaimRef.UID = "other"
+		},
+		"a Transfer that failed": func(f *populateplan.Facts) {
+			*f = filling()
+			f.Fill.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "MaxAttemptsReached"},
+				{Type: v1alpha1.ConditionFailed, Status: metav1.ConditionTrue},
+			}
+		},
+	} {
+		f := waiting()
+		spoil(&f)
+		d := populateplan.Decide(f)
+		if d.CreateFill != nil || d.CreatePrime != nil || d.Bind || d.Remove || d.Event == nil ||
+			d.Event.Reason != populateplan.EventNotPopulated || d.RequeueAfter == 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+func TestLeavesClaimsOfOtherPopulatorsAlone(t *testing.T) {
+	claim := waiting().Claim
+	if !populateplan.Wanted(claim) {
+		t.Error("a claim that names a Transfer is not wanted")
+	}
+	claim.Spec.DataSourceRef.APIGroup = ptr.To("volsync.backube")
+	if populateplan.Wanted(claim) {
+		t.Error("a claim of another populator is wanted")
+	}
+	claim.Spec.DataSourceRef = nil
+	if populateplan.Wanted(claim) {
+		t.Error("a claim without a dataSourceRef is wanted")
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// TestPopulatedClaim takes the chart with populator.enabled: a claim of a class that waits for its first consumer gets
+// what a Transfer archived, before the pod that mounts it starts.
+func TestPopulatedClaim(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	namespace := newNamespace(t)
+	pair.ObjectStores(t, namespace, "vault", namespace)
+	east.claim(t, namespace, "source", "", "100Mi")
+	east.sh(t, namespace, "source", fill)
+	backup := newTransfer(namespace, "backup")
+	backup.Spec.Source.PersistentVolumeClaim.ClaimName = "source"
+	backup.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/ledger"), Form: v1alpha1.RestingArchive}
+	if err := east.Create(ctx, backup); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, backup, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "restored"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("btrfs"),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("100Mi")},
+			},
+			DataSourceRef: &corev1.TypedObjectReference{
+				APIGroup: ptr.To(v1alpha1.GroupVersion.Group), Kind: "Transfer", Name: "backup",
+			},
+		},
+	}
+	if err := east.Create(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	east.Mount(t, namespace, "restored")
+	if want, got := east.sh(t, namespace, "source", listing), east.sh(t, namespace, "restored", listing); want != got {
+		t.Errorf("the two claims differ:\nsource:\n%s\nrestored:\n%s", want, got)
+	}
+	eventually(t, time.Minute, "what populated the claim to be removed", func() (bool, string) {
+		claims, transfers := &corev1.PersistentVolumeClaimList{}, &v1alpha1.TransferList{}
+		populating := client.MatchingLabels{"app.kubernetes.io/component": "populate"}
+		err := east.List(ctx, claims, client.InNamespace(namespace), populating)
+		if err == nil {
+			err = east.List(ctx, transfers, client.InNamespace(namespace), populating)
+		}
+		left := len(claims.Items) + len(transfers.Items)
+		return err == nil && left == 0, fmt.Sprintf("%d are left, %v", left, err)
+	})
+}
