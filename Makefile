@@ -471,6 +471,10 @@ bench-transfer: build ## Measure moving trees beside rsync and tar through igzip
 	$(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)" -match "$(BENCH_MATCH)" -cpu-usage "$(BENCH_CPU)"
 
+.PHONY: bench-block
+bench-block: build ## Measure a block volume beside a file of its size, over loopback; needs root, loop devices and 9 GiB in /dev/shm (BENCH=quick: a look, no result)
+	$(BENCHMARK) block $(EXTENT)
+
 .PHONY: bench-ledger
 bench-ledger: build ## Measure what Transfers cost the system beside what is booked for them; needs 9 GiB of memory and an idle machine (BENCH=quick: a look, no result)
 	$(BENCHMARK) ledger $(EXTENT) $(if $(AGENT),-agent $(AGENT))

@@ -120,13 +120,18 @@ func makeHuge(root string) error {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(root, "huge"))
+	return makeNoise(filepath.Join(root, "huge"), hugeSize>>20)
+}
+
+// makeNoise writes a file of so many MiB, of which half compresses.
+func makeNoise(path string, mib int) error {
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	noise := rand.NewChaCha8([32]byte{1})
 	block, text := make([]byte, 1<<20), []byte(strings.Repeat("2026-11-21 account 4711 is credited with 12.50\n", 1<<15))
-	for i := range hugeSize >> 20 {
+	for i := range mib {
 		_, _ = noise.Read(block)
 		if i%2 == 0 {
 			copy(block[4096:], text)

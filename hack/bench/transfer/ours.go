@@ -51,6 +51,7 @@ type bench struct {
 	dir, agent string
 	watch      bool
 	direct     bool // without a gateway between the agents
+	block      bool // devices in place of directories
 	// link is the network that the agents have between them; nil: loopback.
 	link *network.Pair
 	// benchmark has GatewayRole, if there is a link.
@@ -86,13 +87,13 @@ func (b *bench) prepare(
 	}
 	receive := &wirev1.ReceiveConfig{
 		RunId: "bench", Attempt: 1, SenderNamespace: namespace, SenderName: transfer,
-		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data,
+		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data, Block: b.block,
 	}
 	send := &wirev1.SendConfig{
 		RunId: "bench", Attempt: 1,
 		Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "copy", Path: "/"},
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
-		Compression: settings,
+		Compression: settings, Block: b.block,
 	}
 	if b.link != nil {
 		send.GatewayEndpoint = b.link.Address() + linkPort
