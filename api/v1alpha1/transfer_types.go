@@ -53,6 +53,7 @@ type TransferVia struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.peer) && !has(self.namespace) && !has(self.form)",message="scrub verifies the source where it rests, in the Transfer's namespace; remove peer, namespace and form"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace; remove snapshot here, and for a claim elsewhere make a Transfer with snapshot there, which copies it into another claim"
 type TransferDestination struct {
 	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
 	// +optional
@@ -101,6 +102,15 @@ type TransferDestination struct {
 	// source.form: Archive, restores them.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
+
+	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some. It is for
+	// a claim in the Transfer's own namespace, and needs a CSI driver that makes snapshots, and the right of the manager
+	// to (values of the chart: pointInTime.enabled). No run writes before the snapshot of the last one is taken; after 10
+	// minutes it is given up. status.snapshots lists them, and the condition HistoryKept says whether the last Complete
+	// run has one. They stay when this is removed or the Transfer is deleted. Unlike the rest of destination this can be
+	// changed.
+	// +optional
+	Snapshot *DestinationSnapshot `json:"snapshot,omitempty"`
 }
 
 // AgentPodTemplate is what a user may set of an agent's pod.
@@ -146,7 +156,7 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form == 'Files' || self.destination.form == 'Archive' && has(self.destination.objectStore) || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files, or Archive in an objectStore; remove receipt or form"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || has(self.source.persistentVolumeClaim) && (!has(self.destination) || has(self.destination.scrub) && self.source.form != 'Archive' || has(self.destination.persistentVolumeClaim) && !has(self.destination.via))",message="files are sent as they rest only from claim to claim over the network; remove source.form, or use a persistentVolumeClaim at both ends without via"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || !has(self.destination) || has(self.destination.form) && self.destination.form != 'Files' || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="files take more space than where they rest compressed; add destination.persistentVolumeClaim.template.size"
-// +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination == oldSelf.destination)",message="destination is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination.?peer == oldSelf.destination.?peer && self.destination.?via == oldSelf.destination.?via && self.destination.?namespace == oldSelf.destination.?namespace && self.destination.?persistentVolumeClaim == oldSelf.destination.?persistentVolumeClaim && self.destination.?objectStore == oldSelf.destination.?objectStore && self.destination.?ephemeral == oldSelf.destination.?ephemeral && self.destination.?scrub == oldSelf.destination.?scrub && self.destination.?form == oldSelf.destination.?form)",message="destination but for its snapshot is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
@@ -162,7 +172,7 @@ type TransferSpec struct {
 	// +required
 	Source TransferSource `json:"source,omitzero"`
 
-	// destination is immutable. Exactly one of destination and destinations is needed.
+	// destination is immutable but for its snapshot. Exactly one of destination and destinations is needed.
 	// +optional
 	Destination TransferDestination `json:"destination,omitzero"`
 
@@ -420,7 +430,7 @@ type TransferStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded,
-	// DestinationFits.
+	// DestinationFits, HistoryKept.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -475,6 +485,12 @@ type TransferStatus struct {
 	// files beside those. A block volume has no state from the beginning of a run until it is Complete.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
+	// snapshots of the destination, with spec.destination.snapshot: of the newest run first.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Snapshots []SnapshotStatus `json:"snapshots,omitempty"`
 	// progress of the present or last run.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`

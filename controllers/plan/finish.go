@@ -89,6 +89,7 @@ func (d *transferDecision) complete() {
 	}
 	d.set(v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, message))
 	d.expectReceipt()
+	d.announceSnapshot()
 	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
 		d.out.RequeueAfter = time.Second
 	}

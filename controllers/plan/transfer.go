@@ -80,6 +80,8 @@ type TransferFacts struct {
 	Hooks HookFacts
 	// Template is looked at only where NeedsTemplate.
 	Template TemplateFacts
+	// History is looked at only where NeedsHistory.
+	History HistoryFacts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -116,6 +118,8 @@ type TransferDecision struct {
 	Hook *HookStep
 	// Tell is what the annotations of the source are to say of its copy; nil: nothing new.
 	Tell *CopyTold
+	// History is what is to be done about the snapshots of the destination; nil: nothing.
+	History *HistoryStep
 	// Provision is what is to be done about the claim of the destination; nil: nothing.
 	Provision *Provision
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
@@ -144,8 +148,10 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	facts.Report = agentreport.Bounded(facts.Report)
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.observeHooks()
+	d.observeHistory()
 	d.decide()
 	d.settleTrigger()
+	d.keepHistory()
 	d.releaseSource()
 	d.unstage()
 	d.forgetOverwritten()
@@ -201,6 +207,8 @@ func (d *transferDecision) decide() {
 	switch {
 	case held != nil && UnderWay(d.transfer), !d.leg() && Pausing(d.transfer):
 		d.pause(held)
+	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun() && taking(d.transfer):
+		d.awaitSnapshot()
 	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun():
 		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
 	case d.running() && !d.waiting():

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package staging sees, makes and removes the copies of sources that Transfers read: VolumeSnapshots, and claims from
-// them or cloned. It watches no VolumeSnapshots, so that it needs no CRD of them to be there.
+// them or cloned; and the VolumeSnapshots of destinations. It watches no VolumeSnapshots, so that it needs no CRD of them to be there.
 package staging
 
 import (
@@ -154,24 +154,30 @@ func read(o *unstructured.Unstructured) plan.Snapshot {
 }
 
 func (c *Cluster) lookAtSource(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.StagingFacts) error {
-	name := transfer.Spec.Source.PersistentVolumeClaim.ClaimName
-	claim := &corev1.PersistentVolumeClaim{}
-	found, err := lookup.Get(ctx, c.Reader, client.ObjectKey{Namespace: transfer.Namespace, Name: name}, claim)
-	if !found || err != nil {
-		return err
+	var err error
+	facts.Source, facts.Driver, err = c.claim(ctx, client.ObjectKey{
+		Namespace: transfer.Namespace, Name: transfer.Spec.Source.PersistentVolumeClaim.ClaimName,
+	})
+	return err
+}
+
+// claim returns a claim, nil if it does not exist, and the CSI driver of its volume, empty if there is none.
+func (c *Cluster) claim(ctx context.Context, key client.ObjectKey) (*corev1.PersistentVolumeClaim, string, error) {
+	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	found, err := lookup.Get(ctx, c.Reader, key, claim)
+	switch {
+	case err != nil || !found:
+		return nil, "", err
+	case claim.Spec.VolumeName == "":
+		return claim, "", nil
 	}
-	facts.Source = claim
-	if claim.Spec.VolumeName == "" {
-		return nil
-	}
-	volume := &corev1.PersistentVolume{}
 	if _, err = lookup.Get(ctx, c.Reader, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
-		return err
+		return claim, "", err
 	}
-	if volume.Spec.CSI != nil {
-		facts.Driver = volume.Spec.CSI.Driver
+	if volume.Spec.CSI == nil {
+		return claim, "", nil
 	}
-	return nil
+	return claim, volume.Spec.CSI.Driver, nil
 }
 
 func (c *Cluster) lookAtClasses(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.StagingFacts) error {
@@ -188,13 +194,19 @@ func (c *Cluster) lookAtClasses(ctx context.Context, transfer *v1alpha1.Transfer
 	if staged := transfer.Status.Staged; staged == nil || staged.Method != v1alpha1.CopySnapshot {
 		return nil
 	}
+	var err error
+	facts.SnapshotClass, err = c.class(ctx, transfer.Spec.Source.SnapshotClassName, facts.Driver)
+	return err
+}
+
+// class is the VolumeSnapshotClass of that name, or the default one of a driver; nil if there is none.
+func (c *Cluster) class(ctx context.Context, name, driver string) (*plan.SnapshotClass, error) {
 	classes := &unstructured.UnstructuredList{}
 	classes.SetGroupVersionKind(version.WithKind("VolumeSnapshotClassList"))
 	if err := c.Reader.List(ctx, classes); err != nil {
-		return installed(fmt.Errorf("listing VolumeSnapshotClasses: %w", err))
+		return nil, installed(fmt.Errorf("listing VolumeSnapshotClasses: %w", err))
 	}
-	facts.SnapshotClass = choose(classes.Items, transfer.Spec.Source.SnapshotClassName, facts.Driver)
-	return nil
+	return choose(classes.Items, name, driver), nil
 }
 
 // choose finds the class of that name, or the default one of a driver, the first by name of several.
@@ -236,17 +248,20 @@ func (c *Cluster) Make(ctx context.Context, transfer *v1alpha1.Transfer, stage *
 }
 
 func snapshotOf(transfer *v1alpha1.Transfer, stage *plan.Stage) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"volumeSnapshotClassName": stage.SnapshotClass,
-		"source": map[string]any{
-			"persistentVolumeClaimName": transfer.Spec.Source.PersistentVolumeClaim.ClaimName,
-		},
-	}}}
-	o.SetGroupVersionKind(version.WithKind("VolumeSnapshot"))
-	o.SetNamespace(transfer.Namespace)
-	o.SetName(stage.Snapshot)
+	o := newSnapshot(transfer.Namespace, stage.Snapshot, stage.SnapshotClass,
+		transfer.Spec.Source.PersistentVolumeClaim.ClaimName)
 	o.SetLabels(plan.StagedLabels(transfer, transfer.Status.Staged.RunID))
 	o.SetOwnerReferences([]metav1.OwnerReference{agentpod.OwnerReference("Transfer", transfer)})
+	return o
+}
+
+func newSnapshot(namespace, name, class, claim string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"volumeSnapshotClassName": class, "source": map[string]any{"persistentVolumeClaimName": claim},
+	}}}
+	o.SetGroupVersionKind(version.WithKind("VolumeSnapshot"))
+	o.SetNamespace(namespace)
+	o.SetName(name)
 	return o
 }
 

@@ -28,6 +28,7 @@ func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (p
 		r.gatherWhole, r.gatherLegs, r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
 		r.gatherPlacement,
 		r.gatherQuotas, r.gatherAttempt, r.gatherStaging, r.gatherHooks, r.gatherTemplate,
+		r.gatherHistory,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err
@@ -124,6 +125,16 @@ func (r *Reconciler) gatherStaging(ctx context.Context, transfer *v1alpha1.Trans
 	}
 	var err error
 	facts.Staging, err = r.staging.Look(ctx, transfer)
+	return err
+}
+
+// gatherHistory looks at the snapshots of the destination.
+func (r *Reconciler) gatherHistory(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if !plan.NeedsHistory(transfer) {
+		return nil
+	}
+	var err error
+	facts.History, err = r.staging.LookAtHistory(ctx, transfer)
 	return err
 }
 

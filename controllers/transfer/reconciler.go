@@ -169,11 +169,31 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
+	if err := r.keepHistory(ctx, transfer, decision.History, facts.Now); err != nil {
+		return ctrl.Result{}, err
+	}
 	again, err := r.sign(ctx, transfer, &facts)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: sooner(decision.RequeueAfter, again)}, nil
+}
+
+// keepHistory makes and removes snapshots of the destination. It comes last, so that nothing waits for it that need not.
+func (r *Reconciler) keepHistory(
+	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep, now time.Time,
+) error {
+	if step == nil {
+		return nil
+	}
+	problem, err := r.staging.KeepHistory(ctx, transfer, step)
+	if err != nil || problem == nil {
+		return err
+	}
+	before := transfer.DeepCopy()
+	transfer.Status = plan.RefuseHistory(transfer, *problem, now)
+	_, err = conditions.WriteStatus(ctx, r.Client, before, transfer)
+	return err
 }
 
 // sooner is the lesser of two waits, of which 0 is none.

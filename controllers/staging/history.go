@@ -1,0 +1,141 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
+)
+
+// LookAtHistory sees what a decision about the snapshots of a Transfer's destination needs.
+func (c *Cluster) LookAtHistory(ctx context.Context, transfer *v1alpha1.Transfer) (plan.HistoryFacts, error) {
+	facts := plan.HistoryFacts{Seen: true}
+	err := c.lookAtHistory(ctx, transfer, &facts)
+	if facts.Problem = historyProblem(err); facts.Problem != nil {
+		err = nil
+	}
+	return facts, err
+}
+
+func (c *Cluster) lookAtHistory(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.HistoryFacts,
+) error {
+	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace), historyOf(transfer))
+	if err != nil {
+		return err
+	}
+	for i := range snapshots {
+		facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
+	}
+	facts.Claim, facts.Driver, err = c.claim(ctx, client.ObjectKey{
+		Namespace: transfer.Namespace, Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
+	})
+	if err != nil || transfer.Spec.Destination.Snapshot == nil {
+		return err
+	}
+	facts.Class, err = c.class(ctx, transfer.Spec.Destination.Snapshot.VolumeSnapshotClassName, facts.Driver)
+	return err
+}
+
+func historyOf(transfer *v1alpha1.Transfer) client.MatchingLabels {
+	return client.MatchingLabels{
+		v1alpha1.TransferLabel: string(transfer.UID), agentpod.ComponentLabel: plan.HistoryComponent,
+		agentpod.ManagedByLabel: agentpod.ManagedBy,
+	}
+}
+
+// historyProblem is what an error means for a user; nil if it is one to try again.
+func historyProblem(err error) *agentpod.Problem {
+	switch {
+	case errors.Is(err, errNotInstalled):
+		return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotsNotInstalled, Message: "this cluster has no " +
+			"VolumeSnapshots, so the destination keeps no history; install the CRDs and the snapshot-controller of " +
+			"kubernetes-csi/external-snapshotter, or remove spec.destination.snapshot"}
+	case apierrors.IsForbidden(err):
+		words, _ := refusal.Final(err)
+		return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotsNotAllowed, Message: fmt.Sprintf(
+			"the manager may not see VolumeSnapshots in this cluster; ask the platform team to install the chart with "+
+				"pointInTime.enabled, or remove spec.destination.snapshot: %s", conditions.Shorten(words))}
+	}
+	return nil
+}
+
+// KeepHistory makes and removes snapshots of a destination. The problem is what the API server has against the one that
+// is to be made.
+func (c *Cluster) KeepHistory(
+	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep,
+) (*agentpod.Problem, error) {
+	var problem *agentpod.Problem
+	if step.Take != nil {
+		var err error
+		if problem, err = c.take(ctx, transfer, step); err != nil {
+			return nil, err
+		}
+	}
+	if len(step.Remove) == 0 {
+		return problem, nil
+	}
+	return problem, c.expire(ctx, transfer, step.Remove)
+}
+
+func (c *Cluster) take(
+	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep,
+) (*agentpod.Problem, error) {
+	o := newSnapshot(transfer.Namespace, step.Take.Name, step.Class,
+		transfer.Spec.Destination.PersistentVolumeClaim.ClaimName)
+	o.SetLabels(plan.HistoryLabels(transfer, step.Take.RunID))
+	about := map[string]string{v1alpha1.HistoryTransferAnnotation: transfer.Name}
+	if point := step.Take.RecoveryPoint; point != nil {
+		about[v1alpha1.RecoveryPointAnnotation] = point.UTC().Format(time.RFC3339)
+	}
+	o.SetAnnotations(about)
+	err := c.Client.Create(ctx, o, client.FieldOwner(conditions.FieldOwner))
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil, nil
+	}
+	err = installed(fmt.Errorf("creating VolumeSnapshot %s: %w", client.ObjectKeyFromObject(o), err))
+	if errors.Is(err, errNotInstalled) {
+		return historyProblem(err), nil
+	}
+	words, final := refusal.Final(err)
+	if !final {
+		return nil, err
+	}
+	return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotRejected, Message: fmt.Sprintf(
+		"the API server rejects VolumeSnapshot %q of run %s; change what it names, such as a ResourceQuota of the namespace "+
+			"or the roles of the manager, or keep less by spec.destination.snapshot.retention: %s", step.Take.Name,
+		step.Take.RunID, conditions.Shorten(words))}, nil
+}
+
+// expire deletes snapshots of a Transfer's destination by their names. What lacks its labels is left.
+func (c *Cluster) expire(ctx context.Context, transfer *v1alpha1.Transfer, names []string) error {
+	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace), historyOf(transfer))
+	if err != nil {
+		if historyProblem(err) != nil {
+			return nil // the condition says so
+		}
+		return err
+	}
+	for i := range snapshots {
+		if !slices.Contains(names, snapshots[i].GetName()) || snapshots[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := c.delete(ctx, &snapshots[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
