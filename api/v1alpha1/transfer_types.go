@@ -59,11 +59,13 @@ type TransferDestination struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="peer of destination is immutable; delete this Transfer and create one with another name"
 	Peer string `json:"peer,omitempty"`
 
 	// via is how the other cluster is reached. Absent: over the network, at the endpoint of the Peer, which need not have
 	// one otherwise.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="via of destination is immutable; delete this Transfer and create one with another name"
 	Via *TransferVia `json:"via,omitempty"`
 
 	// namespace of the claim in the destination's cluster. Defaults to the Transfer's own.
@@ -71,26 +73,31 @@ type TransferDestination struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace of destination is immutable; delete this Transfer and create one with another name"
 	Namespace string `json:"namespace,omitempty"`
 
 	// persistentVolumeClaim in that namespace. It must exist or have a template, and a PeerGrant there must allow this
 	// Transfer, unless it is in the Transfer's own namespace of this cluster.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="persistentVolumeClaim of destination is immutable; delete this Transfer and create one with another name"
 	PersistentVolumeClaim DestinationClaim `json:"persistentVolumeClaim,omitzero"`
 
 	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="objectStore of destination is immutable; delete this Transfer and create one with another name"
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
 	// ephemeral is a volume that goes with the agent's pod, so that what is restored from an objectStore is verified and
 	// nothing stays. Each attempt begins with an empty one. Drills use it.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="ephemeral of destination is immutable; delete this Transfer and create one with another name"
 	Ephemeral *EphemeralVolume `json:"ephemeral,omitempty"`
 
 	// scrub has nothing written: an objectStore, or a claim with source.form, is verified where it rests. Checksums:
 	// what rests is compared with its checksums. Inflate: everything is expanded and compared as well. Drills use it.
 	// status.omissions say what was found.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="scrub of destination is immutable; delete this Transfer and create one with another name"
 	Scrub ScrubMode `json:"scrub,omitempty"`
 
 	// form in which files rest. Absent or Files: as they are. Gzip and Zstd are for claims at both ends, without via
@@ -101,6 +108,7 @@ type TransferDestination struct {
 	// CompressionPolicy, or with mode Never as they are. A Transfer from the objectStore, or from the claim with
 	// source.form: Archive, restores them.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="form of destination is immutable; delete this Transfer and create one with another name"
 	Form RestingForm `json:"form,omitempty"`
 
 	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some. It is for
@@ -156,7 +164,7 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.form) || self.destination.form == 'Files' || self.destination.form == 'Archive' && has(self.destination.objectStore) || !has(self.receipt) || !self.receipt",message="a receipt is of files that can be read again, as with form Files, or Archive in an objectStore; remove receipt or form"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || has(self.source.persistentVolumeClaim) && (!has(self.destination) || has(self.destination.scrub) && self.source.form != 'Archive' || has(self.destination.persistentVolumeClaim) && !has(self.destination.via))",message="files are sent as they rest only from claim to claim over the network; remove source.form, or use a persistentVolumeClaim at both ends without via"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || !has(self.destination) || has(self.destination.form) && self.destination.form != 'Files' || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="files take more space than where they rest compressed; add destination.persistentVolumeClaim.template.size"
-// +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || self.destination.?peer == oldSelf.destination.?peer && self.destination.?via == oldSelf.destination.?via && self.destination.?namespace == oldSelf.destination.?namespace && self.destination.?persistentVolumeClaim == oldSelf.destination.?persistentVolumeClaim && self.destination.?objectStore == oldSelf.destination.?objectStore && self.destination.?ephemeral == oldSelf.destination.?ephemeral && self.destination.?scrub == oldSelf.destination.?scrub && self.destination.?form == oldSelf.destination.?form)",message="destination but for its snapshot is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || has(self.destination.peer) == has(oldSelf.destination.peer) && has(self.destination.via) == has(oldSelf.destination.via) && has(self.destination.namespace) == has(oldSelf.destination.namespace) && has(self.destination.persistentVolumeClaim) == has(oldSelf.destination.persistentVolumeClaim) && has(self.destination.objectStore) == has(oldSelf.destination.objectStore) && has(self.destination.ephemeral) == has(oldSelf.destination.ephemeral) && has(self.destination.scrub) == has(oldSelf.destination.scrub) && has(self.destination.form) == has(oldSelf.destination.form))",message="destination but for its snapshot is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"

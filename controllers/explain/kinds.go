@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -102,6 +103,7 @@ func (s *sheet) destinations(t *v1alpha1.Transfer) {
 func (s *sheet) copies(t *v1alpha1.Transfer) {
 	method := t.Spec.Source.CopyMethod
 	if t.Status.Staged == nil && t.Status.RecoveryPoint == nil && t.Spec.Objective == nil &&
+		t.Spec.Destination.Snapshot == nil && len(t.Status.Snapshots) == 0 &&
 		(method == "" || method == v1alpha1.CopyDirect) {
 		return
 	}
@@ -117,8 +119,25 @@ func (s *sheet) copies(t *v1alpha1.Transfer) {
 		}
 	}
 	s.at("recovery point", t.Status.RecoveryPoint)
+	s.snapshots(t)
 	if t.Spec.Objective != nil {
 		s.row("may be old", t.Spec.Objective.MaxAge.Duration.String())
+	}
+}
+
+// snapshots tell which states the destination keeps.
+func (s *sheet) snapshots(t *v1alpha1.Transfer) {
+	if t.Spec.Destination.Snapshot == nil && len(t.Status.Snapshots) == 0 {
+		return
+	}
+	states := map[v1alpha1.SnapshotState]int{}
+	for i := range t.Status.Snapshots {
+		states[t.Status.Snapshots[i].State]++
+	}
+	s.rowf("history", "%d VolumeSnapshots of the destination: %d ready, %d failed", len(t.Status.Snapshots),
+		states[v1alpha1.SnapshotReady], states[v1alpha1.SnapshotFailed])
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionHistoryKept); c != nil {
+		s.rowf("newest", "%s: %s", c.Reason, c.Message)
 	}
 }
 

@@ -80,7 +80,8 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
-		stagedDescription, stagedAgeDescription, drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
+		stagedDescription, stagedAgeDescription, historyDescription, historyAgeDescription,
+		drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
 		drillRateDescription, limitDescription, limitUsedDescription,
 	} {
 		descriptions <- d

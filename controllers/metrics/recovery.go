@@ -22,9 +22,16 @@ var (
 			"Removing.", "namespace", "state")
 	stagedAgeDescription = describe("lighterage_staged_copy_age_seconds",
 		"Time since the oldest of these copies of a namespace was begun.", "namespace")
+	historyDescription = describe("lighterage_destination_snapshots",
+		"VolumeSnapshots of destinations that keep history, by state: Pending, Taking, Taken, Ready, Failed or Removing.",
+		"namespace", "state")
+	historyAgeDescription = describe("lighterage_destination_snapshot_age_seconds",
+		"Time since the run of the newest VolumeSnapshot of a destination that can be restored: the longest of a namespace's "+
+			"Transfers that keep history.", "namespace")
 )
 
-// recovery is what Transfers show of recovery points and of copies of their sources. Those without either are not kept.
+// recovery is what Transfers show of recovery points, of copies of their sources and of snapshots of their destinations.
+// Those without any are not kept.
 type recovery struct {
 	namespace string
 	objective bool
@@ -32,6 +39,9 @@ type recovery struct {
 	point     time.Time
 	state     v1alpha1.StagedState
 	begun     time.Time
+	// snapshots of the destination by state, and the run of the newest one that is Ready; zero: it keeps no history.
+	snapshots map[v1alpha1.SnapshotState]int
+	newest    time.Time
 }
 
 // recoveryOf is that of an object; kept is false when there is none.
@@ -48,7 +58,21 @@ func recoveryOf(object any) (r recovery, kept bool) {
 	if s := t.Status.Staged; s != nil {
 		r.state, r.begun = s.State, s.StartTime.Time
 	}
-	return r, r.objective || r.state != ""
+	r.countSnapshots(t)
+	return r, r.objective || r.state != "" || len(r.snapshots) > 0
+}
+
+func (r *recovery) countSnapshots(t *v1alpha1.Transfer) {
+	for i := range t.Status.Snapshots {
+		s := &t.Status.Snapshots[i]
+		if r.snapshots == nil {
+			r.snapshots = map[v1alpha1.SnapshotState]int{}
+		}
+		r.snapshots[s.State]++
+		if s.State == v1alpha1.SnapshotReady && r.newest.IsZero() && t.Spec.Destination.Snapshot != nil {
+			r.newest = s.Time.Time
+		}
+	}
 }
 
 // oldest are times of namespaces.
@@ -69,6 +93,7 @@ func (o oldest) show(out show, d *prometheus.Desc, now time.Time) {
 func (i *Inventory) showRecovery(out show) {
 	type group struct{ namespace, state string }
 	points, begun, outside, staged := oldest{}, oldest{}, map[string]int{}, map[group]int{}
+	newest, snapshots := oldest{}, map[group]int{}
 	for _, r := range i.recoveries {
 		if r.objective {
 			points.note(r.namespace, r.point)
@@ -81,9 +106,17 @@ func (i *Inventory) showRecovery(out show) {
 			staged[group{r.namespace, string(r.state)}]++
 			begun.note(r.namespace, r.begun)
 		}
+		for state, n := range r.snapshots {
+			snapshots[group{r.namespace, string(state)}] += n
+		}
+		newest.note(r.namespace, r.newest)
 	}
 	points.show(out, recoveryDescription, i.clock.Now())
 	begun.show(out, stagedAgeDescription, i.clock.Now())
+	newest.show(out, historyAgeDescription, i.clock.Now())
+	for of, n := range snapshots {
+		out(historyDescription, float64(n), of.namespace, of.state)
+	}
 	for namespace, n := range outside {
 		out(outsideDescription, float64(n), namespace)
 	}

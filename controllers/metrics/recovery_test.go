@@ -13,6 +13,43 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
+func TestSnapshotsOfDestinations(t *testing.T) {
+	i, registry := inventory()
+	with := func(name string, snapshots ...v1alpha1.SnapshotStatus) *v1alpha1.Transfer {
+		one := transfer(name, 1)
+		one.Spec.Destination.Snapshot = &v1alpha1.DestinationSnapshot{}
+		one.Status.Snapshots = snapshots
+		return one
+	}
+	of := func(state v1alpha1.SnapshotState, age time.Duration) v1alpha1.SnapshotStatus {
+		return v1alpha1.SnapshotStatus{State: state, Time: metav1.NewTime(noon.Add(-age))}
+	}
+	young := with("young", of(v1alpha1.SnapshotTaken, time.Minute), of(v1alpha1.SnapshotReady, time.Hour),
+		of(v1alpha1.SnapshotReady, 48*time.Hour))
+	old := with("old", of(v1alpha1.SnapshotReady, 2*time.Hour))
+	retired := with("retired", of(v1alpha1.SnapshotReady, 9000*time.Hour))
+	retired.Spec.Destination.Snapshot = nil
+	for _, one := range []*v1alpha1.Transfer{young, old, retired, with("new")} {
+		i.Observe(one)
+	}
+	got := gathered(t, registry)
+	for name, want := range map[string]float64{
+		`lighterage_destination_snapshots{bank,Taken}`:      1,
+		`lighterage_destination_snapshots{bank,Ready}`:      4,
+		`lighterage_destination_snapshot_age_seconds{bank}`: 7200,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	for _, one := range []*v1alpha1.Transfer{young, old, retired} {
+		i.Forget(one)
+	}
+	if _, shown := gathered(t, registry)[`lighterage_destination_snapshot_age_seconds{bank}`]; shown {
+		t.Error("what is gone is shown")
+	}
+}
+
 func TestRecoveryPoints(t *testing.T) {
 	i, registry := inventory()
 	with := func(name string, age time.Duration, within bool) *v1alpha1.Transfer {

@@ -23,8 +23,9 @@ import (
 
 // TestStaging runs its parts one after the other: at first there are no CRDs.
 func TestStaging(t *testing.T) {
-	early := prepare(t)
+	early, history := prepare(t), prepareHistory(t)
 	t.Run("WithoutCRDs", func(t *testing.T) { early.T = t; withoutCRDs(early) })
+	t.Run("HistoryWithoutCRDs", func(t *testing.T) { history.T = t; historyWithoutCRDs(history) })
 	if err := cluster.InstallSnapshots(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +36,15 @@ func TestStaging(t *testing.T) {
 		early.until("end", reconciler(manager.GetClient()), early.ended)
 		early.nothingLeft()
 	})
+	t.Run("HistoryWithCRDsLater", func(t *testing.T) {
+		history.T = t
+		history.until("the first", reconciler(manager.GetClient()), history.kept(1))
+	})
+	t.Run("KeepsHistory", keepsHistory)
+	t.Run("HistoryOfOthers", historyOfOthers)
+	t.Run("HistoryClassIsMissing", historyClassIsMissing)
+	t.Run("HistoryAndQuota", historyAndQuota)
+	t.Run("HistoryKilled", historyKilled)
 	t.Run("ReadsASnapshot", readsASnapshot)
 	t.Run("FullPool", fullPool)
 	t.Run("MissingClass", missingClass)

@@ -45,6 +45,15 @@ var transfers = dashboard{
 				title: "Age of the oldest copy", kind: timeseries, unit: secondsUnit, width: 6,
 				description: "Time since the oldest snapshot or clone of a namespace was begun. It takes up storage.",
 				queries:     one(`max by (namespace) (lighterage_staged_copy_age_seconds)`, "{{namespace}}"),
+			}, {
+				title: "Snapshots of destinations", kind: timeseries, unit: short, width: 12, stacked: true,
+				description: "VolumeSnapshots of destinations that keep history, by state.",
+				queries:     one(`sum by (state) (lighterage_destination_snapshots)`, "{{state}}"),
+			}, {
+				title: "Time since the newest snapshot of a destination", kind: timeseries, unit: secondsUnit, width: 12,
+				description: "Time since the run of the newest snapshot that can be restored: the longest of a namespace's " +
+					"Transfers that keep history.",
+				queries: one(`max by (namespace) (lighterage_destination_snapshot_age_seconds)`, "{{namespace}}"),
 			},
 		}},
 		{title: "Drills", panels: []panel{

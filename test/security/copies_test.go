@@ -116,6 +116,55 @@ func TestCopiesOfTheManager(t *testing.T) {
 	}, "Transfer owns")
 }
 
+// TestSnapshotsOfDestinations: the manager makes snapshots of claims that nobody owns only with the labels by which they
+// are found, and deletes none of others.
+func TestSnapshotsOfDestinations(t *testing.T) {
+	t.Parallel()
+	const fix = "Transfer owns"
+	history := func(changes ...func(*unstructured.Unstructured)) client.Object {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"source": map[string]any{"persistentVolumeClaimName": "copy"},
+		}}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{
+			Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot",
+		})
+		o.SetNamespace("bank")
+		o.SetName("ledger-abcde-history")
+		o.SetLabels(map[string]string{
+			agentpod.ManagedByLabel: agentpod.ManagedBy, agentpod.ComponentLabel: "history", v1alpha1.TransferLabel: "uid",
+		})
+		o.SetAnnotations(map[string]string{v1alpha1.HistoryTransferAnnotation: "ledger"})
+		for _, change := range changes {
+			change(o)
+		}
+		return o
+	}
+	without := func(label string) func(*unstructured.Unstructured) {
+		return func(o *unstructured.Unstructured) {
+			labels := o.GetLabels()
+			delete(labels, label)
+			o.SetLabels(labels)
+		}
+	}
+	source := func(name string) func(*unstructured.Unstructured) {
+		return func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"source": map[string]any{name: "another"}}
+		}
+	}
+	ask := func(operation admission.Operation, object, old client.Object) request {
+		return request{managerAccount, operation, schema.GroupVersionResource{
+			Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots",
+		}, object, old, bank}
+	}
+	expect(t, "history, made", ask(admission.Create, history(), nil), "")
+	expect(t, "history, deleted", ask(admission.Delete, nil, history()), "")
+	expect(t, "without its manager", ask(admission.Create, history(without(agentpod.ManagedByLabel)), nil), "managed-by")
+	expect(t, "of no component", ask(admission.Create, history(without(agentpod.ComponentLabel)), nil), fix)
+	expect(t, "of no Transfer", ask(admission.Create, history(without(v1alpha1.TransferLabel)), nil), fix)
+	expect(t, "of a content", ask(admission.Create, history(source("volumeSnapshotContentName")), nil), fix)
+	expect(t, "of others, deleted", ask(admission.Delete, nil, history(without(agentpod.ManagedByLabel))), "managed-by")
+}
+
 // TestClaimsOfDestinations: the manager makes empty claims for Transfers, changes nothing of them but their size, and
 // deletes none.
 func TestClaimsOfDestinations(t *testing.T) {
