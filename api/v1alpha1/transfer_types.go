@@ -53,7 +53,7 @@ type TransferVia struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.peer) && !has(self.namespace) && !has(self.form)",message="scrub verifies the source where it rests, in the Transfer's namespace; remove peer, namespace and form"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
-// +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace; remove snapshot here, and for a claim elsewhere make a Transfer with snapshot there, which copies it into another claim"
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace; remove peer and namespace, or remove snapshot and make a Transfer with snapshot there, which copies the claim into another"
 type TransferDestination struct {
 	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
 	// +optional

@@ -321,6 +321,29 @@ func TestTransferReport(t *testing.T) {
 }
 
 // TestTemplate: what claim is created is told of a Transfer, of its Delivery, and of the grant that allows it.
+func TestHistoryReport(t *testing.T) {
+	in := base()
+	_, text := explainObject(t, in.Transfer)
+	if strings.Contains(text, "VolumeSnapshots") {
+		t.Errorf("nothing keeps history:\n%s", text)
+	}
+	in.Transfer.Spec.Destination.Snapshot = &v1alpha1.DestinationSnapshot{}
+	in.Transfer.Status.Snapshots = []v1alpha1.SnapshotStatus{
+		{Name: "c", State: v1alpha1.SnapshotTaken}, {Name: "b", State: v1alpha1.SnapshotReady},
+		{Name: "a", State: v1alpha1.SnapshotFailed},
+	}
+	in.Transfer.Status.Conditions = append(in.Transfer.Status.Conditions, conditions.New(
+		v1alpha1.ConditionHistoryKept, false, v1alpha1.ReasonSnapshotNotReady, "it cannot be restored yet"))
+	_, text = explainObject(t, in.Transfer)
+	for _, want := range []string{
+		"3 VolumeSnapshots of the destination: 1 ready, 1 failed", v1alpha1.ReasonSnapshotNotReady, "it cannot be restored yet",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
 func TestTemplate(t *testing.T) {
 	transfer, size := &v1alpha1.Transfer{}, resource.MustParse("12Gi")
 	transfer.Spec.Destination.PersistentVolumeClaim.ClaimName = "copy"

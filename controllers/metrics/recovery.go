@@ -26,12 +26,15 @@ var (
 		"VolumeSnapshots of destinations that keep history, by state: Pending, Taking, Taken, Ready, Failed or Removing.",
 		"namespace", "state")
 	historyAgeDescription = describe("lighterage_destination_snapshot_age_seconds",
-		"Time since the run of the newest VolumeSnapshot of a destination that can be restored: the longest of a namespace's "+
-			"Transfers that keep history.", "namespace")
+		"Time since the run of the newest VolumeSnapshot of a destination that can be restored: the longest of a "+
+			"namespace's Transfers that keep history.", "namespace")
+	historyLacksDescription = describe("lighterage_transfers_without_snapshot",
+		"Transfers that keep history whose last Complete run has no VolumeSnapshot, or none that can be restored yet.",
+		"namespace")
 )
 
-// recovery is what Transfers show of recovery points, of copies of their sources and of snapshots of their destinations.
-// Those without any are not kept.
+// recovery is what Transfers show of recovery points, of copies of their sources and of snapshots of their
+// destinations. Those without any are not kept.
 type recovery struct {
 	namespace string
 	objective bool
@@ -39,7 +42,10 @@ type recovery struct {
 	point     time.Time
 	state     v1alpha1.StagedState
 	begun     time.Time
-	// snapshots of the destination by state, and the run of the newest one that is Ready; zero: it keeps no history.
+	// history: snapshots are to be taken of the destination; lacks: there is none of the last Complete run. snapshots are
+	// those there are by state, and newest the run of the newest one that is Ready; zero: it keeps no history.
+	history   bool
+	lacks     bool
 	snapshots map[v1alpha1.SnapshotState]int
 	newest    time.Time
 }
@@ -59,17 +65,19 @@ func recoveryOf(object any) (r recovery, kept bool) {
 		r.state, r.begun = s.State, s.StartTime.Time
 	}
 	r.countSnapshots(t)
-	return r, r.objective || r.state != "" || len(r.snapshots) > 0
+	return r, r.objective || r.history || r.state != "" || len(r.snapshots) > 0
 }
 
 func (r *recovery) countSnapshots(t *v1alpha1.Transfer) {
+	r.history = t.Spec.Destination.Snapshot != nil
+	r.lacks = r.history && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionHistoryKept)
 	for i := range t.Status.Snapshots {
 		s := &t.Status.Snapshots[i]
 		if r.snapshots == nil {
 			r.snapshots = map[v1alpha1.SnapshotState]int{}
 		}
 		r.snapshots[s.State]++
-		if s.State == v1alpha1.SnapshotReady && r.newest.IsZero() && t.Spec.Destination.Snapshot != nil {
+		if s.State == v1alpha1.SnapshotReady && r.newest.IsZero() && r.history {
 			r.newest = s.Time.Time
 		}
 	}
@@ -93,7 +101,7 @@ func (o oldest) show(out show, d *prometheus.Desc, now time.Time) {
 func (i *Inventory) showRecovery(out show) {
 	type group struct{ namespace, state string }
 	points, begun, outside, staged := oldest{}, oldest{}, map[string]int{}, map[group]int{}
-	newest, snapshots := oldest{}, map[group]int{}
+	newest, snapshots, lacks := oldest{}, map[group]int{}, map[string]int{}
 	for _, r := range i.recoveries {
 		if r.objective {
 			points.note(r.namespace, r.point)
@@ -110,12 +118,21 @@ func (i *Inventory) showRecovery(out show) {
 			snapshots[group{r.namespace, string(state)}] += n
 		}
 		newest.note(r.namespace, r.newest)
+		if r.history {
+			lacks[r.namespace] += 0
+		}
+		if r.lacks {
+			lacks[r.namespace]++
+		}
 	}
 	points.show(out, recoveryDescription, i.clock.Now())
 	begun.show(out, stagedAgeDescription, i.clock.Now())
 	newest.show(out, historyAgeDescription, i.clock.Now())
 	for of, n := range snapshots {
 		out(historyDescription, float64(n), of.namespace, of.state)
+	}
+	for namespace, n := range lacks {
+		out(historyLacksDescription, float64(n), namespace)
 	}
 	for namespace, n := range outside {
 		out(outsideDescription, float64(n), namespace)

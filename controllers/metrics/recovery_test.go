@@ -29,6 +29,9 @@ func TestSnapshotsOfDestinations(t *testing.T) {
 	old := with("old", of(v1alpha1.SnapshotReady, 2*time.Hour))
 	retired := with("retired", of(v1alpha1.SnapshotReady, 9000*time.Hour))
 	retired.Spec.Destination.Snapshot = nil
+	old.Status.Conditions = []metav1.Condition{
+		conditions.New(v1alpha1.ConditionHistoryKept, false, v1alpha1.ReasonSnapshotNotReady, "not ready"),
+	}
 	for _, one := range []*v1alpha1.Transfer{young, old, retired, with("new")} {
 		i.Observe(one)
 	}
@@ -37,16 +40,25 @@ func TestSnapshotsOfDestinations(t *testing.T) {
 		`lighterage_destination_snapshots{bank,Taken}`:      1,
 		`lighterage_destination_snapshots{bank,Ready}`:      4,
 		`lighterage_destination_snapshot_age_seconds{bank}`: 7200,
+		`lighterage_transfers_without_snapshot{bank}`:       1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	for _, one := range []*v1alpha1.Transfer{young, old, retired} {
+	old.Status.Conditions[0].Status = metav1.ConditionTrue
+	i.Observe(old)
+	if n, shown := gathered(t, registry)[`lighterage_transfers_without_snapshot{bank}`]; !shown || n != 0 {
+		t.Errorf("%v are without", n)
+	}
+	for _, one := range []*v1alpha1.Transfer{young, old, retired, with("new")} {
 		i.Forget(one)
 	}
-	if _, shown := gathered(t, registry)[`lighterage_destination_snapshot_age_seconds{bank}`]; shown {
-		t.Error("what is gone is shown")
+	got = gathered(t, registry)
+	for _, name := range []string{"destination_snapshot_age_seconds", "transfers_without_snapshot"} {
+		if _, shown := got["lighterage_"+name+"{bank}"]; shown {
+			t.Errorf("%s of what is gone is shown", name)
+		}
 	}
 }
 

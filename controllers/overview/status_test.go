@@ -5,8 +5,10 @@ package overview
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +82,26 @@ func TestTree(t *testing.T) {
 		if len(line) > 40 {
 			t.Errorf("%q", line)
 		}
+	}
+}
+
+func TestTreeOfHistory(t *testing.T) {
+	of := transfer(false)
+	of.Status.Run.Route = v1alpha1.RoutePod
+	point := metav1.NewTime(time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC))
+	of.Status.Snapshots = []v1alpha1.SnapshotStatus{
+		{Name: "e", RunID: "5", State: v1alpha1.SnapshotTaken, RecoveryPoint: &point},
+		{Name: "d", RunID: "4", State: v1alpha1.SnapshotReady}, {Name: "c", RunID: "3", State: v1alpha1.SnapshotReady},
+		{Name: "b", RunID: "2", State: v1alpha1.SnapshotFailed}, {Name: "a", RunID: "1", State: v1alpha1.SnapshotReady},
+	}
+	got := TreeOf(of, Side{}, "", nil).Lines(0)[1:]
+	want := []string{
+		"|- VolumeSnapshot bank/e  Taken  of run 5  state of 2026-01-02T02:00:00Z",
+		"|- VolumeSnapshot bank/d  Ready  of run 4",
+		"|- VolumeSnapshot bank/b  Failed  of run 2", "`- 2 earlier VolumeSnapshots of the destination are Ready",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

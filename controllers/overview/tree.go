@@ -47,7 +47,8 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	if point := t.Status.RecoveryPoint; point != nil {
 		root.Text += "  recovery point " + point.UTC().Format(time.RFC3339)
 	}
-	root.Children = append(staged(t), workloads(own, v1alpha1.TransferLabel, string(t.UID), "")...)
+	root.Children = append(staged(t), snapshots(t)...)
+	root.Children = append(root.Children, workloads(own, v1alpha1.TransferLabel, string(t.UID), "")...)
 	peer := t.Spec.Destination.Peer
 	switch {
 	case len(t.Spec.Destinations) > 0:
@@ -131,6 +132,30 @@ func staged(t *v1alpha1.Transfer) []Node {
 		text += "  " + s.Size.String()
 	}
 	return append(nodes, Node{Kind: "PersistentVolumeClaim", Namespace: t.Namespace, Name: s.Name, Text: text})
+}
+
+// snapshots are those of the destination, by what status shows of them: the newest that can be restored, and those that
+// are under way or failed. Of the others there is a remark.
+func snapshots(t *v1alpha1.Transfer) []Node {
+	var nodes []Node
+	older, ready := 0, false
+	for i := range t.Status.Snapshots {
+		s := &t.Status.Snapshots[i]
+		if s.State == v1alpha1.SnapshotReady && ready {
+			older++
+			continue
+		}
+		ready = ready || s.State == v1alpha1.SnapshotReady
+		text := fmt.Sprintf("%s  of run %s", s.State, s.RunID)
+		if s.RecoveryPoint != nil {
+			text += "  state of " + s.RecoveryPoint.UTC().Format(time.RFC3339)
+		}
+		nodes = append(nodes, Node{Kind: "VolumeSnapshot", Namespace: t.Namespace, Name: s.Name, Text: text})
+	}
+	if older > 0 {
+		nodes = append(nodes, Node{Text: fmt.Sprintf("%d earlier VolumeSnapshots of the destination are Ready", older)})
+	}
+	return nodes
 }
 
 // workloads are the Jobs with a label, each with its pods, and pods whose Job is gone.

@@ -106,7 +106,8 @@ func (a *archive) until(what string, holds func() bool) {
 func (a *archive) kept(reason string) func() bool {
 	return func() bool {
 		c := meta.FindStatusCondition(a.transfer.Status.Conditions, v1alpha1.ConditionHistoryKept)
-		return c != nil && c.Reason == reason && (c.Status == metav1.ConditionTrue) == (reason == v1alpha1.ReasonSnapshotReady)
+		ready := reason == v1alpha1.ReasonSnapshotReady
+		return c != nil && c.Reason == reason && (c.Status == metav1.ConditionTrue) == ready
 	}
 }
 

@@ -157,6 +157,9 @@ func keepsHistory(t *testing.T) {
 	if _, found := s.find(first.GetName()); found {
 		t.Error("the oldest was not removed")
 	}
+	for i := range s.transfer.Status.Snapshots {
+		s.restores(&s.transfer.Status.Snapshots[i])
+	}
 	// Less can be kept at any time; the newest stays.
 	newest := s.transfer.Status.Snapshots[0].Name
 	s.transfer.Spec.Destination.Snapshot.Retention.Last = 1
@@ -167,20 +170,6 @@ func keepsHistory(t *testing.T) {
 	if s.transfer.Status.Snapshots[0].Name != newest {
 		t.Error("the newest was removed")
 	}
-	// It is restored into a claim.
-	restored := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "restored"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("fast"),
-			DataSource: &corev1.TypedLocalObjectReference{
-				APIGroup: ptr.To(plan.SnapshotGroup), Kind: "VolumeSnapshot", Name: newest,
-			},
-			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: *s.transfer.Status.Snapshots[0].Size},
-			},
-		},
-	}
-	cluster.Create(t, restored)
 	// History outlives its Transfer.
 	if err := cluster.Client.Delete(context.Background(), s.transfer); err != nil {
 		t.Fatal(err)
@@ -194,6 +183,29 @@ func keepsHistory(t *testing.T) {
 	}
 	if o, found := s.find(newest); !found || o.GetDeletionTimestamp() != nil {
 		t.Error("history was removed with its Transfer")
+	}
+}
+
+// restores makes a claim from a snapshot, as the guide says, with what status shows of it and no right of the manager.
+func (s *storage) restores(from *v1alpha1.SnapshotStatus) {
+	s.Helper()
+	cluster.Create(s, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "restored-" + from.RunID},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("fast"),
+			DataSource: &corev1.TypedLocalObjectReference{
+				APIGroup: ptr.To(plan.SnapshotGroup), Kind: "VolumeSnapshot", Name: from.Name,
+			},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: *from.Size},
+			},
+		},
+	})
+	o, found := s.find(from.Name)
+	ready, _, _ := unstructured.NestedBool(o.Object, "status", "readyToUse")
+	point := from.RecoveryPoint.UTC().Format(time.RFC3339)
+	if !found || !ready || o.GetAnnotations()[v1alpha1.RecoveryPointAnnotation] != point {
+		s.Errorf("%s cannot be restored: %+v", from.Name, o.Object)
 	}
 }
 

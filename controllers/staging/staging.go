@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package staging sees, makes and removes the copies of sources that Transfers read: VolumeSnapshots, and claims from
-// them or cloned; and the VolumeSnapshots of destinations. It watches no VolumeSnapshots, so that it needs no CRD of them to be there.
+// them or cloned; and the VolumeSnapshots of destinations. It watches no VolumeSnapshots, so that it needs no CRD of
+// them to be there.
 package staging
 
 import (

@@ -41,6 +41,7 @@ func TestStaging(t *testing.T) {
 		history.until("the first", reconciler(manager.GetClient()), history.kept(1))
 	})
 	t.Run("KeepsHistory", keepsHistory)
+	t.Run("PrunesHistory", prunesHistory)
 	t.Run("HistoryOfOthers", historyOfOthers)
 	t.Run("HistoryClassIsMissing", historyClassIsMissing)
 	t.Run("HistoryAndQuota", historyAndQuota)

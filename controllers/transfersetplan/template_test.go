@@ -28,6 +28,7 @@ var own = map[string]string{
 	"inflate":                      "members read claims",
 	"pause":                        "a member is paused by itself",
 	"destination.ephemeral":        "for proving that an objectStore can be restored",
+	"destination.snapshot":         "members write to other namespaces and clusters, where history is not kept by who sends",
 
 	"destination.persistentVolumeClaim.claimName": "by namePrefix",
 }

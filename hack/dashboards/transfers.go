@@ -8,7 +8,7 @@ var transfers = dashboard{
 	description: "Transfers of this cluster and Deliveries from others: what moves now, what ended and why, compression " +
 		"and CPU time.",
 	rows: []row{
-		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Objective|NotRecoverable|StagedCopy|Fallback).*", panel{
+		health("Lighterage(Runs|Relay|Delivery|Agents|Objects|Objective|NotRecoverable|StagedCopy|History|Fallback).*", panel{
 			title: "Runs that move data", kind: stat, unit: short, width: 4,
 			description: "Transfers and Deliveries whose data move now.",
 			queries:     one(`sum by (kind) (lighterage_runs_moving)`, "{{kind}}"),
@@ -46,14 +46,19 @@ var transfers = dashboard{
 				description: "Time since the oldest snapshot or clone of a namespace was begun. It takes up storage.",
 				queries:     one(`max by (namespace) (lighterage_staged_copy_age_seconds)`, "{{namespace}}"),
 			}, {
-				title: "Snapshots of destinations", kind: timeseries, unit: short, width: 12, stacked: true,
+				title: "Snapshots of destinations", kind: timeseries, unit: short, width: 8, stacked: true,
 				description: "VolumeSnapshots of destinations that keep history, by state.",
 				queries:     one(`sum by (state) (lighterage_destination_snapshots)`, "{{state}}"),
 			}, {
-				title: "Time since the newest snapshot of a destination", kind: timeseries, unit: secondsUnit, width: 12,
+				title: "Time since the newest snapshot of a destination", kind: timeseries, unit: secondsUnit, width: 8,
 				description: "Time since the run of the newest snapshot that can be restored: the longest of a namespace's " +
 					"Transfers that keep history.",
 				queries: one(`max by (namespace) (lighterage_destination_snapshot_age_seconds)`, "{{namespace}}"),
+			}, {
+				title: "Transfers without a snapshot", kind: timeseries, unit: short, width: 8,
+				description: "Transfers that keep history whose last Complete run has no VolumeSnapshot, or none that can be " +
+					"restored yet.",
+				queries: one(`sum by (namespace) (lighterage_transfers_without_snapshot)`, "{{namespace}}"),
 			},
 		}},
 		{title: "Drills", panels: []panel{

@@ -1,0 +1,86 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package integration_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// TestDestinationsAreImmutable: nothing of where data go changes; what is kept of it may.
+func TestDestinationsAreImmutable(t *testing.T) {
+	ctx := context.Background()
+	create := func(change func(*v1alpha1.TransferDestination)) *v1alpha1.Transfer {
+		t.Helper()
+		object := transfer(func(t *v1alpha1.Transfer) { change(&t.Spec.Destination) }).(*v1alpha1.Transfer)
+		if err := k8s.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = k8s.Delete(ctx, object) })
+		return object
+	}
+	here := create(func(d *v1alpha1.TransferDestination) { d.Peer = "" })
+	there := create(func(d *v1alpha1.TransferDestination) {
+		d.Namespace = "vault"
+		d.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "post"}}
+	})
+	store := create(func(d *v1alpha1.TransferDestination) {
+		*d = v1alpha1.TransferDestination{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
+	})
+	for name, test := range map[string]struct {
+		of     *v1alpha1.Transfer
+		change func(*v1alpha1.TransferDestination)
+	}{
+		"peer, added":      {here, func(d *v1alpha1.TransferDestination) { d.Peer = "west" }},
+		"namespace, added": {here, func(d *v1alpha1.TransferDestination) { d.Namespace = "vault" }},
+		"claim":            {here, func(d *v1alpha1.TransferDestination) { d.PersistentVolumeClaim.ClaimName = "other" }},
+		"path":             {here, func(d *v1alpha1.TransferDestination) { d.PersistentVolumeClaim.Path = "/data" }},
+		"template, added": {here, func(d *v1alpha1.TransferDestination) {
+			d.PersistentVolumeClaim.Template = &v1alpha1.ClaimTemplate{}
+		}},
+		"form, added":        {here, func(d *v1alpha1.TransferDestination) { d.Form = v1alpha1.RestingZstd }},
+		"peer":               {there, func(d *v1alpha1.TransferDestination) { d.Peer = "north" }},
+		"peer and via, gone": {there, func(d *v1alpha1.TransferDestination) { d.Peer, d.Via = "", nil }},
+		"namespace":          {there, func(d *v1alpha1.TransferDestination) { d.Namespace = "bank" }},
+		"namespace, gone":    {there, func(d *v1alpha1.TransferDestination) { d.Namespace = "" }},
+		"via":                {there, func(d *v1alpha1.TransferDestination) { d.Via.ObjectStore.Name = "other" }},
+		"store":              {store, func(d *v1alpha1.TransferDestination) { d.ObjectStore.Path = "/data" }},
+		"form of a store":    {store, func(d *v1alpha1.TransferDestination) { d.Form = v1alpha1.RestingArchive }},
+		"another kind": {store, func(d *v1alpha1.TransferDestination) {
+			*d = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubInflate}
+		}},
+		"history elsewhere": {there, func(d *v1alpha1.TransferDestination) {
+			d.Snapshot = &v1alpha1.DestinationSnapshot{Retention: v1alpha1.SnapshotRetention{Last: 1}}
+		}},
+	} {
+		changed := test.of.DeepCopy()
+		test.change(&changed.Spec.Destination)
+		err := k8s.Update(ctx, changed)
+		want := "immutable; delete this Transfer"
+		if name == "history elsewhere" {
+			want = "remove peer and namespace"
+		}
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	retention := v1alpha1.SnapshotRetention{Last: 3}
+	for name, snapshot := range map[string]*v1alpha1.DestinationSnapshot{
+		"added":   {Retention: retention},
+		"changed": {Retention: retention, VolumeSnapshotClassName: "fast"},
+		"removed": nil,
+	} {
+		here.Spec.Destination.Snapshot = snapshot
+		if err := k8s.Update(ctx, here); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
