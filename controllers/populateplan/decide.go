@@ -3,18 +3,21 @@
 
 // Package populateplan decides how a claim is filled whose dataSourceRef names a Transfer. Like plan it is pure.
 //
-// A claim of its own, the prime, is filled by a Transfer. Then its volume is bound to the claim that waits. Kubernetes
+// A claim of its own, the prime, is filled by a Transfer or made of a VolumeSnapshot. Then its volume is bound to the
+// claim that waits. Kubernetes
 // calls what does so a volume populator.
 package populateplan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -87,6 +90,10 @@ func Decide(f Facts) Decision {
 		return fails("Transfer %q is not of this claim; delete it", f.Fill.Name)
 	case f.Prime != nil && !metav1.IsControlledBy(f.Prime, claim):
 		return fails("claim %q is not of this claim; delete it", f.Prime.Name)
+	case f.Prime != nil && f.Prime.Spec.DataSource != nil && f.Volume == nil:
+		return Decision{RequeueAfter: again} // the driver makes it of the snapshot
+	case f.Prime != nil && f.Prime.Spec.DataSource != nil:
+		return bind(f)
 	case f.Prime != nil && f.Fill != nil && meta.IsStatusConditionTrue(f.Fill.Status.Conditions, v1alpha1.ConditionComplete):
 		return bind(f)
 	case f.Prime != nil && f.Fill != nil:
@@ -108,13 +115,14 @@ func begin(f Facts) Decision {
 	claim, ref := f.Claim, f.Claim.Spec.DataSourceRef
 	switch {
 	case ref.Kind != "Transfer":
-		return fails("dataSourceRef names a %s; name a Transfer whose destination is an objectStore", ref.Kind)
+		return fails("dataSourceRef names a %s; name a Transfer whose destination is an objectStore or keeps snapshots", ref.Kind)
 	case ref.Namespace != nil && *ref.Namespace != claim.Namespace:
 		return fails("dataSourceRef names namespace %q; only Transfers of the claim's own namespace are read", *ref.Namespace)
 	case f.Source == nil || f.Source.DeletionTimestamp != nil:
 		return fails("there is no Transfer %q in this namespace; create the one that wrote the data", ref.Name)
-	case f.Source.Spec.Destination.ObjectStore == nil:
-		return fails("the destination of Transfer %q is no objectStore; name one that writes to an objectStore", ref.Name)
+	case f.Source.Spec.Destination.ObjectStore == nil && f.Source.Spec.Destination.Snapshot == nil:
+		return fails("the destination of Transfer %q is no objectStore and has no snapshot; name one with "+
+			"destination.objectStore or destination.snapshot", ref.Name)
 	case f.Class == nil:
 		return fails("StorageClass %q does not exist; a claim is populated in a volume that its class makes", className(claim))
 	case claim.Spec.Selector != nil || claim.Spec.VolumeName != "":
@@ -123,6 +131,9 @@ func begin(f Facts) Decision {
 	if mode := f.Class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer &&
 		claim.Annotations[SelectedNode] == "" {
 		return Decision{} // the scheduler annotates the claim
+	}
+	if f.Source.Spec.Destination.Snapshot != nil {
+		return restore(f)
 	}
 	d := Decision{Event: &Event{corev1.EventTypeNormal, EventPopulating, fmt.Sprintf(
 		"Transfer %q reads what Transfer %q wrote: kubectl -n %s get transfer %[1]s", Name(claim), ref.Name, claim.Namespace)}}
@@ -133,6 +144,27 @@ func begin(f Facts) Decision {
 		d.CreatePrime = prime(claim)
 	}
 	return d
+}
+
+// restore has the driver make the volume of the newest snapshot that is ready.
+func restore(f Facts) Decision {
+	i := slices.IndexFunc(f.Source.Status.Snapshots, func(s v1alpha1.SnapshotStatus) bool {
+		return s.State == v1alpha1.SnapshotReady
+	})
+	if i < 0 {
+		return fails("Transfer %q has no snapshot that is Ready; look at its condition HistoryKept", f.Source.Name)
+	}
+	newest := f.Source.Status.Snapshots[i]
+	if size := f.Claim.Spec.Resources.Requests.Storage(); newest.Size != nil && size.Cmp(*newest.Size) < 0 {
+		return fails("VolumeSnapshot %q needs %s, and the claim asks for %s; create the claim larger", newest.Name,
+			newest.Size, size)
+	}
+	p := prime(f.Claim)
+	p.Spec.DataSource = &corev1.TypedLocalObjectReference{
+		APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: newest.Name,
+	}
+	return Decision{CreatePrime: p, Event: &Event{corev1.EventTypeNormal, EventPopulating, fmt.Sprintf(
+		"claim %q is made of VolumeSnapshot %q: kubectl -n %s describe pvc %[1]s", p.Name, newest.Name, p.Namespace)}}
 }
 
 // follow shows why a Transfer does not go on.

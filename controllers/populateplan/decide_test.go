@@ -52,6 +52,38 @@ func filling() populateplan.Facts {
 	return f
 }
 
+// TestRestoresTheNewestSnapshot: history has it already, so nothing is moved.
+func TestRestoresTheNewestSnapshot(t *testing.T) {
+	f := waiting()
+	f.Source.Spec.Destination = v1alpha1.TransferDestination{Snapshot: &v1alpha1.DestinationSnapshot{}}
+	if d := populateplan.Decide(f); d.CreatePrime != nil || d.Event == nil || d.Event.Reason != populateplan.EventNotPopulated {
+		t.Errorf("without one: %+v", d)
+	}
+	f.Source.Status.Snapshots = []v1alpha1.SnapshotStatus{
+		{Name: "unready", State: v1alpha1.SnapshotTaken},
+		{Name: "newest", State: v1alpha1.SnapshotReady, Size: ptr.To(resource.MustParse("2Gi"))},
+		{Name: "older", State: v1alpha1.SnapshotReady},
+	}
+	if d := populateplan.Decide(f); d.CreatePrime != nil || d.Event == nil || d.Event.Reason != populateplan.EventNotPopulated {
+		t.Errorf("into a smaller claim: %+v", d)
+	}
+	f.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	d := populateplan.Decide(f)
+	if d.CreateFill != nil || d.CreatePrime == nil || d.CreatePrime.Spec.DataSource.Name != "newest" {
+		t.Fatalf("%+v", d)
+	}
+	f.Prime = d.CreatePrime
+	if d = populateplan.Decide(f); d.CreatePrime != nil || d.CreateFill != nil || d.Bind {
+		t.Errorf("while the driver makes it: %+v", d)
+	}
+	f.Prime.UID, f.Prime.Spec.VolumeName = "prime", "pv"
+	f.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	f.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "bank", Name: f.Prime.Name, UID: "prime"}
+	if d = populateplan.Decide(f); !d.Bind {
+		t.Errorf("%+v", d)
+	}
+}
+
 func complete(t *v1alpha1.Transfer) {
 	t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}}
 }

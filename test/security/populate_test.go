@@ -40,6 +40,11 @@ func TestPopulatedClaims(t *testing.T) {
 	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 	create := func(o client.Object) request { return request{managerAccount, admission.Create, claims, o, nil, bank} }
 	expect(t, "a claim", create(claim()), "")
+	expect(t, "a claim of a snapshot", create(with(claim(), func(o client.Object) {
+		if typed, ok := o.(*corev1.PersistentVolumeClaim); ok {
+			typed.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "ledger"}
+		}
+	})), "")
 	expect(t, "a claim, deleted", request{managerAccount, admission.Delete, claims, nil, claim(), bank}, "")
 	expect(t, "a claim for another one", create(with(claim(), renamed)), "others are populated")
 	for name, change := range map[string]func(*corev1.PersistentVolumeClaimSpec){
