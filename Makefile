@@ -237,7 +237,15 @@ test-dashboards: tools-go ## Run every panel's query and every rule on a Prometh
 test-gitops: tools-go ## Objects from Git with Flux, which is built once, on a bare API server: health, drift and pruning
 	$(ENSURE) git
 	assets=$$(go run -C hack/cluster . assets); flux=$$(hack/flux.sh); eval "$$flux"; export KUBEBUILDER_ASSETS=$$assets; \
-		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops ./flux
+		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops -skip '^TestClusters$$' ./flux
+
+.PHONY: test-gitops-clusters
+test-gitops-clusters: tools-go ## Operator and objects of every kind from Git with Flux: health, drift, pruning; on fresh clusters that it takes down
+	$(ENSURE) git
+	flux=$$(hack/flux.sh); eval "$$flux"; trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; . ./$(CLUSTER_ENV); \
+		version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); \
+		GITOPS_REGISTRY=$$REGISTRY GITOPS_VERSION=$$version \
+		go test -C test/gitops -v -count=1 -timeout 40m -tags gitops -run '^TestClusters$$' ./flux
 
 .PHONY: test-console
 test-console: tools-go ## The console in headless Chromium against two bare API servers: accessibility, light and dark, phones, guards; SCREENSHOTS=DIR writes pictures
@@ -248,7 +256,7 @@ test-console: tools-go ## The console in headless Chromium against two bare API 
 
 .PHONY: test-bridge
 test-bridge: ## What people touch, with the programs of others: the console in a browser, Flux, a release
-	hack/stages.sh test-console test-gitops test-release
+	hack/stages.sh test-console test-gitops test-gitops-clusters test-release
 
 .PHONY: test-objectstore
 test-objectstore: tools-go ## One round trip of a claim through versitygw over TLS, which is built once

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -121,6 +122,21 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 		)
 	}
 	return &c, nil
+}
+
+// Contexts writes a kubeconfig with the contexts east and west.
+func (p *Pair) Contexts(path string) error {
+	both := clientcmdapi.NewConfig()
+	for _, c := range []*Cluster{p.East, p.West} {
+		one, err := clientcmd.LoadFromFile(c.kubeconfig)
+		if err != nil {
+			return fmt.Errorf("load the kubeconfig of cluster %s: %w", c.Name, err)
+		}
+		current := one.Contexts[one.CurrentContext]
+		both.Clusters[c.Name], both.AuthInfos[c.Name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
+		both.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: c.Name}
+	}
+	return clientcmd.WriteToFile(*both, path)
 }
 
 // Command is kubectl with arguments.

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/check"
@@ -26,23 +24,13 @@ import (
 // left of that.
 func TestPluginOnBothClusters(t *testing.T) {
 	t.Parallel()
-	both := clientcmdapi.NewConfig()
-	for _, name := range []string{"east", "west"} {
-		one, err := clientcmd.LoadFromFile(filepath.Join(root, ".cluster", name+".kubeconfig"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		current := one.Contexts[one.CurrentContext]
-		both.Clusters[name], both.AuthInfos[name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
-		both.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*both, path); err != nil {
+	if err := pair.Contexts(path); err != nil {
 		t.Fatal(err)
 	}
-	pair := []string{"--kubeconfig", path, "--context", "east", "--to", "west"}
-	east.says(t, append([]string{"connect"}, pair...), "unchanged", "Reachable", "west to east")
-	verify := append([]string{"verify", "--size", "8Mi"}, pair...)
+	both := []string{"--kubeconfig", path, "--context", "east", "--to", "west"}
+	east.says(t, append([]string{"connect"}, both...), "unchanged", "Reachable", "west to east")
+	verify := append([]string{"verify", "--size", "8Mi"}, both...)
 	east.says(t, verify, "8.00 MiB, verified", "east to west", "west to east")
 	for _, c := range []*cluster{east, west} {
 		var left corev1.NamespaceList
@@ -56,7 +44,7 @@ func TestPluginOnBothClusters(t *testing.T) {
 	if strings.Count(out, "\n") != 1 {
 		t.Errorf("gather wrote %q", out)
 	}
-	checked(t, append([]string{"check", "-o", "json"}, pair...), "Peer east: reachable",
+	checked(t, append([]string{"check", "-o", "json"}, both...), "Peer east: reachable",
 		"cluster east sends to cluster west", "cluster west sends to cluster east")
 }
 

@@ -8,13 +8,11 @@ package flux_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +32,9 @@ import (
 const (
 	namespace = "flux-system"
 	// patience is for a busy machine.
-	patience = 4 * time.Minute
+	patience = 10 * time.Minute
+	// poll is twice the interval in which kustomize-controller looks at health.
+	poll = 10 * time.Second
 )
 
 // flux is an installation of Flux that follows a repository.
@@ -42,11 +42,14 @@ type flux struct {
 	t          *testing.T
 	api        client.Client
 	repository *repository
+	cluster    string // whose directories of the repository it applies
 	log        *lines // of kustomize-controller
 }
 
 // startFlux starts Flux for a cluster that a file gives access to.
-func startFlux(t *testing.T, config *rest.Config, kubeconfig string, api client.Client) *flux {
+func startFlux(
+	t *testing.T, config *rest.Config, kubeconfig string, api client.Client, repository *repository, cluster string,
+) *flux {
 	t.Helper()
 	programs, crds := os.Getenv("LIGHTERAGE_FLUX"), os.Getenv("LIGHTERAGE_FLUX_CRDS")
 	if programs == "" || crds == "" {
@@ -55,7 +58,7 @@ func startFlux(t *testing.T, config *rest.Config, kubeconfig string, api client.
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: filepath.SplitList(crds)}); err != nil {
 		t.Fatalf("installing Flux's kinds: %v", err)
 	}
-	f := &flux{t: t, api: api, repository: newRepository(t)}
+	f := &flux{t: t, api: api, repository: repository, cluster: cluster}
 	home := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := api.Create(t.Context(), &home); err != nil {
 		t.Fatal(err)
@@ -135,7 +138,7 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// follow has Flux apply a directory of the repository, which has a commit already, after others.
+// follow has Flux apply what the repository, which has a commit already, has for the cluster in a directory, after others.
 func (f *flux) follow(name string, after ...string) {
 	f.t.Helper()
 	source := object("GitRepository", "fleet", map[string]any{
@@ -149,8 +152,8 @@ func (f *flux) follow(name string, after ...string) {
 		needs = append(needs, map[string]any{"name": other})
 	}
 	if err := f.api.Create(f.t.Context(), object("Kustomization", name, map[string]any{
-		"path": "./" + name, "dependsOn": needs, "interval": "1h", "retryInterval": "2s", "timeout": "4m", "wait": true,
-		"prune": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"},
+		"path": "./" + name + "/" + f.cluster, "dependsOn": needs, "interval": "1h", "retryInterval": "2s", "wait": true,
+		"timeout": patience.String(), "prune": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"},
 	})); err != nil {
 		f.t.Fatal(err)
 	}
@@ -178,30 +181,39 @@ func (f *flux) ready(name, commit string) (bool, string) {
 		condition.ObservedGeneration == k.GetGeneration(), fmt.Sprintf("applied %s, %s", applied, condition.Message)
 }
 
+// ask has Flux reconcile one of its objects, though it has no reason to, and waits until that has succeeded.
+func (f *flux) ask(o *unstructured.Unstructured) {
+	f.t.Helper()
+	token := strconv.FormatInt(time.Now().UnixNano(), 10)
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"`+token+`"}}}`))
+	if err := f.api.Patch(f.t.Context(), o, patch); err != nil {
+		f.t.Fatal(err)
+	}
+	eventually(f.t, o.GetKind()+" "+o.GetName()+" to be reconciled", func() (bool, string) {
+		if err := f.api.Get(f.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return false, err.Error()
+		}
+		handled, _, _ := unstructured.NestedString(o.Object, "status", "lastHandledReconcileAt")
+		condition := conditionOf(f.t, o, "Ready")
+		return handled == token && condition != nil && condition.Status == metav1.ConditionTrue,
+			fmt.Sprintf("handled %s of %s, %+v", handled, token, condition)
+	})
+}
+
+// pull has Flux look at the repository. It applies a commit that is new.
+func (f *flux) pull() {
+	f.t.Helper()
+	f.ask(object("GitRepository", "fleet", nil))
+}
+
 // reconcile has Flux look at the repository, and apply it, though it has no reason to; it returns what it changed.
 func (f *flux) reconcile(commit string, names ...string) []string {
 	f.t.Helper()
-	token := strconv.FormatInt(time.Now().UnixNano(), 10)
 	_, from := f.log.since(0)
-	ask := func(o *unstructured.Unstructured) {
-		patch := client.RawPatch("application/merge-patch+json",
-			[]byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"`+token+`"}}}`))
-		if err := f.api.Patch(f.t.Context(), o, patch); err != nil {
-			f.t.Fatal(err)
-		}
-		eventually(f.t, o.GetKind()+" "+o.GetName()+" to be reconciled", func() (bool, string) {
-			if err := f.api.Get(f.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-				return false, err.Error()
-			}
-			handled, _, _ := unstructured.NestedString(o.Object, "status", "lastHandledReconcileAt")
-			condition := conditionOf(f.t, o, "Ready")
-			return handled == token && condition != nil && condition.Status == metav1.ConditionTrue,
-				fmt.Sprintf("handled %s of %s, %+v", handled, token, condition)
-		})
-	}
-	ask(object("GitRepository", "fleet", nil))
+	f.pull()
 	for _, name := range names {
-		ask(object("Kustomization", name, nil))
+		f.ask(object("Kustomization", name, nil))
 		f.wait(name, commit)
 	}
 	said, _ := f.log.since(from)
@@ -211,6 +223,18 @@ func (f *flux) reconcile(commit string, names ...string) []string {
 func (f *flux) wait(name, commit string) {
 	f.t.Helper()
 	eventually(f.t, "Kustomization "+name+" to be ready", func() (bool, string) { return f.ready(name, commit) })
+}
+
+// forget deletes Kustomizations, with everything that Flux has applied of them.
+func (f *flux) forget(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		k := object("Kustomization", name, nil)
+		if err := f.api.Delete(f.t.Context(), k); err != nil {
+			f.t.Fatal(err)
+		}
+		f.gone([]unstructured.Unstructured{*k})
+	}
 }
 
 // changes are the objects that Flux says it has changed.
@@ -274,54 +298,5 @@ func eventually(t *testing.T, what string, try func() (bool, string)) {
 			t.Fatalf("gave up waiting for %s: %s", what, state)
 		}
 		time.Sleep(200 * time.Millisecond)
-	}
-}
-
-// state is what of objects must not change when nothing is changed in Git.
-type state struct {
-	version, generation string
-	managed             []metav1.ManagedFieldsEntry
-	spec                any
-}
-
-// states of objects as they are now.
-func (f *flux) states(objects []unstructured.Unstructured) map[string]state {
-	f.t.Helper()
-	found := map[string]state{}
-	for i := range objects {
-		live := objects[i].DeepCopy()
-		if err := f.api.Get(f.t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
-			f.t.Fatal(err)
-		}
-		found[live.GetKind()+"/"+live.GetName()] = state{
-			live.GetResourceVersion(), strconv.FormatInt(live.GetGeneration(), 10), live.GetManagedFields(), live.Object["spec"],
-		}
-	}
-	return found
-}
-
-// same requires two states to be the same.
-func same(t *testing.T, before, after map[string]state) {
-	t.Helper()
-	for name := range before {
-		if b, a := before[name], after[name]; !reflect.DeepEqual(b, a) {
-			t.Errorf("%s was changed\nfrom %+v\nto   %+v", name, b, a)
-		}
-	}
-}
-
-// gone waits until objects do not exist.
-func (f *flux) gone(objects []unstructured.Unstructured) {
-	f.t.Helper()
-	for i := range objects {
-		o := objects[i].DeepCopy()
-		eventually(f.t, o.GetKind()+" "+o.GetName()+" to be gone", func() (bool, string) {
-			err := f.api.Get(f.t.Context(), client.ObjectKeyFromObject(o), o)
-			if err == nil {
-				return false, fmt.Sprintf("it exists, with finalizers %v, deleted %v", o.GetFinalizers(), o.GetDeletionTimestamp())
-			}
-			var noMatch *meta.NoKindMatchError
-			return client.IgnoreNotFound(err) == nil || errors.As(err, &noMatch), err.Error()
-		})
 	}
 }

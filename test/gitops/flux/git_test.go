@@ -6,6 +6,7 @@
 package flux_test
 
 import (
+	"io/fs"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -80,6 +81,44 @@ func (r *repository) write(path string, objects ...unstructured.Unstructured) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// add adds the files of a directory, which it changes.
+func (r *repository) add(directory string, change *strings.Replacer) {
+	r.t.Helper()
+	if err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path) //nolint:gosec // the test's own
+		if err != nil {
+			return err
+		}
+		into := filepath.Join(r.tree, strings.TrimPrefix(path, directory))
+		if err := os.MkdirAll(filepath.Dir(into), 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(into, []byte(change.Replace(string(text))), 0o600)
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// objects are those of the work tree for a cluster.
+func (r *repository) objects(cluster string) (objects []unstructured.Unstructured) {
+	r.t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.tree, "*", cluster, "*.yaml"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // the test's own
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		objects = append(objects, parse(r.t, string(text))...)
+	}
+	return objects
 }
 
 // commit commits the work tree and returns the commit.

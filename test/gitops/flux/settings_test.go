@@ -7,10 +7,11 @@ package flux_test
 
 import (
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +25,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/test/render"
 )
-
-// poll is twice the interval in which kustomize-controller looks at health.
-const poll = 10 * time.Second
 
 const home = `
 apiVersion: v1
@@ -89,7 +87,7 @@ func TestSettings(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := startFlux(t, config, kubeconfig, api)
+	f := startFlux(t, config, kubeconfig, api, newRepository(t), "")
 
 	objects := parse(t, settings)
 	f.repository.write("operator/operator.yaml", append(withoutPods(t), parse(t, home)...)...)
@@ -144,8 +142,9 @@ spec: {caBundle: `+base64.StdEncoding.EncodeToString(ca.CertificatePEM)+`}
 		}
 	}
 
-	f.steady(commit, objects)
+	f.steady(commit, objects, "operator", "data")
 	f.drift(commit, objects)
+	f.failsAtOnce()
 
 	transfer := object("", "", nil)
 	transfer.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Transfer"))
@@ -199,61 +198,14 @@ func startManager(t *testing.T, admin []byte) {
 		"--metrics-bind-address=0", "--health-probe-bind-address="+address(t))
 }
 
-// is waits until an object has a condition.
-func (f *flux) is(o *unstructured.Unstructured, condition string) {
-	f.t.Helper()
-	eventually(f.t, o.GetKind()+" "+o.GetName()+" to be "+condition, func() (bool, string) {
-		live := o.DeepCopy()
-		if err := f.api.Get(f.t.Context(), client.ObjectKeyFromObject(o), live); err != nil {
-			return false, err.Error()
-		}
-		found := conditionOf(f.t, live, condition)
-		return found != nil && found.Status == metav1.ConditionTrue, strings.TrimSpace(objectStatus(live))
-	})
-}
-
-func objectStatus(o *unstructured.Unstructured) string {
-	text, err := o.MarshalJSON()
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-// unready requires that a Kustomization is not found healthy while Flux looks twice.
-func (f *flux) unready(name, commit string) {
-	f.t.Helper()
-	for end := time.Now().Add(poll); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		if ready, state := f.ready(name, commit); ready {
-			f.t.Fatalf("Kustomization %s is ready before its objects are: %s", name, state)
-		}
-	}
-}
-
-// steady: applying the same commit again changes no object.
-func (f *flux) steady(commit string, objects []unstructured.Unstructured) {
-	f.t.Helper()
-	var before map[string]state
-	eventually(f.t, "the manager to have written what it has to", func() (bool, string) {
-		before = f.states(objects)
-		time.Sleep(3 * time.Second)
-		for name, later := range f.states(objects) {
-			if later.version != before[name].version {
-				return false, name + " is still written"
-			}
-		}
-		return true, ""
-	})
-	if changed := f.reconcile(commit, "operator", "data"); len(changed) > 0 {
-		f.t.Errorf("a second reconciliation changes %v", changed)
-	}
-	same(f.t, before, f.states(objects))
-}
-
 // drift: what others change or delete is as in Git after a reconciliation.
 func (f *flux) drift(commit string, objects []unstructured.Unstructured) {
 	f.t.Helper()
 	ctx := f.t.Context()
+	annotate := func(object client.Object, owner string) error {
+		return f.api.Patch(ctx, object, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"annotations":{"`+owner+`":"was here"}}}`)), client.FieldOwner(owner))
+	}
 	for i := range objects {
 		live := objects[i].DeepCopy()
 		var err error
@@ -263,6 +215,8 @@ func (f *flux) drift(commit string, objects []unstructured.Unstructured) {
 				[]byte(`{"spec":{"schedule":{"cron":"0 5 1 1 *"}}}`)), client.FieldOwner("kubectl-edit"))
 		case "Tariff":
 			err = f.api.Delete(ctx, live)
+		case "CompressionPolicy":
+			err = errors.Join(annotate(live, "kubectl-annotate"), annotate(live, "runs"))
 		}
 		if err != nil {
 			f.t.Fatal(err)
@@ -270,7 +224,9 @@ func (f *flux) drift(commit string, objects []unstructured.Unstructured) {
 	}
 	changed := f.reconcile(commit, "data")
 	slices.Sort(changed)
-	if want := []string{"Tariff/datacentre created", "Transfer/bank/nightly configured"}; !slices.Equal(changed, want) {
+	if want := []string{
+		"CompressionPolicy/cheap configured", "Tariff/datacentre created", "Transfer/bank/nightly configured",
+	}; !slices.Equal(changed, want) {
 		f.t.Errorf("Flux changed %v, want %v", changed, want)
 	}
 	for i := range objects {
@@ -282,5 +238,34 @@ func (f *flux) drift(commit string, objects []unstructured.Unstructured) {
 		if live.GetKind() == "Transfer" && (cron != "0 2 1 1 *" || err != nil) {
 			f.t.Errorf("the schedule is %q (%v)", cron, err)
 		}
+		annotations := live.GetAnnotations()
+		if live.GetKind() == "CompressionPolicy" && (annotations["kubectl-annotate"] != "" || annotations["runs"] == "") {
+			f.t.Errorf("of annotations of kubectl and of others Flux has left %v", annotations)
+		}
 	}
+}
+
+// failsAtOnce: Flux does not wait for an object that somebody has to correct.
+func (f *flux) failsAtOnce() {
+	f.t.Helper()
+	f.repository.write("data/broken.yaml", parse(f.t, `
+apiVersion: lighterage.dev/v1alpha1
+kind: Peer
+metadata: {name: broken}
+spec: {caBundle: bm8gY2VydGlmaWNhdGU=}
+`)...)
+	f.repository.commit("a Peer without a certificate")
+	begun := time.Now()
+	f.pull()
+	eventually(f.t, "Kustomization data to fail", func() (bool, string) {
+		c := conditionOf(f.t, f.get("data"), "Healthy")
+		return c != nil && c.Status == metav1.ConditionFalse, fmt.Sprintf("%+v", c)
+	})
+	if took := time.Since(begun); took > patience/2 {
+		f.t.Errorf("that took %s, which may be the time-out", took)
+	}
+	f.repository.write("data/broken.yaml")
+	commit := f.repository.commit("without it")
+	f.pull()
+	f.wait("data", commit)
 }
