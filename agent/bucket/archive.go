@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -281,21 +282,30 @@ func (w *writing) sweepArchives(ctx context.Context) error {
 // stays reports whether the content of a file may stay where a record has it.
 func (w *writing) stays(r *record) bool {
 	if w.options.Archive == nil {
-		return r.archive == ""
+		return r.archive == "" && r.rests() == (w.form() != 0)
 	}
 	return r.archive != "" && !w.archives.sparse[r.archive]
 }
 
-// version of an index that is to be written.
-func (w *writing) version() uint32 {
-	if w.options.Archive != nil || w.archives.any() {
-		return indexVersionArchives
+// header of an index that is to be written.
+func (w *writing) header() *wirev1.StoreIndexHeader {
+	switch {
+	case w.form() != 0:
+		return &wirev1.StoreIndexHeader{Version: indexVersionResting, Form: protocol.FormToWire(w.form())}
+	case w.options.Archive != nil || w.archives.any():
+		return &wirev1.StoreIndexHeader{Version: indexVersionArchives}
+	default:
+		return &wirev1.StoreIndexHeader{Version: indexVersion}
 	}
-	return indexVersion
 }
 
 // mayHave reports whether a file's path is one that can be stored: that of an object must be a name.
-func (w *writing) mayHave(path string) bool { return w.options.Archive != nil || w.storable(path) }
+func (w *writing) mayHave(path string) bool {
+	if form := w.form(); form != 0 {
+		return w.storable(form.Name(path)) && w.storable(form.IndexPath(path))
+	}
+	return w.options.Archive != nil || w.storable(path)
+}
 
 // indexed takes note of a record that the new index has, and reports whether it may have it: not what is a further name
 // of a file that was left out.

@@ -165,6 +165,8 @@ func FuzzArchiveRecords(f *testing.F) {
 	f.Add(messages(f, header(2), archivedEntry(file, goodName, 512)), false)
 	f.Add(messages(f, &wirev1.StoreArchivePart{Number: 1, Blocks: make([]byte, 48)}, header(2)), true)
 	f.Add([]byte("\x1f\x8b"), true)
+	rests := &wirev1.StoreIndexEntry{Entry: file.ToWire(), Resting: &wirev1.StoreResting{Size: 60, IndexEtag: "e"}}
+	f.Add(messages(f, &wirev1.StoreIndexHeader{Version: 3, Form: wirev1.Form_FORM_GZIP}, rests), false)
 	f.Fuzz(func(t *testing.T, data []byte, journal bool) {
 		var before *wirev1.StoreArchivePart
 		if journal {
@@ -187,6 +189,9 @@ func FuzzArchiveRecords(f *testing.F) {
 				found, err := r.next()
 				if err != nil {
 					break
+				}
+				if found.rests() && (r.form == 0 || found.stored < 0 || found.archive != "" || !found.isObject()) {
+					t.Errorf("%+v", found)
 				}
 				if _, ok := archiveForm(found.archive); found.archive != "" && (!ok || found.entry.Type != tree.File ||
 					found.offset < 0 || found.offset+found.entry.Size < 0) {

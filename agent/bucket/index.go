@@ -17,8 +17,10 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -35,6 +37,8 @@ const (
 	indexVersion = 1
 	// indexVersionArchives is that of an index which may have files in archives.
 	indexVersionArchives = 2
+	// indexVersionResting is that of an index which may have files that rest in a form, too.
+	indexVersionResting = 3
 	// maxMessage bounds one message of an index in bytes: paths, targets and extended attributes have less.
 	maxMessage = 1 << 20
 	// indexPart is how much of an index is put at once.
@@ -54,6 +58,21 @@ type record struct {
 	crc     uint32
 	// linked: it is a further name of a file in an archive.
 	linked bool
+	// index is the ETag of the index beside the object of a file that rests in a form, which has stored bytes then; else
+	// empty.
+	index  string
+	stored int64
+}
+
+// rests reports whether the object has the file in a form.
+func (r *record) rests() bool { return r.index != "" }
+
+// size of the object of a file in bytes.
+func (r *record) size() int64 {
+	if r.rests() {
+		return r.stored
+	}
+	return r.entry.Size
 }
 
 // isObject reports whether there is to be an object of the entry.
@@ -77,6 +96,8 @@ type indexReader struct {
 	unordered bool
 	// archives: it may have files in archives.
 	archives bool
+	// form of the files that rest in one; 0: none does.
+	form cargo.Form
 }
 
 // openIndex opens the index of a store; without one it is empty.
@@ -124,11 +145,17 @@ func (r *indexReader) begin(content io.Reader, before *wirev1.StoreArchivePart) 
 	if err := r.read(&header, maxMessage); err != nil {
 		return damaged(err)
 	}
-	r.archives = header.GetVersion() == indexVersionArchives
-	if header.GetVersion() != indexVersion && !r.archives {
+	if header.GetVersion() < indexVersion || header.GetVersion() > indexVersionResting {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
-			"the index %s has the format %d, and this agent (%s) reads %d and %d: use the release that wrote it", IndexName,
-			header.GetVersion(), wirev1.Version, indexVersion, indexVersionArchives)
+			"the index %s has the format %d, and this agent (%s) reads %d to %d: use the release that wrote it", IndexName,
+			header.GetVersion(), wirev1.Version, indexVersion, indexVersionResting)
+	}
+	r.archives = header.GetVersion() >= indexVersionArchives
+	if header.GetVersion() == indexVersionResting {
+		var err error
+		if r.form, err = protocol.FormOf(header.GetForm()); err != nil || r.form == 0 {
+			return fmt.Errorf("%w: it has files in form %d", errIndex, int32(header.GetForm()))
+		}
 	}
 	return nil
 }
@@ -183,6 +210,12 @@ func (r *indexReader) entry() (*record, error) {
 	}
 	r.last = entry.Path
 	found := &record{entry: entry, etag: m.GetEtag(), part: int64(min(m.GetDigestPart(), objectstore.MaxPut))}
+	if at := m.GetResting(); at != nil && r.form != 0 {
+		if entry.Type != tree.File || at.GetIndexEtag() == "" || at.GetSize() > math.MaxInt64 {
+			return nil, fmt.Errorf("%w: %.200q rests in %d bytes", errIndex, entry.Path, at.GetSize())
+		}
+		found.index, found.stored = at.GetIndexEtag(), int64(at.GetSize())
+	}
 	if at := m.GetArchived(); at != nil && r.archives {
 		if err := found.place(at); err != nil {
 			return nil, damaged(err)
@@ -198,7 +231,7 @@ func (r *record) place(at *wirev1.StoreArchived) error {
 		return nil
 	}
 	_, ok := archiveForm(at.GetArchive())
-	if r.entry.Type != tree.File || !ok || at.GetOffset() > uint64(math.MaxInt64-r.entry.Size) {
+	if r.entry.Type != tree.File || r.rests() || !ok || at.GetOffset() > uint64(math.MaxInt64-r.entry.Size) {
 		return fmt.Errorf("entry %.200q is at %d in the archive %.200q", r.entry.Path, at.GetOffset(), at.GetArchive())
 	}
 	r.archive, r.offset, r.crc = at.GetArchive(), int64(at.GetOffset()), at.GetCrc32()
@@ -210,6 +243,9 @@ func (r *record) toWire() *wirev1.StoreIndexEntry {
 	m := &wirev1.StoreIndexEntry{Entry: r.entry.ToWire(), Etag: r.etag, DigestPart: uint64(r.part)}
 	if r.archive != "" || r.linked {
 		m.Archived = &wirev1.StoreArchived{Archive: r.archive, Offset: uint64(r.offset), Crc32: r.crc}
+	}
+	if r.rests() {
+		m.Resting = &wirev1.StoreResting{Size: uint64(r.stored), IndexEtag: r.index}
 	}
 	return m
 }
@@ -233,13 +269,13 @@ type indexWriter struct {
 	written int64
 }
 
-func newIndexWriter(ctx context.Context, store Store, version uint32) (*indexWriter, error) {
+func newIndexWriter(ctx context.Context, store Store, header *wirev1.StoreIndexHeader) (*indexWriter, error) {
 	w := &indexWriter{ctx: ctx, store: store}
 	var err error
 	if w.packed, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
 		return nil, fmt.Errorf("compress the index: %w", err)
 	}
-	_, err = protodelim.MarshalTo(w.packed, &wirev1.StoreIndexHeader{Version: version})
+	_, err = protodelim.MarshalTo(w.packed, header)
 	return w, err
 }
 

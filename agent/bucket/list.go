@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/tree"
 )
@@ -17,8 +18,10 @@ import (
 // listed is what a list of the store has under one path.
 type listed struct {
 	path string
-	// object is nil if there are only names below.
-	object *objectstore.Object
+	// object is nil if there are only names below. It is what rests of the file if there is an index, sidecar: then
+	// beside says that there is an object under the plain name, too.
+	object, sidecar *objectstore.Object
+	beside          bool
 	// below: there are names below it.
 	below bool
 }
@@ -30,6 +33,10 @@ type lister struct {
 	// enter reports whether anything in a directory is asked for; nil: always.
 	enter func(path string) bool
 	unfit func(path string)
+	// form of files that may rest in one; 0: none does. An object of a file in it and the index beside that are listed
+	// under the plain name; with strict only if nothing else has that.
+	form   cargo.Form
+	strict bool
 }
 
 func (l *lister) all(ctx context.Context) iter.Seq2[listed, error] {
@@ -49,8 +56,12 @@ func (l *lister) directory(ctx context.Context, path string, yield func(listed, 
 		yield(listed{}, err)
 		return false
 	}
-	for i := range children {
-		child := &children[i]
+	names := namesOf(children)
+	if l.form != 0 {
+		names = l.plainNames(children)
+	}
+	for i := range names {
+		child := &names[i]
 		if child.Name == "" && child.Object != nil && child.Object.Size == 0 && !child.Directory {
 			continue // Consoles make such objects so that there is a directory.
 		}
@@ -62,7 +73,10 @@ func (l *lister) directory(ctx context.Context, path string, yield func(listed, 
 			l.unfit(at)
 			continue
 		}
-		if !yield(listed{path: at, object: child.Object, below: child.Directory}, nil) {
+		found := listed{
+			path: at, object: child.Object, sidecar: child.sidecar, beside: child.beside, below: child.Directory,
+		}
+		if !yield(found, nil) {
 			return false
 		}
 		if child.Directory && (l.enter == nil || l.enter(at)) && !l.directory(ctx, at, yield) {
@@ -118,12 +132,31 @@ func (f *found) known() bool {
 	object := f.object()
 	switch e := &f.record.entry; {
 	case f.record.isObject():
-		return object != nil && object.ETag == f.record.etag && object.Size == e.Size
+		return object != nil && object.ETag == f.record.etag && object.Size == f.record.size() && f.sidecar() == f.record.index
 	case e.Type == tree.Directory:
 		return object == nil
 	default:
 		return f.listed == nil
 	}
+}
+
+// resting reports whether there is an object of the file in a form, and its index.
+func (f *found) resting() bool { return f != nil && f.listed != nil && f.listed.sidecar != nil }
+
+// sidecar is the ETag of the index of a file that rests in a form; empty: there is none.
+func (f *found) sidecar() string {
+	if !f.resting() {
+		return ""
+	}
+	return f.listed.sidecar.ETag
+}
+
+// plain is the name of the object that is under the path itself; empty: there is none.
+func (f *found) plain() string {
+	if f.object() == nil || f.resting() && !f.listed.beside {
+		return ""
+	}
+	return f.path
 }
 
 // below reports whether the list has something under the path.

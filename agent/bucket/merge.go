@@ -51,6 +51,11 @@ func (m *merger) visit(ctx context.Context, e *tree.Entry) error {
 	case e.Type == tree.File && !w.mayHave(e.Path):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path)
 		return nil
+	case e.Type == tree.Directory && w.form() != 0:
+		// Servers that keep objects as files have no object of that name beside it.
+		if err := tree.CheckResting(w.form(), e); err != nil {
+			return err
+		}
 	case e.Type == tree.HardLink && (reservedPath(e.Target) || !w.mayHave(e.Target)):
 		w.options.Origin.Omissions().Add(tree.OmittedObject, e.Path) // Its content is the target's, which is not stored.
 		return nil
@@ -125,7 +130,7 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 
 // keep takes over where the content of a file is.
 func (r *record) keep(before *record) {
-	r.etag, r.part = before.etag, before.part
+	r.etag, r.part, r.index, r.stored = before.etag, before.part, before.index, before.stored
 	r.archive, r.offset, r.crc = before.archive, before.offset, before.crc
 }
 
@@ -134,7 +139,8 @@ func (r *record) keep(before *record) {
 // the place only waits to be put.
 func (m *merger) clear(ctx context.Context, e *tree.Entry, before *found) error {
 	w := m.writing
-	if (e.Type != tree.File || w.options.Archive != nil) && before.object() != nil {
+	if before.plain() != "" && (e.Type != tree.File || w.options.Archive != nil || w.form() != 0) ||
+		before.resting() && e.Type != tree.File {
 		w.displaced = true
 	}
 	if e.Type == tree.Directory || !before.below() {
@@ -206,7 +212,7 @@ func (w *writing) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there, err := newBoth(ctx, &lister{store: w.options.Store, unfit: func(string) {}}, index, false)
+	there, err := newBoth(ctx, w.lister(), index, false)
 	if err != nil {
 		return err
 	}
@@ -221,8 +227,17 @@ func (w *writing) sweep(ctx context.Context) error {
 			return errorsOf(g, err)
 		}
 		superfluous := f.record == nil && w.options.Delete && w.options.Filter.Match(f.path, false)
-		if f.object() != nil && (superfluous || f.record != nil && !f.record.isObject()) {
-			g.Go(func() error { return w.remove(gctx, f.path) })
+		is := f.record != nil && f.record.isObject()
+		if name := f.plain(); name != "" && (superfluous || f.record != nil && (!is || f.record.rests())) {
+			g.Go(func() error {
+				if paired, err := w.paired(gctx, name); paired || err != nil {
+					return err
+				}
+				return w.remove(gctx, name)
+			})
+		}
+		if f.resting() && (superfluous || f.record != nil && (!is || !f.record.rests())) {
+			g.Go(func() error { return w.removeResting(gctx, f.path) })
 		}
 	}
 	return g.Wait()

@@ -139,6 +139,9 @@ func (n *notes) drop(ctx context.Context, note *wirev1.StoreUpload) error {
 	if err := n.store.Abort(ctx, uploadOf(note)); err != nil {
 		return err
 	}
+	if err := removeAll(ctx, n.store, partsOf(note.GetName())); err != nil {
+		return err
+	}
 	return n.store.Delete(ctx, noteName(note.GetName()))
 }
 

@@ -72,10 +72,13 @@ func (w *writing) giveUp(j *job) {
 
 // once puts a file, unless an attempt that wrote no index has done so.
 func (w *writing) once(ctx context.Context, j *job) error {
+	if w.form() != 0 {
+		return w.rest(ctx, j)
+	}
 	e := &j.slot.record.entry
 	metadata := map[string]string{
 		versionKey: versionOf(e),
-		mtimeKey:   fmt.Sprintf("%d.%09d", e.Modified/1e9, max(e.Modified%1e9, 0)),
+		mtimeKey:   mtime(e),
 	}
 	if object := j.before.object(); object != nil && object.Size == e.Size {
 		present, err := w.options.Store.Head(ctx, e.Path)
@@ -108,6 +111,11 @@ func (w *writing) once(ctx context.Context, j *job) error {
 	j.slot.record.etag, j.slot.record.part = at.etag, at.part
 	w.count(e, false)
 	return nil
+}
+
+// mtime is the time of modification in seconds, for other tools.
+func mtime(e *tree.Entry) string {
+	return fmt.Sprintf("%d.%09d", e.Modified/1e9, max(e.Modified%1e9, 0))
 }
 
 // versionOf is what tells a version of a file from others.

@@ -75,7 +75,7 @@ func (s *scrubbing) found(f *scrub.Findings, name, what string) {
 func (s *scrubbing) objects(
 	ctx context.Context, g *errgroup.Group, f *scrub.Findings, index *indexReader, first bool,
 ) (files map[string]int, something bool, err error) {
-	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}}, index, true)
+	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}, form: index.form}, index, true)
 	if err != nil {
 		return nil, false, err
 	}
@@ -98,14 +98,20 @@ func (s *scrubbing) objects(
 				f.Found(at.path, scrub.NoChecksum)
 			}
 		case f.Wants(at.path):
-			f.Total(r.entry.Size)
+			f.Total(r.size())
 			g.Go(func() error {
-				what, err := s.object(ctx, f, at)
+				look := s.object
+				if r.rests() {
+					look = func(ctx context.Context, f *scrub.Findings, at *found) (string, error) {
+						return s.resting(ctx, f, at, index.form)
+					}
+				}
+				what, err := look(ctx, f, at)
 				if err != nil {
 					return err
 				}
 				if f.Found(at.path, what); what == "" {
-					f.Verified(r.entry.Size)
+					f.Verified(r.size())
 				}
 				return nil
 			})

@@ -138,7 +138,7 @@ func (s *scrubbing) compareArchive(
 		return 0, "", err
 	}
 	f.Total(at.Size)
-	index, what, err := s.archiveIndex(ctx, name, form)
+	index, what, err := s.index(ctx, archiveIndex(name), form)
 	if what != "" || err != nil {
 		return 0, what, err
 	}
@@ -157,11 +157,11 @@ func (s *scrubbing) compareArchive(
 	return at.Size, what, err
 }
 
-// archiveIndex reads the index of an archive.
-func (s *scrubbing) archiveIndex(
+// index reads the object with the index of an archive, or of a file in a form.
+func (s *scrubbing) index(
 	ctx context.Context, name string, form cargo.Form,
 ) (index *cargo.Index, what string, err error) {
-	at, err := s.store.Head(ctx, archiveIndex(name))
+	at, err := s.store.Head(ctx, name)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return nil, scrub.IndexMissing, nil
@@ -170,14 +170,9 @@ func (s *scrubbing) archiveIndex(
 	case at.Size < 1 || at.Size > scrub.MaxIndex:
 		return nil, scrub.IndexInvalid, nil
 	}
-	r, err := s.store.Get(ctx, archiveIndex(name), at.ETag, 0, at.Size)
+	b, err := readAll(ctx, s.store, name, at.ETag, at.Size)
 	if err != nil {
 		return nil, "", err
-	}
-	defer func() { _ = r.Close() }() // It was only read.
-	b := make([]byte, at.Size)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return nil, "", err //nolint:wrapcheck // It is that of the store.
 	}
 	if index, err = cargo.ParseIndex(b); err != nil || index.Form() != form {
 		return nil, scrub.IndexInvalid, nil

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	forms "github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
@@ -42,6 +43,8 @@ type killed struct {
 	Slow bool
 	// Archive: it packs files.
 	Archive bool
+	// Form, unless 0, is that of its files.
+	Form forms.Form
 }
 
 func (k killed) store() (*objectstore.Store, error) {
@@ -88,10 +91,13 @@ func (k killed) write() error {
 	return bucket.Write(context.Background(), o)
 }
 
-// options has files packed if they are to be.
+// options has files packed or compressed if they are to be.
 func (k killed) options(o *bucket.WriteOptions) {
 	if k.Archive {
 		archived(codec.Zstd, 10<<20)(o)
+	}
+	if k.Form != 0 {
+		resting(k.Form)(o)
 	}
 }
 
@@ -182,6 +188,15 @@ func TestKilled(t *testing.T) {
 					killedAt(t, proxy, killed{Root: root, Prefix: "-archive-" + strings.ReplaceAll(step, " ", "-"), Archive: true}, kind)
 				})
 			}
+			for step, kind := range map[string]objectstoretest.Kind{
+				"part": objectstoretest.Parts, "journal": objectstoretest.Put("/00001"), "index of a file": objectstoretest.Put(".lgci"),
+				"complete": objectstoretest.Completes, "whole": objectstoretest.Put(".gz"), "deletes": objectstoretest.Deletes,
+			} {
+				t.Run("form "+step, func(t *testing.T) {
+					k := killed{Root: root, Prefix: "-form-" + strings.ReplaceAll(step, " ", "-"), Form: forms.Gzip}
+					killedAt(t, proxy, k, kind)
+				})
+			}
 			if proxy.Directory == "" {
 				return // What it has is in memory.
 			}
@@ -239,7 +254,11 @@ func whole(t *testing.T, root string, store *objectstore.Store) {
 		if e.Type != tree.File {
 			return nil
 		}
-		want, err := os.ReadFile(filepath.Join(root, e.Path))
+		if strings.HasSuffix(e.Path, forms.IndexSuffix) {
+			return nil // Its object has not come yet, or there is no index of the prefix.
+		}
+		plain, rests := strings.CutSuffix(e.Path, ".gz")
+		want, err := os.ReadFile(filepath.Join(root, plain))
 		if err != nil {
 			return err
 		}
@@ -251,6 +270,9 @@ func whole(t *testing.T, root string, store *objectstore.Store) {
 			} else if err != nil {
 				return err
 			}
+		}
+		if rests {
+			got = []byte(expanded(t, forms.Gzip, got))
 		}
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is served with %d bytes of another content than the file of %d", e.Path, len(got), len(want))

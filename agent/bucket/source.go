@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -50,6 +51,9 @@ type Source struct {
 	// targets are the files that have further names, with their digests; nil before WalkAgain.
 	targets map[string]*digested
 	indexed func(time.Time)
+	// form in which files may rest where no index says it; 0: none.
+	form    cargo.Form
+	resting *restingFiles
 }
 
 // NewSource returns the source that a store's prefix is. What the filter excludes is left out. Its requests end with
@@ -57,6 +61,7 @@ type Source struct {
 func NewSource(ctx context.Context, store Store, f *filter.Filter) *Source {
 	return &Source{
 		ctx: ctx, store: store, filter: f, omissions: &tree.Omissions{}, now: time.Now().UnixNano(),
+		resting: &restingFiles{},
 		unpacker: &unpacker{
 			ctx: ctx, store: store, engines: sync.OnceValue(engines.Default), numbers: make(map[string]uint32),
 		},
@@ -85,8 +90,12 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 	if s.indexed != nil && !index.written.IsZero() {
 		s.indexed(index.written)
 	}
+	form, err := s.formBy(index)
+	if err != nil {
+		return errors.Join(err, index.close())
+	}
 	b, err := newBoth(ctx, &lister{
-		store: s.store, enter: s.filter.Enter,
+		store: s.store, enter: s.filter.Enter, form: form, strict: true,
 		unfit: func(path string) { s.omissions.Add(tree.OmittedObject, path) },
 	}, index, false)
 	if err != nil {
@@ -204,6 +213,8 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 			return &f.record.entry, nil
 		}
 		return s.directory(f.path), nil
+	case f.resting():
+		return s.restingEntry(ctx, f)
 	case object != nil && f.known():
 		e := f.record.entry
 		e.Changed, e.Sparse = version(object.ETag), false
@@ -254,7 +265,7 @@ func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
 	if !s.filter.Match(f.path, false) {
 		return nil, nil
 	}
-	object, err := s.store.Head(ctx, f.path)
+	at, err := s.late(ctx, f)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrName):
 		s.omissions.Add(tree.OmittedMissing, f.path)
@@ -262,7 +273,7 @@ func (s *Source) unlisted(ctx context.Context, f *found) (*tree.Entry, error) {
 	case err != nil:
 		return nil, err
 	}
-	late := found{path: f.path, listed: &listed{path: f.path, object: &object}, record: f.record}
+	late := found{path: f.path, listed: at, record: f.record}
 	return s.entry(ctx, &late)
 }
 
@@ -274,6 +285,9 @@ func (s *Source) hardLink(ctx context.Context, r *record) (*tree.Entry, error) {
 			return e, nil // Its file is in an archive, and in the index as well.
 		}
 		_, err := s.store.Head(ctx, e.Target)
+		if form := s.resting.form(); form != 0 && errors.Is(err, objectstore.ErrNotFound) {
+			_, err = s.store.Head(ctx, form.Name(e.Target))
+		}
 		if err == nil {
 			return e, nil
 		}
@@ -324,7 +338,10 @@ func version(etag string) int64 {
 
 // Again returns what a file that Walk found is now: fs.ErrNotExist when there is nothing any more.
 func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
-	if e.Place != nil {
+	switch {
+	case rests(e):
+		return s.restingAgain(e)
+	case e.Place != nil:
 		return e, nil // Archives do not change.
 	}
 	object, err := s.store.Head(s.ctx, e.Path)
@@ -343,7 +360,10 @@ func (s *Source) Again(e *tree.Entry) (*tree.Entry, error) {
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns tree.ErrChanged when the object
 // is not the one that Walk found, or a part of a file that somebody began to put.
 func (s *Source) ReadAt(e *tree.Entry, p []byte, offset int64) error {
-	if e.Place != nil {
+	switch {
+	case rests(e):
+		return s.readResting(e, p, offset)
+	case e.Place != nil:
 		return s.unpacker.readAt(e, p, offset)
 	}
 	return s.read(e, offset, int64(len(p)), func(r io.Reader) error {

@@ -65,6 +65,8 @@ type WriteOptions struct {
 	Filter             *filter.Filter
 	// Archive, unless nil, has files packed into archives.
 	Archive *ArchiveOptions
+	// Resting, unless nil, has each file compressed in a form, with an index beside it. There is no Archive then.
+	Resting *RestingOptions
 	// Verify compares what the store says that it has with what was read.
 	Verify bool
 	// CheckpointInterval is how many bytes are put at once at most, from MinPart to MaxPart.
@@ -81,7 +83,7 @@ type WriteOptions struct {
 // Write makes the store's prefix hold what the origin has. It returns nil when everything is there; any other end has a
 // reason (see package failure) or is an error of this side. What fails for a moment is tried again by the store, and
 // nothing else.
-func Write(ctx context.Context, o WriteOptions) error {
+func Write(ctx context.Context, o WriteOptions) (err error) {
 	if o.ChangedPauses == nil {
 		o.ChangedPauses = []time.Duration{time.Second, 5 * time.Second}
 	}
@@ -97,6 +99,11 @@ func Write(ctx context.Context, o WriteOptions) error {
 		stake: semaphore.NewWeighted(entriesAtStake),
 		jobs:  make(chan *job), slots: make(chan *slot, 1<<16), wake: make(chan struct{}, 1),
 		lost: make(map[string]bool),
+	}
+	if o.Resting != nil {
+		w.part = min(w.part, archivePart) // They are held in memory.
+		w.compressors = newCompressors(o.Resting, max(o.Streams, 1))
+		defer func() { err = errors.Join(err, w.compressors.close()) }()
 	}
 	if w.archives, err = listArchives(ctx, o.Store); err != nil {
 		return err
@@ -153,6 +160,9 @@ type writing struct {
 	stake *semaphore.Weighted
 	jobs  chan *job
 	slots chan *slot
+
+	// compressors are for files that rest in a form; nil: none does.
+	compressors *compressors
 
 	archives *archives
 	// resumed is what earlier attempts have packed.
@@ -234,7 +244,7 @@ func (w *writing) run(parent context.Context) error {
 	var index *indexWriter
 	g.Go(func() error {
 		var err error
-		if index, err = newIndexWriter(ctx, w.options.Store, w.version()); err != nil {
+		if index, err = newIndexWriter(ctx, w.options.Store, w.header()); err != nil {
 			return err
 		}
 		// It outlives the group's context.
@@ -292,7 +302,7 @@ func (w *writing) walk(ctx context.Context) error {
 		return err
 	}
 	index.lacks = w.archives.lacks
-	there, err := newBoth(ctx, &lister{store: w.options.Store, unfit: func(string) {}}, index, true)
+	there, err := newBoth(ctx, w.lister(), index, true)
 	if err != nil {
 		return err
 	}

@@ -191,6 +191,9 @@ func (s *Store) putOptions(token string, metadata map[string]string) minio.PutOb
 	return o
 }
 
+// TokenKey is the key of an upload's token in the metadata of its object.
+const TokenKey = "lighterage-write"
+
 // tokenHeader is the user metadata that tells one's own object from another's.
 const tokenHeader = "Lighterage-Write"
 

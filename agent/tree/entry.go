@@ -81,8 +81,8 @@ type Place struct {
 	Offset  int64
 	// CRC32 of the content (IEEE).
 	CRC32 uint32
-
-	stored int64
+	// Stored is the length in bytes of what rests of a file in a form, and Index that of its index in a store.
+	Stored, Index int64
 }
 
 // Shared reports whether a file that a walk found has further names.
@@ -216,7 +216,7 @@ func (e *Entry) describe(st *unix.Stat_t) {
 func (e *Entry) same(st *unix.Stat_t) bool {
 	size := e.Size
 	if e.form != 0 {
-		size = e.Place.stored
+		size = e.Place.Stored
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == size && modified(st) == e.Modified &&
 		st.Ctim.Nano() == e.Changed && st.Ino == e.inode && uint64(st.Dev) == e.device

@@ -130,7 +130,7 @@ func (e *Entry) describeResting(in dir, index string) error {
 	if stored != e.Size {
 		return badIndex(e, fmt.Errorf("it is of a file of %d bytes, and this one has %d", stored, e.Size))
 	}
-	e.Size, e.Place, e.Sparse = plain, &Place{stored: e.Size}, false
+	e.Size, e.Place, e.Sparse = plain, &Place{Stored: e.Size}, false
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (s *Source) expanded(f restingFile, read func(*cargo.Reader) error) error {
 	if err != nil {
 		return s.verdict(f, err)
 	}
-	r, err := cargo.NewReader(f, f.entry.Place.stored, index, s.engines)
+	r, err := cargo.NewReader(f, f.entry.Place.Stored, index, s.engines)
 	if err != nil {
 		return s.verdict(f, err)
 	}
@@ -265,7 +265,7 @@ func (s *Source) index(f restingFile) (*cargo.Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.Form() != f.entry.form || i.Size() != f.entry.Size || i.StoredSize() != f.entry.Place.stored {
+	if i.Form() != f.entry.form || i.Size() != f.entry.Size || i.StoredSize() != f.entry.Place.Stored {
 		return nil, ErrChanged
 	}
 	if err := i.CheckEnds(f); err != nil {

@@ -83,7 +83,7 @@ func (a *agent) local(ctx context.Context) error {
 	}())
 }
 
-// localSettings is settingsOf with the forms that there are here: archives from claims, all others in claims.
+// localSettings is settingsOf with the forms that there are here: archives, and in stores all others, from claims.
 func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	from, toStore := c.GetSend(), c.GetDestinationStore() != nil
 	archive := from.GetForm() == wirev1.Form_FORM_ARCHIVE
@@ -92,8 +92,10 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 		return compression.Settings{}, badConfig("files are archived from claims with plain files only")
 	case archive && !toStore && from.GetReceipt():
 		return compression.Settings{}, badConfig("archives in claims have no receipt")
-	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED:
-		return compression.Settings{}, badConfig("files rest in form %v in claims only", from.GetForm())
+	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED &&
+		(c.GetSourceStore() != nil || from.GetSourceForm() != wirev1.Form_FORM_UNSPECIFIED):
+		return compression.Settings{}, badConfig("files rest in form %v in stores only from claims with plain files",
+			from.GetForm())
 	case archive:
 		resolved, err := compression.Read(from.GetCompression())
 		if err != nil {

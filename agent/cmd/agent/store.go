@@ -17,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -80,7 +81,13 @@ func (a *agent) openEnds(
 		if err != nil {
 			return nil, err
 		}
-		e.source = archived(ctx, store, e.filter, report, inflate)
+		form, err := protocol.FormOf(c.GetSend().GetSourceForm())
+		if err != nil {
+			return nil, err
+		}
+		source := archived(ctx, store, e.filter, report, inflate)
+		source.SetForm(form)
+		e.source = source
 		return e, nil
 	}
 	source, done, err := openAnySource(ctx, c.GetSend(), report, inflate)
@@ -161,14 +168,27 @@ func (a *agent) toStore(
 ) error {
 	from := c.GetSend()
 	var archive *bucket.ArchiveOptions
-	if from.GetForm() == wirev1.Form_FORM_ARCHIVE {
+	var resting *bucket.RestingOptions
+	switch from.GetForm() {
+	case wirev1.Form_FORM_UNSPECIFIED:
+	case wirev1.Form_FORM_ARCHIVE:
 		archive = a.archiveOptions(ctx, resolved)
+	default:
+		form, err := protocol.FormOf(from.GetForm())
+		if err != nil {
+			return err
+		}
+		chosen := a.encoders(ctx, resolved) // The form has fixed the codec.
+		resting = &bucket.RestingOptions{
+			Form: form, Policy: resolved.Policy, Engines: chosen.registry, Accelerator: chosen.accelerator,
+		}
 	}
 	err := bucket.Write(ctx, bucket.WriteOptions{
 		Origin: e.source, Store: e.destination, Transfer: c.GetTransfer(), RunID: from.GetRunId(),
 		Attempt: from.GetAttempt(), Delete: from.GetMirror(), AllowEmpty: from.GetAllowEmptySource(), Filter: e.filter,
 		Verify: from.GetVerify(), CheckpointInterval: int64(min(from.GetCheckpointInterval(), bucket.MaxPart)),
 		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report, Archive: archive,
+		Resting: resting,
 	})
 	a.logDetail(err)
 	if err != nil || !from.GetReceipt() {

@@ -459,8 +459,10 @@ func (x *StoreUpload) GetToken() string {
 // StoreIndexHeader begins an index. Its messages follow each other, each after its length as a varint.
 type StoreIndexHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// version of the format: 1, or 2 if there may be files in archives.
-	Version       uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// version of the format: 1, 2 if there may be files in archives, or 3 if files may rest in a form as well.
+	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// form of the files that rest in one, of version 3: FORM_GZIP or FORM_ZSTD.
+	Form          Form `protobuf:"varint,20,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +504,13 @@ func (x *StoreIndexHeader) GetVersion() uint32 {
 	return 0
 }
 
+func (x *StoreIndexHeader) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
+}
+
 // StoreIndexEntry is what an index says of an entry. They are in the order of paths.
 type StoreIndexEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -512,7 +521,10 @@ type StoreIndexEntry struct {
 	Archived *StoreArchived `protobuf:"bytes,3,opt,name=archived,proto3" json:"archived,omitempty"`
 	// digest_part is how many bytes there are in each part of the object but the last one, where etag is the MD5 of its bytes or, of several
 	// parts, the MD5 of their MD5s; 0: etag is not known to be one.
-	DigestPart    uint64 `protobuf:"varint,60,opt,name=digest_part,json=digestPart,proto3" json:"digest_part,omitempty"`
+	DigestPart uint64 `protobuf:"varint,60,opt,name=digest_part,json=digestPart,proto3" json:"digest_part,omitempty"`
+	// resting: the object has the content of the file in the form of the index, under the name that the form gives it. Entry is that of
+	// the plain file.
+	Resting       *StoreResting `protobuf:"bytes,20,opt,name=resting,proto3" json:"resting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +587,165 @@ func (x *StoreIndexEntry) GetDigestPart() uint64 {
 	return 0
 }
 
+func (x *StoreIndexEntry) GetResting() *StoreResting {
+	if x != nil {
+		return x.Resting
+	}
+	return nil
+}
+
+// StoreResting is an object that has a file in a form. See package cargo.
+type StoreResting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// size of the object in bytes.
+	Size uint64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	// index_etag is that of the object with its index. It is never empty.
+	IndexEtag     string `protobuf:"bytes,2,opt,name=index_etag,json=indexEtag,proto3" json:"index_etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreResting) Reset() {
+	*x = StoreResting{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreResting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreResting) ProtoMessage() {}
+
+func (x *StoreResting) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreResting.ProtoReflect.Descriptor instead.
+func (*StoreResting) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StoreResting) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StoreResting) GetIndexEtag() string {
+	if x != nil {
+		return x.IndexEtag
+	}
+	return ""
+}
+
+// StoreRestingPart is what a journal has of a part of an object in a form that is being put.
+type StoreRestingPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// number of the part in its upload, from 1 on.
+	Number   uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Etag     string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Size     uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	UploadId string `protobuf:"bytes,4,opt,name=upload_id,json=uploadId,proto3" json:"upload_id,omitempty"`
+	// offset in the plain file at which the part begins.
+	Offset uint64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	// blocks that the part has, as the index of the file has them.
+	Blocks []byte `protobuf:"bytes,6,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// exact: etag is the MD5 of what was sent.
+	Exact         bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreRestingPart) Reset() {
+	*x = StoreRestingPart{}
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreRestingPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreRestingPart) ProtoMessage() {}
+
+func (x *StoreRestingPart) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreRestingPart.ProtoReflect.Descriptor instead.
+func (*StoreRestingPart) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StoreRestingPart) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StoreRestingPart) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *StoreRestingPart) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StoreRestingPart) GetUploadId() string {
+	if x != nil {
+		return x.UploadId
+	}
+	return ""
+}
+
+func (x *StoreRestingPart) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StoreRestingPart) GetBlocks() []byte {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *StoreRestingPart) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // StoreArchived is a place in an archive.
 type StoreArchived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -590,7 +761,7 @@ type StoreArchived struct {
 
 func (x *StoreArchived) Reset() {
 	*x = StoreArchived{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +773,7 @@ func (x *StoreArchived) String() string {
 func (*StoreArchived) ProtoMessage() {}
 
 func (x *StoreArchived) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +786,7 @@ func (x *StoreArchived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreArchived.ProtoReflect.Descriptor instead.
 func (*StoreArchived) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StoreArchived) GetArchive() string {
@@ -665,7 +836,7 @@ type StoreArchivePart struct {
 
 func (x *StoreArchivePart) Reset() {
 	*x = StoreArchivePart{}
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +848,7 @@ func (x *StoreArchivePart) String() string {
 func (*StoreArchivePart) ProtoMessage() {}
 
 func (x *StoreArchivePart) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_objectstore_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +861,7 @@ func (x *StoreArchivePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreArchivePart.ProtoReflect.Descriptor instead.
 func (*StoreArchivePart) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_objectstore_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StoreArchivePart) GetNumber() uint32 {
@@ -809,15 +980,29 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1b\n" +
 	"\tpart_size\x18\x03 \x01(\x04R\bpartSize\x12\x0e\n" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x05 \x01(\tR\x05token\",\n" +
+	"\x05token\x18\x05 \x01(\tR\x05token\"Z\n" +
 	"\x10StoreIndexHeader\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"\xb6\x01\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12,\n" +
+	"\x04form\x18\x14 \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\"\xf2\x01\n" +
 	"\x0fStoreIndexEntry\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12=\n" +
 	"\barchived\x18\x03 \x01(\v2!.lighterage.wire.v1.StoreArchivedR\barchived\x12\x1f\n" +
 	"\vdigest_part\x18< \x01(\x04R\n" +
-	"digestPart\"W\n" +
+	"digestPart\x12:\n" +
+	"\aresting\x18\x14 \x01(\v2 .lighterage.wire.v1.StoreRestingR\aresting\"A\n" +
+	"\fStoreResting\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x1d\n" +
+	"\n" +
+	"index_etag\x18\x02 \x01(\tR\tindexEtag\"\xb5\x01\n" +
+	"\x10StoreRestingPart\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x1b\n" +
+	"\tupload_id\x18\x04 \x01(\tR\buploadId\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x16\n" +
+	"\x06blocks\x18\x06 \x01(\fR\x06blocks\x12\x14\n" +
+	"\x05exact\x18\a \x01(\bR\x05exact\"W\n" +
 	"\rStoreArchived\x12\x18\n" +
 	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
@@ -848,7 +1033,7 @@ func file_agent_wire_v1_objectstore_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_objectstore_proto_rawDescData
 }
 
-var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_wire_v1_objectstore_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*ProbeConfig)(nil),       // 0: lighterage.wire.v1.ProbeConfig
 	(*ObjectStoreConfig)(nil), // 1: lighterage.wire.v1.ObjectStoreConfig
@@ -858,26 +1043,31 @@ var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*StoreUpload)(nil),       // 5: lighterage.wire.v1.StoreUpload
 	(*StoreIndexHeader)(nil),  // 6: lighterage.wire.v1.StoreIndexHeader
 	(*StoreIndexEntry)(nil),   // 7: lighterage.wire.v1.StoreIndexEntry
-	(*StoreArchived)(nil),     // 8: lighterage.wire.v1.StoreArchived
-	(*StoreArchivePart)(nil),  // 9: lighterage.wire.v1.StoreArchivePart
-	(*DialPolicy)(nil),        // 10: lighterage.wire.v1.DialPolicy
-	(*Entry)(nil),             // 11: lighterage.wire.v1.Entry
+	(*StoreResting)(nil),      // 8: lighterage.wire.v1.StoreResting
+	(*StoreRestingPart)(nil),  // 9: lighterage.wire.v1.StoreRestingPart
+	(*StoreArchived)(nil),     // 10: lighterage.wire.v1.StoreArchived
+	(*StoreArchivePart)(nil),  // 11: lighterage.wire.v1.StoreArchivePart
+	(*DialPolicy)(nil),        // 12: lighterage.wire.v1.DialPolicy
+	(Form)(0),                 // 13: lighterage.wire.v1.Form
+	(*Entry)(nil),             // 14: lighterage.wire.v1.Entry
 }
 var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
 	1,  // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	10, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	12, // 1: lighterage.wire.v1.ProbeConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	1,  // 2: lighterage.wire.v1.StoreEnd.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	10, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	12, // 3: lighterage.wire.v1.StoreEnd.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	2,  // 4: lighterage.wire.v1.RelayConfig.store:type_name -> lighterage.wire.v1.StoreEnd
-	11, // 5: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
-	8,  // 6: lighterage.wire.v1.StoreIndexEntry.archived:type_name -> lighterage.wire.v1.StoreArchived
-	11, // 7: lighterage.wire.v1.StoreArchivePart.open:type_name -> lighterage.wire.v1.Entry
-	8,  // 8: lighterage.wire.v1.StoreArchivePart.open_at:type_name -> lighterage.wire.v1.StoreArchived
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 5: lighterage.wire.v1.StoreIndexHeader.form:type_name -> lighterage.wire.v1.Form
+	14, // 6: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
+	10, // 7: lighterage.wire.v1.StoreIndexEntry.archived:type_name -> lighterage.wire.v1.StoreArchived
+	8,  // 8: lighterage.wire.v1.StoreIndexEntry.resting:type_name -> lighterage.wire.v1.StoreResting
+	14, // 9: lighterage.wire.v1.StoreArchivePart.open:type_name -> lighterage.wire.v1.Entry
+	10, // 10: lighterage.wire.v1.StoreArchivePart.open_at:type_name -> lighterage.wire.v1.StoreArchived
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_objectstore_proto_init() }
@@ -893,7 +1083,7 @@ func file_agent_wire_v1_objectstore_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_objectstore_proto_rawDesc), len(file_agent_wire_v1_objectstore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

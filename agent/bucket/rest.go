@@ -1,0 +1,348 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5" //nolint:gosec // ETags are MD5. They find faults, not forgeries.
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lighterage/lighterage/agent/cargo"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Metadata of objects of files that rest in a form.
+const (
+	// restsKey has the version of the plain file.
+	restsKey = "lighterage-rests"
+	// pairKey has the same in an object and in its index. An object that was put in parts has the token of its upload in
+	// its place.
+	pairKey = "lighterage-pair"
+)
+
+// RestingOptions say how files are compressed, one by one.
+type RestingOptions struct {
+	// Form is Gzip or Zstd.
+	Form        cargo.Form
+	Policy      policy.Settings
+	Engines     *codec.Registry
+	Accelerator policy.Accelerator
+}
+
+// form in which files rest; 0: as they are, or in archives.
+func (w *writing) form() cargo.Form {
+	if w.options.Resting == nil {
+		return 0
+	}
+	return w.options.Resting.Form
+}
+
+// lister lists what is there, for who writes.
+func (w *writing) lister() *lister {
+	return &lister{store: w.options.Store, unfit: func(string) {}, form: w.form()}
+}
+
+// rest puts a file in a form, unless an attempt that wrote no index has done so.
+func (w *writing) rest(ctx context.Context, j *job) error {
+	r := &j.slot.record
+	if r.entry.Size > cargo.MaxBlocks*frame.DefaultBlock {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
+			"%q has %d bytes, and a file of form %v has at most %d: add it to spec.exclude, or use another "+
+				"spec.destination.form", failure.Shorten(r.entry.Path, 256), r.entry.Size, w.form(),
+			int64(cargo.MaxBlocks*frame.DefaultBlock))
+	}
+	if j.before.resting() {
+		there, err := w.rested(ctx, r)
+		if err != nil {
+			return err
+		}
+		if there {
+			w.count(&r.entry, true)
+			return nil
+		}
+	}
+	put := w.restWhole
+	if r.entry.Size > MinPart {
+		put = w.restParts
+	}
+	err := put(ctx, r)
+	if errors.Is(err, objectstore.ErrOccupied) {
+		if err := w.giveWay(ctx, w.form().Name(r.entry.Path), err); err != nil {
+			return err
+		}
+		err = put(ctx, r)
+	}
+	if errors.Is(err, objectstore.ErrNoUpload) {
+		err = put(ctx, r) // The server has lost it.
+	}
+	if err == nil {
+		w.count(&r.entry, false)
+	}
+	return err
+}
+
+// rested reports whether what is there is this version of a file, whole and with its own index. If it is, the record
+// gets it.
+func (w *writing) rested(ctx context.Context, r *record) (bool, error) {
+	object, err := w.options.Store.Head(ctx, w.form().Name(r.entry.Path))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || object.Metadata[restsKey] != versionOf(&r.entry) || cut(object.Metadata, object.Size) {
+		return false, err
+	}
+	index, err := w.options.Store.Head(ctx, w.form().IndexPath(r.entry.Path))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return false, nil
+	}
+	pair := cmp.Or(object.Metadata[pairKey], object.Metadata[objectstore.TokenKey])
+	if err != nil || pair == "" || index.Metadata[pairKey] != pair || cut(index.Metadata, index.Size) {
+		return false, err
+	}
+	r.etag, r.stored, r.index = object.ETag, object.Size, index.ETag
+	return true, nil
+}
+
+// restWhole puts a file with one request for what rests of it, and one for the index.
+func (w *writing) restWhole(ctx context.Context, r *record) error {
+	buffers := w.buffers
+	if r.entry.Size <= SmallFile {
+		buffers = w.small
+	}
+	buffer, err := buffers.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer buffers.give(buffer)
+	tally := cargo.NewTally(w.form())
+	stored, blocks := append(buffer[:0], tally.Begin()...), []byte(nil)
+	for offset := int64(0); offset < r.entry.Size; offset += frame.DefaultBlock {
+		c, err := w.compressors.take(ctx)
+		if err != nil {
+			return err
+		}
+		length := min(frame.DefaultBlock, r.entry.Size-offset)
+		rest, b, err := c.block(w.options, &r.entry, offset, length)
+		stored = append(stored, rest...)
+		w.compressors.give(c)
+		if err != nil {
+			return err
+		}
+		tally.Add(b)
+		blocks = b.Append(blocks)
+	}
+	return w.putResting(ctx, r, tally, append(stored, tally.End()...), blocks)
+}
+
+// putResting puts the index of a file, and what rests of it.
+func (w *writing) putResting(ctx context.Context, r *record, tally *cargo.Tally, stored, blocks []byte) error {
+	pair := rand.Text()
+	index, err := w.putIndex(ctx, r, tally, blocks, pair)
+	if err != nil {
+		return err
+	}
+	e, size := &r.entry, int64(len(stored))
+	metadata := map[string]string{
+		mtimeKey: mtime(e), restsKey: versionOf(e), pairKey: pair, versionKey: versionOfResting(e, size),
+	}
+	etag, err := w.options.Store.Put(
+		ctx, w.form().Name(e.Path), bytesAt(stored), size, objectstore.PutOptions{Metadata: metadata},
+	)
+	if err != nil {
+		return err
+	}
+	r.etag, r.stored = etag, size
+	return w.verifyResting(ctx, r, index, w.options.Verify && md5Of(stored) == etag)
+}
+
+// putIndex puts the index of a file, which comes before what rests, and notes its ETag. It returns the bytes.
+func (w *writing) putIndex(
+	ctx context.Context, r *record, tally *cargo.Tally, blocks []byte, pair string,
+) (index memory, err error) {
+	if _, err := tally.WriteIndex(&index, bytesAt(blocks)); err != nil {
+		return nil, err
+	}
+	name, size := w.form().IndexPath(r.entry.Path), int64(len(index))
+	metadata := map[string]string{pairKey: pair, versionKey: versionOfResting(&r.entry, size)}
+	r.index, err = w.options.Store.Put(ctx, name, bytesAt(index), size, objectstore.PutOptions{Metadata: metadata})
+	if err != nil || !w.options.Verify || md5Of(index) == r.index {
+		return index, err
+	}
+	there, err := readAll(ctx, w.options.Store, name, r.index, size)
+	if err == nil && string(there) != string(index) {
+		err = mismatch(&r.entry)
+	}
+	return index, err
+}
+
+// verifyResting compares what the store has of a file with what was sent. It reads that only from servers whose ETags
+// are no MD5.
+func (w *writing) verifyResting(ctx context.Context, r *record, index []byte, exact bool) error {
+	if exact || !w.options.Verify {
+		return nil
+	}
+	parsed, err := cargo.ParseIndex(index)
+	if err != nil {
+		return err
+	}
+	file := objectFile{ctx, w.options.Store, w.form().Name(r.entry.Path), r.etag}
+	c, err := cargo.NewReader(file, r.stored, parsed, w.options.Resting.Engines)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.CopyStored(ctx, io.Discard, true); errors.Is(err, cargo.ErrCorrupt) {
+		return mismatch(&r.entry)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// paired reports whether an object that was listed alone is what rests of a file, or the index of that, and the other
+// one is there: lists may lag.
+func (w *writing) paired(ctx context.Context, path string) (bool, error) {
+	form := w.form()
+	if form == 0 {
+		return false, nil
+	}
+	parent, name := tree.Split(path)
+	plain, ok := form.PlainName(name)
+	if !ok {
+		return false, nil
+	}
+	plain = joined(parent, plain)
+	for _, name := range []string{form.Name(plain), form.IndexPath(plain)} {
+		if _, err := w.options.Store.Head(ctx, name); errors.Is(err, objectstore.ErrNotFound) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// removeResting removes what rests of a file, and its index. It counts as one.
+func (w *writing) removeResting(ctx context.Context, path string) error {
+	if err := w.remove(ctx, w.form().Name(path)); err != nil {
+		return err
+	}
+	return w.options.Store.Delete(ctx, w.form().IndexPath(path))
+}
+
+// versionOfResting is versionOf with the size of the object, which tells when that was cut short.
+func versionOfResting(e *tree.Entry, size int64) string {
+	return fmt.Sprintf("%d-%d-%d", size, e.Modified, e.Changed)
+}
+
+func md5Of(b []byte) string {
+	sum := md5.Sum(b) //nolint:gosec // See above.
+	return hex.EncodeToString(sum[:])
+}
+
+// readAll returns an object of a size.
+func readAll(ctx context.Context, store Store, name, etag string, size int64) ([]byte, error) {
+	r, err := store.Get(ctx, name, etag, 0, size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // It was only read.
+	b := make([]byte, size)
+	_, err = io.ReadFull(r, b)
+	return b, err //nolint:wrapcheck // It is that of the store.
+}
+
+// compressors compress blocks, as many at once as there are. They are made when they are needed first.
+type compressors struct {
+	options *RestingOptions
+	free    chan *compressor
+	// parts is held by the file that is put in parts.
+	parts chan struct{}
+}
+
+// compressor compresses one block after the other.
+type compressor struct {
+	encoder     *frame.Encoder
+	packer      *cargo.Packer
+	plain, wire []byte
+}
+
+func newCompressors(o *RestingOptions, count int) *compressors {
+	c := &compressors{options: o, free: make(chan *compressor, count), parts: make(chan struct{}, 1)}
+	for range count {
+		c.free <- nil
+	}
+	return c
+}
+
+// take waits for one that is free. It is to be given back.
+func (c *compressors) take(ctx context.Context) (*compressor, error) {
+	select {
+	case free := <-c.free:
+		if free != nil {
+			return free, nil
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	o := c.options
+	encoder, err := frame.NewEncoder(frame.EncoderOptions{
+		Engines: o.Engines, Accelerator: o.Accelerator, Codec: o.Form.Codec(), Policy: o.Policy,
+		Joinable: o.Form == cargo.Gzip,
+	})
+	if err != nil {
+		c.free <- nil
+		return nil, err
+	}
+	return &compressor{
+		encoder: encoder, packer: cargo.NewPacker(o.Form), plain: make([]byte, frame.DefaultBlock),
+	}, nil
+}
+
+func (c *compressors) count() int { return cap(c.free) }
+
+func (c *compressors) give(one *compressor) { c.free <- one }
+
+// close closes all, which have been given back.
+func (c *compressors) close() (err error) {
+	for range cap(c.free) {
+		if one := <-c.free; one != nil {
+			err = errors.Join(err, one.encoder.Close())
+		}
+	}
+	return err
+}
+
+// block reads a range of a file and returns what rests of it, which is valid until the next call.
+func (c *compressor) block(o *WriteOptions, e *tree.Entry, offset, length int64) (rest []byte, b cargo.Block, err error) {
+	plain := c.plain[:length]
+	if err := o.Origin.ReadAt(e, plain, offset); err != nil {
+		return nil, b, err
+	}
+	wire, outcome, err := c.encoder.AppendAt(c.wire[:0], 0, plain, false)
+	if err != nil {
+		return nil, b, err
+	}
+	c.wire = wire
+	header, err := frame.ParseHeader(wire)
+	if err != nil {
+		return nil, b, err
+	}
+	if rest, b, err = c.packer.Pack(header, wire[frame.HeaderSize:]); err != nil {
+		return nil, b, fmt.Errorf("compress %q at %d: %w", failure.Shorten(e.Path, 256), offset, err)
+	}
+	o.Report.Blocks.Add(outcome)
+	return rest, b, nil
+}
