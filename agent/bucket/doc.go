@@ -10,15 +10,19 @@
 // default attributes.
 //
 //	PREFIX/PATH                          a file
+//	PREFIX/DIRECTORY/NAME.gz or .zst     a file in a form, with its index .NAME.gz.lgci beside it
 //	PREFIX/.lighterage/index             the index
 //	PREFIX/.lighterage/writer            who writes now
 //	PREFIX/.lighterage/uploads/DIGEST    a multipart upload under way
+//	PREFIX/.lighterage/parts/DIGEST/NUMBER    the blocks of a part of an upload of a file in a form
 //	PREFIX/.lighterage/archives/NAME     an archive
 //	PREFIX/.lighterage/archives/.NAME.lgci             its index
 //	PREFIX/.lighterage/archives/journal/NAME/NUMBER    what is in a part of one that no index of the prefix names yet
 //
 // With ArchiveOptions files are packed into archives, which are tars in the forms of package cargo, in place of objects of
-// their own. The entry of a file then says in which archive it is, and where. Who reads recognises both.
+// their own. The entry of a file then says in which archive it is, and where. With RestingOptions each file is compressed
+// in a form of package cargo, under the name that the form gives it, and the entry is that of the plain file. Who reads
+// recognises all of them.
 //
 // # Writing
 //

@@ -132,7 +132,8 @@ func (f *found) known() bool {
 	object := f.object()
 	switch e := &f.record.entry; {
 	case f.record.isObject():
-		return object != nil && object.ETag == f.record.etag && object.Size == f.record.size() && f.sidecar() == f.record.index
+		return object != nil && object.ETag == f.record.etag && object.Size == f.record.size() &&
+			f.sidecar() == f.record.index
 	case e.Type == tree.Directory:
 		return object == nil
 	default:

@@ -326,7 +326,9 @@ func (c *compressors) close() (err error) {
 }
 
 // block reads a range of a file and returns what rests of it, which is valid until the next call.
-func (c *compressor) block(o *WriteOptions, e *tree.Entry, offset, length int64) (rest []byte, b cargo.Block, err error) {
+func (c *compressor) block(
+	o *WriteOptions, e *tree.Entry, offset, length int64,
+) (rest []byte, b cargo.Block, err error) {
 	plain := c.plain[:length]
 	if err := o.Origin.ReadAt(e, plain, offset); err != nil {
 		return nil, b, err

@@ -127,11 +127,12 @@ func restingTree(t *testing.T, form forms.Form) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := report.GetProgress(); p.GetFiles() != uint64(len(files)) || p.GetUnchangedFiles() != 0 || p.GetPartialBytes() != 0 {
+	if p := report.GetProgress(); p.GetFiles() != uint64(len(files)) || p.GetUnchangedFiles() != 0 ||
+		p.GetPartialBytes() != 0 {
 		t.Errorf("progress %v", p)
 	}
-	if wire, plain := report.GetCompression().GetCompressedBytes(), report.GetCompression().GetUncompressedBytes(); wire*3 > plain*2 {
-		t.Errorf("%d bytes became %d", plain, wire)
+	if c := report.GetCompression(); c.GetCompressedBytes()*3 > c.GetUncompressedBytes()*2 {
+		t.Errorf("%d bytes became %d", c.GetUncompressedBytes(), c.GetCompressedBytes())
 	}
 	if l := left(server); len(l) > 0 {
 		t.Errorf("%q are left", l)

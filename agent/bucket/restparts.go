@@ -27,8 +27,8 @@ import (
 // long as there is one.
 const partsName = Reserved + "/parts/"
 
-// journalSum is the length in bytes of the XXH3-64 behind what a journal has of a part: a block's checksum that is wrong
-// would be that of the file's index.
+// journalSum is the length in bytes of the XXH3-64 behind what a journal has of a part: a checksum of a block that is
+// wrong would be in the index of the file.
 const journalSum = 8
 
 // partsOf is the directory of the journal of an object.

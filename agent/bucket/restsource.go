@@ -47,7 +47,8 @@ func (s *Source) formBy(index *indexReader) (cargo.Form, error) {
 			is = fmt.Sprintf("in form %v", form)
 		}
 		return 0, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
-			"the files are in the bucket %s, by the index %s, and not in form %v: remove spec.source.form", is, IndexName, s.form)
+			"the files are in the bucket %s, by the index %s, and not in form %v: remove spec.source.form", is, IndexName,
+			s.form)
 	}
 	s.resting.found.Store(uint32(form))
 	return form, nil

@@ -15,7 +15,9 @@ import (
 )
 
 // resting compares what rests of a file in a form with its index.
-func (s *scrubbing) resting(ctx context.Context, f *scrub.Findings, at *found, form cargo.Form) (what string, err error) {
+func (s *scrubbing) resting(
+	ctx context.Context, f *scrub.Findings, at *found, form cargo.Form,
+) (what string, err error) {
 	r := at.record
 	object, err := s.store.Head(ctx, form.Name(at.path))
 	if errors.Is(err, objectstore.ErrNotFound) {

@@ -85,7 +85,8 @@ type TransferSource struct {
 	// that has its index beside it, .a.csv.gz.lgci, is sent as the file a.csv, and with Zstd a.csv.zst: its blocks
 	// travel as they rest, and nobody compresses them again. Filters see a.csv. Files without an index are sent as they
 	// are. With Archive the files in the archives that a Transfer with that form wrote into this path are sent, and
-	// nothing else. Both ends must be claims, without via.
+	// nothing else. Both ends must be claims, without via. From an objectStore Gzip and Zstd say that objects with an
+	// index beside them are restored as plain files; it is needed only where no Transfer with that form wrote the prefix.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 

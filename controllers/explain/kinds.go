@@ -65,7 +65,11 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	}
 	if form := t.Spec.Source.Form; form.Compressed() {
 		s.section("Source at rest")
-		s.rowf("form", "%s: files with an index are sent as they rest, under their plain names", form)
+		what := "files with an index are sent as they rest, under their plain names"
+		if t.Spec.Source.ObjectStore != nil {
+			what = "objects with an index are restored as the plain files that they are of"
+		}
+		s.rowf("form", "%s: %s", form, what)
 	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")

@@ -86,7 +86,11 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 		}
 		spec.Destination.Form = v1alpha1.RestingGzip
 		var invalid *policy.InvalidError
-		if err := plan.ValidateTransfer(spec); !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
+		if err := plan.ValidateTransfer(spec); name == "IntoStore" {
+			if err != nil {
+				t.Errorf("compressed in a store: %v", err)
+			}
+		} else if !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
 			t.Errorf("%s: %v", name, err)
 		}
 		spec.Destination.Form = v1alpha1.RestingArchive
@@ -124,6 +128,68 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 		var invalid *policy.InvalidError
 		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &invalid) || invalid.Field != c.field) {
 			t.Errorf("archives in a claim, %s: %v", name, err)
+		}
+	}
+}
+
+// An objectStore may be read by a form, and claims into it are not sent as they rest.
+func TestSourceFormsOfStores(t *testing.T) {
+	for name, c := range map[string]struct {
+		form     v1alpha1.RestingForm
+		from, to bool
+		scrub    v1alpha1.ScrubMode
+		valid    bool
+	}{
+		"restored":            {form: v1alpha1.RestingGzip, from: true, valid: true},
+		"into another store":  {form: v1alpha1.RestingZstd, from: true, to: true, valid: true},
+		"archives":            {form: v1alpha1.RestingArchive, from: true},
+		"scrubbed":            {form: v1alpha1.RestingGzip, from: true, scrub: v1alpha1.ScrubInflate},
+		"from a claim":        {form: v1alpha1.RestingGzip, to: true},
+		"archives of a claim": {form: v1alpha1.RestingArchive, to: true},
+	} {
+		spec := newTransfer("ledger", time.Hour).Spec
+		spec.Destination.Peer, spec.Destination.Namespace = "", ""
+		if c.from {
+			spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/a"}}
+		}
+		if c.to {
+			spec.Destination = v1alpha1.TransferDestination{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/b"}}
+		}
+		if c.scrub != "" {
+			spec.Destination = v1alpha1.TransferDestination{Scrub: c.scrub}
+		}
+		spec.Source.Form = c.form
+		var invalid *policy.InvalidError
+		err := plan.ValidateTransfer(spec)
+		if c.valid && err != nil || !c.valid && (!errors.As(err, &invalid) || invalid.Field != "spec.source.form") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The policy's mode holds for what rests compressed in a store, and the agent is placed for the codec of the form. What
+// rests as it is is not compressed.
+func TestCompressionOfFormsInStores(t *testing.T) {
+	for form, mode := range map[v1alpha1.RestingForm]string{
+		"": "COMPRESSION_MODE_AUTO", v1alpha1.RestingGzip: "COMPRESSION_MODE_ALWAYS",
+		v1alpha1.RestingZstd: "COMPRESSION_MODE_ALWAYS", v1alpha1.RestingArchive: "COMPRESSION_MODE_ALWAYS",
+	} {
+		transfer, facts := storeTransfer(nil, storePath("vault", "/a"))
+		transfer.Spec.Destination.Form = form
+		transfer.Spec.Compression = &v1alpha1.Compression{Mode: v1alpha1.CompressionAlways}
+		start := plan.DecideTransfer(transfer, facts, image).Start
+		if start == nil {
+			t.Fatal("no attempt begins")
+		}
+		b, err := start.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Send struct{ Compression struct{ Mode string } }
+		}
+		if err := json.Unmarshal(b, &config); err != nil || config.Send.Compression.Mode != mode {
+			t.Errorf("%q: %v: %s", form, err, b)
 		}
 	}
 }

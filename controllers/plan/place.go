@@ -24,15 +24,21 @@ func sendPlacement(
 	if transfer.Spec.PodTemplate != nil {
 		tolerations = transfer.Spec.PodTemplate.Tolerations
 	}
-	mode, place := resolved.Mode, resolved.Placement
-	if route == v1alpha1.RouteObjectStore || route == v1alpha1.RoutePod && mode != v1alpha1.CompressionAlways {
+	mode, place, codecs := resolved.Mode, resolved.Placement, resolved.Codecs
+	switch form := transfer.Spec.Destination.Form; {
+	case form == v1alpha1.RestingGzip:
+		codecs = []v1alpha1.Codec{v1alpha1.CodecDeflate}
+	case form == v1alpha1.RestingZstd:
+		codecs = []v1alpha1.Codec{v1alpha1.CodecZstd}
+	case form.Compressed(): // It rests compressed, wherever that is.
+	case route == v1alpha1.RouteObjectStore, route == v1alpha1.RoutePod && mode != v1alpha1.CompressionAlways:
 		// Nothing is compressed where there is no network, or into an object, so an accelerator has no use.
 		mode, place = v1alpha1.CompressionNever, v1alpha1.PlacementAnyNode
 	}
 	return placement.Request{
 		Placement: place,
 		Mode:      mode,
-		Codecs:    resolved.Codecs,
+		Codecs:    codecs,
 		Level:     resolved.Level,
 		// In mode Auto the level is a ceiling, and an accelerator is used at the least effort that it has, since it
 		// makes no difference to it.

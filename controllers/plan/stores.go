@@ -85,17 +85,17 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 		}
 	}
 	compressed := spec.Destination.Form.Compressed() && !archived
-	if compressed && (from != nil || to != nil || spec.Destination.Via != nil || spec.Receipt) {
+	if compressed && (from != nil || spec.Destination.Via != nil || spec.Receipt && to == nil) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "must be Files, Archive or absent with an objectStore and with receipt, and " +
-				"Files or absent with via",
+			Field: "spec.destination.form", Fix: "must be Files or absent from an objectStore, with via, and in a claim with " +
+				"receipt",
 		}
 	}
-	if form := spec.Source.Form; form.Compressed() && (from != nil || to != nil || spec.Destination.Via != nil ||
-		form.Archived() && len(spec.Destinations) > 0) {
+	if form := spec.Source.Form; form.Compressed() && (from == nil && to != nil || spec.Destination.Via != nil ||
+		from != nil && spec.Destination.Scrub != "" || form.Archived() && (from != nil || len(spec.Destinations) > 0)) {
 		return &policy.InvalidError{
 			Field: "spec.source.form", Fix: "may be Gzip, Zstd or, with one destination, Archive only from a claim to a claim, " +
-				"without via; else remove it",
+				"without via, and Gzip or Zstd from an objectStore, without scrub; else remove it",
 		}
 	}
 	if volume := spec.Destination.Ephemeral; volume != nil {
@@ -230,8 +230,10 @@ func storeAttempt(
 		Transfer:          writerOf(transfer),
 		InflateInSoftware: transfer.Spec.Inflate == v1alpha1.InflateSoftware,
 	}
-	// What an object holds is never compressed on the way, and between the halves of the agent there is no network.
-	config.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	if !destination.Form.Compressed() {
+		// What an object holds is never compressed on the way, and between the halves of the agent there is no network.
+		config.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	}
 	end := func(at *v1alpha1.ObjectStorePath, store *v1alpha1.ObjectStore) *wirev1.StoreEnd {
 		host, _ := attempt.StoreHost(store.Spec)
 		directory := strings.Trim(at.Path, "/")

@@ -154,15 +154,22 @@ func TestRefusals(t *testing.T) {
 			Kind: v1alpha1.GrantedQueue, Name: "orders",
 			Create: &v1alpha1.PeerGrantCreate{MaxSize: *quantity("1Gi")},
 		}), "are about claims"},
-		"form of an object store": {transfer(func(t *v1alpha1.Transfer) {
+		"form of an object store by way of it": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source.Form = v1alpha1.RestingGzip
 			t.Spec.Destination = v1alpha1.TransferDestination{
 				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingGzip,
 			}
 		}), "use a persistentVolumeClaim at both ends"},
+		"archives of an object store by source.form": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source = v1alpha1.TransferSource{
+				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingArchive,
+			}
+			t.Spec.Destination.Peer = ""
+		}), "remove source.form"},
 		"form from an object store": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
 			t.Spec.Destination.Peer, t.Spec.Destination.Form = "", v1alpha1.RestingZstd
-		}), "use a persistentVolumeClaim at both ends"},
+		}), "use a persistentVolumeClaim as source"},
 		"archives in a claim of another cluster": {
 			transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Form = v1alpha1.RestingArchive }),
 			"or in a claim of the same namespace",

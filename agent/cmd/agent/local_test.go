@@ -185,9 +185,9 @@ func TestLocalFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, exitFailed, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE},
-		"FormInAStore": {func(r *localRun) {
+		"RestingInAStore": {func(r *localRun) {
 			r.config.Send.Form, r.config.DestinationStore = wirev1.Form_FORM_GZIP, &wirev1.StoreEnd{}
-			r.config.Transfer = "bank/ledger"
+			r.config.Transfer, r.config.Send.SourceForm = "bank/ledger", wirev1.Form_FORM_GZIP
 		}, exitConfig, 0},
 		"ArchivesOfNobody": {func(r *localRun) { r.config.Send.Form = wirev1.Form_FORM_ARCHIVE }, exitConfig, 0},
 		"ArchivesOfArchives": {func(r *localRun) {

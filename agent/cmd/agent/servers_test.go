@@ -43,6 +43,7 @@ func TestServers(t *testing.T) {
 			t.Run("RoundTrip", func(t *testing.T) {
 				roundTrip(t, proxy, wirev1.Form_FORM_UNSPECIFIED)
 				roundTrip(t, proxy, wirev1.Form_FORM_ARCHIVE)
+				roundTrip(t, proxy, wirev1.Form_FORM_GZIP)
 			})
 			t.Run("KilledSender", func(t *testing.T) { killedSender(t, proxy) })
 			t.Run("KilledRestore", func(t *testing.T) { killedRestore(t, proxy) })

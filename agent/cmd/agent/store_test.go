@@ -81,7 +81,8 @@ func TestDigestsThroughAStore(t *testing.T) {
 	}
 	to := r.config
 	for name, form := range map[string]wirev1.Form{
-		"Files": wirev1.Form_FORM_UNSPECIFIED, "Archive": wirev1.Form_FORM_ARCHIVE,
+		"Files": wirev1.Form_FORM_UNSPECIFIED, "Archive": wirev1.Form_FORM_ARCHIVE, "Gzip": wirev1.Form_FORM_GZIP,
+		"Zstd": wirev1.Form_FORM_ZSTD,
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := objectstoretest.New(t, "me")
@@ -117,12 +118,20 @@ func TestDigestsThroughAStore(t *testing.T) {
 	}
 }
 
-// TestRestoresArchivesInSoftware: what is inflated is counted, and the report says when the index was written.
-func TestRestoresArchivesInSoftware(t *testing.T) {
+// What rests compressed in a store was compressed once, and is inflated once: both are counted. The report says when the
+// index was written.
+func TestRestoresFormsInSoftware(t *testing.T) {
+	for _, form := range []wirev1.Form{wirev1.Form_FORM_ARCHIVE, wirev1.Form_FORM_GZIP, wirev1.Form_FORM_ZSTD} {
+		t.Run(form.String(), func(t *testing.T) { restoresInSoftware(t, form) })
+	}
+}
+
+func restoresInSoftware(t *testing.T, form wirev1.Form) {
+	t.Helper()
 	server := objectstoretest.New(t, "me")
 	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS)
 	to := r.config
-	to.Send.Form = wirev1.Form_FORM_ARCHIVE
+	to.Send.Form = form
 	r.config = &wirev1.LocalConfig{
 		Send: to.Send, Receive: &wirev1.ReceiveConfig{
 			RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger",
@@ -133,6 +142,11 @@ func TestRestoresArchivesInSoftware(t *testing.T) {
 	code, report, log := r.run(t.Context(), t)
 	if code != exitOK || report.GetCopyTime() != nil {
 		t.Fatalf("the agent exits with %d, %v:\n%s", code, report, log)
+	}
+	if c := report.GetCompression(); form != wirev1.Form_FORM_ARCHIVE && // A tar is longer than its files.
+		(c.GetUncompressedBytes() != uint64(len(r.content)) || c.GetCompressedBytes() >= c.GetUncompressedBytes() ||
+			c.GetSoftware().GetBytes() != uint64(len(r.content))) {
+		t.Errorf("compression %v of %d bytes", c, len(r.content))
 	}
 	to.Send.Form = wirev1.Form_FORM_UNSPECIFIED
 	to.Send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
@@ -145,7 +159,8 @@ func TestRestoresArchivesInSoftware(t *testing.T) {
 	}
 	r.arrived(t)
 	if d := report.GetDecompression(); d.GetHardware().GetBytes() != 0 || d.GetReason() != "SoftwareUsed" ||
-		d.GetSoftware().GetBytes() < uint64(len(r.content)) || report.GetCpu().GetDecompressNanos() == 0 {
+		d.GetSoftware().GetBytes() < uint64(len(r.content)) ||
+		form != wirev1.Form_FORM_ARCHIVE && d.GetSoftware().GetBytes() != uint64(len(r.content)) || report.GetCpu().GetDecompressNanos() == 0 {
 		t.Errorf("decompression %v, CPU %v", d, report.GetCpu())
 	}
 	if written := report.GetCopyTime().AsTime(); written.Before(begun.Add(-time.Minute)) ||
