@@ -305,7 +305,7 @@ func (o *restingOut) journal(ctx context.Context, number int) (*wirev1.StoreRest
 	note := &wirev1.StoreRestingPart{}
 	b, sum := b[:len(b)-journalSum], binary.BigEndian.Uint64(b[len(b)-journalSum:])
 	if sum != xxh3.Hash(b) || proto.Unmarshal(b, note) != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // The part comes again.
 	}
 	return note, nil
 }

@@ -133,7 +133,8 @@ func (s *Source) lookResting(ctx context.Context, path string, object, index *ob
 			index, wrong = &found, err
 		}
 		if wrong == nil {
-			file, stored := objectFile{ctx, s.store, form.IndexPath(path), index.ETag}, int64(0)
+			var stored int64
+			file := objectFile{ctx, s.store, form.IndexPath(path), index.ETag}
 			plain, stored, wrong = cargo.Sizes(form, file, index.Size)
 			switch {
 			case wrong == nil && stored == object.Size:

@@ -175,7 +175,7 @@ func (s *scrubbing) index(
 		return nil, "", err
 	}
 	if index, err = cargo.ParseIndex(b); err != nil || index.Form() != form {
-		return nil, scrub.IndexInvalid, nil
+		return nil, scrub.IndexInvalid, nil //nolint:nilerr // It is what was asked for.
 	}
 	return index, "", nil
 }
