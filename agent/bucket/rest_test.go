@@ -236,9 +236,13 @@ func TestRestingInterrupted(t *testing.T) {
 // next attempt makes all whole, and nothing is half under its name.
 func TestRestingAnyEnd(t *testing.T) {
 	root := t.TempDir()
-	large := random(4, 19<<20)
+	large := random(4, 17<<20)
 	put(t, root, map[string]string{"a": text(1, 10_000), "large": large})
-	for n, ended := 1, false; !ended; n++ {
+	step := 1
+	if raced {
+		step = 4 // It takes minutes.
+	}
+	for n, ended := 1, false; !ended; n += step {
 		for _, done := range []bool{false, true} {
 			server := objectstoretest.New(t, "")
 			store, count, dead := open(t, server, prefix), 0, false
