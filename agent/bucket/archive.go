@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lighterage/lighterage/agent/agefile"
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -54,6 +55,8 @@ type ArchiveOptions struct {
 	Accelerator policy.Accelerator
 	// Size is that of ArchiveSize, for tests; 0: ArchiveSize.
 	Size int64
+	// Encryption, unless nil, has archives, indexes and the journal encrypted.
+	Encryption *Encryption
 }
 
 // form is how archives rest.
@@ -69,7 +72,7 @@ func (o *ArchiveOptions) form() cargo.Form {
 }
 
 // archivePattern is what archives are called: in the order in which they were written, and never twice the same.
-var archivePattern = regexp.MustCompile(`^([0-9]{8})-[0-9a-f]{8}\.tar(\.gz|\.zst)?$`)
+var archivePattern = regexp.MustCompile(`^([0-9]{8})-[0-9a-f]{8}\.tar(\.gz|\.zst)?(\.age)?$`)
 
 // archiveForm returns how an archive rests, by its name. ok is false for names of none.
 func archiveForm(name string) (form cargo.Form, ok bool) {
@@ -106,6 +109,9 @@ type archives struct {
 	used map[string]bool
 	// made are those that this attempt completed. It is for the goroutine that does.
 	made []madeArchive
+	// sums of those that are encrypted. They are for the goroutine that completes archives, and then for who writes the
+	// index.
+	sums sums
 }
 
 // madeArchive is an archive with as many parts.
@@ -173,14 +179,18 @@ func (a *archives) lacks(name string) bool {
 func (a *archives) any() bool { return len(a.present) > 0 }
 
 // name returns the name of a new archive.
-func (a *archives) name(form cargo.Form) (string, error) {
+func (a *archives) name(form cargo.Form, encrypted bool) (string, error) {
 	if a.last++; a.last > 99_999_999 {
 		return "", failure.New(wirev1.FailureReason_FAILURE_REASON_STORE_UNFIT,
 			"archives have used up their numbers: write below another spec.destination.objectStore.path")
 	}
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return form.Name(fmt.Sprintf("%08d-%s.tar", a.last, hex.EncodeToString(random[:]))), nil
+	name := form.Name(fmt.Sprintf("%08d-%s.tar", a.last, hex.EncodeToString(random[:])))
+	if encrypted {
+		name += agefile.Suffix
+	}
+	return name, nil
 }
 
 // prepareArchives finds out what there is of archives to go on with.
@@ -191,10 +201,27 @@ func (w *writing) prepareArchives(ctx context.Context) (err error) {
 		}
 		return nil
 	}
+	if w.encryption() != nil {
+		if w.archives.sums, err = readSums(ctx, w.options.Store); err != nil && !errors.Is(err, errSums) {
+			return err
+		}
+		if w.archives.sums == nil {
+			w.archives.sums = make(sums)
+		}
+	}
 	if w.resumed, err = w.resumeArchives(ctx); err != nil {
 		return err
 	}
-	return w.archives.weigh(ctx)
+	if err := w.archives.weigh(ctx); err != nil || w.encryption() == nil {
+		return err
+	}
+	for name := range w.archives.present {
+		// Nobody could verify it without an identity, so that its files are packed again.
+		if w.archives.sums.of(archivesName+name) == nil || w.archives.sums.of(archiveIndex(name)) == nil {
+			w.archives.sparse[name] = true
+		}
+	}
+	return nil
 }
 
 // weigh finds archives of which less than a half is of files by the index, unless they are of a block. Their files are
@@ -227,14 +254,35 @@ func (a *archives) weigh(ctx context.Context) error {
 			continue
 		}
 		// Blocks may be short.
-		form, _ := archiveForm(name)
-		plain, _, err := cargo.Sizes(form, objectFile{ctx, a.store, archiveIndex(name), ""}, size)
-		if err != nil && !errors.Is(err, cargo.ErrIndex) && !errors.Is(err, objectstore.ErrNotFound) {
+		plain, err := a.plainSize(ctx, name, size)
+		if err != nil && !errors.Is(err, cargo.ErrCorrupt) && !errors.Is(err, objectstore.ErrNotFound) {
 			return err
 		}
 		a.sparse[name] = err != nil || plain > archiveBlock && 2*live[name] < plain
 	}
 	return nil
+}
+
+// plainSize returns the length of a tar by its index, which has so many bytes as it rests.
+func (a *archives) plainSize(ctx context.Context, name string, size int64) (plain int64, err error) {
+	form, _ := archiveForm(name)
+	if sealedArchive(name) {
+		object, err := a.store.Head(ctx, archiveIndex(name))
+		if err != nil {
+			return 0, err
+		}
+		size = object.Size
+	}
+	plain, _, err = cargo.Sizes(form, objectFile{ctx, a.store, archiveIndex(name), ""}, size)
+	return plain, err
+}
+
+// encryption is how archives are encrypted; nil: they are not.
+func (w *writing) encryption() *Encryption {
+	if w.options.Archive == nil {
+		return nil
+	}
+	return w.options.Archive.Encryption
 }
 
 // sweepArchives removes what the new index, which is in place, does not name.

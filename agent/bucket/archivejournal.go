@@ -117,10 +117,16 @@ func (w *writing) resumeArchives(ctx context.Context) (*resumption, error) {
 				return nil, err
 			}
 		}
-		if !complete && !last.GetEnded() && i == len(all)-1 && form == w.options.Archive.form() {
+		// One that is encrypted begins again: its key is in no journal.
+		if !complete && !last.GetEnded() && i == len(all)-1 && form == w.options.Archive.form() &&
+			w.encryption() == nil {
 			if r.open, err = w.continued(ctx, j, form); err != nil {
 				return nil, err
 			}
+		}
+		if complete && w.encryption() != nil {
+			w.archives.sums.set(archivesName+j.name, last.GetSha256())
+			w.archives.sums.set(archiveIndex(j.name), last.GetIndexSha256())
 		}
 		if complete || r.open != nil {
 			for n := range j.notes {
@@ -167,6 +173,9 @@ func (w *writing) readJournal(ctx context.Context) (all []journalled, err error)
 			continue
 		}
 		w.archives.numbered(name)
+		if sealedArchive(name) != (w.encryption() != nil) {
+			continue
+		}
 		if len(all) == 0 || all[len(all)-1].name != name {
 			all = append(all, journalled{name: name})
 		}
@@ -271,6 +280,7 @@ func (w *writing) continued(ctx context.Context, j journalled, form cargo.Form) 
 			return nil, nil
 		}
 		a.parts = append(a.parts, &archivePartOut{Part: parts[i], exact: note.GetExact()})
+		a.stored += int64(note.GetSize())
 		// Longer ones where the file needs them.
 		a.part = max(a.part, int64(note.GetSize())&^(1<<20-1))
 	}

@@ -7,12 +7,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // ETags of stores are MD5 sums.
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"math"
 	"sync"
 
+	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 	"google.golang.org/protobuf/encoding/protodelim"
 
@@ -29,6 +33,11 @@ type archiveOut struct {
 	name   string
 	part   int64
 	tally  *cargo.Tally
+	// stored are the bytes in parts as they rest.
+	stored int64
+	// sealed encrypts what goes into the buffer, and sum is of that; nil: it is not encrypted.
+	sealed io.WriteCloser
+	sum    hash.Hash
 	// plain is the length of its tar so far, in bytes.
 	plain int64
 	// blocks are those of its index; those from noted on are not in the journal.
@@ -55,7 +64,7 @@ type archivePartOut struct {
 
 // create begins an archive for so many bytes at least.
 func (p *packer) create(need int64) error {
-	name, err := p.archives.name(p.form)
+	name, err := p.archives.name(p.form, p.encryption() != nil)
 	if err != nil {
 		return err
 	}
@@ -79,10 +88,14 @@ func (a *archiveOut) append(b *tarPiece) error {
 			return context.Cause(a.packer.ctx)
 		}
 		if len(a.blocks) == 0 {
-			a.buffer = append(a.buffer, a.tally.Begin()...)
+			if err := a.start(); err != nil {
+				return err
+			}
 		}
 	}
-	a.buffer = append(a.buffer, b.rest...)
+	if err := a.add(b.rest); err != nil {
+		return err
+	}
 	a.tally.Add(b.block)
 	a.blocks = b.block.Append(a.blocks)
 	a.plain += b.length
@@ -90,6 +103,37 @@ func (a *archiveOut) append(b *tarPiece) error {
 		return fmt.Errorf("write the archive %s: %w", a.name, cargo.ErrTooLong)
 	}
 	return nil
+}
+
+// start adds what is in front of the first block.
+func (a *archiveOut) start() (err error) {
+	if e := a.packer.encryption(); e != nil {
+		a.sum = sha256.New()
+		if a.sealed, err = age.Encrypt((*archiveBuffer)(a), e.Recipients...); err != nil {
+			return fmt.Errorf("encrypt the archive %s: %w", a.name, err)
+		}
+	}
+	return a.add(a.tally.Begin())
+}
+
+// add adds bytes of the archive, which are encrypted first where it is.
+func (a *archiveOut) add(b []byte) (err error) {
+	if a.sealed == nil {
+		a.buffer = append(a.buffer, b...)
+	} else if _, err = a.sealed.Write(b); err != nil {
+		err = fmt.Errorf("encrypt the archive %s: %w", a.name, err)
+	}
+	return err
+}
+
+// archiveBuffer is an archiveOut to which encrypted bytes are added.
+type archiveBuffer archiveOut
+
+// Write implements io.Writer.
+func (a *archiveBuffer) Write(p []byte) (int, error) {
+	a.sum.Write(p)
+	a.buffer = append(a.buffer, p...)
+	return len(p), nil
 }
 
 // record notes a file that is in the archive.
@@ -160,7 +204,8 @@ func (a *archiveOut) cut() error {
 	}
 	part, data := &archivePartOut{}, a.buffer
 	a.parts, a.buffer = append(a.parts, part), nil
-	offset := a.tally.Next() - int64(len(data))
+	offset := a.stored
+	a.stored += int64(len(data))
 	a.putting.Add(1)
 	a.packer.putting.Add(1)
 	a.packer.group.Go(func() error {
@@ -216,9 +261,18 @@ func journalOf(name string, number int) string {
 }
 
 // write writes an object that is in memory.
-func (a *archiveOut) write(name string, content []byte) error {
+func (a *archiveOut) write(name string, content []byte) (err error) {
 	p := a.packer
-	_, err := p.options.Store.Put(p.ctx, name, bytesAt(content), int64(len(content)), objectstore.PutOptions{})
+	if e := p.encryption(); e != nil {
+		if content, err = e.seal(name, content); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if name == archiveIndex(a.name) {
+			sum := sha256.Sum256(content)
+			p.archives.sums.set(name, sum[:])
+		}
+	}
+	_, err = p.options.Store.Put(p.ctx, name, bytesAt(content), int64(len(content)), objectstore.PutOptions{})
 	return err
 }
 
@@ -226,7 +280,15 @@ func (a *archiveOut) write(name string, content []byte) error {
 // attempt goes on from what it finds.
 func (a *archiveOut) end() error {
 	p := a.packer
-	a.buffer = append(a.buffer, a.tally.End()...)
+	if err := a.add(a.tally.End()); err != nil {
+		return err
+	}
+	if a.sealed != nil {
+		if err := a.sealed.Close(); err != nil {
+			return fmt.Errorf("encrypt the archive %s: %w", a.name, err)
+		}
+		p.archives.sums.set(archivesName+a.name, a.sum.Sum(nil))
+	}
 	if err := a.begin(); err != nil {
 		return err
 	}
@@ -243,7 +305,9 @@ func (a *archiveOut) end() error {
 	note.Ended = true
 	part, data := &archivePartOut{}, a.buffer
 	a.parts, a.buffer = append(a.parts, part), nil
-	err = a.put(part, note, a.tally.Size()-int64(len(data)), data)
+	offset := a.stored
+	a.stored += int64(len(data))
+	err = a.put(part, note, offset, data)
 	p.buffers <- data
 	if err != nil {
 		return err
@@ -254,6 +318,9 @@ func (a *archiveOut) end() error {
 	}
 	if err := a.write(archiveIndex(a.name), index); err != nil {
 		return err
+	}
+	if a.sealed != nil {
+		note.Sha256, note.IndexSha256 = p.archives.sums.of(archivesName+a.name), p.archives.sums.of(archiveIndex(a.name))
 	}
 	if err := a.journal(note, files); err != nil {
 		return err
@@ -277,15 +344,18 @@ func (a *archiveOut) end() error {
 // verify compares what the store has with what was sent. It reads that only from servers whose ETags are no MD5.
 func (a *archiveOut) verify(etag string, content []byte, exact bool) error {
 	p := a.packer
-	object, err := p.options.Store.Head(p.ctx, archivesName+a.name)
+	object, err := p.rests.Head(p.ctx, archivesName+a.name)
 	if err != nil {
 		return err
 	}
-	if object.Size != a.tally.Size() || object.ETag != etag {
-		return a.mismatch(fmt.Errorf("it has %d bytes instead of %d", object.Size, a.tally.Size()))
+	if object.Size != a.stored || object.ETag != etag {
+		return a.mismatch(fmt.Errorf("it has %d bytes instead of %d", object.Size, a.stored))
 	}
 	if exact {
 		return nil
+	}
+	if a.sealed != nil {
+		return a.verifySum(etag)
 	}
 	index, err := cargo.ParseIndex(content)
 	if err != nil {
@@ -299,6 +369,19 @@ func (a *archiveOut) verify(etag string, content []byte, exact bool) error {
 	defer r.Close()
 	if err := r.CopyStored(p.ctx, io.Discard, true); err != nil {
 		return a.mismatch(err)
+	}
+	return nil
+}
+
+// verifySum is verify for an archive that the writer cannot decrypt.
+func (a *archiveOut) verifySum(etag string) error {
+	p := a.packer
+	sum, err := sumOf(p.ctx, p.rests, archivesName+a.name, etag, a.stored)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(sum, a.sum.Sum(nil)) {
+		return a.mismatch(errors.New("its SHA-256 is another one"))
 	}
 	return nil
 }

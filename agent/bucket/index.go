@@ -6,17 +6,21 @@ package bucket
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"math"
 	"time"
 
+	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/agefile"
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
@@ -113,6 +117,9 @@ func openRecords(
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return &indexReader{}, nil
 	}
+	if errors.Is(err, cargo.ErrCorrupt) { // It is encrypted.
+		return nil, damaged(err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +138,11 @@ func openRecords(
 }
 
 func (r *indexReader) begin(content io.Reader, before *wirev1.StoreArchivePart) error {
-	plain, err := gzip.NewReader(bufio.NewReaderSize(content, 64<<10))
+	stored := bufio.NewReaderSize(content, 64<<10)
+	if beginning, err := stored.Peek(len(agefile.Magic)); err == nil && string(beginning) == agefile.Magic {
+		return errEncrypted()
+	}
+	plain, err := gzip.NewReader(stored)
 	if err != nil {
 		return damaged(err)
 	}
@@ -168,7 +179,9 @@ func (r *indexReader) read(m proto.Message, most int64) error {
 func damaged(err error) error {
 	var known *objectstore.Error
 	var volume *fs.PathError // of a claim
-	if errors.As(err, &known) || errors.As(err, &volume) || errors.Is(err, context.Canceled) {
+	var explained *failure.Error
+	if errors.As(err, &known) || errors.As(err, &volume) || errors.As(err, &explained) ||
+		errors.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errIndex, err)
@@ -262,6 +275,9 @@ type indexWriter struct {
 	ctx    context.Context //nolint:containedctx // It is that of Write, for the duration of which an indexWriter lives.
 	store  Store
 	packed *gzip.Writer
+	// sealed encrypts what was compressed, and sum is of that; nil: it is not encrypted.
+	sealed io.WriteCloser
+	sum    hash.Hash
 	buffer []byte
 	upload objectstore.Upload
 	parts  []objectstore.Part
@@ -269,10 +285,21 @@ type indexWriter struct {
 	written int64
 }
 
-func newIndexWriter(ctx context.Context, store Store, header *wirev1.StoreIndexHeader) (*indexWriter, error) {
+// newIndexWriter returns one whose index is encrypted, unless that is nil.
+func newIndexWriter(
+	ctx context.Context, store Store, header *wirev1.StoreIndexHeader, encrypted *Encryption,
+) (*indexWriter, error) {
 	w := &indexWriter{ctx: ctx, store: store}
 	var err error
-	if w.packed, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
+	to := io.Writer(w)
+	if encrypted != nil {
+		w.sum = sha256.New()
+		if w.sealed, err = age.Encrypt(w, encrypted.readers()...); err != nil {
+			return nil, fmt.Errorf("encrypt the index: %w", err)
+		}
+		to = w.sealed
+	}
+	if w.packed, err = gzip.NewWriterLevel(to, gzip.BestSpeed); err != nil {
 		return nil, fmt.Errorf("compress the index: %w", err)
 	}
 	_, err = protodelim.MarshalTo(w.packed, header)
@@ -284,8 +311,11 @@ func (w *indexWriter) add(r *record) error {
 	return err
 }
 
-// Write takes compressed bytes. It is for the compressor.
+// Write takes compressed bytes, or encrypted ones. It is for the compressor.
 func (w *indexWriter) Write(p []byte) (int, error) {
+	if w.sum != nil {
+		w.sum.Write(p)
+	}
 	w.buffer = append(w.buffer, p...)
 	if len(w.buffer) < indexPart {
 		return len(p), nil
@@ -311,11 +341,16 @@ func (w *indexWriter) put() error {
 	return nil
 }
 
-// complete has the index take the place of the one before.
-func (w *indexWriter) complete() error {
-	if err := w.packed.Close(); err != nil {
+// end ends what is written. The sum is that of the index then.
+func (w *indexWriter) end() error {
+	if err := w.packed.Close(); err != nil || w.sealed == nil {
 		return err
 	}
+	return w.sealed.Close()
+}
+
+// complete has the index, which has ended, take the place of the one before.
+func (w *indexWriter) complete() error {
 	if w.upload.ID == "" {
 		_, err := w.store.Put(
 			w.ctx, IndexName, bytesAt(w.buffer), int64(len(w.buffer)), objectstore.PutOptions{},

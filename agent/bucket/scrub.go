@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/scrub"
@@ -23,8 +24,14 @@ import (
 // Scrub verifies what a store's prefix holds, and writes nothing: archives by their indexes, and objects by the ETags
 // in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
 // in the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
+// Encrypted archives are verified as they rest, by their SHA-256, or with Inflate in a store that is Decrypted.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
+	if sealed, err := encrypted(ctx, store); err != nil && !errors.Is(err, cargo.ErrCorrupt) {
+		return err
+	} else if sealed && !o.Inflate {
+		return scrub.Run(ctx, &o, s.counts, s.bySums)
+	}
 	return scrub.Run(ctx, &o, s.counts, s.pass)
 }
 
@@ -38,8 +45,9 @@ type scrubbing struct {
 // pass goes through list and index, and then through the archives that the index names.
 func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) error {
 	index, err := openIndex(ctx, s.store)
+	damaged := errors.Is(err, errIndex)
 	switch {
-	case errors.Is(err, errIndex):
+	case damaged:
 		s.found(f, IndexName, scrub.IndexInvalid)
 		index = &indexReader{}
 	case err != nil:
@@ -58,7 +66,7 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 	if err != nil {
 		return err
 	}
-	if !something {
+	if !something && !damaged {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
 			"the bucket has nothing below the prefix: check prefix of the ObjectStore and spec.source.objectStore.path")
 	}
@@ -191,6 +199,9 @@ func (s *scrubbing) other(ctx context.Context, at *found) (what string, err erro
 func changing(err error) (string, error) {
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
 		return scrub.Changing, nil
+	}
+	if errors.Is(err, cargo.ErrCorrupt) { // It is encrypted.
+		return scrub.Damaged, nil
 	}
 	return "", err
 }

@@ -32,7 +32,7 @@ import (
 )
 
 // scrubbed is what a scrub reports.
-func scrubbed(t *testing.T, store *objectstore.Store, inflate bool) (*wirev1.Report, error) {
+func scrubbed(t *testing.T, store bucket.Store, inflate bool) (*wirev1.Report, error) {
 	t.Helper()
 	inflated, report := &meter.Meter{}, send.NewReport()
 	report.Inflating(inflated, "SoftwareUsed")
@@ -44,7 +44,7 @@ func scrubbed(t *testing.T, store *objectstore.Store, inflate bool) (*wirev1.Rep
 }
 
 // finds reports what a scrub finds that is not wanted, by kind.
-func finds(t *testing.T, what string, store *objectstore.Store, inflate bool, want map[string]string) *wirev1.Report {
+func finds(t *testing.T, what string, store bucket.Store, inflate bool, want map[string]string) *wirev1.Report {
 	t.Helper()
 	report, err := scrubbed(t, store, inflate)
 	if err != nil {

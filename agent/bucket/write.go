@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"filippo.io/age"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -93,8 +94,12 @@ func Write(ctx context.Context, o WriteOptions) (err error) {
 		return err
 	}
 	defer func() { _ = held.release(ctx) }() // What is left the next attempt of this Transfer takes over.
+	rests := o.Store
+	if o.Archive != nil && o.Archive.Encryption != nil {
+		o.Store = &decrypted{Store: rests, identities: []age.Identity{o.Archive.Encryption.Key}, writer: true}
+	}
 	w := &writing{
-		options: &o, hold: held, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
+		options: &o, rests: rests, hold: held, part: min(max(o.CheckpointInterval, MinPart), MaxPart) &^ (1<<20 - 1),
 		buffers: newBuffers(o.Streams, bufferSize), small: newBuffers(max(o.SmallStreams, o.Streams), SmallFile),
 		stake: semaphore.NewWeighted(entriesAtStake),
 		jobs:  make(chan *job), slots: make(chan *slot, 1<<16), wake: make(chan struct{}, 1),
@@ -149,9 +154,11 @@ func Write(ctx context.Context, o WriteOptions) (err error) {
 // writing is a Write under way.
 type writing struct {
 	options *WriteOptions
-	hold    *hold
-	part    int64
-	notes   *notes
+	// rests is the store as everything rests. That of the options has indexes as they were before they were encrypted.
+	rests Store
+	hold  *hold
+	part  int64
+	notes *notes
 	// folds: the server takes A and a for one.
 	folds bool
 	// buffers and small are for as many requests with data as there may be at once, small for those of small files.
@@ -244,7 +251,7 @@ func (w *writing) run(parent context.Context) error {
 	var index *indexWriter
 	g.Go(func() error {
 		var err error
-		if index, err = newIndexWriter(ctx, w.options.Store, w.header()); err != nil {
+		if index, err = newIndexWriter(ctx, w.options.Store, w.header(), w.encryption()); err != nil {
 			return err
 		}
 		// It outlives the group's context.
@@ -274,6 +281,14 @@ func (w *writing) run(parent context.Context) error {
 	}
 	if err := w.hold.check(parent); err != nil {
 		return err
+	}
+	if err := index.end(); err != nil {
+		return err
+	}
+	if w.encryption() != nil {
+		if err := w.archives.sums.write(parent, w.rests, index.sum.Sum(nil), w.archives.used); err != nil {
+			return err
+		}
 	}
 	return index.complete()
 }

@@ -20,6 +20,8 @@ import (
 	"os"
 	"strings"
 
+	"filippo.io/age"
+
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 )
@@ -47,6 +49,8 @@ type Files struct {
 	//	AWS_SESSION_TOKEN                            of temporary credentials
 	//	AWS_CA_BUNDLE                                a file with the certificates of who vouches for the server
 	Getenv func(string) string
+	// Identities decrypt files whose names end with .age, and their indexes.
+	Identities []age.Identity
 }
 
 // File is an open one with its index. It must be closed.
@@ -64,7 +68,7 @@ func (f *File) Close() error { return errors.Join(f.Reader.Close(), f.object.Clo
 // Scan opens such files.
 func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	return f.open(ctx, name, func(at place, _ object) (*cargo.Index, error) {
-		return readIndex(ctx, at.index())
+		return f.readIndex(ctx, name, at.index())
 	})
 }
 
@@ -92,6 +96,9 @@ func (f *Files) open(
 		return nil, err
 	}
 	o, err := at.open(ctx)
+	if err == nil {
+		o, err = f.decrypted(ctx, name, o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", name, err)
 	}
@@ -106,11 +113,14 @@ func (f *Files) open(
 	return &File{Reader: r, Name: name, object: o}, nil
 }
 
-// readIndex reads one, which is bounded.
-func readIndex(ctx context.Context, at place) (*cargo.Index, error) {
+// readIndex reads that of the file of a name, which is bounded.
+func (f *Files) readIndex(ctx context.Context, of string, at place) (*cargo.Index, error) {
 	o, err := at.open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNoIndex, err)
+	}
+	if err == nil {
+		o, err = f.decrypted(ctx, of, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open its index: %w", err)
@@ -137,7 +147,7 @@ func (f *Files) Index(ctx context.Context, name string) (*cargo.Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := readIndex(ctx, at.index())
+	i, err := f.readIndex(ctx, name, at.index())
 	if err != nil {
 		return nil, fmt.Errorf("index of %q: %w", name, err)
 	}

@@ -90,6 +90,8 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	switch {
 	case archive && (c.GetSourceStore() != nil || from.GetSourceForm() == wirev1.Form_FORM_ARCHIVE):
 		return compression.Settings{}, badConfig("files are archived from claims with plain files only")
+	case c.GetEncryption() != nil && (!archive || !toStore || from.GetReceipt()):
+		return compression.Settings{}, badConfig("archives in object stores alone are encrypted, without a receipt")
 	case archive && !toStore && from.GetReceipt():
 		return compression.Settings{}, badConfig("archives in claims have no receipt")
 	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED &&

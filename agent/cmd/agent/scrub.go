@@ -68,7 +68,11 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 				return err
 			}
 			defer store.Close()
-			return bucket.Scrub(ctx, store, options)
+			readable, err := decrypted(store, c.GetIdentitiesDirectory())
+			if err != nil {
+				return err
+			}
+			return bucket.Scrub(ctx, readable, options)
 		}
 		if err := ofClaim(from.GetVolume()); err != nil {
 			return err

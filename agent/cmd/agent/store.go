@@ -77,7 +77,11 @@ func (a *agent) openEnds(
 		return meter.Decoders(a.inflaters(ctx, c.GetInflateInSoftware()).registry, e.inflated)
 	}
 	if end := c.GetSourceStore(); end != nil {
-		store, err := open(end)
+		opened, err := open(end)
+		if err != nil {
+			return nil, err
+		}
+		store, err := decrypted(opened, c.GetIdentitiesDirectory())
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +177,10 @@ func (a *agent) toStore(
 	case wirev1.Form_FORM_UNSPECIFIED:
 	case wirev1.Form_FORM_ARCHIVE:
 		archive = a.archiveOptions(ctx, resolved)
+		var err error
+		if archive.Encryption, err = a.encryption(c.GetEncryption()); err != nil {
+			return err
+		}
 	default:
 		form, err := protocol.FormOf(from.GetForm())
 		if err != nil {

@@ -38,9 +38,14 @@ type LocalConfig struct {
 	// inflate_in_software has archives of source_store inflated without an accelerator.
 	InflateInSoftware bool `protobuf:"varint,6,opt,name=inflate_in_software,json=inflateInSoftware,proto3" json:"inflate_in_software,omitempty"`
 	// scrub has the source verified where it rests, and nothing is moved: there is no destination then, and receive is not read.
-	Scrub         *Scrub `protobuf:"bytes,60,opt,name=scrub,proto3" json:"scrub,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Scrub *Scrub `protobuf:"bytes,60,opt,name=scrub,proto3" json:"scrub,omitempty"`
+	// encryption has the archives in destination_store encrypted.
+	Encryption *Encryption `protobuf:"bytes,120,opt,name=encryption,proto3" json:"encryption,omitempty"`
+	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in source_store. Empty: these
+	// are not encrypted.
+	IdentitiesDirectory string `protobuf:"bytes,121,opt,name=identities_directory,json=identitiesDirectory,proto3" json:"identities_directory,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *LocalConfig) Reset() {
@@ -122,6 +127,67 @@ func (x *LocalConfig) GetScrub() *Scrub {
 	return nil
 }
 
+func (x *LocalConfig) GetEncryption() *Encryption {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+func (x *LocalConfig) GetIdentitiesDirectory() string {
+	if x != nil {
+		return x.IdentitiesDirectory
+	}
+	return ""
+}
+
+// Encryption is for whom archives are encrypted. The file that ArchiveKey names, beside the configuration, has the key with which the agent
+// reads the indexes that an earlier attempt or run of the same Transfer wrote.
+type Encryption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// recipients are public keys of age.
+	Recipients    []string `protobuf:"bytes,1,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Encryption) Reset() {
+	*x = Encryption{}
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Encryption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Encryption) ProtoMessage() {}
+
+func (x *Encryption) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
+func (*Encryption) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Encryption) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
 // Scrub is how what rests is verified.
 type Scrub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -133,7 +199,7 @@ type Scrub struct {
 
 func (x *Scrub) Reset() {
 	*x = Scrub{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -145,7 +211,7 @@ func (x *Scrub) String() string {
 func (*Scrub) ProtoMessage() {}
 
 func (x *Scrub) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -158,7 +224,7 @@ func (x *Scrub) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scrub.ProtoReflect.Descriptor instead.
 func (*Scrub) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Scrub) GetInflate() bool {
@@ -180,7 +246,7 @@ type HandOffConfig struct {
 
 func (x *HandOffConfig) Reset() {
 	*x = HandOffConfig{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +258,7 @@ func (x *HandOffConfig) String() string {
 func (*HandOffConfig) ProtoMessage() {}
 
 func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +271,7 @@ func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOffConfig.ProtoReflect.Descriptor instead.
 func (*HandOffConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HandOffConfig) GetSend() *SendConfig {
@@ -226,7 +292,7 @@ var File_agent_wire_v1_local_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\x93\x03\n" +
+	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\x92\x04\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\x12?\n" +
@@ -234,7 +300,16 @@ const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\x11destination_store\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.StoreEndR\x10destinationStore\x12\x1a\n" +
 	"\btransfer\x18\x05 \x01(\tR\btransfer\x124\n" +
 	"\x13inflate_in_software\x18\x06 \x01(\bB\x04\xa0\xb8\x19\x01R\x11inflateInSoftware\x125\n" +
-	"\x05scrub\x18< \x01(\v2\x19.lighterage.wire.v1.ScrubB\x04\xa0\xb8\x19\x01R\x05scrub\"!\n" +
+	"\x05scrub\x18< \x01(\v2\x19.lighterage.wire.v1.ScrubB\x04\xa0\xb8\x19\x01R\x05scrub\x12D\n" +
+	"\n" +
+	"encryption\x18x \x01(\v2\x1e.lighterage.wire.v1.EncryptionB\x04\xa0\xb8\x19\x01R\n" +
+	"encryption\x127\n" +
+	"\x14identities_directory\x18y \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\",\n" +
+	"\n" +
+	"Encryption\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\x01 \x03(\tR\n" +
+	"recipients\"!\n" +
 	"\x05Scrub\x12\x18\n" +
 	"\ainflate\x18\x01 \x01(\bR\ainflate\"s\n" +
 	"\rHandOffConfig\x122\n" +
@@ -253,28 +328,30 @@ func file_agent_wire_v1_local_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_local_proto_rawDescData
 }
 
-var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_agent_wire_v1_local_proto_goTypes = []any{
 	(*LocalConfig)(nil),   // 0: lighterage.wire.v1.LocalConfig
-	(*Scrub)(nil),         // 1: lighterage.wire.v1.Scrub
-	(*HandOffConfig)(nil), // 2: lighterage.wire.v1.HandOffConfig
-	(*SendConfig)(nil),    // 3: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil), // 4: lighterage.wire.v1.ReceiveConfig
-	(*StoreEnd)(nil),      // 5: lighterage.wire.v1.StoreEnd
+	(*Encryption)(nil),    // 1: lighterage.wire.v1.Encryption
+	(*Scrub)(nil),         // 2: lighterage.wire.v1.Scrub
+	(*HandOffConfig)(nil), // 3: lighterage.wire.v1.HandOffConfig
+	(*SendConfig)(nil),    // 4: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil), // 5: lighterage.wire.v1.ReceiveConfig
+	(*StoreEnd)(nil),      // 6: lighterage.wire.v1.StoreEnd
 }
 var file_agent_wire_v1_local_proto_depIdxs = []int32{
-	3, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	4, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	5, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
-	5, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
-	1, // 4: lighterage.wire.v1.LocalConfig.scrub:type_name -> lighterage.wire.v1.Scrub
-	3, // 5: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	5, // 6: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	4, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	5, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	6, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
+	6, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
+	2, // 4: lighterage.wire.v1.LocalConfig.scrub:type_name -> lighterage.wire.v1.Scrub
+	1, // 5: lighterage.wire.v1.LocalConfig.encryption:type_name -> lighterage.wire.v1.Encryption
+	4, // 6: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	6, // 7: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_local_proto_init() }
@@ -290,7 +367,7 @@ func file_agent_wire_v1_local_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_local_proto_rawDesc), len(file_agent_wire_v1_local_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

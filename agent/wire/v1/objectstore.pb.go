@@ -829,7 +829,10 @@ type StoreArchivePart struct {
 	// open_done of its bytes are in this part and those before, of which open_at has the CRC-32.
 	OpenDone uint64 `protobuf:"varint,10,opt,name=open_done,json=openDone,proto3" json:"open_done,omitempty"`
 	// exact: etag is the MD5 of what was sent.
-	Exact         bool `protobuf:"varint,11,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact bool `protobuf:"varint,11,opt,name=exact,proto3" json:"exact,omitempty"`
+	// sha256 is that of the archive, and index_sha256 that of its index, as they rest, where they are encrypted and the part is the last one.
+	Sha256        []byte `protobuf:"bytes,120,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	IndexSha256   []byte `protobuf:"bytes,121,opt,name=index_sha256,json=indexSha256,proto3" json:"index_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -941,6 +944,20 @@ func (x *StoreArchivePart) GetExact() bool {
 	return false
 }
 
+func (x *StoreArchivePart) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *StoreArchivePart) GetIndexSha256() []byte {
+	if x != nil {
+		return x.IndexSha256
+	}
+	return nil
+}
+
 var File_agent_wire_v1_objectstore_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
@@ -1006,7 +1023,7 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\rStoreArchived\x12\x18\n" +
 	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
-	"\x05crc32\x18\x03 \x01(\aR\x05crc32\"\xde\x02\n" +
+	"\x05crc32\x18\x03 \x01(\aR\x05crc32\"\x99\x03\n" +
 	"\x10StoreArchivePart\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +
@@ -1019,7 +1036,9 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\aopen_at\x18\t \x01(\v2!.lighterage.wire.v1.StoreArchivedR\x06openAt\x12\x1b\n" +
 	"\topen_done\x18\n" +
 	" \x01(\x04R\bopenDone\x12\x14\n" +
-	"\x05exact\x18\v \x01(\bR\x05exactB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x05exact\x18\v \x01(\bR\x05exact\x12\x16\n" +
+	"\x06sha256\x18x \x01(\fR\x06sha256\x12!\n" +
+	"\findex_sha256\x18y \x01(\fR\vindexSha256B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_objectstore_proto_rawDescOnce sync.Once

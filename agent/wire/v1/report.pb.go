@@ -90,6 +90,9 @@ const (
 	FailureReason_FAILURE_REASON_PAUSED FailureReason = 93
 	// FAILURE_REASON_VOLUME_MODE_MISMATCH: of source and destination, one is a block volume and the other is not.
 	FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH FailureReason = 110
+	// FAILURE_REASON_ENCRYPTION_MISMATCH: what is to be read is encrypted for others than the identities that the run has, or it is not
+	// encrypted and should be.
+	FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH FailureReason = 120
 )
 
 // Enum value maps for FailureReason.
@@ -140,6 +143,7 @@ var (
 		92:  "FAILURE_REASON_DESTINATION_NOT_CREATED",
 		93:  "FAILURE_REASON_PAUSED",
 		110: "FAILURE_REASON_VOLUME_MODE_MISMATCH",
+		120: "FAILURE_REASON_ENCRYPTION_MISMATCH",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -187,6 +191,7 @@ var (
 		"FAILURE_REASON_DESTINATION_NOT_CREATED":  92,
 		"FAILURE_REASON_PAUSED":                   93,
 		"FAILURE_REASON_VOLUME_MODE_MISMATCH":     110,
+		"FAILURE_REASON_ENCRYPTION_MISMATCH":      120,
 	}
 )
 
@@ -2037,7 +2042,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
-	"\brejected\x18\x02 \x01(\x04R\brejected*\xd6\f\n" +
+	"\brejected\x18\x02 \x01(\x04R\brejected*\xfe\f\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -2084,7 +2089,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1fFAILURE_REASON_FORM_UNSUPPORTED\x10[\x12*\n" +
 	"&FAILURE_REASON_DESTINATION_NOT_CREATED\x10\\\x12\x19\n" +
 	"\x15FAILURE_REASON_PAUSED\x10]\x12'\n" +
-	"#FAILURE_REASON_VOLUME_MODE_MISMATCH\x10n*\xc7\x01\n" +
+	"#FAILURE_REASON_VOLUME_MODE_MISMATCH\x10n\x12&\n" +
+	"\"FAILURE_REASON_ENCRYPTION_MISMATCH\x10x*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

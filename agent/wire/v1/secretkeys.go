@@ -32,6 +32,14 @@ const (
 	ObjectStoreSessionTokenKey    = "lighterage-s3-session-token"     //nolint:gosec // It is the name of a key.
 )
 
+// AgeIdentitiesKey is the key of a Secret with identities of age, and the file that an agent reads. It is no other
+// Secret's.
+const AgeIdentitiesKey = "lighterage-age-identities"
+
+// ArchiveKey is the key of the Secret of an attempt with what its agent reads indexes with that are encrypted, and the
+// file of it.
+const ArchiveKey = "archive.key"
+
 // ObjectStoreKeys are all of them.
 func ObjectStoreKeys() []string {
 	return []string{ObjectStoreAccessKeyIDKey, ObjectStoreSecretAccessKeyKey, ObjectStoreSessionTokenKey}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lighterage/lighterage/agent/agefile"
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/cargo/cargofile"
 	"github.com/lighterage/lighterage/agent/codec/engines"
@@ -89,7 +90,8 @@ A name is a path, or s3://BUCKET/KEY. The index of DIRECTORY/NAME is DIRECTORY/.
 AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and
 AWS_CA_BUNDLE. With credentials the endpoint must begin with https://.
 
-What is written appears as a whole, index first, or not at all.
+What is written appears as a whole, index first, or not at all. Files whose names end with .age are encrypted; they are
+read with --identity, and a copy of one is not encrypted.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 		Example: `  lighterage-cargo copy --as gzip --records lines orders.csv orders.csv.gz
@@ -114,6 +116,14 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	root.PersistentFlags().IntVar(&p.files.Workers, "workers", runtime.NumCPU(),
 		"blocks that are compressed or expanded at once")
 	root.PersistentFlags().Lookup("workers").DefValue = "processors"
+	identities := root.PersistentFlags().String("identity", "",
+		"`FILE` with age identities, for files whose names end with .age")
+	root.PersistentPreRunE = func(*cobra.Command, []string) (err error) {
+		if *identities != "" {
+			p.files.Identities, err = agefile.ReadIdentities(*identities)
+		}
+		return err
+	}
 	root.AddCommand(newList(p), newCat(p), newRecords(p), newCopy(p), newVerify(p), newRebuild(p), newReport(p))
 	return root
 }

@@ -1,0 +1,61 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cargofile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lighterage/lighterage/agent/agefile"
+)
+
+// decrypted returns what is in a place as it was before it was encrypted, which files are, and their indexes, whose
+// names end with agefile.Suffix. The object is closed where that fails.
+func (f *Files) decrypted(ctx context.Context, name string, o object) (object, error) {
+	if !strings.HasSuffix(name, agefile.Suffix) {
+		return o, nil
+	}
+	file, err := agefile.Open(ctx, o.size(), o.OpenRange, f.Identities)
+	if errors.Is(err, agefile.ErrIdentity) {
+		err = fmt.Errorf("it is encrypted with age: %w", err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return &decryptedObject{object: o, ctx: ctx, file: file}, nil
+}
+
+// decryptedObject is a plain file of which parts are decrypted.
+type decryptedObject struct {
+	object
+	ctx  context.Context //nolint:containedctx // that of open: io.ReaderAt has none
+	file *agefile.File
+}
+
+func (d *decryptedObject) size() int64 { return d.file.Size() }
+
+// OpenRange implements cargo.RangeOpener.
+func (d *decryptedObject) OpenRange(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	return d.file.Range(ctx, d.object.OpenRange, offset, length)
+}
+
+// ReadAt implements io.ReaderAt.
+func (d *decryptedObject) ReadAt(p []byte, offset int64) (int, error) {
+	n := max(min(int64(len(p)), d.file.Size()-offset), 0)
+	r, err := d.OpenRange(d.ctx, min(offset, d.file.Size()), n)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	if read, err := io.ReadFull(r, p[:n]); err != nil {
+		return read, err
+	}
+	if n < int64(len(p)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
