@@ -181,6 +181,9 @@ const (
 	// other end is none, or the other cluster is of a release without block volumes. Use claims of the same volumeMode.
 	// Nothing was written.
 	ReasonVolumeModeMismatch = "VolumeModeMismatch"
+	// ReasonEncryptionMismatch (Transfer): archives are encrypted for none of the identities that the run has, or the run
+	// has none; or they are not encrypted, and should be. The message says which, and what to do. Nothing was written.
+	ReasonEncryptionMismatch = "EncryptionMismatch"
 	// ReasonReceiptRejected (Transfer, Delivery): the other cluster signed, or asks to sign, something else than this one
 	// has observed. Nothing more is signed. The message says what differs.
 	ReasonReceiptRejected = "ReceiptRejected"

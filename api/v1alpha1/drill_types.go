@@ -49,6 +49,7 @@ const (
 // DrillSource is the copy that is to be restored or verified: exactly one of objectStore and persistentVolumeClaim.
 // +kubebuilder:validation:XValidation:rule="has(self.objectStore) != has(self.persistentVolumeClaim)",message="source must have exactly one of objectStore and persistentVolumeClaim"
 // +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) == has(self.form)",message="form says how files rest in a persistentVolumeClaim; set it to Gzip or Zstd beside one, and remove it beside an objectStore"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
 type DrillSource struct {
 	// objectStore in the Drill's namespace, and the path that Transfers write to.
 	// +optional
@@ -63,6 +64,10 @@ type DrillSource struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self in ['Gzip', 'Zstd']",message="a claim rests in form Gzip or Zstd; set one of these"
 	Form RestingForm `json:"form,omitempty"`
+
+	// encryption of the archives in the objectStore. With spec.scrub: Checksums they are verified without an identity.
+	// +optional
+	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 }
 
 // DrillObjective is what is expected of a restore. What is absent does not matter.
@@ -95,6 +100,7 @@ type DrillObjective struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || !has(self.objective) || !has(self.objective.maxAge)",message="no index says when the files of a claim were written; remove objective.maxAge"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable, so that the history is about one copy; delete this Drill and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.objective) || !has(self.objective.maxDuration) || duration(self.objective.maxDuration) <= duration(has(self.deadline) ? self.deadline : '6h')",message="objective.maxDuration must not be longer than deadline, at which a drill is ended; raise deadline, which is 6h by default"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.encryption) || !has(self.scrub) || self.scrub != 'Checksums'",message="with scrub: Checksums encrypted archives are verified as they rest, which needs no identity; remove source.encryption, or use scrub: Inflate"
 type DrillSpec struct {
 	// source is immutable.
 	// +required

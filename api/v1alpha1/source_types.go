@@ -72,6 +72,7 @@ type SourceCopy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.copyMethod) || self.copyMethod == 'Direct'",message="an objectStore is read directly; remove copyMethod"
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
 // +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
 type TransferSource struct {
 	// persistentVolumeClaim in the Transfer's namespace.
 	// +optional
@@ -89,6 +90,10 @@ type TransferSource struct {
 	// index beside them are restored as plain files; it is needed only where no Transfer with that form wrote the prefix.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
+
+	// encryption of the archives in an objectStore, which a Transfer with destination.encryption wrote.
+	// +optional
+	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 
 	SourceCopy `json:",inline"`
 }

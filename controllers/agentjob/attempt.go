@@ -115,6 +115,11 @@ func (c *Cluster) Start(
 	if issued.Config, err = a.Config(); err != nil {
 		return nil, err
 	}
+	if a.NeedsArchiveKey() {
+		if issued.ArchiveKey, err = c.options.Authority.ArchiveKey(ctx, owner.GetUID()); err != nil {
+			return nil, err
+		}
+	}
 	secret := a.Secret(issued)
 	if err := c.writeSecret(ctx, secret); err != nil {
 		return rejection("Secret", owner, err)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
 	"github.com/lighterage/lighterage/controllers/agentpod"
@@ -244,5 +245,42 @@ func TestPodsLeft(t *testing.T) {
 				t.Error(got, err)
 			}
 		})
+	}
+}
+
+// TestStartOfAnAgentThatEncrypts: its Secret has a key, which is that of its owner whatever the attempt is.
+func TestStartOfAnAgentThatEncrypts(t *testing.T) {
+	c := newBuilder().Build()
+	jobs := cluster(c)
+	transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid"}}
+	var keys []string
+	for _, name := range []string{"ledger-a2b3c-1", "ledger-a2b3c-2"} {
+		made := attempt.New(attempt.Spec{
+			Name: name, SecretName: name, Namespace: "bank",
+			Config: &wirev1.LocalConfig{Encryption: &wirev1.Encryption{Recipients: []string{"age1"}}},
+		})
+		if problem, err := jobs.Start(t.Context(), transfer, made, agentjob.Certificate{
+			Identity: pki.DeliveryIdentity("west", "bank", "ledger"), ServerName: "ledger",
+		}); problem != nil || err != nil {
+			t.Fatal(problem, err)
+		}
+		found := &corev1.Secret{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "bank", Name: name}, found); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, string(found.Data[wirev1.ArchiveKey]))
+	}
+	if len(keys[0]) != 32 || keys[0] != keys[1] {
+		t.Errorf("%q", keys)
+	}
+	if problem, err := start(jobs); problem != nil || err != nil {
+		t.Fatal(problem, err)
+	}
+	found := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "bank", Name: ownSecret()}, found); err != nil {
+		t.Fatal(err)
+	}
+	if found.Data[wirev1.ArchiveKey] != nil {
+		t.Error("an agent that does not encrypt has a key")
 	}
 }

@@ -53,6 +53,7 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED:         v1alpha1.ReasonFormUnsupported,
 	wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_CREATED:  v1alpha1.ReasonDestinationNotCreated,
 	wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH:     v1alpha1.ReasonVolumeModeMismatch,
+	wirev1.FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH:      v1alpha1.ReasonEncryptionMismatch,
 	wirev1.FailureReason_FAILURE_REASON_PAUSED:                   v1alpha1.ReasonPaused,
 }
 

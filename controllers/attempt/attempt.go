@@ -38,6 +38,12 @@ func (a *Attempt) Config() ([]byte, error) {
 	return config, nil
 }
 
+// NeedsArchiveKey reports whether the agent encrypts archives.
+func (a *Attempt) NeedsArchiveKey() bool {
+	config, ok := a.spec.Config.(*wirev1.LocalConfig)
+	return ok && config.GetEncryption() != nil
+}
+
 const (
 	// LocalMode is the value of agentpod.ComponentLabel of a pod with both claims of a Transfer.
 	LocalMode = "local"
@@ -63,6 +69,8 @@ type Spec struct {
 	Mounts    []Mount
 	// credentials are Secrets of the user's, which may be missing.
 	credentials []string
+	// identities is one with age identities; empty: none.
+	identities string
 	// stores are the object stores that the agent dials, and what else it does.
 	stores   []StoreTraffic
 	Template v1alpha1.AgentPodTemplate
@@ -93,6 +101,8 @@ type Secret struct {
 	Config []byte
 	// KeyPair is the agent's own.
 	KeyPair pki.KeyPair
+	// ArchiveKey is what an agent that encrypts archives reads indexes with; nil for others. See NeedsArchiveKey.
+	ArchiveKey []byte
 	// ClusterCA and PeerCA are PEM.
 	ClusterCA, PeerCA []byte
 	// Receivers have what is the agent's own for each of several receivers, KeyPair and PeerCA, by name; it has no other.

@@ -36,6 +36,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonHooksNotAllowed,
 	v1alpha1.ReasonFormUnsupported,
 	v1alpha1.ReasonVolumeModeMismatch,
+	v1alpha1.ReasonEncryptionMismatch,
 	v1alpha1.ReasonDestinationNotCreated,
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 )
@@ -29,6 +30,9 @@ func (a *Attempt) Secret(content Secret) *corev1.Secret {
 	meta.Name = a.spec.SecretName
 	data := content.Certificates()
 	data[configKey] = content.Config
+	if content.ArchiveKey != nil {
+		data[wirev1.ArchiveKey] = content.ArchiveKey
+	}
 	return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: data}
 }
 
@@ -97,6 +101,7 @@ func (a *Attempt) pod() corev1.PodSpec {
 	for i, secret := range a.spec.credentials {
 		pod.Volumes = append(pod.Volumes, storeCredentials(i, secret))
 	}
+	a.mountIdentities(&pod)
 	for i, mount := range a.spec.Mounts {
 		if a.volumeOf(i) != i {
 			continue

@@ -74,6 +74,34 @@ func storeCredentials(i int, secret string) corev1.Volume {
 	return corev1.Volume{Name: credentialsVolume(i), VolumeSource: corev1.VolumeSource{Secret: source}}
 }
 
+// identitiesVolume and identitiesPath are those of the Secret with age identities.
+const (
+	identitiesVolume = "identities"
+	identitiesPath   = "/etc/lighterage-identities"
+)
+
+// AddIdentities has the agent's pod mount age identities of a Secret, and returns where.
+func (s *Spec) AddIdentities(secret string) (directory string) {
+	s.identities = secret
+	return identitiesPath
+}
+
+// mountIdentities mounts them. The Secret may be missing: the agent says so.
+func (a *Attempt) mountIdentities(pod *corev1.PodSpec) {
+	if a.spec.identities == "" {
+		return
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{
+		Name: identitiesVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: a.spec.identities, DefaultMode: ptr.To[int32](0o440), Optional: ptr.To(true),
+			Items: []corev1.KeyToPath{{Key: wirev1.AgeIdentitiesKey, Path: wirev1.AgeIdentitiesKey}},
+		}},
+	})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{
+		Name: identitiesVolume, MountPath: identitiesPath, ReadOnly: true,
+	})
+}
+
 // StoreHost is the host and port that agents dial for a store: with VirtualHost the bucket is a part of the host's
 // name, which another server may have than that of the endpoint. Both are empty if the endpoint is none.
 func StoreHost(spec v1alpha1.ObjectStoreSpec) (host, port string) {

@@ -257,6 +257,10 @@ func TestDrillsAreValidated(t *testing.T) {
 		"exactly one of objectStore": func(s *v1alpha1.DrillSpec) {
 			s.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "cargo"}
 		},
+		"needs no identity": func(s *v1alpha1.DrillSpec) {
+			s.Volume, s.Scrub, s.Inflate = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubChecksums, v1alpha1.InflateAny
+			s.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
+		},
 		"set it to Gzip or Zstd": func(s *v1alpha1.DrillSpec) { s.Source = ofClaim("") },
 		"set one of these":       func(s *v1alpha1.DrillSpec) { s.Source = ofClaim(v1alpha1.RestingArchive) },
 		"remove objective.maxAge": func(s *v1alpha1.DrillSpec) {

@@ -54,7 +54,7 @@ func source(of v1alpha1.DrillSource) v1alpha1.TransferSource {
 	if of.PersistentVolumeClaim.ClaimName != "" {
 		return v1alpha1.TransferSource{PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form}
 	}
-	return v1alpha1.TransferSource{ObjectStore: &of.ObjectStore}
+	return v1alpha1.TransferSource{ObjectStore: &of.ObjectStore, Encryption: of.Encryption}
 }
 
 func destination(spec v1alpha1.DrillSpec) v1alpha1.TransferDestination {

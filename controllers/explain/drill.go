@@ -19,6 +19,9 @@ func ofDrill(d *v1alpha1.Drill, s *sheet) {
 		from := d.Spec.Source.ObjectStore
 		s.rowf("in", "ObjectStore %s, path %s", from.Name, cmp.Or(from.Path, "/"))
 	}
+	if e := d.Spec.Source.Encryption; e != nil {
+		s.rowf("decrypted", "with the identities in Secret %s", e.IdentitySecretName)
+	}
 	by := "by what proves fastest, accelerators included"
 	if d.Spec.Inflate == v1alpha1.InflateSoftware {
 		by = "by software only"

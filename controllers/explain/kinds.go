@@ -62,6 +62,9 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 			what = "files rest packed in tar archives below .lighterage/archives, to which the index points"
 		}
 		s.rowf("form", "%s: %s", form, what)
+		if e := t.Spec.Destination.Encryption; e != nil {
+			s.rowf("encryption", "age, for %d recipients; names as well", len(e.Recipients))
+		}
 	}
 	if form := t.Spec.Source.Form; form.Compressed() {
 		s.section("Source at rest")
@@ -70,6 +73,10 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 			what = "objects with an index are restored as the plain files that they are of"
 		}
 		s.rowf("form", "%s: %s", form, what)
+	}
+	if e := t.Spec.Source.Encryption; e != nil {
+		s.section("Source at rest")
+		s.rowf("decrypted", "with the identities in Secret %s", e.IdentitySecretName)
 	}
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")

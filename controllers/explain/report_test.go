@@ -376,3 +376,20 @@ func TestUnknownKind(t *testing.T) {
 }
 
 type unknownKind struct{ v1alpha1.Queue }
+
+// TestEncryption: for how many archives are encrypted is told, and where identities are.
+func TestEncryption(t *testing.T) {
+	to, from, drill := &v1alpha1.Transfer{}, &v1alpha1.Transfer{}, &v1alpha1.Drill{}
+	to.Spec.Destination.Form = v1alpha1.RestingArchive
+	to.Spec.Destination.Encryption = &v1alpha1.ArchiveEncryption{Recipients: make([]v1alpha1.AgeRecipient, 3)}
+	from.Spec.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "ledger-identity"}
+	drill.Spec.Source.Encryption = from.Spec.Source.Encryption
+	for want, object := range map[string]explain.Object{"3 recipients": to, "ledger-identity": from} {
+		if _, text := explainObject(t, object); !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if _, text := explainObject(t, drill); !strings.Contains(text, "ledger-identity") {
+		t.Errorf("no Secret in\n%s", text)
+	}
+}

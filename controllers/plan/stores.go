@@ -117,6 +117,9 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 	if err := validateScrub(spec); err != nil {
 		return err
 	}
+	if err := validateEncryption(spec); err != nil {
+		return err
+	}
 	if spec.Inflate == v1alpha1.InflateSoftware && (from == nil || to != nil) && spec.Destination.Scrub == "" {
 		return &policy.InvalidError{
 			Field: "spec.inflate", Fix: "must be Any or absent where no archives of an objectStore are restored into a volume",
@@ -245,8 +248,12 @@ func storeAttempt(
 		config.SourceStore = end(at, stores.Source)
 		config.Send.Volume, config.Send.Path = "", ""
 	}
+	if of := transfer.Spec.Source.Encryption; of != nil {
+		config.IdentitiesDirectory = a.AddIdentities(of.IdentitySecretName)
+	}
 	if at := destination.ObjectStore; at != nil {
 		config.DestinationStore = end(at, stores.Destination)
+		config.Encryption = wireEncryption(destination.Encryption)
 	} else if Scrubs(transfer) {
 		config.Scrub, config.Receive = scrubConfig(transfer), nil
 	} else {
