@@ -202,6 +202,10 @@ func (w *writing) prepareArchives(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.encryption() != nil {
+		// Before anything of others is aborted.
+		if _, err := w.options.Store.Head(ctx, IndexName); failure.Is(err, encryptionMismatched) {
+			return err
+		}
 		if w.archives.sums, err = readSums(ctx, w.options.Store); err != nil && !errors.Is(err, errSums) {
 			return err
 		}

@@ -178,8 +178,10 @@ func (d *decrypted) explain(name string, err error) error {
 	}
 }
 
+const encryptionMismatched = wirev1.FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH
+
 func encryptionMismatch(format string, args ...any) error {
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH, format, args...)
+	return failure.New(encryptionMismatched, format, args...)
 }
 
 // errEncrypted is that of an index which is read as if it were plain.
