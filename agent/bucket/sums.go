@@ -52,7 +52,7 @@ func readSums(ctx context.Context, store Store) (sums, error) {
 	}
 	content := make([]byte, object.Size)
 	_, err = io.ReadFull(r, content)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err := errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
 	return parseSums(content)
