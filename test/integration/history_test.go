@@ -35,6 +35,13 @@ func TestDestinationsAreImmutable(t *testing.T) {
 	store := create(func(d *v1alpha1.TransferDestination) {
 		*d = v1alpha1.TransferDestination{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
 	})
+	const recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+	encrypted := create(func(d *v1alpha1.TransferDestination) {
+		*d = v1alpha1.TransferDestination{
+			ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingArchive,
+			Encryption: &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{recipient}},
+		}
+	})
 	for name, test := range map[string]struct {
 		of     *v1alpha1.Transfer
 		change func(*v1alpha1.TransferDestination)
@@ -54,6 +61,11 @@ func TestDestinationsAreImmutable(t *testing.T) {
 		"via":                {there, func(d *v1alpha1.TransferDestination) { d.Via.ObjectStore.Name = "other" }},
 		"store":              {store, func(d *v1alpha1.TransferDestination) { d.ObjectStore.Path = "/data" }},
 		"form of a store":    {store, func(d *v1alpha1.TransferDestination) { d.Form = v1alpha1.RestingArchive }},
+		"encryption, gone":   {encrypted, func(d *v1alpha1.TransferDestination) { d.Encryption = nil }},
+		"encryption": {encrypted, func(d *v1alpha1.TransferDestination) {
+			d.Encryption.Recipients = append(d.Encryption.Recipients,
+				"age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg")
+		}},
 		"another kind": {store, func(d *v1alpha1.TransferDestination) {
 			*d = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubInflate}
 		}},
