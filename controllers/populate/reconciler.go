@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -110,19 +111,18 @@ func claimsOf(reader client.Reader) handler.MapFunc {
 // Reconcile looks after one claim.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	facts, found, err := r.look(ctx, request.NamespacedName)
-	if err != nil || !found {
+	if facts.Claim == nil || err == nil && !found {
 		return ctrl.Result{}, err
 	}
-	decision := populateplan.Decide(facts)
-	err = r.act(ctx, facts, decision)
-	if words, final := refusal.Final(err); final {
-		decision.Event = &populateplan.Event{
-			Type: corev1.EventTypeWarning, Reason: populateplan.EventNotPopulated,
-			Message: "the API server rejects what populates the claim; ask the platform team whether the chart is installed " +
-				"with populator.enabled, and whether a ResourceQuota is exhausted: " + conditions.Shorten(words),
-		}
+	decision := populateplan.Decision{}
+	if err == nil {
+		decision = populateplan.Decide(facts)
+		err = r.act(ctx, facts, decision)
 	}
-	if e := decision.Event; e != nil {
+	if words, final := refusal.Final(err); final {
+		decision, err = populateplan.Rejected(conditions.Shorten(words)), nil
+	}
+	if e := decision.Event; e != nil && err == nil {
 		r.Recorder.Eventf(facts.Claim, nil, e.Type, e.Reason, "Populate", "%s", e.Message)
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
@@ -148,7 +148,9 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (f populate
 	if f.Prime != nil && f.Prime.Spec.VolumeName != "" {
 		volume := client.ObjectKey{Name: f.Prime.Spec.VolumeName}
 		f.Volume, err = get(ctx, r.Client, volume, &corev1.PersistentVolume{})
-		return f, err == nil, err
+		if err != nil || f.Fill != nil || f.Prime.Spec.DataSource != nil {
+			return f, err == nil, err
+		}
 	}
 	source := client.ObjectKey{Namespace: key.Namespace, Name: claim.Spec.DataSourceRef.Name}
 	if f.Source, err = get(ctx, r.Client, source, &v1alpha1.Transfer{}); err != nil {
@@ -184,12 +186,12 @@ func (r *Reconciler) act(ctx context.Context, f populateplan.Facts, d populatepl
 	if d.Bind {
 		return r.bind(ctx, f)
 	}
-	if d.Remove && f.Fill != nil {
+	if d.Remove && f.Fill != nil && metav1.IsControlledBy(f.Fill, f.Claim) {
 		if err := r.remove(ctx, f.Fill); err != nil {
 			return err
 		}
 	}
-	if d.Remove && f.Prime != nil {
+	if d.Remove && f.Prime != nil && metav1.IsControlledBy(f.Prime, f.Claim) {
 		return r.remove(ctx, f.Prime)
 	}
 	return nil

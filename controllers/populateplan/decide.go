@@ -34,6 +34,8 @@ const (
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// again is how soon to look for what no event tells of.
 	again = time.Minute
+	// soon is how soon to look for what a cache may not have yet.
+	soon = 5 * time.Second
 )
 
 // Facts are what was seen. What does not exist is nil.
@@ -78,20 +80,22 @@ func Wanted(claim *corev1.PersistentVolumeClaim) bool {
 // Decide is the heart of the controller. It does not change its arguments.
 func Decide(f Facts) Decision {
 	claim := f.Claim
-	bound := claim.Status.Phase == corev1.ClaimBound
 	switch {
 	case claim.DeletionTimestamp != nil:
 		return Decision{} // what it owns goes with it
-	case bound && f.Prime == nil && f.Fill == nil:
-		return Decision{}
-	case bound:
-		return Decision{Remove: true, RequeueAfter: again}
+	case claim.Status.Phase == corev1.ClaimBound:
+		return clean(f)
 	case f.Fill != nil && !metav1.IsControlledBy(f.Fill, claim):
 		return fails("Transfer %q is not of this claim; delete it", f.Fill.Name)
 	case f.Prime != nil && !metav1.IsControlledBy(f.Prime, claim):
 		return fails("claim %q is not of this claim; delete it", f.Prime.Name)
+	case f.Fill != nil && f.Prime == nil, f.Prime != nil && f.Prime.DeletionTimestamp != nil:
+		// What was filled is gone: another prime would be bound empty.
+		return Decision{Remove: true, RequeueAfter: soon}
+	case f.Prime != nil && f.Prime.Status.Phase == corev1.ClaimLost && f.Volume == nil:
+		return fails("the volume of claim %q is gone; delete that claim", f.Prime.Name)
 	case f.Prime != nil && f.Prime.Spec.DataSource != nil && f.Volume == nil:
-		return Decision{RequeueAfter: again} // the driver makes it of the snapshot
+		return unmade(f)
 	case f.Prime != nil && f.Prime.Spec.DataSource != nil:
 		return bind(f)
 	case f.Prime != nil && f.Fill != nil && meta.IsStatusConditionTrue(f.Fill.Status.Conditions, v1alpha1.ConditionComplete):
@@ -102,11 +106,44 @@ func Decide(f Facts) Decision {
 	return begin(f)
 }
 
+// clean removes what has populated a claim. Objects of these names that the claim does not own are somebody else's.
+func clean(f Facts) Decision {
+	mine := func(o metav1.Object) bool {
+		return metav1.IsControlledBy(o, f.Claim) && o.GetDeletionTimestamp() == nil
+	}
+	if f.Fill != nil && mine(f.Fill) || f.Prime != nil && mine(f.Prime) {
+		return Decision{Remove: true, RequeueAfter: again}
+	}
+	return Decision{}
+}
+
+// unmade is about a prime that the driver has not made of its snapshot yet. The provisioner takes the node from a claim
+// whose volume cannot be there; the scheduler then chooses another one for the claim that waits.
+func unmade(f Facts) Decision {
+	node := f.Prime.Annotations[SelectedNode]
+	if f.Prime.Spec.VolumeName == "" && waits(f.Class) && node != f.Claim.Annotations[SelectedNode] {
+		return Decision{Remove: true, RequeueAfter: soon}
+	}
+	return Decision{RequeueAfter: again}
+}
+
+// waits reports whether volumes of a class are made for a consumer that has a node.
+func waits(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
 func fails(format string, args ...any) Decision {
 	return Decision{
 		Event:        &Event{corev1.EventTypeWarning, EventNotPopulated, fmt.Sprintf(format, args...)},
 		RequeueAfter: again,
 	}
+}
+
+// Rejected is what follows when the API server does not let the manager populate a claim.
+func Rejected(words string) Decision {
+	return fails("the API server rejects what populates the claim; ask the platform team whether the chart is installed with "+
+		"populator.enabled, and whether a ResourceQuota is exhausted: %s", words)
 }
 
 // begin makes what fills the volume, when there is something to fill it with, and, if the class waits for a first
@@ -128,8 +165,7 @@ func begin(f Facts) Decision {
 	case claim.Spec.Selector != nil || claim.Spec.VolumeName != "":
 		return fails("the claim has a selector or a volumeName; a claim is populated in a new volume, remove both")
 	}
-	if mode := f.Class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer &&
-		claim.Annotations[SelectedNode] == "" {
+	if waits(f.Class) && claim.Annotations[SelectedNode] == "" {
 		return Decision{} // the scheduler annotates the claim
 	}
 	if f.Source.Spec.Destination.Snapshot != nil {
@@ -181,7 +217,7 @@ func follow(t *v1alpha1.Transfer) Decision {
 // bind gives the claim the volume of its prime.
 func bind(f Facts) Decision {
 	if f.Volume == nil || f.Volume.Spec.ClaimRef == nil {
-		return Decision{RequeueAfter: time.Second} // the cache is late
+		return Decision{RequeueAfter: soon} // the cache is late
 	}
 	switch f.Volume.Spec.ClaimRef.UID {
 	case f.Prime.UID:

@@ -151,6 +151,36 @@ func TestBindsWhatIsComplete(t *testing.T) {
 	}
 }
 
+// TestLostPrimes: what was filled is gone, so the Transfer that filled it does not count for another prime.
+func TestLostPrimes(t *testing.T) {
+	for name, lose := range map[string]func(*populateplan.Facts){
+		"deleted":       func(f *populateplan.Facts) { f.Prime, f.Volume = nil, nil },
+		"being deleted": func(f *populateplan.Facts) { f.Prime.DeletionTimestamp = &metav1.Time{} },
+	} {
+		f := filling()
+		complete(f.Fill)
+		lose(&f)
+		if d := populateplan.Decide(f); !d.Remove || d.Bind || d.CreatePrime != nil || d.RequeueAfter == 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	f := filling()
+	f.Fill = nil // a manager was killed before it made it, and the volume was there at once
+	if d := populateplan.Decide(f); d.CreateFill == nil || d.CreatePrime != nil {
+		t.Errorf("without a Transfer: %+v", d)
+	}
+}
+
+// TestLeavesObjectsOfOthersAlone: a claim that is Bound has nothing deleted that only has the name.
+func TestLeavesObjectsOfOthersAlone(t *testing.T) {
+	f := filling()
+	f.Claim.Status.Phase = corev1.ClaimBound
+	f.Fill.OwnerReferences, f.Prime.OwnerReferences = nil, nil
+	if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestSaysWhatIsWrong: nothing is made, bound or removed, and the claim is told.
 func TestSaysWhatIsWrong(t *testing.T) {
 	for name, spoil := range map[string]func(*populateplan.Facts){
@@ -166,6 +196,11 @@ func TestSaysWhatIsWrong(t *testing.T) {
 			*f = filling()
 			complete(f.Fill)
 			f.Volume.Spec.ClaimRef.UID = "other"
+		},
+		"a volume that is gone": func(f *populateplan.Facts) {
+			*f = filling()
+			complete(f.Fill)
+			f.Prime.Status.Phase, f.Volume = corev1.ClaimLost, nil
 		},
 		"a Transfer that failed": func(f *populateplan.Facts) {
 			*f = filling()
