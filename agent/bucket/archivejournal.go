@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -98,6 +100,20 @@ func (r *resumption) close() error {
 type journalled struct {
 	name  string
 	notes []*wirev1.StoreArchivePart
+	// blocks is of those of the notes.
+	blocks xxh3.Hasher
+}
+
+// add adds the note of the next part, unless it was made behind other parts than those that the journal has: parts are
+// put at once, so that of an attempt that broke a part may be there and the one before not, which the next attempt has
+// filled with something else. Notes of releases that did not say what was before a part count for the first part only.
+func (j *journalled) add(note *wirev1.StoreArchivePart) {
+	if n := len(j.notes); n > 0 &&
+		(j.notes[n-1].GetEnded() || note.Before == nil || note.GetBefore() != j.blocks.Sum64()) {
+		return
+	}
+	j.notes = append(j.notes, note)
+	_, _ = j.blocks.Write(note.GetBlocks()) // never fails
 }
 
 // resumeArchives finds out what earlier attempts have packed. What nobody can go on with is removed at the end, with what no
@@ -163,7 +179,8 @@ func (w *writing) abortArchives(ctx context.Context, keep string) error {
 	return nil
 }
 
-// readJournal reads the journal. Of each archive it returns the parts that follow one another from the first one on.
+// readJournal reads the journal. Of each archive it returns the parts that follow one another from the first one
+// on, each made behind those before it.
 func (w *writing) readJournal(ctx context.Context) (all []journalled, err error) {
 	for _, object := range w.archives.journal {
 		name, number, _ := strings.Cut(strings.TrimPrefix(object, journalName), "/")
@@ -193,7 +210,7 @@ func (w *writing) readJournal(ctx context.Context) (all []journalled, err error)
 		}
 		_ = reader.close() // It was only read.
 		if int(note.GetNumber()) == n && checkBlocks(form, note.GetBlocks()) == nil {
-			j.notes = append(j.notes, note)
+			j.add(note)
 		}
 	}
 	return slices.DeleteFunc(all, func(j journalled) bool { return len(j.notes) == 0 }), nil
@@ -285,6 +302,7 @@ func (w *writing) continued(ctx context.Context, j journalled, form cargo.Form) 
 		a.part = max(a.part, int64(note.GetSize())&^(1<<20-1))
 	}
 	a.noted = len(a.blocks)
+	_, _ = a.before.Write(a.blocks) // never fails
 	note := j.notes[len(j.notes)-1]
 	if note.GetOpen() == nil {
 		return a, nil

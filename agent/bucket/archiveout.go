@@ -18,7 +18,9 @@ import (
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
+	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -43,6 +45,8 @@ type archiveOut struct {
 	// blocks are those of its index; those from noted on are not in the journal.
 	blocks []byte
 	noted  int
+	// before is of the blocks up to noted.
+	before xxh3.Hasher
 	// file of which a part is in the last block, but not the end; nil: none.
 	file   *packing
 	upload objectstore.Upload
@@ -166,8 +170,9 @@ func (a *archiveOut) note() (note *wirev1.StoreArchivePart, files []byte, err er
 	}
 	note = &wirev1.StoreArchivePart{
 		Number: uint32(len(a.parts) + 1), Size: uint64(len(a.buffer)), UploadId: a.upload.ID, UploadToken: a.upload.Token,
-		Blocks: bytes.Clone(a.blocks[a.noted:]),
+		Blocks: bytes.Clone(a.blocks[a.noted:]), Before: proto.Uint64(a.before.Sum64()),
 	}
+	_, _ = a.before.Write(note.Blocks) // never fails
 	if f := a.file; f != nil {
 		note.Open, note.OpenDone = f.entry.ToWire(), uint64(f.done)
 		if f.failed.Load() {

@@ -830,6 +830,8 @@ type StoreArchivePart struct {
 	OpenDone uint64 `protobuf:"varint,10,opt,name=open_done,json=openDone,proto3" json:"open_done,omitempty"`
 	// exact: etag is the MD5 of what was sent.
 	Exact bool `protobuf:"varint,11,opt,name=exact,proto3" json:"exact,omitempty"`
+	// before is the XXH3-64 of the blocks of all parts before this one. Another attempt may have put those anew, with others.
+	Before *uint64 `protobuf:"fixed64,12,opt,name=before,proto3,oneof" json:"before,omitempty"`
 	// sha256 is that of the archive, and index_sha256 that of its index, as they rest, where they are encrypted and the part is the last one.
 	Sha256        []byte `protobuf:"bytes,120,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	IndexSha256   []byte `protobuf:"bytes,121,opt,name=index_sha256,json=indexSha256,proto3" json:"index_sha256,omitempty"`
@@ -944,6 +946,13 @@ func (x *StoreArchivePart) GetExact() bool {
 	return false
 }
 
+func (x *StoreArchivePart) GetBefore() uint64 {
+	if x != nil && x.Before != nil {
+		return *x.Before
+	}
+	return 0
+}
+
 func (x *StoreArchivePart) GetSha256() []byte {
 	if x != nil {
 		return x.Sha256
@@ -1023,7 +1032,7 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\rStoreArchived\x12\x18\n" +
 	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
-	"\x05crc32\x18\x03 \x01(\aR\x05crc32\"\x99\x03\n" +
+	"\x05crc32\x18\x03 \x01(\aR\x05crc32\"\xc1\x03\n" +
 	"\x10StoreArchivePart\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +
@@ -1036,9 +1045,11 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\aopen_at\x18\t \x01(\v2!.lighterage.wire.v1.StoreArchivedR\x06openAt\x12\x1b\n" +
 	"\topen_done\x18\n" +
 	" \x01(\x04R\bopenDone\x12\x14\n" +
-	"\x05exact\x18\v \x01(\bR\x05exact\x12\x16\n" +
+	"\x05exact\x18\v \x01(\bR\x05exact\x12\x1b\n" +
+	"\x06before\x18\f \x01(\x06H\x00R\x06before\x88\x01\x01\x12\x16\n" +
 	"\x06sha256\x18x \x01(\fR\x06sha256\x12!\n" +
-	"\findex_sha256\x18y \x01(\fR\vindexSha256B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\findex_sha256\x18y \x01(\fR\vindexSha256B\t\n" +
+	"\a_beforeB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_objectstore_proto_rawDescOnce sync.Once
@@ -1096,6 +1107,7 @@ func file_agent_wire_v1_objectstore_proto_init() {
 	}
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_transfer_proto_init()
+	file_agent_wire_v1_objectstore_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
