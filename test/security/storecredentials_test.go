@@ -116,3 +116,42 @@ func TestCredentialsOfArchives(t *testing.T) {
 		expect(t, what, request{managerAccount, admission.Create, resources[c.kind], c.object, nil, bank}, c.fix)
 	}
 }
+
+// Jobs that read encrypted archives mount what users name for it, as the manager describes them, and nothing else of a
+// Secret.
+func TestIdentitiesOfArchives(t *testing.T) {
+	t.Parallel()
+	const key, path = "lighterage-age-identities", "/etc/lighterage-identities"
+	with := func(mode, name, key, path string) corev1.PodTemplateSpec {
+		pod := template()
+		first(&pod).Args[0] = mode
+		source := &corev1.SecretVolumeSource{SecretName: "ledger-identity"}
+		if key != "" {
+			source.Items = []corev1.KeyToPath{{Key: key, Path: key}}
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{Secret: source},
+		})
+		first(&pod).VolumeMounts = append(first(&pod).VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
+		return pod
+	}
+	const fix = "in a volume identities"
+	for what, c := range map[string]struct {
+		pod corev1.PodTemplateSpec
+		fix string
+	}{
+		"a Transfer":      {with("local", "identities", key, path), ""},
+		"a probe":         {with("probe", "identities", key, path), fix},
+		"another key":     {with("local", "identities", "lighterage-s3-access-key-id", path), fix},
+		"all keys":        {with("local", "identities", "", path), fix},
+		"at another path": {with("local", "identities", key, "/etc/lighterage-store"), fix},
+		"another volume":  {with("local", "other", "lighterage-s3-access-key-id", path), "modes probe, local, handoff and relay only"},
+		"as data":         {with("local", "identities", key, "/volume"), "under the names of their keys"},
+	} {
+		expect(t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", c.pod), nil, bank}, c.fix)
+	}
+	expect(t, "a Deployment", request{
+		managerAccount, admission.Create, resources["Deployment"], deployment("bank", with("http", "identities", key, path)),
+		nil, bank,
+	}, "under the names of their keys")
+}
