@@ -166,8 +166,8 @@ func (d *decrypted) explain(name string, err error) error {
 		return fmt.Errorf("%w: %w", cargo.ErrCorrupt, err)
 	case unfit && d.writer:
 		return encryptionMismatch("%s is not encrypted, or for somebody else than this Transfer: use another "+
-			"spec.destination.objectStore.path, or remove this object, so that everything is written again and what it names "+
-			"is removed", name)
+			"spec.destination.objectStore.path; or, if nobody needs the copy that is there, remove this object, which is its "+
+			"only index, so that everything is written again", name)
 	case errors.Is(err, agefile.ErrPlain):
 		return encryptionMismatch("%s is not encrypted: remove spec.source.encryption", name)
 	case unfit:

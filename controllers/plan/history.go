@@ -229,7 +229,7 @@ func (d *transferDecision) advanceSnapshot(s *v1alpha1.SnapshotStatus, newest bo
 	case untaken(*s) && waited >= takeDeadline:
 		d.tooLate(s, seen, none)
 	case untaken(*s) && seen == nil && wanted:
-		if problem := d.checkHistory(); problem != nil {
+		if problem := d.checkHistory(*s); problem != nil {
 			d.noHistory(problem.Reason, problem.Message)
 			return
 		}
@@ -293,7 +293,7 @@ func (d *transferDecision) nextSnapshotLook(s *v1alpha1.SnapshotStatus) time.Dur
 }
 
 // checkHistory is what keeps a snapshot of the destination from being made; nil if nothing is known to.
-func (d *transferDecision) checkHistory() *agentpod.Problem {
+func (d *transferDecision) checkHistory(s v1alpha1.SnapshotStatus) *agentpod.Problem {
 	facts, name := &d.facts.History, d.transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
 	class := d.transfer.Spec.Destination.Snapshot.VolumeSnapshotClassName
 	unready := 0
@@ -305,7 +305,8 @@ func (d *transferDecision) checkHistory() *agentpod.Problem {
 	switch {
 	case facts.Problem != nil:
 		return facts.Problem
-	case facts.Claim == nil:
+	case facts.Claim == nil, facts.Claim.DeletionTimestamp != nil, facts.Claim.CreationTimestamp.After(s.Time.Time):
+		// Of another claim with that name a snapshot would be empty, and the retention would remove good ones for it.
 		return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotsUnsupported, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %q was deleted before its snapshot was taken", name)}
 	case facts.Driver == "":

@@ -190,6 +190,10 @@ func TestWhatKeepsHistoryFromBeingMade(t *testing.T) {
 		{v1alpha1.ReasonClassUnsuitable, func(a *archive) { a.facts.History.Class.Retains = true }},
 		{v1alpha1.ReasonSnapshotsUnsupported, func(a *archive) { a.facts.History.Driver = "" }},
 		{v1alpha1.ReasonSnapshotsUnsupported, func(a *archive) { a.facts.History.Claim = nil }},
+		{v1alpha1.ReasonSnapshotsUnsupported, func(a *archive) { // another claim of that name
+			a.facts.History.Claim = a.facts.History.Claim.DeepCopy()
+			a.facts.History.Claim.CreationTimestamp = metav1.NewTime(now.Add(24 * time.Hour))
+		}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			a := newArchive(t)
