@@ -21,11 +21,11 @@
 //
 //	PREFIX/.lighterage/SHA256SUMS        of what is encrypted, as it rests
 //
-// With ArchiveOptions files are packed into archives, which are tars in the forms of package cargo, in place of objects of
-// their own. The entry of a file then says in which archive it is, and where. With RestingOptions each file is compressed
-// in a form of package cargo, under the name that the form gives it, and the entry is that of the plain file. Who reads
-// recognises all of them. With Encryption archives, their indexes, the journal and the index of the prefix are files of
-// age (see package agefile). Who reads them wraps the store by Decrypted.
+// With ArchiveOptions files are packed into archives, which are tars in the forms of package cargo, in place of objects
+// of their own. The entry of a file then says in which archive it is, and where. With RestingOptions each file is
+// compressed in a form of package cargo, under the name that the form gives it, and the entry is that of the plain
+// file. Who reads recognises all of them. With Encryption archives, their indexes, the journal and the index of the
+// prefix are files of age (see package agefile). Who reads them wraps the store by Decrypted.
 //
 // # Writing
 //

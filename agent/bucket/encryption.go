@@ -172,7 +172,8 @@ func (d *decrypted) explain(name string, err error) error {
 		return encryptionMismatch("%s is not encrypted: remove spec.source.encryption", name)
 	case unfit:
 		return encryptionMismatch("%s is encrypted for none of the identities in the Secret that "+
-			"spec.source.encryption names: put the identity of one of its recipients into the key %s there", name, wirev1.AgeIdentitiesKey)
+			"spec.source.encryption names: put the identity of one of its recipients into the key %s there",
+			name, wirev1.AgeIdentitiesKey)
 	default:
 		return err
 	}

@@ -191,7 +191,8 @@ func TestKilled(t *testing.T) {
 			for step, kind := range map[string]objectstoretest.Kind{
 				"part": objectstoretest.Parts, "journal": objectstoretest.Put("/00001"),
 				"index of a file": objectstoretest.Put(".lgci"),
-				"complete":        objectstoretest.Completes, "whole": objectstoretest.Put(".gz"), "deletes": objectstoretest.Deletes,
+				"complete":        objectstoretest.Completes, "whole": objectstoretest.Put(".gz"),
+				"deletes": objectstoretest.Deletes,
 			} {
 				t.Run("form "+step, func(t *testing.T) {
 					k := killed{Root: root, Prefix: "-form-" + strings.ReplaceAll(step, " ", "-"), Form: forms.Gzip}

@@ -251,8 +251,8 @@ func (d *transferDecision) advanceSnapshot(s *v1alpha1.SnapshotStatus, newest bo
 	}
 }
 
-// tooLate gives up a snapshot that is not taken: the next run may write now, so that whatever would be taken later is of
-// no run. What is said of one that could not be made stays.
+// tooLate gives up a snapshot that is not taken: the next run may write now, so that whatever would be taken later is
+// of no run. What is said of one that could not be made stays.
 func (d *transferDecision) tooLate(s *v1alpha1.SnapshotStatus, seen *Snapshot, none bool) {
 	s.State = v1alpha1.SnapshotRemoving
 	if none {

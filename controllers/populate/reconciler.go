@@ -229,7 +229,8 @@ func (r *Reconciler) bind(ctx context.Context, f populateplan.Facts) error {
 	}
 	volume := &corev1.PersistentVolume{}
 	volume.Name = f.Volume.Name
-	err = r.Client.Patch(ctx, volume, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(conditions.FieldOwner))
+	owner := client.FieldOwner(conditions.FieldOwner)
+	err = r.Client.Patch(ctx, volume, client.RawPatch(types.MergePatchType, patch), owner)
 	if err != nil {
 		return fmt.Errorf("binding volume %s to claim %s: %w", volume.Name, client.ObjectKeyFromObject(f.Claim), err)
 	}

@@ -98,7 +98,7 @@ func Decide(f Facts) Decision {
 		return unmade(f)
 	case f.Prime != nil && f.Prime.Spec.DataSource != nil:
 		return bind(f)
-	case f.Prime != nil && f.Fill != nil && meta.IsStatusConditionTrue(f.Fill.Status.Conditions, v1alpha1.ConditionComplete):
+	case f.Prime != nil && f.Fill != nil && done(f.Fill):
 		return bind(f)
 	case f.Prime != nil && f.Fill != nil:
 		return follow(f.Fill)
@@ -117,11 +117,12 @@ func clean(f Facts) Decision {
 	return Decision{}
 }
 
-// unmade is about a prime that the driver has not made of its snapshot yet. The provisioner takes the node from a claim
-// whose volume cannot be there; the scheduler then chooses another one for the claim that waits.
+// unmade is about a prime that the driver has not made of its snapshot yet. Where its volume cannot be on the node that it
+// was made for, the scheduler chooses another one for the claim that waits, after a while. The provisioner may have taken
+// the node from the prime by then.
 func unmade(f Facts) Decision {
-	node := f.Prime.Annotations[SelectedNode]
-	if f.Prime.Spec.VolumeName == "" && waits(f.Class) && node != f.Claim.Annotations[SelectedNode] {
+	if f.Prime.Spec.VolumeName == "" && waits(f.Class) &&
+		f.Prime.Annotations[madeForNode] != f.Claim.Annotations[SelectedNode] {
 		return Decision{Remove: true, RequeueAfter: soon}
 	}
 	return Decision{RequeueAfter: again}
@@ -142,8 +143,8 @@ func fails(format string, args ...any) Decision {
 
 // Rejected is what follows when the API server does not let the manager populate a claim.
 func Rejected(words string) Decision {
-	return fails("the API server rejects what populates the claim; ask the platform team whether the chart is installed with "+
-		"populator.enabled, and whether a ResourceQuota is exhausted: %s", words)
+	return fails("the API server rejects what populates the claim; ask the platform team whether the chart is installed "+
+		"with populator.enabled, and whether a ResourceQuota is exhausted: %s", words)
 }
 
 // begin makes what fills the volume, when there is something to fill it with, and, if the class waits for a first
@@ -152,7 +153,7 @@ func begin(f Facts) Decision {
 	claim, ref := f.Claim, f.Claim.Spec.DataSourceRef
 	switch {
 	case ref.Kind != "Transfer":
-		return fails("dataSourceRef names a %s; name a Transfer whose destination is an objectStore or keeps snapshots", ref.Kind)
+		return fails("dataSourceRef names a %s; name a Transfer with destination.objectStore or destination.snapshot", ref.Kind)
 	case ref.Namespace != nil && *ref.Namespace != claim.Namespace:
 		return fails("dataSourceRef names namespace %q; only Transfers of the claim's own namespace are read", *ref.Namespace)
 	case f.Source == nil || f.Source.DeletionTimestamp != nil:
@@ -161,7 +162,7 @@ func begin(f Facts) Decision {
 		return fails("the destination of Transfer %q is no objectStore and has no snapshot; name one with "+
 			"destination.objectStore or destination.snapshot", ref.Name)
 	case f.Class == nil:
-		return fails("StorageClass %q does not exist; a claim is populated in a volume that its class makes", className(claim))
+		return fails("StorageClass %q does not exist; a claim is populated in a volume of its class", className(claim))
 	case claim.Spec.Selector != nil || claim.Spec.VolumeName != "":
 		return fails("the claim has a selector or a volumeName; a claim is populated in a new volume, remove both")
 	}
@@ -172,7 +173,8 @@ func begin(f Facts) Decision {
 		return restore(f)
 	}
 	d := Decision{Event: &Event{corev1.EventTypeNormal, EventPopulating, fmt.Sprintf(
-		"Transfer %q reads what Transfer %q wrote: kubectl -n %s get transfer %[1]s", Name(claim), ref.Name, claim.Namespace)}}
+		"Transfer %q reads what Transfer %q wrote: kubectl -n %s get transfer %[1]s", Name(claim), ref.Name,
+		claim.Namespace)}}
 	if f.Fill == nil {
 		d.CreateFill = fill(claim, f.Source)
 	}
@@ -201,6 +203,11 @@ func restore(f Facts) Decision {
 	}
 	return Decision{CreatePrime: p, Event: &Event{corev1.EventTypeNormal, EventPopulating, fmt.Sprintf(
 		"claim %q is made of VolumeSnapshot %q: kubectl -n %s describe pvc %[1]s", p.Name, newest.Name, p.Namespace)}}
+}
+
+// done reports whether a Transfer has filled its claim.
+func done(t *v1alpha1.Transfer) bool {
+	return meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionComplete)
 }
 
 // follow shows why a Transfer does not go on.

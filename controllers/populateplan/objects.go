@@ -15,6 +15,9 @@ import (
 // Component is the label of what exists while a claim is populated.
 const Component = "populate"
 
+// madeForNode is the annotation with the node that a prime was made for. Provisioners do not know it.
+const madeForNode = "lighterage.dev/populate-for-node"
+
 // Name of the prime of a claim and of the Transfer that fills it. Admission policies know it: it tells which claim a
 // volume may be given to.
 func Name(claim *corev1.PersistentVolumeClaim) string { return "populate-" + string(claim.UID) }
@@ -43,7 +46,7 @@ func prime(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 		},
 	}
 	if node := claim.Annotations[SelectedNode]; node != "" {
-		p.Annotations = map[string]string{SelectedNode: node}
+		p.Annotations = map[string]string{SelectedNode: node, madeForNode: node}
 	}
 	return p
 }

@@ -179,7 +179,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: sooner(decision.RequeueAfter, again)}, nil
 }
 
-// keepHistory makes and removes snapshots of the destination. It comes last, so that nothing waits for it that need not.
+// keepHistory makes and removes snapshots of the destination. It comes last, so that nothing waits for it that need
+// not.
 func (r *Reconciler) keepHistory(
 	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep, now time.Time,
 ) error {

@@ -206,9 +206,9 @@ func selectorOf(set *v1alpha1.TransferSet) (labels.Selector, *agentpod.Problem) 
 	return match, nil
 }
 
-// namesOf are the claims that a set selects, sorted. Copies of sources, claims of Queues and those in whose place others
-// are populated come and go by themselves.
-// What a set of the same namespace writes it would copy again and again.
+// namesOf are the claims that a set selects, sorted. Copies of sources, claims of Queues and those in whose place
+// others are populated come and go by themselves. What a set of the same namespace writes it would copy again and
+// again.
 func namesOf(set *v1alpha1.TransferSet, match labels.Selector, claims []corev1.PersistentVolumeClaim) []string {
 	written := ""
 	if here(set) {

@@ -447,8 +447,8 @@ func TestRefused(t *testing.T) {
 func TestValuesOfBefore(t *testing.T) {
 	t.Parallel()
 	objects, err := template(
-		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "populator=null", "hooks=null", "gateway.tlsRoute=null",
-		"gateway.hostPort=null", "network.dataPath=null",
+		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "populator=null", "hooks=null",
+		"gateway.tlsRoute=null", "gateway.hostPort=null", "network.dataPath=null",
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -116,8 +116,8 @@ func TestCopiesOfTheManager(t *testing.T) {
 	}, "Transfer owns")
 }
 
-// TestSnapshotsOfDestinations: the manager makes snapshots of claims that nobody owns only with the labels by which they
-// are found, and deletes none of others.
+// TestSnapshotsOfDestinations: the manager makes snapshots of claims that nobody owns only with the labels by which
+// they are found, and deletes none of others.
 func TestSnapshotsOfDestinations(t *testing.T) {
 	t.Parallel()
 	const fix = "Transfer owns"

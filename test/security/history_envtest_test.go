@@ -17,7 +17,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestHistoryIsOfTheOwnNamespace: no Transfer asks for snapshots in another namespace or cluster, or for none or too many.
+// TestHistoryIsOfTheOwnNamespace: no Transfer asks for snapshots in another namespace or cluster, or for none or too
+// many.
 func TestHistoryIsOfTheOwnNamespace(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)

@@ -25,8 +25,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/staging"
 )
 
-// The manager makes and removes snapshots of destinations with the rights of pointInTime.enabled and under the admission
-// policies, and no others.
+// The manager makes and removes snapshots of destinations with the rights of pointInTime.enabled and under the
+// admission policies, and no others.
 func TestManagerKeepsHistory(t *testing.T) {
 	cluster := install(t)
 	if err := cluster.InstallSnapshots(ctx); err != nil {

@@ -118,8 +118,8 @@ func TestDigestsThroughAStore(t *testing.T) {
 	}
 }
 
-// What rests compressed in a store was compressed once, and is inflated once: both are counted. The report says when the
-// index was written.
+// What rests compressed in a store was compressed once, and is inflated once: both are counted. The report says when
+// the index was written.
 func TestRestoresFormsInSoftware(t *testing.T) {
 	for _, form := range []wirev1.Form{wirev1.Form_FORM_ARCHIVE, wirev1.Form_FORM_GZIP, wirev1.Form_FORM_ZSTD} {
 		t.Run(form.String(), func(t *testing.T) { restoresInSoftware(t, form) })
@@ -160,7 +160,8 @@ func restoresInSoftware(t *testing.T, form wirev1.Form) {
 	r.arrived(t)
 	if d := report.GetDecompression(); d.GetHardware().GetBytes() != 0 || d.GetReason() != "SoftwareUsed" ||
 		d.GetSoftware().GetBytes() < uint64(len(r.content)) ||
-		form != wirev1.Form_FORM_ARCHIVE && d.GetSoftware().GetBytes() != uint64(len(r.content)) || report.GetCpu().GetDecompressNanos() == 0 {
+		form != wirev1.Form_FORM_ARCHIVE && d.GetSoftware().GetBytes() != uint64(len(r.content)) ||
+		report.GetCpu().GetDecompressNanos() == 0 {
 		t.Errorf("decompression %v, CPU %v", d, report.GetCpu())
 	}
 	if written := report.GetCopyTime().AsTime(); written.Before(begun.Add(-time.Minute)) ||

@@ -41,8 +41,8 @@ type LocalConfig struct {
 	Scrub *Scrub `protobuf:"bytes,60,opt,name=scrub,proto3" json:"scrub,omitempty"`
 	// encryption has the archives in destination_store encrypted.
 	Encryption *Encryption `protobuf:"bytes,120,opt,name=encryption,proto3" json:"encryption,omitempty"`
-	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in source_store. Empty: these
-	// are not encrypted.
+	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in
+	// source_store. Empty: these are not encrypted.
 	IdentitiesDirectory string `protobuf:"bytes,121,opt,name=identities_directory,json=identitiesDirectory,proto3" json:"identities_directory,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -141,8 +141,8 @@ func (x *LocalConfig) GetIdentitiesDirectory() string {
 	return ""
 }
 
-// Encryption is for whom archives are encrypted. The file that ArchiveKey names, beside the configuration, has the key with which the agent
-// reads the indexes that an earlier attempt or run of the same Transfer wrote.
+// Encryption is for whom archives are encrypted. The file that ArchiveKey names, beside the configuration, has the key
+// with which the agent reads the indexes that an earlier attempt or run of the same Transfer wrote.
 type Encryption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// recipients are public keys of age.

@@ -522,8 +522,8 @@ type StoreIndexEntry struct {
 	// digest_part is how many bytes there are in each part of the object but the last one, where etag is the MD5 of its bytes or, of several
 	// parts, the MD5 of their MD5s; 0: etag is not known to be one.
 	DigestPart uint64 `protobuf:"varint,60,opt,name=digest_part,json=digestPart,proto3" json:"digest_part,omitempty"`
-	// resting: the object has the content of the file in the form of the index, under the name that the form gives it. Entry is that of
-	// the plain file.
+	// resting: the object has the content of the file in the form of the index, under the name that the form gives it.
+	// Entry is that of the plain file.
 	Resting       *StoreResting `protobuf:"bytes,20,opt,name=resting,proto3" json:"resting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -830,9 +830,11 @@ type StoreArchivePart struct {
 	OpenDone uint64 `protobuf:"varint,10,opt,name=open_done,json=openDone,proto3" json:"open_done,omitempty"`
 	// exact: etag is the MD5 of what was sent.
 	Exact bool `protobuf:"varint,11,opt,name=exact,proto3" json:"exact,omitempty"`
-	// before is the XXH3-64 of the blocks of all parts before this one. Another attempt may have put those anew, with others.
+	// before is the XXH3-64 of the blocks of all parts before this one. Another attempt may have put those again, with
+	// others.
 	Before *uint64 `protobuf:"fixed64,12,opt,name=before,proto3,oneof" json:"before,omitempty"`
-	// sha256 is that of the archive, and index_sha256 that of its index, as they rest, where they are encrypted and the part is the last one.
+	// sha256 is that of the archive, and index_sha256 that of its index, as they rest, where they are encrypted and the
+	// part is the last one.
 	Sha256        []byte `protobuf:"bytes,120,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	IndexSha256   []byte `protobuf:"bytes,121,opt,name=index_sha256,json=indexSha256,proto3" json:"index_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -90,8 +90,8 @@ const (
 	FailureReason_FAILURE_REASON_PAUSED FailureReason = 93
 	// FAILURE_REASON_VOLUME_MODE_MISMATCH: of source and destination, one is a block volume and the other is not.
 	FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH FailureReason = 110
-	// FAILURE_REASON_ENCRYPTION_MISMATCH: what is to be read is encrypted for others than the identities that the run has, or it is not
-	// encrypted and should be.
+	// FAILURE_REASON_ENCRYPTION_MISMATCH: what is to be read is encrypted for others than the identities that the run
+	// has, or it is not encrypted and should be.
 	FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH FailureReason = 120
 )
 

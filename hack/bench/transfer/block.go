@@ -30,7 +30,8 @@ const (
 func Block() harness.Benchmark {
 	o := &options{}
 	return harness.Benchmark{
-		Name: "block", About: "a block volume beside a file of its size; needs root, loop devices and four times -size in -work",
+		Name:  "block",
+		About: "a block volume beside a file of its size; needs root, loop devices and four times -size in -work",
 		Flags: func(f *flag.FlagSet) {
 			o.flags(f, "/dev/shm")
 			f.IntVar(&o.runs, "runs", 11, "runs of each")

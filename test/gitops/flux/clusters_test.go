@@ -238,7 +238,8 @@ func (f *fleet) transfer(name string) *v1alpha1.Transfer {
 	return transfer
 }
 
-// allReady requires that the objects of our kinds which the repository has for a cluster, and Flux takes for ready, are.
+// allReady requires that the objects of our kinds which the repository has for a cluster, and Flux takes for ready,
+// are.
 func (f *fleet) allReady(in *flux) (objects []unstructured.Unstructured) {
 	f.Helper()
 	for _, object := range f.repository.objects(in.cluster) {

@@ -138,7 +138,8 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// follow has Flux apply what the repository, which has a commit already, has for the cluster in a directory, after others.
+// follow has Flux apply what the repository, which has a commit already, has for the cluster in a directory, after
+// others.
 func (f *flux) follow(name string, after ...string) {
 	f.t.Helper()
 	source := object("GitRepository", "fleet", map[string]any{
