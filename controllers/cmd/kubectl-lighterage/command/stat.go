@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -200,6 +201,13 @@ func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistic
 	rows.Addf("puts", "%s; %d refused, %d duplicates", rateOf(s.Puts), s.RefusedPuts, s.Duplicates)
 	rows.Add("gets", rateOf(s.Gets))
 	rows.Add("ratio", f.ratio(s))
+	if s.AverageUncompressedSize > 0 {
+		rows.Add("compressed size", withRecent(table.Bytes, s.AverageUncompressedSize, s.RecentUncompressedSize)+
+			" a message, before compression")
+	}
+	if average, recent := cpuSeconds(s.AverageCompressSeconds), cpuSeconds(s.RecentCompressSeconds); average > 0 {
+		rows.Add("compress time", withRecent(microseconds, average, recent)+" of CPU a message")
+	}
 	rows.Addf(
 		"connections", "%d of clients, %d consumers; %d refused, %d without a valid token or certificate", s.Connections,
 		s.Consumers, s.RefusedConnections, s.FailedAuthentications,
@@ -291,6 +299,25 @@ func (f *queueStat) ratio(s *v1alpha1.QueueStatistics) string {
 	}
 	return text
 }
+
+// withRecent is an average in words, and beside it the recent value, which is absent after a time without compression.
+func withRecent[T int64 | float64](text func(T) string, average, recent T) string {
+	if recent == 0 {
+		return text(average)
+	}
+	return text(average) + ", recently " + text(recent)
+}
+
+// cpuSeconds reads a decimal of the status; 0 if it is absent or no decimal.
+func cpuSeconds(decimal string) float64 {
+	seconds, err := strconv.ParseFloat(decimal, 64)
+	if err != nil {
+		return 0
+	}
+	return seconds
+}
+
+func microseconds(seconds float64) string { return fmt.Sprintf("%.0f µs", seconds*1e6) }
 
 func rateOf(r v1alpha1.QueueRate) string {
 	text := fmt.Sprintf("%d, now %s/s", r.Count, cmp.Or(r.PerSecond, "0"))

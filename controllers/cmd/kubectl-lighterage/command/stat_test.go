@@ -42,7 +42,8 @@ func busy() *v1alpha1.Queue {
 				Puts:              v1alpha1.QueueRate{Count: 500, PerSecond: "12.5", HighPerSecond: "90.0"},
 				Gets:              v1alpha1.QueueRate{Count: 488},
 				AverageRatio:      "4.20", RecentRatio: "4.00", RefusedPuts: 2, Duplicates: 1, Unacknowledged: 3, Redelivered: 1,
-				DeadLetters: 4,
+				DeadLetters: 4, AverageUncompressedSize: 70 << 10, RecentUncompressedSize: 3 << 10,
+				AverageCompressSeconds: "0.000120", RecentCompressSeconds: "0.000015",
 				Connections: 5, Consumers: 1, RefusedConnections: 6, FailedAuthentications: 7,
 				LastReset: new(metav1.NewTime(statTime.Add(-24 * time.Hour))),
 			},
@@ -111,14 +112,15 @@ func TestStatText(t *testing.T) {
 		facts   map[string][]string // by name of the row
 	}{
 		"busy": {busy(), serviceStat{Serves: true, Where: "pod orders-0", Seconds: 0.0123},
-			"members,problem,address,depth,oldest,stored,unacknowledged,dead letters,puts,gets,ratio,connections,counted " +
-				"since,service",
+			"members,problem,address,depth,oldest,stored,unacknowledged,dead letters,puts,gets,ratio,compressed size," +
+				"compress time,connections,counted since,service",
 			map[string][]string{
 				"members": {"2/3", "orders-0", "orders-1", "Starting", "orders-2"},
 				"problem": {"MembersNotReady", "orders-1 starts"}, "address": {"tls://orders.bank.svc:4222"},
 				"depth": {"12"}, "oldest": {"90m"}, "stored": {"3.00 MiB", "10Gi"}, "unacknowledged": {"3", "1"},
 				"dead letters": {"4"},
 				"puts":         {"500", "12.5/s", "90.0/s", "2", "1"}, "gets": {"488", "0/s"}, "ratio": {"4.20", "4.00", "isa-l"},
+				"compressed size": {"70.00 KiB", "3.00 KiB"}, "compress time": {"120 µs", "15 µs"},
 				"connections":   {"5", "1", "6", "7"},
 				"counted since": {"2026-05-03T03:02:01Z"}, "service": {"pod orders-0", "12 ms"},
 			}},
