@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"hash"
 
@@ -40,6 +41,17 @@ type PartHash struct {
 	hash hash.Hash
 	salt []byte
 	sum  []byte
+	// zeros is the digest of zeroLength zeros: a new block volume is nothing else, and to compare is faster than to hash.
+	zeros      Digest
+	zeroLength int
+}
+
+// zeroPart is what a part reads as that is nothing but a hole.
+var zeroPart [ChunkSize / PartsPerChunk]byte
+
+// IsZeros reports whether a part has no byte but 0.
+func IsZeros(part []byte) bool {
+	return len(part) <= len(zeroPart) && bytes.Equal(part, zeroPart[:len(part)])
 }
 
 // NewPartHash returns a hash with the salt of a session.
@@ -48,10 +60,32 @@ func NewPartHash(salt []byte) *PartHash {
 }
 
 // Digest returns the digest of a part.
-func (p *PartHash) Digest(b []byte) (d Digest) {
+func (p *PartHash) Digest(part []byte) Digest {
+	if IsZeros(part) {
+		return p.ofZeros(len(part))
+	}
+	return p.compute(part)
+}
+
+// Matches reports whether a part has the digest d.
+func (p *PartHash) Matches(part []byte, d Digest) bool {
+	if len(part) <= len(zeroPart) && d == p.ofZeros(len(part)) {
+		return IsZeros(part)
+	}
+	return d == p.compute(part)
+}
+
+func (p *PartHash) ofZeros(length int) Digest {
+	if p.zeroLength != length || length == 0 {
+		p.zeroLength, p.zeros = length, p.compute(zeroPart[:length])
+	}
+	return p.zeros
+}
+
+func (p *PartHash) compute(part []byte) (d Digest) {
 	p.hash.Reset()
 	p.hash.Write(p.salt)
-	p.hash.Write(b)
+	p.hash.Write(part)
 	copy(d[:], p.hash.Sum(p.sum))
 	return d
 }

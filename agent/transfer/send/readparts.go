@@ -4,8 +4,6 @@
 package send
 
 import (
-	"bytes"
-
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
@@ -39,15 +37,12 @@ func (r *partReader) read(p piece) (s protocol.Segment, bytes []byte, err error)
 	}
 	const unit = protocol.ChunkSize / protocol.PartsPerChunk
 	for i := range min(len(p.old), protocol.PartsOf(length, protocol.ChunkSize)) {
-		if !holes.Has(i) && r.hash.Digest(bytes[i*unit:min((i+1)*unit, p.length)]) == p.old[i] {
+		if !holes.Has(i) && r.hash.Matches(bytes[i*unit:min((i+1)*unit, p.length)], p.old[i]) {
 			s.Reused |= 1 << i
 		}
 	}
 	return s, bytes, nil
 }
-
-// zeroPart is what a part reads as that is nothing but a hole.
-var zeroPart [protocol.ChunkSize / protocol.PartsPerChunk]byte
 
 // readData reads a piece and returns the parts of it that are in holes, which it does not read, or nothing but zeros.
 // If all are, buffer is not set or all zeros.
@@ -84,8 +79,7 @@ func (r *partReader) readData(p piece, buffer []byte) (holes protocol.Parts, err
 		}
 		for i := first; i < last; i++ {
 			// Not all file systems know of their holes, and devices of none.
-			part := buffer[i*unit : min((i+1)*unit, stop)]
-			if !bytes.Equal(part, zeroPart[:len(part)]) {
+			if !protocol.IsZeros(buffer[i*unit : min((i+1)*unit, stop)]) {
 				holes &^= 1 << i
 			}
 		}
