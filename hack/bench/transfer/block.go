@@ -72,6 +72,14 @@ func (v *volume) format(ctx context.Context) (string, error) {
 	return v.mount, err
 }
 
+// remount drops what the kernel has cached of the file system, as it does of a device that nobody has open.
+func (v *volume) remount(ctx context.Context) (string, error) {
+	if err := harness.Command(ctx, "umount", v.mount); err != nil {
+		return "", err
+	}
+	return v.mount, harness.Command(ctx, "mount", "-o", "noatime", v.device, v.mount)
+}
+
 // empty gives all that it holds back, so that each run begins with a new volume.
 func (v *volume) empty(ctx context.Context) error {
 	if v.mount != "" {
@@ -168,7 +176,9 @@ func (s *shapes) run(ctx context.Context, name string) (got sample, err error) {
 		return got, err
 	}
 	if name == asFile {
-		source = s.file.mount
+		if source, err = s.file.remount(ctx); err != nil {
+			return got, err
+		}
 		if destination, err = s.toFile.format(ctx); err != nil {
 			return got, err
 		}
