@@ -483,6 +483,10 @@ bench-transfer: build ## Measure moving trees beside rsync and tar through igzip
 bench-block: build ## Measure a block volume beside a file of its size, over loopback; needs root, loop devices and 9 GiB in /dev/shm (BENCH=quick: a look, no result)
 	$(BENCHMARK) block $(EXTENT)
 
+.PHONY: bench-checkpoint
+bench-checkpoint: build ## Measure what checkpoint intervals cost beside what a restart repeats; needs 5 GiB in /var/tmp (BENCH=quick: a look, no result)
+	$(BENCHMARK) checkpoint $(EXTENT)
+
 .PHONY: bench-ledger
 bench-ledger: build ## Measure what Transfers cost the system beside what is booked for them; needs 9 GiB of memory and an idle machine (BENCH=quick: a look, no result)
 	$(BENCHMARK) ledger $(EXTENT) $(if $(AGENT),-agent $(AGENT))

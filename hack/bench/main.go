@@ -24,6 +24,6 @@ func main() {
 	harness.Main(
 		codec.Benchmark(), fanout.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(),
 		policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Block(),
-		transfer.Memory(), wan.Benchmark(),
+		transfer.Checkpoint(), transfer.Memory(), wan.Benchmark(),
 	)
 }

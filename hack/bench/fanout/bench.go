@@ -60,7 +60,7 @@ func Benchmark() harness.Benchmark {
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary, which receives")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are made, in a directory of their own")
-			f.IntVar(&o.rounds, "rounds", 5, "rounds of each cell")
+			f.IntVar(&o.rounds, "rounds", 11, "rounds of each cell")
 			f.IntVar(&o.size, "size", 1300, "MiB of the demo's tree")
 		},
 		Run:   o.run,

@@ -52,6 +52,9 @@ type bench struct {
 	watch      bool
 	direct     bool // without a gateway between the agents
 	block      bool // devices in place of directories
+	// attempt is the number of the attempt, 0: the first; interval that between checkpoints in bytes, 0: the default.
+	attempt  uint32
+	interval uint64
 	// link is the network that the agents have between them; nil: loopback.
 	link *network.Pair
 	// benchmark has GatewayRole, if there is a link.
@@ -86,11 +89,11 @@ func (b *bench) prepare(
 		data = linkInner
 	}
 	receive := &wirev1.ReceiveConfig{
-		RunId: "bench", Attempt: 1, SenderNamespace: namespace, SenderName: transfer,
+		RunId: "bench", Attempt: max(b.attempt, 1), SenderNamespace: namespace, SenderName: transfer,
 		Volume: destination, Path: ".", ControlAddress: "127.0.0.1:0", DataAddress: data, Block: b.block,
 	}
 	send := &wirev1.SendConfig{
-		RunId: "bench", Attempt: 1,
+		RunId: "bench", Attempt: max(b.attempt, 1), CheckpointInterval: b.interval,
 		Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "copy", Path: "/"},
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
 		Compression: settings, Block: b.block,
