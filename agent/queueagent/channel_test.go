@@ -469,7 +469,7 @@ func TestChannelConfigurations(t *testing.T) {
 	for says, change := range map[string]func(*wirev1.QueueConfig){
 		"lacks channel.queue":    func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.Queue = "" },
 		"channel.codecs":         func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.Codecs = []string{"lz9"} },
-		"channel.batch_messages": func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.BatchMessages = 901 },
+		"channel.batch_messages": func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.BatchMessages = 2001 },
 		"acceptance.codecs": func(c *wirev1.QueueConfig) {
 			c.Acceptance = &wirev1.ChannelAcceptance{Codecs: []string{"zstd", "zstd"}}
 		},

@@ -32,11 +32,12 @@ const (
 
 // QueueChannelBatch is how many messages go together. They are stored at once, or not at all.
 type QueueChannelBatch struct {
-	// messages that a batch has at most.
+	// messages that a batch has at most. Receiving queues with an external engine, and those of older releases, take 900.
+	// A batch has at most 4 MiB as it is sent, unless it is one message.
 	// +optional
 	// +default=500
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=900
+	// +kubebuilder:validation:Maximum=2000
 	Messages int32 `json:"messages,omitempty"`
 	// delay for which a batch that is not full waits for more.
 	// +optional

@@ -377,7 +377,7 @@ func TestValidation(t *testing.T) {
 			`{"channel": {"peer": "west", "queue": "orders", "batch": {"delay": "1h"}}}`, "delay must be between 0s and 1m",
 		},
 		"with large batches": {
-			`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 901}}}`, "less than or equal to 900",
+			`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 2001}}}`, "less than or equal to 2000",
 		},
 		"that accepts a list of nothing": {`{"receiving": {"accept": "Listed"}}`, "codings go with accept: Listed"},
 		"that accepts any and a list":    {`{"receiving": {"codings": ["zstd"]}}`, "codings go with accept: Listed"},

@@ -22,8 +22,12 @@ import (
 )
 
 const (
-	// MaxBatchMessages bounds the messages of a batch. JetStream takes 1000 at once, one of which is the marker.
-	MaxBatchMessages = 900
+	// MaxBatchMessages bounds the messages of a batch. A marker goes with them into an atomic batch of JetStream, see
+	// store.MaxAtomicBatch.
+	MaxBatchMessages = 2000
+	// usualBatchMessages are as many as servers take that have JetStream's own limit of 1000: external ones, and members
+	// of an older release.
+	usualBatchMessages = 900
 	// DefaultBatchMessages is how many a batch has at most if nothing else is said.
 	DefaultBatchMessages = 500
 	// maxBatchBytes bounds a batch as it is encoded, unless it has one message only.

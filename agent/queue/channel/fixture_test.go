@@ -63,8 +63,16 @@ func streamConfig(name string) jetstream.StreamConfig {
 
 // openQueue starts a server on a directory. An address makes it listen there for tests in other processes.
 func openQueue(name, directory, address string, change func(*jetstream.StreamConfig)) (*queue, error) {
+	return openQueueOf(name, directory, address, store.MaxAtomicBatch, change)
+}
+
+// openQueueOf is openQueue with a server that takes so many messages in an atomic batch.
+func openQueueOf(
+	name, directory, address string, batch int, change func(*jetstream.StreamConfig),
+) (*queue, error) {
 	o := &server.Options{
 		JetStream: true, StoreDir: directory, DontListen: address == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+		JetStreamLimits: server.JSLimitOpts{MaxBatchSize: batch},
 	}
 	if address != "" {
 		host, port, err := net.SplitHostPort(address)

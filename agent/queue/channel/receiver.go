@@ -25,6 +25,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -58,7 +59,9 @@ type Receiver struct {
 	mu         sync.Mutex
 	accepts    Acceptance
 	maxMessage int
-	sources    map[Source]*source
+	// batchMessages is how many messages of a batch the server is known to take.
+	batchMessages int
+	sources       map[Source]*source
 }
 
 // source is what is known of a sending queue.
@@ -76,7 +79,10 @@ func NewReceiver(o ReceiverOptions, accepts Acceptance) *Receiver {
 	if o.Work == nil {
 		o.Work = &Work{}
 	}
-	return &Receiver{options: o, accepts: accepts, maxMessage: o.MaxMessage, sources: map[Source]*source{}}
+	return &Receiver{
+		options: o, accepts: accepts, maxMessage: o.MaxMessage, batchMessages: MaxBatchMessages,
+		sources: map[Source]*source{},
+	}
 }
 
 // SetAcceptance changes which codecs are accepted by channels that start.
@@ -290,10 +296,10 @@ func (r *Receiver) serve(
 	}
 	at = at.in(begin.GetBegin().GetEpoch(), s.marker)
 	r.mu.Lock()
-	accepts, maxMessage := r.accepts, r.maxMessage
+	accepts, maxMessage, batchMessages := r.accepts, r.maxMessage, r.batchMessages
 	r.mu.Unlock()
 	l := limits{
-		messages: MaxBatchMessages, bytes: maxBatchBytes, maxMessage: maxMessage,
+		messages: batchMessages, bytes: maxBatchBytes, maxMessage: maxMessage,
 		codec: negotiate(begin.GetBegin().GetCodecs(), accepts, r.options.Readable),
 	}
 	// Who has been told may ask for the status.
@@ -388,7 +394,16 @@ func (r *Receiver) store(
 	}
 	stored := at.after(b)
 	messages = append(messages, stored.message(r.options.Stream, name, at.sequence))
-	if stored.sequence, err = publish(ctx, r.options.Conn, messages); err != nil {
+	stored.sequence, err = publish(ctx, r.options.Conn, messages)
+	if jetstreamerror.Is(err, jetstreamerror.BatchTooLarge) && l.messages > usualBatchMessages {
+		r.mu.Lock()
+		r.batchMessages = usualBatchMessages
+		r.mu.Unlock()
+		return at, failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			"the receiving queue's servers take smaller batches (%w); the channel starts again with at most %d messages in one",
+			err, usualBatchMessages)
+	}
+	if err != nil {
 		return at, err
 	}
 	return stored, nil

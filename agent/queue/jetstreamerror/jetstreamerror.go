@@ -29,6 +29,7 @@ const (
 	ConsumerNotUnique     jetstream.ErrorCode = 10100
 	// WrongLastConstant is said when it cannot tell the last sequence.
 	WrongLastConstant jetstream.ErrorCode = 10164
+	BatchTooLarge     jetstream.ErrorCode = 10199
 	TooManyBatches    jetstream.ErrorCode = 10210
 )
 

@@ -25,6 +25,8 @@ const (
 	// maxBatches is how many atomic batches the stream may have open: those of clients, which who serves them
 	// bounds, and one of each channel that ends here.
 	maxBatches = 500
+	// MaxAtomicBatch is how many messages an atomic batch may have: those of a channel's and its marker.
+	MaxAtomicBatch = 2048
 
 	maxListed = 4096
 )

@@ -215,7 +215,7 @@ func (s *Store) serverOptions() (*server.Options, error) {
 		MaxPayload: o.MaxPayload, MaxPending: max(maxPending, 2*int64(o.MaxPayload)), WriteDeadline: writeDeadline,
 		MaxSubs:     MaxSubscriptions,
 		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory,
-		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches},
+		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches, MaxBatchSize: MaxAtomicBatch},
 		SyncAlways:      o.Sync.Always, SyncInterval: o.Sync.Every(),
 		Users: []*server.User{
 			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},

@@ -748,7 +748,7 @@ type ChannelConfig struct {
 	Queue     string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// codecs by name in order of priority; empty: none.
 	Codecs []string `protobuf:"bytes,4,rep,name=codecs,proto3" json:"codecs,omitempty"`
-	// batch_messages is how many messages are stored at once at most, up to 900; 0: 500.
+	// batch_messages is how many messages are stored at once at most, up to 2000; 0: 500.
 	BatchMessages uint32 `protobuf:"varint,5,opt,name=batch_messages,json=batchMessages,proto3" json:"batch_messages,omitempty"`
 	// batch_delay is how long an incomplete batch may wait for more; absent: it does not.
 	BatchDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=batch_delay,json=batchDelay,proto3" json:"batch_delay,omitempty"`

@@ -24,10 +24,9 @@ type stretch struct {
 	mbits       int // 0: not limited
 }
 
-// stretches are those of row 4, and one in which the link is not the limit. Row 4 has 2,000 messages of 5,000 bytes in
-// a batch; 900 are the most that a channel has.
+// stretches are those of row 4, and one in which the link is not the limit.
 var stretches = []stretch{
-	{5000, 900, linkMbits},
+	{5000, 2000, linkMbits},
 	{16000, 625, linkMbits},
 	{70000, 143, linkMbits},
 	{400000, 25, linkMbits},
