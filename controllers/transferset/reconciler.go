@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,7 +71,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.act(ctx, decision); err != nil {
+	if err := write(ctx, r.Client, decision.Writes, decision.Reject); err != nil {
 		return ctrl.Result{}, err
 	}
 	before := set.DeepCopy()
@@ -117,62 +115,4 @@ func (r *Reconciler) decide(ctx context.Context, set *v1alpha1.TransferSet) (*tr
 		}
 	}
 	return transfersetplan.Decide(set, selection, facts)
-}
-
-// act does what was decided. What the API server rejects for good is noted in the decision.
-func (r *Reconciler) act(ctx context.Context, decision *transfersetplan.Decision) error {
-	for _, t := range decision.Delete {
-		uid := client.Preconditions{UID: &t.UID}
-		if err := r.Client.Delete(ctx, t.DeepCopy(), uid); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting Transfer %s: %w", client.ObjectKeyFromObject(t), err)
-		}
-	}
-	rejections := 0
-	note := func(t *v1alpha1.Transfer, err error) error {
-		words, final := refusal.Final(err)
-		if !final {
-			return err
-		}
-		decision.Reject(t.Name, words)
-		rejections++
-		return nil
-	}
-	for _, update := range decision.Update {
-		if rejections >= transfersetplan.MaxRejections {
-			return nil
-		}
-		if err := note(update.After, r.update(ctx, update)); err != nil {
-			return err
-		}
-	}
-	for _, t := range decision.Create {
-		if rejections >= transfersetplan.MaxRejections {
-			return nil
-		}
-		if err := note(t, r.create(ctx, t)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// create makes a member. One that is there already will be seen.
-func (r *Reconciler) create(ctx context.Context, t *v1alpha1.Transfer) error {
-	err := r.Client.Create(ctx, t, client.FieldOwner(conditions.FieldOwner))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating Transfer %s: %w", client.ObjectKeyFromObject(t), err)
-	}
-	return nil
-}
-
-// update changes a member. A write from a stale read is rejected as a conflict. One that is gone will not be seen.
-func (r *Reconciler) update(ctx context.Context, update transfersetplan.Update) error {
-	patch := client.MergeFromWithOptions(update.Before, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, update.After, patch, client.FieldOwner(conditions.FieldOwner))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("changing Transfer %s: %w", types.NamespacedName{
-			Namespace: update.Before.Namespace, Name: update.Before.Name,
-		}, err)
-	}
-	return nil
 }

@@ -37,14 +37,19 @@ type Facts struct {
 	Taken map[string]bool
 }
 
-// Update of a Transfer.
-type Update struct{ Before, After *v1alpha1.Transfer }
+// Update of an object.
+type Update[T any] struct{ Before, After T }
+
+// Writes are to be done, deletions first.
+type Writes[T any] struct {
+	Create []T
+	Update []Update[T]
+	Delete []T
+}
 
 // Decision is what is to be done for a set. Status sums up.
 type Decision struct {
-	Create []*v1alpha1.Transfer
-	Update []Update
-	Delete []*v1alpha1.Transfer
+	Writes[*v1alpha1.Transfer]
 
 	set      *v1alpha1.TransferSet
 	now      time.Time
@@ -153,11 +158,11 @@ func (d *Decision) release(unwanted map[string]*v1alpha1.Transfer) {
 		if wanted := owners(d.set, t.OwnerReferences); !equality.Semantic.DeepEqual(wanted, t.OwnerReferences) {
 			after := t.DeepCopy()
 			after.OwnerReferences = wanted
-			d.Update = append(d.Update, Update{Before: t, After: after})
+			d.Update = append(d.Update, Update[*v1alpha1.Transfer]{Before: t, After: after})
 		}
 	}
 	slices.SortFunc(d.Delete, func(a, b *v1alpha1.Transfer) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(d.Update, func(a, b Update) int { return cmp.Compare(a.Before.Name, b.Before.Name) })
+	slices.SortFunc(d.Update, func(a, b Update[*v1alpha1.Transfer]) int { return cmp.Compare(a.Before.Name, b.Before.Name) })
 }
 
 // members makes those for which there are places, and has those that exist follow the template.
@@ -201,15 +206,15 @@ func (d *Decision) members() error {
 			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = spec, hash
 			after.Spec.Pause = s.transfer.Spec.Pause // that is between the member and its users
 		}
-		d.Update = append(d.Update, Update{Before: s.transfer, After: after})
+		d.Update = append(d.Update, Update[*v1alpha1.Transfer]{Before: s.transfer, After: after})
 	}
 	return nil
 }
 
 // Reject notes that the API server rejects a member, in its words. The member counts as failed.
-func (d *Decision) Reject(name, words string) {
+func (d *Decision) Reject(member *v1alpha1.Transfer, words string) {
 	for i := range d.states {
-		if s := &d.states[i]; s.Name == name {
+		if s := &d.states[i]; s.Name == member.Name {
 			s.phase, s.problem = rejected, problem{v1alpha1.ReasonMembersRejected, words}
 			return
 		}

@@ -460,7 +460,7 @@ func TestTroubled(t *testing.T) {
 func TestRejected(t *testing.T) {
 	b := newBed(t, newSet("move", 0), "a", "b")
 	d, _ := b.decide()
-	d.Reject("move-a", "exceeded quota")
+	d.Reject(&v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Name: "move-a"}}, "exceeded quota")
 	b.set.Status = d.Status()
 	b.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonMembersRejected)
 	if d.RequeueAfter() != time.Minute || b.set.Status.Members.Failed != 1 || b.set.Status.Members.Waiting != 1 {
