@@ -471,12 +471,17 @@ const (
 	// admission policy, or a value that no Transfer takes. status.failures has its words.
 	ReasonMembersRejected = "MembersRejected"
 	// ReasonSetConflict (TransferSet): an older TransferSet of the namespace moves to the same destination, or a Transfer
-	// that the set did not make has the name of a member. status.failures says which. Change the selector of one of the
-	// sets, or rename or delete the Transfer.
+	// or TransferSet that the set did not make has the name of one that it is to make. status.failures says which. Change
+	// the selector of one of the sets, or rename or delete what is in the way.
 	ReasonSetConflict = "SetConflict"
 	// ReasonTooManySets (TransferSet): the namespace has more TransferSets than are compared with each other. The oldest
 	// ones work. Delete some.
 	ReasonTooManySets = "TooManySets"
+	// ReasonNoNamespaces (TransferSet): spec.namespaceSelector finds no namespace. Label namespaces, or correct it.
+	ReasonNoNamespaces = "NoNamespaces"
+	// ReasonNamespaceNotWatched (TransferSet): spec.namespaceSelector finds a namespace that the operator does not watch.
+	// Add it to watchNamespaces of the Helm chart, or have the selector leave it out.
+	ReasonNamespaceNotWatched = "NamespaceNotWatched"
 )
 
 // Reasons of Drill conditions, beside those of Transfers, which say why a restore did not succeed.

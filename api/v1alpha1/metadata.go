@@ -50,10 +50,10 @@ const (
 
 	// TransferLabel is on everything that the manager makes for a Transfer; the value is the object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"
-	// TransferSetLabel is on the Transfers that a TransferSet made; the value is the set's name. A Transfer without it is
-	// never changed or deleted by a set.
+	// TransferSetLabel is on the Transfers that a TransferSet made, and on the TransferSets that one with
+	// namespaceSelector made; the value is the set's name. What lacks it is never changed or deleted by a set.
 	TransferSetLabel = "lighterage.dev/transfer-set"
-	// TemplateHashAnnotation on such a Transfer is the digest of the spec that the set gave it last.
+	// TemplateHashAnnotation on such an object is the digest of the spec that the set gave it last.
 	TemplateHashAnnotation = "lighterage.dev/template-hash"
 	// DeliveryLabel is on everything that the manager makes for a Delivery; the value is the object's UID.
 	DeliveryLabel = "lighterage.dev/delivery-uid"
@@ -99,6 +99,7 @@ const (
 	RunLabel = "lighterage.dev/run-id"
 
 	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes, and
-	// on Queues it keeps messages from being lost.
+	// on Queues it keeps messages from being lost. On TransferSets with namespaceSelector it lets the manager delete those
+	// that it made in other namespaces.
 	Finalizer = "lighterage.dev/cleanup"
 )

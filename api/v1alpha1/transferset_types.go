@@ -90,7 +90,8 @@ type TransferSetDestination struct {
 	// +optional
 	PersistentVolumeClaim *TransferSetClaim `json:"persistentVolumeClaim,omitempty"`
 
-	// objectStore in the TransferSet's namespace. Each member writes below a directory with its claim's name.
+	// objectStore in the TransferSet's namespace. Each member writes below a directory with its claim's name. With
+	// spec.namespaceSelector it is one of the claim's namespace, and that directory is in one with the namespace's name.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
@@ -187,8 +188,17 @@ type TransferSetTemplate struct {
 }
 
 // TransferSetSpec says which claims are moved, and how.
+// +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) == has(oldSelf.namespaceSelector)",message="namespaceSelector can be changed, and neither added nor removed; create a TransferSet with another name, and delete this one"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !has(self.template.destination.namespace)",message="with namespaceSelector each namespace is moved to that of its own name; remove template.destination.namespace"
 type TransferSetSpec struct {
-	// selector of claims of the TransferSet's namespace by their labels. {} selects all. Copies that Lighterage made of
+	// namespaceSelector finds namespaces by their labels, and has the TransferSet move the claims of these in place of
+	// those of its own. {} finds all. It makes a TransferSet of its name, with the rest of its spec, in each of them:
+	// these make the Transfers. It is accepted only in the operator's namespace, of users who may create Transfers in all
+	// namespaces. The operator's namespace, and those that are being deleted, are never found.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// selector of claims of the namespace by their labels. {} selects all. Copies that Lighterage made of
 	// sources, claims of Queues, those that are being deleted, and, where the destinations are in the same namespace,
 	// those whose names begin with namePrefix are never selected.
 	// +required
@@ -200,7 +210,7 @@ type TransferSetSpec struct {
 
 	// maxConcurrent is how many members may exist whose first run has neither completed nor failed. The others are made
 	// one by one as places become free, in the order of the claims' names. Later runs do not count: a DataQuota limits
-	// what runs at once.
+	// what runs at once. With namespaceSelector so many of each namespace may exist.
 	// +optional
 	// +default=4
 	// +kubebuilder:validation:Minimum=1
@@ -220,7 +230,7 @@ type TransferSetSpec struct {
 
 // TransferSetMembers counts the members of a TransferSet.
 type TransferSetMembers struct {
-	// selected claims. Each is counted once below.
+	// selected claims. Each is counted once below. Those of namespaces without a TransferSet are not known.
 	// +optional
 	Selected int32 `json:"selected"`
 	// complete: the last run of the member is Complete.
@@ -242,11 +252,14 @@ type TransferSetMembers struct {
 	Retained int32 `json:"retained,omitempty"`
 }
 
-// TransferSetFailure is a claim whose member needs somebody.
+// TransferSetFailure is a claim whose member needs somebody, or a namespace whose TransferSet does.
 type TransferSetFailure struct {
-	// claimName of the claim.
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// namespace that spec.namespaceSelector finds. Absent: the TransferSet's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// claimName of the claim. Absent: no claim of the namespace can be moved.
+	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClaimName string `json:"claimName,omitempty"`
 	// transferName of the member, whether it exists or not.
@@ -273,11 +286,16 @@ type TransferSetStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// members by state.
+	// namespaces that spec.namespaceSelector finds. Absent without it.
+	// +optional
+	Namespaces int32 `json:"namespaces,omitempty"`
+	// members by state. With spec.namespaceSelector this and all that follows is summed up from the TransferSets of the
+	// namespaces.
 	// +optional
 	Members *TransferSetMembers `json:"members,omitempty"`
 	// bytes of files that are at the destinations, those that were there before included, by the present or last run of
-	// each member. While members run this is looked at every 30 seconds.
+	// each member. While members run this is looked at every 30 seconds, and with spec.namespaceSelector every 30 seconds
+	// once more.
 	// +optional
 	Bytes int64 `json:"bytes"`
 	// bytesTotal found at the sources by these runs so far.
@@ -296,16 +314,16 @@ type TransferSetStatus struct {
 	// has none.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
-	// failures are the first 16 claims, by their names, that count as failed.
+	// failures are the first 16 claims, by their names, that count as failed, and namespaces whose claims cannot be moved.
 	// +optional
-	// +listType=map
-	// +listMapKey=claimName
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Failures []TransferSetFailure `json:"failures,omitempty"`
 }
 
 // TransferSet moves all claims of its namespace that a selector finds. It makes a Transfer for each, of which it keeps
-// the spec as its template says and sums up the states. Claims that are created or labelled later join.
+// the spec as its template says and sums up the states. Claims that are created or labelled later join. Administrators
+// move the claims of several namespaces with one in the operator's namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

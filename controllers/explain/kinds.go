@@ -152,30 +152,6 @@ func (s *sheet) snapshots(t *v1alpha1.Transfer) {
 	}
 }
 
-func ofSet(t *v1alpha1.TransferSet, s *sheet) {
-	s.section("Members")
-	if m := t.Status.Members; m != nil {
-		s.rowf("claims", "%d selected: %d complete, %d running, %d waiting, %d failed",
-			m.Selected, m.Complete, m.Running, m.Waiting, m.Failed)
-		s.count("retained Transfers", int64(m.Retained))
-	}
-	s.rowf("first runs at once", "%d", t.Spec.MaxConcurrent)
-	s.rowf("at the destinations", "%s of %s", table.Bytes(t.Status.Bytes), table.Bytes(t.Status.BytesTotal))
-	s.row("on the wire", table.Bytes(t.Status.WireBytes))
-	for _, c := range t.Status.Costs {
-		s.rowf("cost", "%s %s for CPU, %s for the network; compression saved %s", c.Currency, c.CPU, c.Network, c.Saved)
-	}
-	s.at("oldest recovery point", t.Status.RecoveryPoint)
-	if len(t.Status.Failures) > 0 {
-		s.section("Claims that need somebody")
-	}
-	for _, f := range t.Status.Failures {
-		s.rowf(f.ClaimName, "Transfer %s: %s: %s", f.TransferName, f.Reason, f.Message)
-		s.next("see why: kubectl lighterage explain transfer/%s -n %s", f.TransferName, t.Namespace)
-	}
-	s.next("see all members: kubectl get transfers -n %s -l %s=%s", t.Namespace, v1alpha1.TransferSetLabel, t.Name)
-}
-
 // template tells what claim is created.
 func (s *sheet) template(t *v1alpha1.Transfer) {
 	template := t.Spec.Destination.PersistentVolumeClaim.Template

@@ -184,6 +184,12 @@ func TestReport(t *testing.T) {
 	set.Status.Failures = []v1alpha1.TransferSetFailure{{
 		ClaimName: "ledger", TransferName: "move-ledger", Reason: v1alpha1.ReasonNotGranted, Message: "no PeerGrant",
 	}}
+	several := set.DeepCopy()
+	several.Namespace, several.Spec.NamespaceSelector = "lighterage-system", &metav1.LabelSelector{}
+	several.Status.Namespaces, several.Status.Failures[0].Namespace = 2, "bank"
+	several.Status.Failures = append(several.Status.Failures, v1alpha1.TransferSetFailure{
+		Namespace: "far", Reason: v1alpha1.ReasonNamespaceNotWatched, Message: "add it",
+	})
 	drill := &v1alpha1.Drill{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	drill.Spec.Source.ObjectStore = v1alpha1.ObjectStorePath{Name: "vault", Path: "/ledger"}
 	drill.Spec.Inflate = v1alpha1.InflateSoftware
@@ -209,6 +215,10 @@ func TestReport(t *testing.T) {
 			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "EUR 0.1 for CPU",
 			"Transfer move-ledger: NotGranted: no PeerGrant", "explain transfer/move-ledger -n bank",
 			"-l lighterage.dev/transfer-set=move",
+		}},
+		"a TransferSet of several namespaces": {several, []string{
+			"bank/ledger", "explain transfer/move-ledger -n bank", "NamespaceNotWatched: add it",
+			"transfers -A -l lighterage.dev/transfer-set=move",
 		}},
 		"an HTTPEndpoint in mode Auto": {endpoint, []string{
 			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",

@@ -48,6 +48,8 @@ const (
 	Sender = "lighterage.sender"
 	// ArchiveClaim is a claim that a Queue names.
 	ArchiveClaim = "lighterage.archiveClaim"
+	// SetName is the name of a TransferSet, in whatever namespace.
+	SetName = "lighterage.setName"
 	// Backend is the Service that an HTTPEndpoint names.
 	Backend = "spec.backend.service.name"
 	// Owner is the UID of the Transfer, Delivery, CompressionTrial, ObjectStore, Queue or HTTPEndpoint whose agent a pod
@@ -144,6 +146,7 @@ func fields() []field {
 			to := plan.DestinationNamespace(t)
 			return when(plan.IsLocal(t) && to != t.Namespace, to)
 		}),
+		of(SetName, func(s *v1alpha1.TransferSet) []string { return []string{s.Name} }),
 		of(TransferSet, func(t *v1alpha1.Transfer) []string {
 			set := t.Labels[v1alpha1.TransferSetLabel]
 			return when(set != "", set)

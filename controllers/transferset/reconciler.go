@@ -1,8 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transferset reconciles TransferSets: it makes, changes and deletes the Transfers that they are to have, and
-// sums them up. What moves data are these Transfers, which this package does not run. Package transfersetplan decides.
+// Package transferset reconciles TransferSets: it makes, changes and deletes the Transfers that they are to have, or,
+// for those of several namespaces, the TransferSets there, and sums them up. What moves data are these Transfers, which
+// this package does not run. Package transfersetplan decides.
 package transferset
 
 import (
@@ -22,12 +23,13 @@ import (
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/transfersetplan"
+	"github.com/lighterage/lighterage/controllers/watched"
 )
 
-// +kubebuilder:rbac:groups=lighterage.dev,resources=transfersets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfersets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfersets/status,verbs=patch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Options of Setup.
@@ -36,6 +38,10 @@ type Options struct {
 	Client   client.Client
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// OperatorNamespace is the only one in which sets of several namespaces are accepted.
+	OperatorNamespace string
+	// Watched are the namespaces in which objects can be seen and made.
+	Watched watched.Namespaces
 	// Concurrency is how many sets are looked after at once.
 	Concurrency int
 }
@@ -64,8 +70,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !found || set.DeletionTimestamp != nil {
+	switch {
+	case !found:
 		return ctrl.Result{}, nil
+	case set.DeletionTimestamp != nil:
+		return ctrl.Result{}, r.finish(ctx, set)
+	case set.Spec.NamespaceSelector != nil:
+		return r.reconcileParts(ctx, set)
 	}
 	decision, err := r.decide(ctx, set)
 	if err != nil {
@@ -74,13 +85,18 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := write(ctx, r.Client, decision.Writes, decision.Reject); err != nil {
 		return ctrl.Result{}, err
 	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter()}, r.show(ctx, set, decision.Status())
+}
+
+// show writes a status that differs.
+func (r *Reconciler) show(ctx context.Context, set *v1alpha1.TransferSet, status v1alpha1.TransferSetStatus) error {
 	before := set.DeepCopy()
-	set.Status = decision.Status()
+	set.Status = status
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, set); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	conditions.Tell(r.Recorder, set, before.Status.Conditions, set.Status.Conditions)
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter()}, nil
+	return nil
 }
 
 // decide gathers what can be seen and has it decided upon.

@@ -44,6 +44,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofMember),
 			builder.WithPredicates(wake.Later(), moved()),
 		).
+		Watches(
+			&v1alpha1.TransferSet{}, handler.EnqueueRequestsFromMapFunc(r.ofPart),
+			builder.WithPredicates(wake.Later(), partMoved()),
+		).
+		WatchesMetadata(
+			&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofSeveral),
+			builder.WithPredicates(wake.Later(), relabelled()),
+		).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
 		Complete(wake.Again(r))
 	if err != nil {
@@ -67,7 +75,7 @@ func (r *Reconciler) ofMember(ctx context.Context, transfer client.Object) []rec
 	return r.ofNamespace(ctx, transfer)
 }
 
-// relabelled lets pass what changes which claims are selected.
+// relabelled lets pass what changes which claims or namespaces are selected.
 func relabelled() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew

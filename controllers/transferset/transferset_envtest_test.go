@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		stop, err := cluster.StartManager(func(mgr controllertest.Manager) error {
 			return transferset.Setup(mgr, transferset.Options{
 				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
-				Concurrency: 4,
+				OperatorNamespace: controllertest.OperatorNamespace, Concurrency: 4,
 			})
 		})
 		cluster.Config = given
@@ -93,6 +93,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, claims ...string) *fixture {
 	t.Parallel()
+	return another(t, claims...)
+}
+
+// another namespace of the same test.
+func another(t *testing.T, claims ...string) *fixture {
+	t.Helper()
 	f := &fixture{t, cluster.Namespace(t)}
 	for _, name := range claims {
 		cluster.Claim(t, f.namespace, name)

@@ -25,9 +25,10 @@ type object[T any] interface {
 // transfersetplan.MaxRejections the rest is left for the next time.
 func write[T object[T]](
 	ctx context.Context, c client.Client, w transfersetplan.Writes[T], reject func(T, string),
+	deletion ...client.DeleteOption,
 ) error {
 	for _, o := range w.Delete {
-		if err := remove(ctx, c, o.DeepCopy()); err != nil {
+		if err := remove(ctx, c, o.DeepCopy(), deletion...); err != nil {
 			return err
 		}
 	}

@@ -80,10 +80,10 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 }
 
 // hashOf a spec. The API server adds defaults to specs, so they are compared by what they were made of.
-func hashOf(spec v1alpha1.TransferSpec) (string, error) {
+func hashOf(spec any) (string, error) {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		return "", fmt.Errorf("encoding the spec of a member: %w", err)
+		return "", fmt.Errorf("encoding %T of a member: %w", spec, err)
 	}
 	return digest(text), nil
 }

@@ -160,7 +160,8 @@ func claimOf(to v1alpha1.TransferSetDestination) v1alpha1.TransferSetClaim {
 func olderThan(set *v1alpha1.TransferSet, sets []v1alpha1.TransferSet) []*v1alpha1.TransferSet {
 	var older []*v1alpha1.TransferSet
 	for i := range sets {
-		if s := &sets[i]; s.UID != set.UID && s.DeletionTimestamp == nil && compareAge(s, set) < 0 {
+		s := &sets[i]
+		if s.UID != set.UID && s.DeletionTimestamp == nil && s.Spec.NamespaceSelector == nil && compareAge(s, set) < 0 {
 			older = append(older, s)
 		}
 	}
@@ -180,28 +181,37 @@ func here(set *v1alpha1.TransferSet) bool {
 
 // selectorOf checks again what the API server checks, and what it does not bound.
 func selectorOf(set *v1alpha1.TransferSet) (labels.Selector, *agentpod.Problem) {
-	invalid := func(message string) *agentpod.Problem {
-		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+	match, problem := bounded("spec.selector", set.Spec.Selector)
+	if problem != nil {
+		return nil, problem
 	}
-	selector := set.Spec.Selector
+	if here(set) && claimOf(set.Spec.Template.Destination).NamePrefix == "" {
+		return nil, invalid("a claim is not moved to itself: set persistentVolumeClaim.namePrefix of " +
+			"spec.template.destination, or another namespace")
+	}
+	return match, nil
+}
+
+func invalid(message string) *agentpod.Problem {
+	return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+}
+
+// bounded is a selector, of a field, that is not too large.
+func bounded(field string, selector *metav1.LabelSelector) (labels.Selector, *agentpod.Problem) {
 	if selector == nil {
-		return nil, invalid("spec.selector must be set; write {} for all claims of the namespace")
+		return nil, invalid(field + " must be set; write {} for all")
 	}
 	values := len(selector.MatchLabels)
 	for _, e := range selector.MatchExpressions {
 		values += len(e.Values)
 	}
 	if len(selector.MatchExpressions) > maxExpressions || values > maxValues {
-		return nil, invalid(fmt.Sprintf("spec.selector must have at most %d expressions and %d labels and values; label "+
-			"the claims with one label of their own", maxExpressions, maxValues))
+		return nil, invalid(fmt.Sprintf("%s must have at most %d expressions and %d labels and values; give what it is to "+
+			"find one label of its own", field, maxExpressions, maxValues))
 	}
 	match, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return nil, invalid("spec.selector cannot be used: " + err.Error())
-	}
-	if here(set) && claimOf(set.Spec.Template.Destination).NamePrefix == "" {
-		return nil, invalid("a claim is not moved to itself: set persistentVolumeClaim.namePrefix of " +
-			"spec.template.destination, or another namespace")
+		return nil, invalid(field + " cannot be used: " + err.Error())
 	}
 	return match, nil
 }

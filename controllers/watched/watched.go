@@ -55,6 +55,9 @@ func (n Namespaces) Cache() map[string]cache.Config {
 	return all
 }
 
+// Watches reports whether objects of a namespace can be seen.
+func (n Namespaces) Watches(namespace string) bool { return !n.hide(namespace) }
+
 func (n Namespaces) hide(namespace string) bool {
 	return len(n) > 0 && namespace != "" && !slices.Contains(n, namespace)
 }

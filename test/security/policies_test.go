@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,6 +180,19 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 	return messages
 }
 
+// administrator may do all.
+const administrator = "administrator"
+
+// rights are those of RBAC, as far as policies ask for them.
+var rights = authorizer.AuthorizerFunc(
+	func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+		if asked.GetUser().GetName() == administrator || asked.GetNamespace() != "" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	},
+)
+
 // run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no
 // fix.
 func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
@@ -203,7 +217,7 @@ func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	versioned.VersionedOldObject.Set(old)
 	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(whole), metav1.GroupVersionKind(kind))
 	results, _, err := evaluator.ForInput(
-		context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace,
+		context.Background(), versioned, asked, cel.OptionalVariableBindings{Authorizer: rights}, r.namespace,
 		apiservercel.RuntimeCELCostBudget,
 	)
 	if err != nil {

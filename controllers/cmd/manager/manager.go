@@ -193,7 +193,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error {
 			return transferset.Setup(mgr, transferset.Options{
 				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
-				Concurrency: s.concurrency,
+				OperatorNamespace: s.namespace, Watched: s.watched, Concurrency: s.concurrency,
 			})
 		},
 		func(mgr ctrl.Manager) error {

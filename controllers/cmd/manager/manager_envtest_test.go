@@ -185,6 +185,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	checkEndpoint(t, cluster, endpoint)
 	checkQueue(t, cluster, namespace)
 	checkSet(t, cluster)
+	checkSeveral(t, cluster)
 	checkManagedFields(t, cluster, mgr.GetClient(), client.ObjectKeyFromObject(transfer))
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
 		t.Fatal(err)
@@ -243,6 +244,56 @@ func checkSet(t *testing.T, cluster *controllertest.Cluster) {
 		}
 		if len(transfers.Items) > 0 {
 			return fmt.Errorf("left is %+v", transfers.Items[0].ObjectMeta)
+		}
+		return nil
+	})
+}
+
+// checkSeveral checks that the manager may make, change and delete the TransferSets of one of several namespaces.
+func checkSeveral(t *testing.T, cluster *controllertest.Cluster) {
+	t.Helper()
+	ctx, namespace := context.Background(), cluster.Namespace(t)
+	cluster.Claim(t, namespace, "ledger")
+	set := &v1alpha1.TransferSet{Spec: v1alpha1.TransferSetSpec{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		Selector:          &metav1.LabelSelector{},
+		Template:          v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "none"}},
+	}}
+	set.Name, set.Namespace = "several", controllertest.OperatorNamespace
+	cluster.Create(t, set)
+	member := client.ObjectKey{Namespace: namespace, Name: "several-ledger"}
+	for _, streams := range []int32{0, 3} {
+		patch := fmt.Appendf(nil, `{"spec":{"template":{"streams":%d}}}`, streams)
+		if err := cluster.Client.Patch(ctx, set, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Eventually(t, func() error {
+			transfer := &v1alpha1.Transfer{}
+			if err := cluster.Client.Get(ctx, member, transfer); err != nil {
+				return err
+			}
+			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+				return err
+			}
+			if transfer.Spec.Streams != streams || len(set.Status.Failures) != 1 ||
+				set.Status.Failures[0].Reason != v1alpha1.ReasonPeerNotFound {
+				return fmt.Errorf("%+v and %+v", transfer.Spec, set.Status)
+			}
+			return controllertest.Expect(set.Status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonMembersFailed)
+		})
+	}
+	if err := cluster.Client.Delete(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, func() error {
+		sets := &v1alpha1.TransferSetList{}
+		if err := cluster.Client.List(ctx, sets); err != nil {
+			return err
+		}
+		for i := range sets.Items {
+			if sets.Items[i].Name == "several" {
+				return fmt.Errorf("%+v is there", sets.Items[i].ObjectMeta)
+			}
 		}
 		return nil
 	})

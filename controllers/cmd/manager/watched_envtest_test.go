@@ -112,6 +112,36 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 	if err := cluster.Client.List(ctx, deliveries, client.InNamespace("other")); err != nil || len(deliveries.Items) > 0 {
 		t.Errorf("%d Deliveries in another namespace, %v", len(deliveries.Items), err)
 	}
+	checkWatchedSets(t, cluster)
+}
+
+// checkWatchedSets checks that a TransferSet of several namespaces works in those that are watched, and names the other
+// ones in place of being Ready without them.
+func checkWatchedSets(t *testing.T, cluster *controllertest.Cluster) {
+	t.Helper()
+	set := &v1alpha1.TransferSet{Spec: v1alpha1.TransferSetSpec{
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{"watched", "other"},
+		}}},
+		Selector: &metav1.LabelSelector{},
+		Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "none"}},
+	}}
+	set.Namespace, set.Name = controllertest.OperatorNamespace, "several"
+	cluster.Create(t, set)
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		if m := set.Status.Members; m == nil || m.Selected != 2 || set.Status.Namespaces != 2 {
+			return fmt.Errorf("%+v", set.Status)
+		}
+		return controllertest.Expect(
+			set.Status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonNamespaceNotWatched)
+	})
+	sets := &v1alpha1.TransferSetList{}
+	if err := cluster.Client.List(t.Context(), sets, client.InNamespace("other")); err != nil || len(sets.Items) > 0 {
+		t.Errorf("%d TransferSets in another namespace, %v", len(sets.Items), err)
+	}
 }
 
 // inOwnProcess runs the test again in a process of its own, and reports whether this is that process. A process has one

@@ -1,0 +1,244 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package transferset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+)
+
+// several makes a set of the namespaces of fixtures, which it labels.
+func several(t *testing.T, name string, fixtures []*fixture, change ...func(*v1alpha1.TransferSetSpec)) (
+	*fixture, *v1alpha1.TransferSet,
+) {
+	t.Helper()
+	for _, f := range fixtures {
+		f.label(name, "yes")
+	}
+	here := &fixture{t, controllertest.OperatorNamespace}
+	return here, here.set(name, append(change, func(s *v1alpha1.TransferSetSpec) {
+		s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{name: "yes"}}
+	})...)
+}
+
+// label the namespace. An empty value takes the label away.
+func (f *fixture) label(key, value string) {
+	f.Helper()
+	text := `"` + value + `"`
+	if value == "" {
+		text = "null"
+	}
+	f.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}},
+		`{"metadata":{"labels":{"`+key+`":`+text+`}}}`)
+}
+
+// part of a set, once it is there.
+func (f *fixture) part(name string) *v1alpha1.TransferSet {
+	f.Helper()
+	part := &v1alpha1.TransferSet{}
+	controllertest.Eventually(f, func() error {
+		return cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: name}, part)
+	})
+	return part
+}
+
+// gone waits until an object is.
+func (f *fixture) gone(o client.Object) {
+	f.Helper()
+	controllertest.Eventually(f, func() error {
+		err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(o), o)
+		if !apierrors.IsNotFound(err) {
+			return errors.Join(err, fmt.Errorf("%s/%s is there", o.GetNamespace(), o.GetName()))
+		}
+		return nil
+	})
+}
+
+// TestSeveralNamespaces: one object moves the claims of all namespaces with a label, sums them up, and takes everything
+// with it that it made, and nothing else.
+func TestSeveralNamespaces(t *testing.T) {
+	bank, shop := newFixture(t, "ledger", "audit"), another(t, "orders")
+	here, set := several(t, "several", []*fixture{bank, shop})
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	bank.expect(bank.part("several"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning,
+		"several-audit", "several-ledger")
+	shop.expect(shop.part("several"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "several-orders")
+	bank.end(v1alpha1.TransferComplete, "several-audit", "several-ledger")
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	shop.end(v1alpha1.TransferFailed, "several-orders")
+	here.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonMembersFailed)
+	if failures := set.Status.Failures; len(failures) != 1 || failures[0].Namespace != shop.namespace ||
+		failures[0].ClaimName != "orders" || set.Status.Members.Complete != 2 || set.Status.Namespaces != 2 {
+		t.Errorf("status %+v", set.Status)
+	}
+	shop.end(v1alpha1.TransferComplete, "several-orders")
+	shop.ended("several-orders")
+	here.expect(set, v1alpha1.ConditionReady, v1alpha1.ReasonMembersComplete)
+	if set.Status.Bytes != 30 || set.Status.RecoveryPoint == nil {
+		t.Errorf("status %+v", set.Status)
+	}
+	// A second look, to which a namespace leads, writes nothing.
+	count := func() int {
+		return len(here.without(set)) + len(writes.of(bank.namespace)) + len(writes.of(shop.namespace))
+	}
+	before := 0
+	controllertest.Eventually(t, func() error {
+		before = count()
+		time.Sleep(300 * time.Millisecond)
+		if after := count(); after > before {
+			return fmt.Errorf("%d writes more", after-before)
+		}
+		return nil
+	})
+	bank.label("nothing", "new")
+	time.Sleep(time.Second)
+	if after := count(); after > before {
+		t.Errorf("a second look wrote %q", writes.of(controllertest.OperatorNamespace))
+	}
+
+	here.patch(set, `{"spec":{"template":{"streams":3}}}`)
+	controllertest.Eventually(t, func() error {
+		if n := shop.transfer("several-orders").Spec.Streams; n != 3 {
+			return fmt.Errorf("%d streams", n)
+		}
+		return nil
+	})
+	// A namespace leaves, and a part that somebody deletes is made again.
+	part := shop.part("several")
+	shop.label("several", "")
+	shop.gone(part)
+	old := bank.part("several")
+	bank.remove(old.DeepCopy())
+	controllertest.Eventually(t, func() error {
+		if bank.part("several").UID == old.UID {
+			return errors.New("it is not made again")
+		}
+		return nil
+	})
+	mine := shop.set("several")
+	here.remove(set)
+	here.gone(set)
+	bank.gone(old)
+	if shop.part("several").UID != mine.UID {
+		t.Error("what somebody else made is gone")
+	}
+}
+
+// TestSeveralRetain: where members are retained they lose nothing with the sets that made them, also in the moment after
+// memberPolicy was changed.
+func TestSeveralRetain(t *testing.T) {
+	bank := newFixture(t, "ledger")
+	here, set := several(t, "retain", []*fixture{bank})
+	bank.expect(bank.part("retain"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "retain-ledger")
+	here.patch(set, `{"spec":{"memberPolicy":"Retain"}}`)
+	here.remove(set)
+	part := bank.part("retain")
+	controllertest.Eventually(t, func() error {
+		if part = bank.part("retain"); !slices.Contains(part.Finalizers, metav1.FinalizerOrphanDependents) {
+			return fmt.Errorf("finalizers %q", part.Finalizers)
+		}
+		return nil
+	})
+	if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(set), set); err != nil {
+		t.Errorf("the set did not wait: %v", err)
+	}
+	bank.patch(part, `{"metadata":{"finalizers":null}}`) // as the garbage collector does
+	here.gone(set)
+}
+
+// TestSeveralConflicts: a set of a tenant with the name is left alone, and the set says so until it is gone. Of two sets
+// that find one claim the older part has it.
+func TestSeveralConflicts(t *testing.T) {
+	bank, shop := newFixture(t, "ledger"), another(t, "orders")
+	foreign := bank.set("taken", func(s *v1alpha1.TransferSetSpec) {
+		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"nothing": "has-this"}}
+	})
+	here, set := several(t, "taken", []*fixture{bank, shop})
+	here.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonSetConflict)
+	shop.expect(shop.part("taken"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "taken-orders")
+	bank.remove(foreign)
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	bank.expect(bank.part("taken"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "taken-ledger")
+
+	time.Sleep(1100 * time.Millisecond) // the API server's times are of seconds
+	_, second := several(t, "second", []*fixture{bank})
+	here.expect(second, v1alpha1.ConditionStalled, v1alpha1.ReasonSetConflict)
+	if found := bank.members("second"); len(found) > 0 {
+		t.Errorf("members %q", found)
+	}
+	here.remove(set)
+	here.gone(set)
+	// Nobody collects garbage here.
+	bank.remove(bank.transfer("taken-ledger"))
+	here.expect(second, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	here.remove(second)
+	here.gone(second)
+}
+
+// TestSelectorOfTenant: a set with a selector of namespaces does nothing in a tenant's namespace, whatever admission let
+// pass.
+func TestSelectorOfTenant(t *testing.T) {
+	bank, shop := newFixture(t, "ledger"), another(t, "orders")
+	shop.label("of-tenant", "yes")
+	set := bank.set("of-tenant", func(s *v1alpha1.TransferSetSpec) {
+		s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"of-tenant": "yes"}}
+	})
+	bank.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
+	if found := shop.members("of-tenant"); len(found) > 0 || len(set.Finalizers) > 0 {
+		t.Errorf("made %q, finalizers %q", found, set.Finalizers)
+	}
+	for text, fix := range map[string]string{
+		`{"spec":{"namespaceSelector":null}}`: "neither added nor removed",
+	} {
+		patch := client.RawPatch("application/merge-patch+json", []byte(text))
+		err := cluster.Client.Patch(context.Background(), set.DeepCopy(), patch, client.DryRunAll)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), fix) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	several := set.DeepCopy()
+	several.ObjectMeta = metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "to-one"}
+	several.Spec.Template.Destination.Namespace = "shop"
+	err := cluster.Client.Create(context.Background(), several, client.DryRunAll)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "remove template.destination.namespace") {
+		t.Errorf("all to one namespace: %v", err)
+	}
+}
+
+// TestSeveralRejected: what the API server rejects in one namespace is shown, and the other ones go on.
+func TestSeveralRejected(t *testing.T) {
+	bank, shop := newFixture(t, "ledger"), another(t, "orders")
+	example := &v1alpha1.TransferSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: bank.namespace, GenerateName: "any-"},
+		Spec: v1alpha1.TransferSetSpec{
+			Selector: &metav1.LabelSelector{},
+			Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "west"}},
+		},
+	}
+	cluster.NoneOf(t, "count/transfersets.lighterage.dev", example)
+	here, set := several(t, "rejected", []*fixture{bank, shop})
+	here.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonMembersRejected)
+	if failures := set.Status.Failures; len(failures) != 1 || failures[0].Namespace != bank.namespace ||
+		!strings.Contains(failures[0].Message, "exceeded quota") {
+		t.Errorf("failures %+v", failures)
+	}
+	shop.expect(shop.part("rejected"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "rejected-orders")
+	here.remove(set)
+	here.gone(set)
+}
