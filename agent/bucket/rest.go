@@ -17,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -40,6 +41,18 @@ type RestingOptions struct {
 	Engines     *codec.Registry
 	Accelerator policy.Accelerator
 }
+
+// CargoOrigin is an Origin some of whose files rest in a form, and are put as they rest if it is that of the store.
+type CargoOrigin interface {
+	Origin
+	Index(e *tree.Entry) (*cargo.Index, error)
+	Rest(e *tree.Entry, index *cargo.Index, block int, buf []byte) ([]byte, error)
+}
+
+var (
+	_ CargoOrigin = (*tree.Source)(nil)
+	_ CargoOrigin = (*Source)(nil)
+)
 
 // form in which files rest; 0: as they are, or in archives.
 func (w *writing) form() cargo.Form {
@@ -126,30 +139,36 @@ func (w *writing) restWhole(ctx context.Context, r *record) error {
 		return err
 	}
 	defer buffers.give(buffer)
+	cut, err := w.cut(&r.entry)
+	if err != nil {
+		return err
+	}
 	tally := cargo.NewTally(w.form())
 	stored, blocks := append(buffer[:0], tally.Begin()...), []byte(nil)
-	for offset := int64(0); offset < r.entry.Size; offset += frame.DefaultBlock {
+	for offset := int64(0); offset < r.entry.Size; {
 		c, err := w.compressors.take(ctx)
 		if err != nil {
 			return err
 		}
-		length := min(frame.DefaultBlock, r.entry.Size-offset)
-		rest, b, err := c.block(w.options, &r.entry, offset, length)
+		rest, b, err := c.block(w.options, cut, tally.Blocks(), offset)
 		stored = append(stored, rest...)
 		w.compressors.give(c)
 		if err != nil {
 			return err
 		}
 		tally.Add(b)
+		offset += b.Plain()
 		blocks = b.Append(blocks)
 	}
-	return w.putResting(ctx, r, tally, append(stored, tally.End()...), blocks)
+	return w.putResting(ctx, r, cut, tally, append(stored, tally.End()...), blocks)
 }
 
 // putResting puts the index of a file, and what rests of it.
-func (w *writing) putResting(ctx context.Context, r *record, tally *cargo.Tally, stored, blocks []byte) error {
+func (w *writing) putResting(
+	ctx context.Context, r *record, cut blocksOf, tally *cargo.Tally, stored, blocks []byte,
+) error {
 	pair := rand.Text()
-	index, err := w.putIndex(ctx, r, tally, blocks, pair)
+	index, err := w.putIndex(ctx, r, cut, tally, blocks, pair)
 	if err != nil {
 		return err
 	}
@@ -169,9 +188,11 @@ func (w *writing) putResting(ctx context.Context, r *record, tally *cargo.Tally,
 
 // putIndex puts the index of a file, which comes before what rests, and notes its ETag. It returns the bytes.
 func (w *writing) putIndex(
-	ctx context.Context, r *record, tally *cargo.Tally, blocks []byte, pair string,
+	ctx context.Context, r *record, cut blocksOf, tally *cargo.Tally, blocks []byte, pair string,
 ) (index memory, err error) {
-	if _, err := tally.WriteIndex(&index, bytesAt(blocks)); err != nil {
+	if cut.carried != nil {
+		index = cut.carried.Append(nil) // It may know records.
+	} else if _, err := tally.WriteIndex(&index, bytesAt(blocks)); err != nil {
 		return nil, err
 	}
 	name, size := w.form().IndexPath(r.entry.Path), int64(len(index))
@@ -272,8 +293,10 @@ type compressors struct {
 	parts chan struct{}
 }
 
-// compressor compresses one block after the other.
+// compressor makes what rests of one block after the other.
 type compressor struct {
+	options *RestingOptions
+	// encoder, packer and plain are nil before there is something to compress.
 	encoder     *frame.Encoder
 	packer      *cargo.Packer
 	plain, wire []byte
@@ -297,18 +320,7 @@ func (c *compressors) take(ctx context.Context) (*compressor, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	o := c.options
-	encoder, err := frame.NewEncoder(frame.EncoderOptions{
-		Engines: o.Engines, Accelerator: o.Accelerator, Codec: o.Form.Codec(), Policy: o.Policy,
-		Joinable: o.Form == cargo.Gzip,
-	})
-	if err != nil {
-		c.free <- nil
-		return nil, err
-	}
-	return &compressor{
-		encoder: encoder, packer: cargo.NewPacker(o.Form), plain: make([]byte, frame.DefaultBlock),
-	}, nil
+	return &compressor{options: c.options}, nil
 }
 
 func (c *compressors) count() int { return cap(c.free) }
@@ -318,19 +330,71 @@ func (c *compressors) give(one *compressor) { c.free <- one }
 // close closes all, which have been given back.
 func (c *compressors) close() (err error) {
 	for range cap(c.free) {
-		if one := <-c.free; one != nil {
+		if one := <-c.free; one != nil && one.encoder != nil {
 			err = errors.Join(err, one.encoder.Close())
 		}
 	}
 	return err
 }
 
-// block reads a range of a file and returns what rests of it, which is valid until the next call.
+// begin makes what it takes to compress, if that has not been done.
+func (c *compressor) begin() (err error) {
+	if c.encoder != nil {
+		return nil
+	}
+	o := c.options
+	c.encoder, err = frame.NewEncoder(frame.EncoderOptions{
+		Engines: o.Engines, Accelerator: o.Accelerator, Codec: o.Form.Codec(), Policy: o.Policy,
+		Joinable: o.Form == cargo.Gzip,
+	})
+	c.packer, c.plain = cargo.NewPacker(o.Form), make([]byte, frame.DefaultBlock)
+	return err
+}
+
+// blocksOf says of which blocks a file rests.
+type blocksOf struct {
+	entry *tree.Entry
+	// carried has those that rest at the origin, which are put as they are; nil: they are made of the plain file, each of
+	// frame.DefaultBlock bytes but for the last one.
+	carried *cargo.Index
+}
+
+// cut returns the blocks of a file.
+func (w *writing) cut(e *tree.Entry) (blocksOf, error) {
+	origin, ok := w.options.Origin.(CargoOrigin)
+	if !ok || e.Form != w.form() {
+		return blocksOf{entry: e}, nil
+	}
+	index, err := origin.Index(e)
+	return blocksOf{e, index}, err
+}
+
+// length is that of a block which begins at an offset of the plain file; 0: there is no further one.
+func (f *blocksOf) length(number int, offset int64) int64 {
+	if f.carried == nil || offset == f.entry.Size {
+		return min(frame.DefaultBlock, f.entry.Size-offset)
+	}
+	return f.carried.Block(number).Plain()
+}
+
+// fits reports whether a block that an earlier attempt put is the one which begins at an offset of the plain file.
+func (f *blocksOf) fits(number int, offset int64, b cargo.Block) bool {
+	return offset < f.entry.Size && f.length(number, offset) == b.Plain() &&
+		(f.carried == nil || f.carried.Block(number) == b)
+}
+
+// block returns what rests of a block of a file, which is valid until the next call.
 func (c *compressor) block(
-	o *WriteOptions, e *tree.Entry, offset, length int64,
+	o *WriteOptions, of blocksOf, number int, offset int64,
 ) (rest []byte, b cargo.Block, err error) {
-	plain := c.plain[:length]
-	if err := o.Origin.ReadAt(e, plain, offset); err != nil {
+	if of.carried != nil {
+		return c.carry(o, of, number)
+	}
+	if err := c.begin(); err != nil {
+		return nil, b, err
+	}
+	plain := c.plain[:of.length(number, offset)]
+	if err := o.Origin.ReadAt(of.entry, plain, offset); err != nil {
 		return nil, b, err
 	}
 	wire, outcome, err := c.encoder.AppendAt(c.wire[:0], 0, plain, false)
@@ -343,8 +407,24 @@ func (c *compressor) block(
 		return nil, b, err
 	}
 	if rest, b, err = c.packer.Pack(header, wire[frame.HeaderSize:]); err != nil {
-		return nil, b, fmt.Errorf("compress %q at %d: %w", failure.Shorten(e.Path, 256), offset, err)
+		return nil, b, fmt.Errorf("compress %q at %d: %w", failure.Shorten(of.entry.Path, 256), offset, err)
 	}
 	o.Report.Blocks.Add(outcome)
 	return rest, b, nil
+}
+
+// carry is block for one that rests at the origin.
+func (c *compressor) carry(o *WriteOptions, of blocksOf, number int) (rest []byte, b cargo.Block, err error) {
+	origin, ok := o.Origin.(CargoOrigin)
+	if !ok {
+		return nil, b, fmt.Errorf("blocks of an origin of type %T cannot be put as they rest", o.Origin)
+	}
+	if c.wire, err = origin.Rest(of.entry, of.carried, number, c.wire[:0]); err != nil {
+		return nil, b, err
+	}
+	b = of.carried.Block(number)
+	o.Report.Blocks.Add(meter.Outcome{
+		Path: meter.Stored, Reason: policy.AlreadyCompressed, PlainBytes: int(b.Plain()), WireBytes: len(c.wire),
+	})
+	return c.wire, b, nil
 }

@@ -19,9 +19,9 @@ import (
 // adopting is a file of a length in parts, of which none is there.
 func adopting(size int64) *restingOut {
 	o := &WriteOptions{Resting: &RestingOptions{Form: cargo.Gzip}, Report: send.NewReport()}
+	e := tree.Entry{Path: "a.gz", Type: tree.File, Size: size}
 	return &restingOut{
-		writing: &writing{options: o}, at: tree.Entry{Path: "a.gz", Type: tree.File, Size: size},
-		tally: cargo.NewTally(cargo.Gzip),
+		writing: &writing{options: o}, at: e, cut: blocksOf{entry: &e}, tally: cargo.NewTally(cargo.Gzip),
 	}
 }
 

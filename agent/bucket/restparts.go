@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/cargo"
-	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/pipeline"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -43,6 +42,8 @@ func partOf(name string, number int) string { return fmt.Sprintf("%s%05d", parts
 type restingOut struct {
 	*writing
 	record *record
+	// cut says of which blocks it is.
+	cut blocksOf
 	// at is the file under the name of its object.
 	at    tree.Entry
 	tally *cargo.Tally
@@ -67,6 +68,7 @@ type restingPart struct {
 
 // restingBlock is a block on its way.
 type restingBlock struct {
+	number         int
 	offset, length int64
 	rest           []byte
 	block          cargo.Block
@@ -81,8 +83,12 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-w.compressors.parts }()
+	cut, err := w.cut(&r.entry)
+	if err != nil {
+		return err
+	}
 	o := &restingOut{
-		writing: w, record: r, at: r.entry, tally: cargo.NewTally(w.form()), part: w.part,
+		writing: w, record: r, cut: cut, at: r.entry, tally: cargo.NewTally(w.form()), part: w.part,
 		free: make(chan []byte, partsAtOnce+1),
 	}
 	for range cap(o.free) {
@@ -96,11 +102,11 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 	w.arrive(arrived)
 	defer func() { w.arrive(-arrived) }() // It is complete, or comes again.
 	g, gctx := errgroup.WithContext(ctx)
-	next := o.plain
-	err := pipeline.Run(gctx, w.compressors.count(),
+	next, number := o.plain, o.tally.Blocks()
+	err = pipeline.Run(gctx, w.compressors.count(),
 		func(b *restingBlock) (bool, error) {
-			b.offset, b.length = next, min(frame.DefaultBlock, r.entry.Size-next)
-			next += b.length
+			b.number, b.offset, b.length = number, next, cut.length(number, next)
+			next, number = next+b.length, number+1
 			return b.length > 0, nil
 		},
 		func(_ int, b *restingBlock) error {
@@ -109,7 +115,7 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 				return err
 			}
 			defer w.compressors.give(c)
-			rest, block, err := c.block(w.options, &r.entry, b.offset, b.length)
+			rest, block, err := c.block(w.options, cut, b.number, b.offset)
 			b.rest, b.block = append(b.rest[:0], rest...), block
 			return err
 		},
@@ -225,7 +231,7 @@ func (o *restingOut) end(ctx context.Context) error {
 	}
 	data = append(data, o.tally.End()...)
 	if o.upload.ID == "" {
-		return o.putResting(ctx, o.record, o.tally, data, o.blocks)
+		return o.putResting(ctx, o.record, o.cut, o.tally, data, o.blocks)
 	}
 	if len(data) > 0 {
 		part, note := &restingPart{}, o.note()
@@ -235,7 +241,7 @@ func (o *restingOut) end(ctx context.Context) error {
 			return err
 		}
 	}
-	index, err := o.putIndex(ctx, o.record, o.tally, o.blocks, o.upload.Token)
+	index, err := o.putIndex(ctx, o.record, o.cut, o.tally, o.blocks, o.upload.Token)
 	if err != nil {
 		return err
 	}
@@ -316,17 +322,13 @@ func (o *restingOut) adopt(journal *wirev1.StoreRestingPart, part objectstore.Pa
 	var blocks []cargo.Block
 	for b := range slices.Chunk(journal.GetBlocks(), cargo.BlockSize) {
 		block, err := cargo.ParseBlock(o.form(), b)
-		if err != nil {
+		if err != nil || !o.cut.fits(o.tally.Blocks()+len(blocks), plain, block) {
 			return false
 		}
 		blocks = append(blocks, block)
 		size, plain = size+block.Stored(), plain+block.Plain()
-		// Blocks of a file are of one length, but for the last one.
-		if block.Plain() != frame.DefaultBlock && plain != o.at.Size {
-			return false
-		}
 	}
-	if len(blocks) == 0 || size != part.Size || size < objectstore.MinPart || plain > o.at.Size {
+	if len(blocks) == 0 || size != part.Size || size < objectstore.MinPart {
 		return false
 	}
 	for _, b := range blocks {

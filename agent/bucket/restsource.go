@@ -16,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -55,7 +56,7 @@ func (s *Source) formBy(index *indexReader) (cargo.Form, error) {
 }
 
 // rests reports whether a file rests in a form.
-func rests(e *tree.Entry) bool { return e.Place != nil && e.Place.Archive == 0 }
+func rests(e *tree.Entry) bool { return e.Form != 0 }
 
 // late asks for what the index has of a file and the list has not.
 func (s *Source) late(ctx context.Context, f *found) (*listed, error) {
@@ -84,7 +85,7 @@ func (s *Source) restingEntry(ctx context.Context, f *found) (*tree.Entry, error
 	if f.known() {
 		e := f.record.entry
 		e.Changed, e.Sparse = version(object.ETag), false
-		e.Place = &tree.Place{Stored: object.Size, Index: index.Size}
+		e.Place, e.Form = &tree.Place{Stored: object.Size, Index: index.Size}, s.resting.form()
 		return &e, nil
 	}
 	object, place, size, err := s.lookResting(ctx, f.path, object, index)
@@ -102,7 +103,7 @@ func (s *Source) restingEntry(ctx context.Context, f *found) (*tree.Entry, error
 	} else {
 		e = s.file(f.path, &plain)
 	}
-	e.Place = place
+	e.Place, e.Form = place, s.resting.form()
 	return e, nil
 }
 
@@ -190,13 +191,43 @@ func (s *Source) restingAgain(e *tree.Entry) (*tree.Entry, error) {
 	plain := *object
 	plain.Size = size
 	now := rewritten(e, &plain)
-	now.Place = place
+	now.Place, now.Form = place, e.Form
 	return now, nil
 }
 
 // readResting is ReadAt for a file that rests. It reads what rests of the range by one request.
 func (s *Source) readResting(e *tree.Entry, p []byte, offset int64) error {
-	err := s.expand(e, p, offset)
+	return s.settled(e, s.expand(e, p, offset))
+}
+
+// Carry returns the block of a range of a file that rests, as it travels; see cargo.Index.Carry. ok is false if ReadAt
+// is to be used. It returns tree.ErrChanged as ReadAt does.
+func (s *Source) Carry(e *tree.Entry, offset int64, length int, buf []byte) (
+	h frame.Header, payload []byte, ok bool, err error,
+) {
+	index, err := s.resting.index(s, e)
+	if err == nil {
+		h, payload, ok, err = index.Carry(restingObject{s, e}, offset, length, buf)
+	}
+	return h, payload, ok, s.settled(e, err)
+}
+
+// Index returns the index of a file that rests. Errors are those of ReadAt.
+func (s *Source) Index(e *tree.Entry) (*cargo.Index, error) {
+	index, err := s.resting.index(s, e)
+	return index, s.settled(e, err)
+}
+
+// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are those
+// of ReadAt.
+func (s *Source) Rest(e *tree.Entry, index *cargo.Index, block int, buf []byte) ([]byte, error) {
+	rest, err := index.Rest(restingObject{s, e}, block, buf)
+	return rest, s.settled(e, err)
+}
+
+// settled is an error of reading a file that rests by its index: tree.ErrChanged if that is because it is another one
+// now, or soon.
+func (s *Source) settled(e *tree.Entry, err error) error {
 	if !doubtful(err) {
 		return err
 	}

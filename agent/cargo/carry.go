@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -33,11 +32,8 @@ func (i *Index) Carry(file io.ReaderAt, offset int64, length int, buf []byte) (
 	if i.plain[n] != offset || int64(b.plain) != int64(length) {
 		return h, nil, false, nil
 	}
-	rest := slices.Grow(buf[:0], int(b.stored)+len(codec.JoinEnd))[:b.stored]
-	if err := readAt(file, rest, i.stored[n]); err != nil {
-		return h, nil, false, fmt.Errorf("read block %d: %w", n, err)
-	}
-	if err := i.checkStored(rest, n); err != nil {
+	rest, err := i.Rest(file, n, buf)
+	if err != nil {
 		return h, nil, false, err
 	}
 	h = frame.Header{Codec: i.form.Codec(), Class: codec.Software, PlainLen: b.plain, Checksum: b.sum}
@@ -62,6 +58,16 @@ func (i *Index) Carry(file io.ReaderAt, offset int64, length int, buf []byte) (
 	}
 	h = frame.Header{Codec: codec.None, PlainLen: b.plain, WireLen: b.plain, Checksum: xxh3.Hash(payload)}
 	return h, payload, true, nil
+}
+
+// Rest returns what rests of a block, which it checks and does not expand. It is in buf if that is long enough. Errors
+// match ErrCorrupt, or are the file's.
+func (i *Index) Rest(file io.ReaderAt, block int, buf []byte) ([]byte, error) {
+	rest := i.storedBuffer(buf, block)
+	if err := readAt(file, rest, i.stored[block]); err != nil {
+		return nil, fmt.Errorf("read block %d: %w", block, err)
+	}
+	return rest, i.checkStored(rest, block)
 }
 
 // CheckEnds compares what a file has before its first block and behind its last one with the index. Of form Gzip the

@@ -118,6 +118,9 @@ func (i *Index) Form() Form { return i.form }
 // Blocks returns how many blocks the file has.
 func (i *Index) Blocks() int { return len(i.blocks) }
 
+// Block returns what the index has of a block.
+func (i *Index) Block(n int) Block { return i.blocks[n] }
+
 // Size returns the length of the plain file in bytes.
 func (i *Index) Size() int64 { return i.plain[len(i.blocks)] }
 

@@ -29,7 +29,7 @@ var readers = sync.Pool{New: func() any { return &contentReader{} }}
 // before each part, and ends with its error. It returns ErrChanged when the file is not what the walk found, or changed
 // while it was read.
 func (s *Source) Digest(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
-	if e.form != 0 {
+	if e.Form != 0 {
 		return s.digestExpanded(e, alive)
 	}
 	f, err := s.open(e)

@@ -60,6 +60,8 @@ type Entry struct {
 	Xattrs   Xattrs
 	// Sparse: the file has ranges without blocks.
 	Sparse bool
+	// Form in which the file rests at the source, with its length in Place; 0: it is as it is. It does not travel.
+	Form cargo.Form
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
@@ -70,8 +72,6 @@ type Entry struct {
 	device, inode uint64
 	// shared: it has further names. Neither does this.
 	shared bool
-	// form in which the file rests at the source. Its Place has the length of what rests then. Neither does this.
-	form cargo.Form
 }
 
 // Place is where a source has the content of a file.
@@ -215,7 +215,7 @@ func (e *Entry) describe(st *unix.Stat_t) {
 // same reports whether a file is still what a walk saw.
 func (e *Entry) same(st *unix.Stat_t) bool {
 	size := e.Size
-	if e.form != 0 {
+	if e.Form != 0 {
 		size = e.Place.Stored
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == size && modified(st) == e.Modified &&

@@ -69,12 +69,12 @@ func (s *Source) Again(e *Entry) (*Entry, error) {
 	if err := fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("look at %q: %w", printable(e.Path), err)
 	}
-	now := &Entry{Path: e.Path, Type: File, form: e.form}
+	now := &Entry{Path: e.Path, Type: File, Form: e.Form}
 	now.describe(&st)
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || e.shared && (now.device != e.device || now.inode != e.inode) {
 		return nil, ErrChanged
 	}
-	if e.form != 0 && now.describeResting(dir(s.root.Fd()), e.form.IndexPath(e.Path)) != nil {
+	if e.Form != 0 && now.describeResting(dir(s.root.Fd()), e.Form.IndexPath(e.Path)) != nil {
 		return nil, ErrChanged
 	}
 	w := walker{omissions: s.omissions}
@@ -92,7 +92,7 @@ func (s *Source) ReadAt(e *Entry, p []byte, offset int64) error {
 		return err
 	}
 	defer f.Close()
-	if e.form != 0 {
+	if e.Form != 0 {
 		return s.expanded(restingFile{f}, func(r *cargo.Reader) error {
 			_, err := r.ReadAt(p, offset)
 			return err

@@ -39,15 +39,12 @@ const (
 // engines expand what Carry does not return. It must be called before Walk.
 func (s *Source) SetForm(form cargo.Form, engines *codec.Registry) { s.form, s.engines = form, engines }
 
-// Form is the form in which a file rests at its source; 0: it is as it is.
-func (e *Entry) Form() cargo.Form { return e.form }
-
 // atSource is the path of what rests of a file.
 func (e *Entry) atSource() string {
-	if e.form == 0 {
+	if e.Form == 0 {
 		return e.Path
 	}
-	return e.form.Name(e.Path)
+	return e.Form.Name(e.Path)
 }
 
 // sourceNames returns the names in a directory in the order of those of plain files, without those of indexes.
@@ -123,7 +120,7 @@ func (e *Entry) describeResting(in dir, index string) error {
 	if f.Size() > maxSourceIndex {
 		return badIndex(e, fmt.Errorf("it has %d bytes, and at most %d are read", f.Size(), maxSourceIndex))
 	}
-	plain, stored, err := cargo.Sizes(e.form, f, f.Size())
+	plain, stored, err := cargo.Sizes(e.Form, f, f.Size())
 	if err != nil {
 		return badIndex(e, err)
 	}
@@ -141,7 +138,7 @@ func badIndex(e *Entry, err error) error {
 		"%q cannot be sent as it rests, because of its index %q (%w): write the file again; or, if another program wrote it, "+
 			"remove the index; or make a Transfer without spec.source.form",
 		printable(failure.Shorten(e.atSource(), failure.MaxMessage/4)),
-		printable(failure.Shorten(e.form.IndexPath(e.Path), failure.MaxMessage/4)), err)
+		printable(failure.Shorten(e.Form.IndexPath(e.Path), failure.MaxMessage/4)), err)
 }
 
 // restingFile is a file of a source as cargo reads it.
@@ -193,6 +190,31 @@ func (s *Source) Carry(e *Entry, offset int64, length int, buf []byte) (
 	return h, payload, ok, s.verdict(f, err)
 }
 
+// Index returns the index of a file that rests in a form, which was checked against its ends. Errors are those of Carry.
+func (s *Source) Index(e *Entry) (*cargo.Index, error) {
+	opened, err := s.open(e)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	f := restingFile{opened}
+	index, err := s.index(f)
+	return index, s.verdict(f, err)
+}
+
+// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are those
+// of Carry.
+func (s *Source) Rest(e *Entry, index *cargo.Index, block int, buf []byte) ([]byte, error) {
+	opened, err := s.open(e)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	f := restingFile{opened}
+	rest, err := index.Rest(f, block, buf)
+	return rest, s.verdict(f, err)
+}
+
 // expanded calls read with what reads the plain bytes of a file that rests in a form.
 func (s *Source) expanded(f restingFile, read func(*cargo.Reader) error) error {
 	index, err := s.index(f)
@@ -210,7 +232,7 @@ func (s *Source) expanded(f restingFile, read func(*cargo.Reader) error) error {
 // digestExpanded is Digest for a file that rests in a form.
 func (s *Source) digestExpanded(e *Entry, alive func() error) (size int64, sum [sha256.Size]byte, err error) {
 	if e.Type == HardLink {
-		if e, err = s.Again(&Entry{Path: e.Path, Type: File, form: e.form}); err != nil {
+		if e, err = s.Again(&Entry{Path: e.Path, Type: File, Form: e.Form}); err != nil {
 			return 0, sum, ErrChanged
 		}
 	}
@@ -243,7 +265,7 @@ func (s *Source) index(f restingFile) (*cargo.Index, error) {
 	if kept, there := s.indexes.all[key]; there {
 		return kept.index, nil
 	}
-	of, err := openFile(dir(s.root.Fd()), f.entry.form.IndexPath(f.entry.Path))
+	of, err := openFile(dir(s.root.Fd()), f.entry.Form.IndexPath(f.entry.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +287,7 @@ func (s *Source) index(f restingFile) (*cargo.Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.Form() != f.entry.form || i.Size() != f.entry.Size || i.StoredSize() != f.entry.Place.Stored {
+	if i.Form() != f.entry.Form || i.Size() != f.entry.Size || i.StoredSize() != f.entry.Place.Stored {
 		return nil, ErrChanged
 	}
 	if err := i.CheckEnds(f); err != nil {

@@ -127,7 +127,7 @@ func (w *walker) entry(d dir, parent string, r resting) error {
 	}
 	e, links := &Entry{Path: path}, w.links
 	if r.file {
-		if e.form, links = w.form, w.restingLinks; st.Mode&unix.S_IFMT != unix.S_IFREG {
+		if e.Form, links = w.form, w.restingLinks; st.Mode&unix.S_IFMT != unix.S_IFREG {
 			return noFile(e)
 		}
 	}
@@ -176,7 +176,7 @@ func (w *walker) named(e *Entry, links *linkTable, parent string, r resting, st 
 	}
 	first, kept := links.name(parent, r.plain, st)
 	if first != "" && e.Type == File {
-		return true, w.emit(&Entry{Path: e.Path, Type: HardLink, Target: first, form: e.form})
+		return true, w.emit(&Entry{Path: e.Path, Type: HardLink, Target: first, Form: e.Form})
 	}
 	if first != "" || !kept {
 		w.omissions.Add(OmittedHardLink, e.Path)

@@ -83,7 +83,7 @@ func (a *agent) local(ctx context.Context) error {
 	}())
 }
 
-// localSettings is settingsOf with the forms that there are here: archives, and in stores all others, from claims.
+// localSettings is settingsOf with archives, from claims.
 func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	from, toStore := c.GetSend(), c.GetDestinationStore() != nil
 	archive := from.GetForm() == wirev1.Form_FORM_ARCHIVE
@@ -94,10 +94,6 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 		return compression.Settings{}, badConfig("archives in object stores alone are encrypted, without a receipt")
 	case archive && !toStore && from.GetReceipt():
 		return compression.Settings{}, badConfig("archives in claims have no receipt")
-	case !archive && toStore && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED &&
-		(c.GetSourceStore() != nil || from.GetSourceForm() != wirev1.Form_FORM_UNSPECIFIED):
-		return compression.Settings{}, badConfig("files rest in form %v in stores only from claims with plain files",
-			from.GetForm())
 	case archive:
 		resolved, err := compression.Read(from.GetCompression())
 		if err != nil {
@@ -160,6 +156,9 @@ func (a *agent) moveLocally(
 	received := make(chan error, 1)
 	go func() { received <- receiver.Wait(waiting) }()
 	options := sendOptions(from, e.source, compress, resolved, report)
+	if c.GetSourceStore() != nil {
+		options.SourceForm = options.Form // Walk finds what rests there in this form, and that travels as it rests.
+	}
 	options.Streams = localStreams(c)
 	options.Dial = func() (send.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }

@@ -103,7 +103,8 @@ func (a *agent) sendTo(
 	defer stop()
 
 	err = func() error {
-		source, done, err := openAnySource(ctx, c, report, func() *codec.Registry { return a.decoders(ctx).registry })
+		archives := func() *codec.Registry { return a.decoders(ctx).registry }
+		source, done, err := openAnySource(ctx, c, report, archives, engines.Default)
 		if err != nil {
 			return err
 		}
@@ -190,8 +191,8 @@ type volume interface {
 	io.Closer
 }
 
-// openSource returns what is to be moved.
-func openSource(c *wirev1.SendConfig) (volume, error) {
+// openSource returns what is to be moved. inflate has the engines for files in a form, where these are expanded here.
+func openSource(c *wirev1.SendConfig, inflate func() *codec.Registry) (volume, error) {
 	if c.GetBlock() {
 		if c.GetForm() != wirev1.Form_FORM_UNSPECIFIED || c.GetSourceForm() != wirev1.Form_FORM_UNSPECIFIED {
 			return nil, badConfig("a block volume has no form")
@@ -210,7 +211,7 @@ func openSource(c *wirev1.SendConfig) (volume, error) {
 	if form, err := protocol.FormOf(c.GetSourceForm()); err != nil {
 		return nil, errors.Join(err, source.Close())
 	} else if form != 0 {
-		source.SetForm(form, engines.Default())
+		source.SetForm(form, inflate())
 	}
 	return source, nil
 }

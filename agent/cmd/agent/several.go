@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -90,7 +91,7 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	}
 	defer stop()
 
-	walked, err := openSource(c)
+	walked, err := openSource(c, engines.Default)
 	if err != nil {
 		for _, r := range receivers {
 			r.report.End(err)
@@ -141,7 +142,7 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 
 func (a *agent) sendToOne(ctx context.Context, r *receiver, with func(send.Source) send.Options) error {
 	// What an attempt leaves out is its own.
-	source, err := openSource(r.config)
+	source, err := openSource(r.config, engines.Default)
 	if err != nil {
 		return err
 	}

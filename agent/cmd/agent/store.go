@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/bucket"
 	"github.com/lighterage/lighterage/agent/claimstore"
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
@@ -74,7 +75,11 @@ func (a *agent) openEnds(
 		e.destination, e.closers = store, append(e.closers, store.Close)
 	}
 	inflate := func() *codec.Registry {
-		return meter.Decoders(a.inflaters(ctx, c.GetInflateInSoftware()).registry, e.inflated)
+		inflaters := a.inflaters(ctx, c.GetInflateInSoftware())
+		if e.destination != nil { // Else the receiver reports it.
+			report.Inflating(e.inflated, inflaters.software)
+		}
+		return meter.Decoders(inflaters.registry, e.inflated)
 	}
 	if end := c.GetSourceStore(); end != nil {
 		opened, err := open(end)
@@ -94,7 +99,11 @@ func (a *agent) openEnds(
 		e.source = source
 		return e, nil
 	}
-	source, done, err := openAnySource(ctx, c.GetSend(), report, inflate)
+	files := engines.Default
+	if e.destination != nil {
+		files = inflate
+	}
+	source, done, err := openAnySource(ctx, c.GetSend(), report, inflate, files)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +121,13 @@ func archived(
 	return source
 }
 
-// openAnySource returns what is to be moved of a claim: its files, or those in archives, which are inflated with
-// engines. done is to be called at the end.
+// openAnySource returns what is to be moved of a claim: its files, or those in archives. Either may have to be inflated,
+// for which archives and files return engines. done is to be called at the end.
 func openAnySource(
-	ctx context.Context, c *wirev1.SendConfig, report *send.Report, inflate func() *codec.Registry,
+	ctx context.Context, c *wirev1.SendConfig, report *send.Report, archives, files func() *codec.Registry,
 ) (_ send.Source, done func(), err error) {
 	if c.GetSourceForm() != wirev1.Form_FORM_ARCHIVE {
-		source, err := openSource(c)
+		source, err := openSource(c, files)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -132,7 +141,7 @@ func openAnySource(
 	if err != nil {
 		return nil, nil, err
 	}
-	return archived(ctx, store, patterns, report, inflate), store.Close, nil
+	return archived(ctx, store, patterns, report, archives), store.Close, nil
 }
 
 // How many requests there are at once unless somebody chose, more than there are cores: they wait for the store.

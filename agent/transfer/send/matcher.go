@@ -76,7 +76,7 @@ func (m *matcher) apply(b batch, need *wirev1.Need) (files []*outFile, err error
 		case needed && (e.Type != tree.File || e.Size == 0):
 			return nil, protocol.Invalid("the receiver needs the content of %q, which has none", e.Path)
 		case needed:
-			carried := e.Form() != 0 && e.Form() == m.carry
+			carried := e.Form != 0 && e.Form == m.carry
 			f := &outFile{
 				entry: e, index: b.first + uint64(i), start: start, skip: safe[i], old: old(i) && !carried, carried: carried,
 			}

@@ -31,14 +31,14 @@ type Report struct {
 	reading atomic.Int64
 	// path of the newest connection; nil before there was one.
 	path atomic.Pointer[longpath.Path]
-	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is
-	// reported.
-	inflated *meter.Meter
-	software policy.Reason
 	// place in a Fan, whose CPU time this is a share of; nil: all of it.
 	place atomic.Pointer[Place]
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is
+	// reported.
+	inflated  *meter.Meter
+	software  policy.Reason
 	peer      *wirev1.Received // nil before the receiver has said something
 	omissions []*wirev1.Omission
 }
@@ -61,9 +61,10 @@ func (r *Report) Path() longpath.Path {
 	return longpath.Path{}
 }
 
-// Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does. It
-// must be called before there are reports.
+// Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does.
 func (r *Report) Inflating(m *meter.Meter, software policy.Reason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.inflated, r.software = m, software
 }
 
@@ -92,17 +93,17 @@ func (r *Report) Report() *wirev1.Report {
 		report.Cpu.ReadNanos, report.Cpu.AcceleratorNanos = share.read, share.accelerator
 	}
 	report.Store = r.Store.Wire()
-	if r.inflated != nil {
-		inflated := r.inflated.Snapshot()
-		report.Cpu.DecompressNanos = uint64(inflated.CPU)
-		report.Decompression = compression.Decompression(inflated, r.software)
-	}
 	if path := r.Path(); report.DataPath != nil {
 		report.DataPath.RoundTripNanos, report.DataPath.CongestionControl = uint64(path.RoundTrip), path.Control
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.inflated != nil {
+		inflated := r.inflated.Snapshot()
+		report.Cpu.DecompressNanos = uint64(inflated.CPU)
+		report.Decompression = compression.Decompression(inflated, r.software)
+	}
 	for _, o := range r.omissions {
 		report.Omissions = append(report.Omissions, proto.CloneOf(o))
 	}
