@@ -202,15 +202,8 @@ func (w *writing) prepareArchives(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.encryption() != nil {
-		// Before anything of others is aborted.
-		if _, err := w.options.Store.Head(ctx, IndexName); failure.Is(err, encryptionMismatched) {
+		if w.archives.sums, err = allSums(ctx, w.options.Store); err != nil {
 			return err
-		}
-		if w.archives.sums, err = readSums(ctx, w.options.Store); err != nil && !errors.Is(err, errSums) {
-			return err
-		}
-		if w.archives.sums == nil {
-			w.archives.sums = make(sums)
 		}
 	}
 	if w.resumed, err = w.resumeArchives(ctx); err != nil {

@@ -20,6 +20,7 @@
 //	PREFIX/.lighterage/archives/journal/NAME/NUMBER    what is in a part of one that no index of the prefix names yet
 //
 //	PREFIX/.lighterage/SHA256SUMS        of what is encrypted, as it rests
+//	PREFIX/.lighterage/SHA256SUMS.next   of that with an index which is being put
 //
 // With ArchiveOptions files are packed into archives, which are tars in the forms of package cargo, in place of objects
 // of their own. The entry of a file then says in which archive it is, and where. With RestingOptions each file is

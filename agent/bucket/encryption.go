@@ -191,6 +191,21 @@ func errEncrypted() error {
 		"spec.source.encryption; to write without encryption, use another spec.destination.objectStore.path", IndexName)
 }
 
+// legible fails if this writer cannot go on with the index that is there. It comes before anything of others is aborted.
+func (w *writing) legible(ctx context.Context) error {
+	if w.encryption() != nil {
+		if _, err := w.options.Store.Head(ctx, IndexName); failure.Is(err, encryptionMismatched) {
+			return err
+		}
+		return nil // Any other error comes again.
+	}
+	sealed, err := encrypted(ctx, w.rests)
+	if err == nil && sealed {
+		err = errEncrypted()
+	}
+	return err
+}
+
 // decryptedContent is a part of a plain object.
 type decryptedContent struct {
 	io.ReadCloser

@@ -50,7 +50,7 @@ func (s *scrubbing) bySums(ctx context.Context, f *scrub.Findings, first bool) e
 	} else if !errors.Is(err, objectstore.ErrNotFound) {
 		return err
 	}
-	all, err := readSums(ctx, s.store)
+	all, err := s.sums(ctx)
 	switch {
 	case errors.Is(err, errSums):
 		s.found(f, sumsName, scrub.IndexInvalid)
@@ -88,6 +88,31 @@ func (s *scrubbing) bySums(ctx context.Context, f *scrub.Findings, first bool) e
 		})
 	}
 	return g.Wait()
+}
+
+// sums are those of the index that is there: those of nextSums if an attempt ended, or is, between the index and
+// sumsName.
+func (s *scrubbing) sums(ctx context.Context) (sums, error) {
+	next, err := readSums(ctx, s.store, nextSums)
+	if err != nil && !errors.Is(err, errSums) {
+		return nil, err
+	}
+	if want := next.of(IndexName); want != nil {
+		index, err := s.store.Head(ctx, IndexName)
+		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			sum, err := sumOf(ctx, s.store, IndexName, index.ETag, index.Size)
+			if err == nil && bytes.Equal(sum, want) {
+				return next, nil
+			}
+			if err != nil && !errors.Is(err, objectstore.ErrChanged) && !errors.Is(err, objectstore.ErrNotFound) {
+				return nil, err
+			}
+		}
+	}
+	return readSums(ctx, s.store, sumsName)
 }
 
 // withoutSums finds archives that have no sum, unless somebody writes there, whose archives get theirs at the end.

@@ -24,6 +24,9 @@ const (
 	// sumsName is the object with the SHA-256 of each encrypted object as it rests, by which who has no identity
 	// verifies it. It is a file of sha256sum.
 	sumsName = Reserved + "/SHA256SUMS"
+	// nextSums has what sumsName is to have as soon as the index that a run writes has taken the place of the one before.
+	// An attempt that ends in between leaves it.
+	nextSums = sumsName + ".next"
 	// maxSums bounds it in bytes: two lines of 140 bytes for each archive.
 	maxSums = 2*140*maxArchives + 1024
 )
@@ -34,9 +37,9 @@ type sums map[string][sha256.Size]byte
 // errSums says that sumsName cannot be used.
 var errSums = errors.New(sumsName + " is damaged")
 
-// readSums reads those of a prefix. Without an object they are nil.
-func readSums(ctx context.Context, store Store) (sums, error) {
-	object, err := store.Head(ctx, sumsName)
+// readSums reads sumsName or nextSums. Without an object they are nil.
+func readSums(ctx context.Context, store Store, name string) (sums, error) {
+	object, err := store.Head(ctx, name)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, nil
 	}
@@ -46,7 +49,7 @@ func readSums(ctx context.Context, store Store) (sums, error) {
 	if object.Size < 1 || object.Size > maxSums {
 		return nil, fmt.Errorf("%w: it has %d bytes", errSums, object.Size)
 	}
-	r, err := store.Get(ctx, sumsName, object.ETag, 0, object.Size)
+	r, err := store.Get(ctx, name, object.ETag, 0, object.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +59,19 @@ func readSums(ctx context.Context, store Store) (sums, error) {
 		return nil, err
 	}
 	return parseSums(content)
+}
+
+// allSums reads those of all archives that an index may name, for who writes. What is damaged is left out.
+func allSums(ctx context.Context, store Store) (sums, error) {
+	all := make(sums)
+	for _, name := range []string{nextSums, sumsName} {
+		some, err := readSums(ctx, store, name)
+		if err != nil && !errors.Is(err, errSums) {
+			return nil, err
+		}
+		maps.Copy(all, some)
+	}
+	return all, nil
 }
 
 // parseSums takes lines of a digest, two spaces and a name.
@@ -122,8 +138,30 @@ func sumOf(ctx context.Context, store Store, name, etag string, size int64) ([]b
 	return sum.Sum(nil), nil
 }
 
-// write puts the sums of the index and of the archives that it names, before the index itself appears.
-func (s sums) write(ctx context.Context, store Store, index []byte, used map[string]bool) error {
+// replace has complete put an index, and puts the sums of that and of the archives that it names: under nextSums before
+// it, so that there are those of either index at any time.
+func (s sums) replace(
+	ctx context.Context, store Store, index []byte, used map[string]bool, complete func() error,
+) error {
+	content := s.lines(index, used)
+	put := func(name string) error {
+		_, err := store.Put(ctx, name, bytesAt(content), int64(len(content)), objectstore.PutOptions{})
+		return err
+	}
+	if err := put(nextSums); err != nil {
+		return err
+	}
+	if err := complete(); err != nil {
+		return err
+	}
+	if err := put(sumsName); err != nil {
+		return err
+	}
+	return store.Delete(ctx, nextSums)
+}
+
+// lines are those of the index and of the archives that it names.
+func (s sums) lines(index []byte, used map[string]bool) []byte {
 	var b bytes.Buffer
 	kept := make(sums)
 	kept.set(IndexName, index)
@@ -136,6 +174,5 @@ func (s sums) write(ctx context.Context, store Store, index []byte, used map[str
 		sum := kept[name]
 		fmt.Fprintf(&b, "%x  %s\n", sum, name)
 	}
-	_, err := store.Put(ctx, sumsName, bytesAt(b.Bytes()), int64(b.Len()), objectstore.PutOptions{})
-	return err
+	return b.Bytes()
 }

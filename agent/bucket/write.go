@@ -113,6 +113,9 @@ func Write(ctx context.Context, o WriteOptions) (err error) {
 	if w.archives, err = listArchives(ctx, o.Store); err != nil {
 		return err
 	}
+	if err := w.legible(ctx); err != nil {
+		return err
+	}
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
 	}
@@ -286,9 +289,7 @@ func (w *writing) run(parent context.Context) error {
 		return err
 	}
 	if w.encryption() != nil {
-		if err := w.archives.sums.write(parent, w.rests, index.sum.Sum(nil), w.archives.used); err != nil {
-			return err
-		}
+		return w.archives.sums.replace(parent, w.rests, index.sum.Sum(nil), w.archives.used, index.complete)
 	}
 	return index.complete()
 }
