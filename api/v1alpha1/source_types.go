@@ -84,10 +84,12 @@ type TransferSource struct {
 
 	// form in which files of the claim may rest. Absent or Files: all files are sent as they are. With Gzip, a.csv.gz
 	// that has its index beside it, .a.csv.gz.lgci, is sent as the file a.csv, and with Zstd a.csv.zst: its blocks
-	// travel as they rest, and nobody compresses them again. Filters see a.csv. Files without an index are sent as they
-	// are. With Archive the files in the archives that a Transfer with that form wrote into this path are sent, and
-	// nothing else. Both ends must be claims, without via. From an objectStore Gzip and Zstd say that objects with an
-	// index beside them are restored as plain files; it is needed only where no Transfer with that form wrote the prefix.
+	// travel as they rest, to claims and into an objectStore, and nobody compresses them again. They are inflated only
+	// where destination.form is another one: at the end of the way if that is a claim with plain files, else by the agent
+	// that reads. Filters see a.csv. Files without an index are sent as they are. With Archive the files in the archives
+	// that a Transfer with that form wrote into this path are sent, and nothing else; the destination must be a claim.
+	// There is no via. From an objectStore Gzip and Zstd say that objects with an index beside them are plain files; it is
+	// needed only where no Transfer with that form wrote the prefix.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 

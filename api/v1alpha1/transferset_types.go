@@ -104,7 +104,7 @@ type TransferSetDestination struct {
 // to the defaults there, and what a Transfer rejects is shown in status.failures. A change reaches members that exist.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.form) || self.source.form == 'Files' || !has(self.destination.objectStore) && !has(self.destination.via)",message="files are sent as they rest only from claim to claim over the network; remove source.form, or use claims as destinations without via"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.form) || self.source.form == 'Files' || !has(self.destination.via) && (self.source.form != 'Archive' || !has(self.destination.objectStore))",message="what goes through an object store is sent as files are, and archives of claims are restored into claims only; remove source.form or destination.via, or use claims as destinations"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; create a TransferSet with another name, and delete this one"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) && has(self.source.path) ? self.source.path : '/') == (has(oldSelf.source) && has(oldSelf.source.path) ? oldSelf.source.path : '/')",message="source.path is immutable; create a TransferSet with another name, and delete this one"
 type TransferSetTemplate struct {

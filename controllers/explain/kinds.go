@@ -55,29 +55,7 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 	s.destinations(t)
 	s.history(t.Status.History)
 	s.omissions(t.Status.Omissions)
-	if form := t.Spec.Destination.Form; form.Compressed() {
-		s.section("At rest")
-		what := "files rest compressed, as they travelled, each with an index beside it"
-		if form.Archived() {
-			what = "files rest packed in tar archives below .lighterage/archives, to which the index points"
-		}
-		s.rowf("form", "%s: %s", form, what)
-		if e := t.Spec.Destination.Encryption; e != nil {
-			s.rowf("encryption", "age, for %d recipients; names as well", len(e.Recipients))
-		}
-	}
-	if form := t.Spec.Source.Form; form.Compressed() {
-		s.section("Source at rest")
-		what := "files with an index are sent as they rest, under their plain names"
-		if t.Spec.Source.ObjectStore != nil {
-			what = "objects with an index are restored as the plain files that they are of"
-		}
-		s.rowf("form", "%s: %s", form, what)
-	}
-	if e := t.Spec.Source.Encryption; e != nil {
-		s.section("Source at rest")
-		s.rowf("decrypted", "with the identities in Secret %s", e.IdentitySecretName)
-	}
+	s.atRest(t)
 	if t.Spec.Schedule != nil && t.Status.Schedule != nil {
 		s.section("Schedule")
 		s.row("cron", t.Status.Schedule.Cron)

@@ -387,6 +387,35 @@ func TestUnknownKind(t *testing.T) {
 
 type unknownKind struct{ v1alpha1.Queue }
 
+// TestSourceAtRest: it is told whether what rests is inflated, and where.
+func TestSourceAtRest(t *testing.T) {
+	vault := &v1alpha1.ObjectStorePath{Name: "vault"}
+	claim := v1alpha1.TransferSource{Form: v1alpha1.RestingGzip}
+	claim.PersistentVolumeClaim.ClaimName = "cargo"
+	store := v1alpha1.TransferSource{Form: v1alpha1.RestingGzip, ObjectStore: vault}
+	archives := v1alpha1.TransferSource{Form: v1alpha1.RestingArchive}
+	for name, c := range map[string]struct {
+		from v1alpha1.TransferSource
+		to   v1alpha1.TransferDestination
+		says string
+	}{
+		"the same":        {claim, v1alpha1.TransferDestination{ObjectStore: vault, Form: v1alpha1.RestingGzip}, "nobody"},
+		"from a store":    {store, v1alpha1.TransferDestination{Form: v1alpha1.RestingGzip}, "nobody"},
+		"another":         {claim, v1alpha1.TransferDestination{Form: v1alpha1.RestingZstd}, "another one"},
+		"as objects":      {claim, v1alpha1.TransferDestination{ObjectStore: vault}, "another one"},
+		"as plain files":  {claim, v1alpha1.TransferDestination{}, "at the destination"},
+		"restored":        {store, v1alpha1.TransferDestination{}, "restored"},
+		"verified":        {claim, v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubChecksums}, "verified where"},
+		"out of archives": {archives, v1alpha1.TransferDestination{}, "archives"},
+	} {
+		transfer := &v1alpha1.Transfer{}
+		transfer.Spec.Source, transfer.Spec.Destination = c.from, c.to
+		if _, text := explainObject(t, transfer); !strings.Contains(text, c.says) {
+			t.Errorf("%s: no %q in\n%s", name, c.says, text)
+		}
+	}
+}
+
 // TestEncryption: for how many archives are encrypted is told, and where identities are.
 func TestEncryption(t *testing.T) {
 	to, from, drill := &v1alpha1.Transfer{}, &v1alpha1.Transfer{}, &v1alpha1.Drill{}

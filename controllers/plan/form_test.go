@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -86,9 +87,9 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 		}
 		spec.Destination.Form = v1alpha1.RestingGzip
 		var invalid *policy.InvalidError
-		if err := plan.ValidateTransfer(spec); name == "IntoStore" {
+		if err := plan.ValidateTransfer(spec); name == "IntoStore" || name == "FromStore" {
 			if err != nil {
-				t.Errorf("compressed in a store: %v", err)
+				t.Errorf("compressed, %s: %v", name, err)
 			}
 		} else if !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
 			t.Errorf("%s: %v", name, err)
@@ -132,7 +133,7 @@ func TestFormsThatAreNotSupported(t *testing.T) {
 	}
 }
 
-// An objectStore may be read by a form, and claims into it are not sent as they rest.
+// An objectStore may be read by a form, and claims are put into it as they rest.
 func TestSourceFormsOfStores(t *testing.T) {
 	for name, c := range map[string]struct {
 		form     v1alpha1.RestingForm
@@ -144,7 +145,7 @@ func TestSourceFormsOfStores(t *testing.T) {
 		"into another store":  {form: v1alpha1.RestingZstd, from: true, to: true, valid: true},
 		"archives":            {form: v1alpha1.RestingArchive, from: true},
 		"scrubbed":            {form: v1alpha1.RestingGzip, from: true, scrub: v1alpha1.ScrubInflate},
-		"from a claim":        {form: v1alpha1.RestingGzip, to: true},
+		"from a claim":        {form: v1alpha1.RestingGzip, to: true, valid: true},
 		"archives of a claim": {form: v1alpha1.RestingArchive, to: true},
 	} {
 		spec := newTransfer("ledger", time.Hour).Spec
@@ -164,6 +165,41 @@ func TestSourceFormsOfStores(t *testing.T) {
 		if c.valid && err != nil || !c.valid && (!errors.As(err, &invalid) || invalid.Field != "spec.source.form") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What a store has can rest in a form in a claim, and not in a volume that goes with its pod. The agent is told both
+// forms, and the policy's mode.
+func TestFormsOfWhatAStoreHas(t *testing.T) {
+	transfer, facts := storeTransfer(storePath("vault", "/a"), nil)
+	transfer.Spec.Source.Form, transfer.Spec.Destination.Form = v1alpha1.RestingGzip, v1alpha1.RestingZstd
+	transfer.Spec.Compression = &v1alpha1.Compression{Mode: v1alpha1.CompressionAlways}
+	start := plan.DecideTransfer(transfer, facts, image).Start
+	if start == nil {
+		t.Fatal("no attempt begins")
+	}
+	b, err := start.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Send struct {
+			SourceForm, Form string
+			Compression      struct{ Mode string }
+		}
+	}
+	if err := json.Unmarshal(b, &config); err != nil || config.Send.SourceForm != "FORM_GZIP" ||
+		config.Send.Form != "FORM_ZSTD" || config.Send.Compression.Mode != "COMPRESSION_MODE_ALWAYS" {
+		t.Errorf("%v: %s", err, b)
+	}
+	spec := transfer.Spec
+	size := resource.MustParse("1Gi")
+	spec.Destination = v1alpha1.TransferDestination{
+		Ephemeral: &v1alpha1.EphemeralVolume{Size: &size}, Form: v1alpha1.RestingZstd,
+	}
+	var invalid *policy.InvalidError
+	if err := plan.ValidateTransfer(spec); !errors.As(err, &invalid) || invalid.Field != "spec.destination.form" {
+		t.Errorf("in an ephemeral volume: %v", err)
 	}
 }
 

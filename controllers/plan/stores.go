@@ -85,17 +85,18 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 		}
 	}
 	compressed := spec.Destination.Form.Compressed() && !archived
-	if compressed && (from != nil || spec.Destination.Via != nil || spec.Receipt && to == nil) {
+	if compressed && (spec.Destination.Ephemeral != nil || spec.Destination.Via != nil || spec.Receipt && to == nil) {
 		return &policy.InvalidError{
-			Field: "spec.destination.form", Fix: "must be Files or absent from an objectStore, with via, and in a claim with " +
+			Field: "spec.destination.form", Fix: "must be Files or absent in an ephemeral volume, with via, and in a claim with " +
 				"receipt",
 		}
 	}
-	if form := spec.Source.Form; form.Compressed() && (from == nil && to != nil || spec.Destination.Via != nil ||
-		from != nil && spec.Destination.Scrub != "" || form.Archived() && (from != nil || len(spec.Destinations) > 0)) {
+	if form := spec.Source.Form; form.Compressed() && (spec.Destination.Via != nil ||
+		from != nil && spec.Destination.Scrub != "" ||
+		form.Archived() && (from != nil || to != nil || len(spec.Destinations) > 0)) {
 		return &policy.InvalidError{
-			Field: "spec.source.form", Fix: "may be Gzip, Zstd or, with one destination, Archive only from a claim to a claim, " +
-				"without via, and Gzip or Zstd from an objectStore, without scrub; else remove it",
+			Field: "spec.source.form", Fix: "may be Archive only from a claim to one claim, and Gzip or Zstd only without via " +
+				"and, from an objectStore, without scrub; else remove it",
 		}
 	}
 	if volume := spec.Destination.Ephemeral; volume != nil {

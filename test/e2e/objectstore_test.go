@@ -41,6 +41,49 @@ func TestObjectStore(t *testing.T) {
 		t.Parallel()
 		restoreQueue(t, namespace)
 	})
+	t.Run("Cargo", func(t *testing.T) {
+		t.Parallel()
+		carryCargo(t, namespace)
+	})
+}
+
+// carryCargo has files rest in a claim, put into the bucket as they rest, and written into a claim of the other cluster.
+func carryCargo(t *testing.T, namespace string) {
+	ctx := context.Background()
+	east.claim(t, namespace, "cargo-plain", "", "100Mi")
+	east.claim(t, namespace, "cargo", "", "100Mi")
+	west.claim(t, namespace, "cargo", "", "100Mi")
+	east.sh(t, namespace, "cargo-plain", fill)
+	pack, put, back := newLocalTransfer(namespace, "cargo-pack"), newLocalTransfer(namespace, "cargo-to-vault"),
+		newLocalTransfer(namespace, "cargo-from-vault")
+	pack.Spec.Source.PersistentVolumeClaim.ClaimName = "cargo-plain"
+	pack.Spec.Destination.PersistentVolumeClaim.ClaimName = "cargo"
+	put.Spec.Source.PersistentVolumeClaim.ClaimName = "cargo"
+	put.Spec.Source.Form = v1alpha1.RestingGzip
+	put.Spec.Destination = v1alpha1.TransferDestination{ObjectStore: vault("/cargo")}
+	back.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/cargo")}
+	back.Spec.Destination.PersistentVolumeClaim.ClaimName = "cargo"
+	for _, step := range []struct {
+		in       *cluster
+		transfer *v1alpha1.Transfer
+	}{{east, pack}, {east, put}, {west, back}} {
+		step.transfer.Spec.Destination.Form = v1alpha1.RestingGzip
+		if err := step.in.Create(ctx, step.transfer); err != nil {
+			t.Fatal(err)
+		}
+		step.in.WaitFor(t, step.transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	}
+	const rests = `cd /data; find . -type f | sort | while read -r f; do echo "$f $(sha256sum < "$f")"; done`
+	if want, got := east.sh(t, namespace, "cargo", rests), west.sh(t, namespace, "cargo", rests); want != got {
+		t.Errorf("what rests differs:\neast:\n%s\nwest:\n%s", want, got)
+	}
+	for _, transfer := range []*v1alpha1.Transfer{put, back} {
+		c, d := transfer.Status.Compression, transfer.Status.Decompression
+		if c.Reason != v1alpha1.CompressionAlreadyCompressed || c.Hardware.Operations+c.Software.Operations > 0 ||
+			d != nil && d.Hardware.Operations+d.Software.Operations > 0 {
+			t.Errorf("%s: %+v %+v", transfer.Name, c, d)
+		}
+	}
 }
 
 // TestHandOff moves a claim to the other cluster through the bucket alone, with a Peer as over the network, and again

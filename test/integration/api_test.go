@@ -154,22 +154,28 @@ func TestRefusals(t *testing.T) {
 			Kind: v1alpha1.GrantedQueue, Name: "orders",
 			Create: &v1alpha1.PeerGrantCreate{MaxSize: *quantity("1Gi")},
 		}), "are about claims"},
-		"form of an object store by way of it": {transfer(func(t *v1alpha1.Transfer) {
-			t.Spec.Source.Form = v1alpha1.RestingGzip
+		"archives of a claim into an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source.Form = v1alpha1.RestingArchive
 			t.Spec.Destination = v1alpha1.TransferDestination{
 				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingGzip,
 			}
-		}), "use a persistentVolumeClaim at both ends"},
+		}), "use a persistentVolumeClaim as destination"},
+		"form of the source by way of an object store": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source.Form = v1alpha1.RestingGzip
+			t.Spec.Destination.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "vault"}}
+		}), "remove source.form or destination.via"},
 		"archives of an object store by source.form": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source = v1alpha1.TransferSource{
 				ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}, Form: v1alpha1.RestingArchive,
 			}
 			t.Spec.Destination.Peer = ""
 		}), "remove source.form"},
-		"form from an object store": {transfer(func(t *v1alpha1.Transfer) {
+		"form in an ephemeral volume": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}}
-			t.Spec.Destination.Peer, t.Spec.Destination.Form = "", v1alpha1.RestingZstd
-		}), "use a persistentVolumeClaim as source"},
+			t.Spec.Destination = v1alpha1.TransferDestination{
+				Ephemeral: &v1alpha1.EphemeralVolume{Size: quantity("1Gi")}, Form: v1alpha1.RestingZstd,
+			}
+		}), "use a persistentVolumeClaim or objectStore as destination"},
 		"archives in a claim of another cluster": {
 			transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Form = v1alpha1.RestingArchive }),
 			"or in a claim of the same namespace",
