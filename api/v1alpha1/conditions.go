@@ -265,8 +265,8 @@ const (
 	ReasonCopyTriggerTimedOut = "CopyTriggerTimedOut"
 	// ReasonSnapshotReady (Transfer): the VolumeSnapshot of the last Complete run can be restored.
 	ReasonSnapshotReady = "SnapshotReady"
-	// ReasonTakingSnapshot (Transfer): a run waits until the VolumeSnapshot of the destination after the run before it is
-	// taken, for 10 minutes at most.
+	// ReasonTakingSnapshot (Transfer, Delivery): a run waits until the VolumeSnapshot of the destination after the run
+	// before it, of this or another Transfer, is taken, for 10 minutes at most.
 	ReasonTakingSnapshot = "TakingSnapshot"
 	// ReasonSnapshotNotReady (Transfer): the driver has not taken the VolumeSnapshot of the destination in 10 minutes, so
 	// there is none of that run; or it has taken it and cannot restore it yet, or not in 24 hours. Look at the driver.

@@ -38,7 +38,8 @@ const (
 	Peer = "lighterage.peer"
 	// SourceClaim is the claim that a Transfer reads.
 	SourceClaim = "lighterage.sourceClaim"
-	// WrittenClaim is the claim that a Transfer writes to now in a pod of its own, or a Delivery that has not ended.
+	// WrittenClaim is the claim that a Transfer occupies by plan.OccupiesClaim, or into which a Delivery is that has not
+	// ended.
 	WrittenClaim = "lighterage.writtenClaim"
 	// GrantedBy is the other namespace of this cluster that a Transfer writes to.
 	GrantedBy = "lighterage.grantedBy"
@@ -137,7 +138,7 @@ func fields() []field {
 			return when(t.Spec.Source.ObjectStore == nil, t.Spec.Source.PersistentVolumeClaim.ClaimName)
 		}),
 		of(WrittenClaim, func(t *v1alpha1.Transfer) []string {
-			return when(plan.WritesHere(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)
+			return when(plan.OccupiesClaim(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)
 		}),
 		of(WrittenClaim, func(d *v1alpha1.Delivery) []string {
 			return when(!plan.DeliveryEnded(d), d.Spec.Destination.PersistentVolumeClaim.ClaimName)

@@ -36,16 +36,37 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 				"Transfer %q, which is older, writes into %q of the same %s; suspend or delete it, or delete this Transfer "+
 					"and create one into a path outside of it", other.Name, path, place)}
+		case !UnderWay(transfer) && taking(other):
+			return &agentpod.Problem{Reason: v1alpha1.ReasonTakingSnapshot, Message: fmt.Sprintf(
+				"the VolumeSnapshot of the same %s after the last run of Transfer %q is to be taken first, which is awaited for "+
+					"%s at most", place, other.Name, takeDeadline)}
 		}
 	}
 	for i := range facts.Local.Rivals {
-		if other := &facts.Local.Rivals[i]; sharePlace(transfer, other) && goesFirst(other, transfer) {
+		other := &facts.Local.Rivals[i]
+		switch {
+		case !sharePlace(transfer, other):
+		case goesFirst(other, transfer):
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse,
 				Message: "a Transfer of another namespace writes into the same place of this claim now; wait until its attempt " +
 					"has ended, or delete this Transfer and create one into a path outside of it"}
+		case !UnderWay(transfer) && taking(other):
+			return &agentpod.Problem{Reason: v1alpha1.ReasonTakingSnapshot, Message: awaitedElsewhere}
 		}
 	}
 	return nil
+}
+
+// awaitedElsewhere is what those are told who may not know whose snapshot it is.
+var awaitedElsewhere = fmt.Sprintf(
+	"a VolumeSnapshot of this claim is to be taken first, which is awaited for %s at most", takeDeadline)
+
+// OccupiesClaim reports whether nobody else may begin to write into the claim of a Transfer's namespace although no
+// Delivery says so: it writes there itself, or its history is to have what its run has written. A run that keeps
+// history occupies the claim until its snapshot is taken, also after its Delivery has ended.
+func OccupiesClaim(transfer *v1alpha1.Transfer) bool {
+	history := taking(transfer) || UnderWay(transfer) && transfer.Spec.Destination.Snapshot != nil
+	return WritesHere(transfer) || history && IntoClaim(transfer)
 }
 
 // sharePlace reports whether two Transfers write into the same directory, or one into a directory of the other's.
@@ -78,7 +99,8 @@ func holdsPlace(transfer *v1alpha1.Transfer) bool {
 
 // LeftPlace reports whether a change of a Transfer may let another one begin that waits for the same place.
 func LeftPlace(before, after *v1alpha1.Transfer) bool {
-	return UnderWay(before) && !UnderWay(after) || holdsPlace(before) && !holdsPlace(after)
+	return UnderWay(before) && !UnderWay(after) || holdsPlace(before) && !holdsPlace(after) ||
+		taking(before) && !taking(after)
 }
 
 func olderTransfer(a, b *v1alpha1.Transfer) bool {

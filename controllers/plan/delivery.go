@@ -43,7 +43,7 @@ type DeliveryFacts struct {
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool
 	// Others are the namespace's Deliveries into the claim that have not ended; the Delivery itself may be among them.
-	// Transfers are those that write into it without a Delivery. They are looked at until the run has begun.
+	// Transfers are those that OccupiesClaim. They are looked at until the run has begun.
 	Others    []v1alpha1.Delivery
 	Transfers []v1alpha1.Transfer
 	// Job and Pod of the Delivery; nil when they do not exist.
@@ -208,9 +208,16 @@ func (d *deliveryDecision) admit() {
 	for i := range d.facts.Transfers {
 		other := &d.facts.Transfers[i]
 		destination := other.Spec.Destination.PersistentVolumeClaim
-		if !WritesHere(other) || destination.ClaimName != claim ||
+		if !OccupiesClaim(other) || isOwnDelivery(other, d.delivery) || destination.ClaimName != claim ||
 			!Overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
 			continue
+		}
+		if !UnderWay(other) {
+			d.out.RequeueAfter = endingInterval
+			d.out.Detail = fmt.Sprintf("the VolumeSnapshot of the claim after the last run of Transfer %q is to be taken first",
+				other.Name)
+			d.set(v1alpha1.DeliveryPending, conditions.Reconciling(v1alpha1.ReasonTakingSnapshot, awaitedElsewhere))
+			return
 		}
 		d.out.Detail = fmt.Sprintf(
 			"Transfer %q of this namespace writes into %q of the same claim", other.Name, destination.Path,

@@ -173,6 +173,76 @@ func TestRunWaitsForItsSnapshot(t *testing.T) {
 	}
 }
 
+// TestOthersWaitForTheSnapshot: from when a run begins until its snapshot is cut nobody else writes into its place.
+func TestOthersWaitForTheSnapshot(t *testing.T) {
+	a := newArchive(t)
+	a.driver = nil
+	a.transfer.Name, a.transfer.UID = "payroll", "payroll"
+	a.transfer.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) // else its age would keep others waiting for ever
+	arrives, facts := newDelivery("other", 1), goodDeliveryFacts()
+	arrives.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}
+	arrives.Name = plan.NewDelivery("bank", arrives.Spec).Name
+	waits := func(what, reason string, begins bool) {
+		t.Helper()
+		for _, namespace := range []string{"bank", "vault"} {
+			transfer, seen := localTransfer("bank")
+			transfer.Namespace = namespace
+			if seen.Others = []v1alpha1.Transfer{*a.transfer}; namespace == "vault" {
+				seen.Others, seen.Local.Rivals = nil, seen.Others
+			}
+			decision := plan.DecideTransfer(transfer, seen, image)
+			_, got, message := verdict(t, decision.Status.Conditions)
+			if (decision.Status.Run != nil) != begins || !begins && got != reason || namespace == "vault" &&
+				strings.Contains(message, "payroll") {
+				t.Errorf("%s: Transfer of %s: %s: %s", what, namespace, got, message)
+			}
+			if stalled := meta.IsStatusConditionTrue(decision.Status.Conditions, v1alpha1.ConditionStalled); !begins &&
+				stalled != (reason == v1alpha1.ReasonDestinationInUse) {
+				t.Errorf("%s: stalled: %v", what, stalled)
+			}
+		}
+		if facts.Transfers = nil; plan.OccupiesClaim(a.transfer) { // as the index has it
+			facts.Transfers = []v1alpha1.Transfer{*a.transfer}
+		}
+		decision := plan.DecideDelivery(arrives, facts, image)
+		_, got, message := verdict(t, decision.Status.Conditions)
+		if (decision.Start != nil) != begins || !begins && got != reason || strings.Contains(message, "payroll") {
+			t.Errorf("%s: Delivery: %s: %s", what, got, message)
+		}
+		if reason == v1alpha1.ReasonTakingSnapshot && (plan.DeliveryEnded(&v1alpha1.Delivery{Status: decision.Status}) ||
+			decision.RequeueAfter == 0) {
+			t.Errorf("%s: the Delivery does not wait", what)
+		}
+	}
+	waits("before", "", true)
+	a.look()
+	waits("under way", v1alpha1.ReasonDestinationInUse, false)
+	// Of a run with two agents the receiving one may have ended before the Transfer knows that it is Complete.
+	direct := a.transfer.DeepCopy()
+	if direct.Status.Run.Route = v1alpha1.RouteDirect; !plan.OccupiesClaim(direct) {
+		t.Error("a run with two agents that keeps history leaves the claim before its end")
+	}
+	facts.Transfers = []v1alpha1.Transfer{*direct}
+	if own := plan.LocalDelivery(direct); plan.DecideDelivery(own, facts, image).Status.Phase == v1alpha1.DeliveryFailed {
+		t.Error("a Transfer keeps its own Delivery from beginning")
+	}
+	before := a.transfer.DeepCopy()
+	a.until("complete", func() bool { return a.transfer.Status.Phase == v1alpha1.TransferComplete })
+	waits("announced", v1alpha1.ReasonTakingSnapshot, false)
+	a.until("taking", func() bool { return a.made == 1 })
+	waits("taking", v1alpha1.ReasonTakingSnapshot, false)
+	if !plan.LeftPlace(before, a.transfer) {
+		t.Error("nobody is woken by the end of the run")
+	}
+	before = a.transfer.DeepCopy()
+	a.driver = func(s *plan.Snapshot) { s.Created = a.at }
+	a.until("taken", a.settledBut)
+	waits("taken", "", true)
+	if !plan.LeftPlace(before, a.transfer) {
+		t.Error("nobody is woken when the snapshot is taken")
+	}
+}
+
 func TestWhatKeepsHistoryFromBeingMade(t *testing.T) {
 	for _, c := range []struct {
 		reason string

@@ -374,8 +374,8 @@ func (d *transferDecision) stall(problem agentpod.Problem) {
 	}
 	d.out.RequeueAfter = attempt.StallLast
 	if problem.Reason == v1alpha1.ReasonPeerUnreachable || problem.Reason == v1alpha1.ReasonProbing ||
-		problem.Reason == v1alpha1.ReasonStoreUnreachable {
-		// What does not answer may answer again by itself.
+		problem.Reason == v1alpha1.ReasonStoreUnreachable || problem.Reason == v1alpha1.ReasonTakingSnapshot {
+		// What does not answer may answer again by itself, and a snapshot is awaited for a while only.
 		d.set(phase, conditions.Reconciling(problem.Reason, problem.Message))
 		return
 	}
