@@ -31,6 +31,9 @@ const (
 	maxSnapshots = 128
 	// historyLast bounds the waits between two looks at a snapshot that was taken and is not ready.
 	historyLast = 5 * time.Minute
+	// historyRest is the time between two looks at snapshots of which nothing is to be done, in case somebody else deletes
+	// one. Up to half as much is added.
+	historyRest = time.Hour
 )
 
 // HistoryFacts are what was seen of the snapshots of a destination and of what they need.
@@ -39,13 +42,13 @@ type HistoryFacts struct {
 	Seen bool
 	// Problem is what keeps the manager from looking; nil if nothing does.
 	Problem *agentpod.Problem
-	// Claim is the destination; nil when it does not exist.
+	// Claim is the destination; nil when it does not exist. It and what follows are looked at where TakesSnapshot.
 	Claim *corev1.PersistentVolumeClaim
 	// Driver of its volume; empty if it is of no CSI driver, or there is none yet.
 	Driver string
 	// Class that applies; nil when it does not exist.
 	Class *SnapshotClass
-	// Snapshots are those that the Transfer has taken of its destination, by their labels.
+	// Snapshots are those that the Transfer has taken of its destination, by their labels. They are looked at always.
 	Snapshots []Snapshot
 }
 
@@ -78,6 +81,15 @@ func NeedsHistory(transfer *v1alpha1.Transfer) bool {
 	}) || len(expired(transfer)) > 0
 }
 
+// WatchesHistory reports whether snapshots of a destination are looked at although nothing is to be done about them: no
+// event tells that somebody else deletes one. While data are moved that can wait.
+func WatchesHistory(transfer *v1alpha1.Transfer) bool {
+	return len(transfer.Status.Snapshots) > 0 && !UnderWay(transfer)
+}
+
+// TakesSnapshot reports whether the snapshot of a run is not taken yet.
+func TakesSnapshot(transfer *v1alpha1.Transfer) bool { return taking(transfer) }
+
 func expired(transfer *v1alpha1.Transfer) []string {
 	if transfer.Spec.Destination.Snapshot == nil {
 		return nil
@@ -103,6 +115,7 @@ func (d *transferDecision) announceSnapshot() {
 		Time: *status.Run.CompletionTime, RecoveryPoint: status.RecoveryPoint.DeepCopy(), State: v1alpha1.SnapshotPending,
 	})
 	d.out.RequeueAfter = time.Millisecond
+	d.facts.History.Seen = false // the claim was not looked at
 }
 
 // taking reports whether the snapshot of a run is not taken yet, so that nothing may write to the destination.
@@ -131,17 +144,27 @@ func (d *transferDecision) observeHistory() {
 		if untaken(s) || facts.snapshot(s.Name) != nil {
 			return false
 		}
-		if s.Name == status.Snapshots[0].Name && s.State != v1alpha1.SnapshotRemoving {
-			d.noHistory(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
-				"VolumeSnapshot %q of run %s was deleted by somebody else; the next run makes another", s.Name, s.RunID))
+		if s.Name == status.Snapshots[0].Name {
+			d.lost(s)
 		}
 		return true
 	})
 	for i := range status.Snapshots {
 		s := &status.Snapshots[i]
 		if seen := facts.snapshot(s.Name); seen != nil {
+			if i == 0 && seen.Deleting && !untaken(*s) {
+				d.lost(*s)
+			}
 			d.observeSnapshot(s, seen, slices.ContainsFunc(status.Snapshots[:i], decided))
 		}
+	}
+}
+
+// lost says of the newest snapshot that it is gone or going, if nothing here deletes it.
+func (d *transferDecision) lost(s v1alpha1.SnapshotStatus) {
+	if s.State != v1alpha1.SnapshotRemoving {
+		d.noHistory(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
+			"VolumeSnapshot %q of run %s was deleted by somebody else; the next run makes another", s.Name, s.RunID))
 	}
 }
 
@@ -184,6 +207,9 @@ func (d *transferDecision) keepHistory() {
 		defer func() { meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHistoryKept) }()
 	}
 	if !NeedsHistory(d.transfer) {
+		if WatchesHistory(d.transfer) {
+			d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.Spread(historyRest, d.transfer.UID, 0))
+		}
 		return
 	}
 	if !facts.Seen {

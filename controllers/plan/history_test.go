@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,9 +55,12 @@ func (a *archive) look() {
 	}
 	facts := a.facts
 	facts.Now = a.at
-	facts.History.Seen = plan.NeedsHistory(a.transfer)
+	facts.History.Seen = plan.NeedsHistory(a.transfer) || plan.WatchesHistory(a.transfer)
 	if !facts.History.Seen {
 		facts.History = plan.HistoryFacts{}
+	}
+	if !plan.TakesSnapshot(a.transfer) {
+		facts.History.Claim, facts.History.Class, facts.History.Driver = nil, nil, ""
 	}
 	a.last = plan.DecideTransfer(a.transfer, facts, image)
 	a.transfer.Status = a.last.Status
@@ -422,6 +426,44 @@ func TestSnapshotsThatSomebodyDeleted(t *testing.T) {
 	if a.made != 3 {
 		t.Errorf("%d made", a.made)
 	}
+}
+
+// TestSnapshotsDeletedAtRest: it is noticed without a run, and nothing is written while nothing changes.
+func TestSnapshotsDeletedAtRest(t *testing.T) {
+	a := newArchive(t)
+	a.until("settled", a.settled)
+	a.run()
+	a.until("the run", func() bool { return !a.settled() })
+	a.until("settled", a.settled)
+	newest := a.transfer.Status.Snapshots[0].Name
+	before := a.transfer.Status.DeepCopy()
+	a.at = a.at.Add(24 * time.Hour)
+	if a.look(); !equality.Semantic.DeepEqual(before, &a.transfer.Status) || a.last.History != nil {
+		t.Errorf("a look that finds all: %+v", a.transfer.Status)
+	}
+	if again := a.last.RequeueAfter; again < time.Hour || again > 2*time.Hour {
+		t.Errorf("the next look is in %s", again)
+	}
+	for i := range a.facts.History.Snapshots {
+		if s := &a.facts.History.Snapshots[i]; s.Name == newest {
+			s.Deleting = true // its finalizers are still there
+		}
+	}
+	if a.look(); !a.kept(v1alpha1.ReasonSnapshotLost)() {
+		t.Errorf("%+v", a.transfer.Status.Conditions)
+	}
+	a.until("gone", a.settled)
+	a.listed(v1alpha1.SnapshotReady)
+	if !a.kept(v1alpha1.ReasonSnapshotLost)() || a.transfer.Status.Snapshots[0].Name == newest {
+		t.Errorf("%+v", a.transfer.Status)
+	}
+	a.facts.History.Snapshots = nil // at once
+	a.look()
+	if a.listed(); a.last.RequeueAfter != 0 || a.made != 2 {
+		t.Errorf("in %s, %d made", a.last.RequeueAfter, a.made)
+	}
+	a.run()
+	a.until("ready", a.kept(v1alpha1.ReasonSnapshotReady))
 }
 
 func TestFullListTakesNoMore(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
@@ -158,6 +159,10 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (f populate
 	}
 	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
 		f.Class, err = get(ctx, r.Reader, client.ObjectKey{Name: *class}, &storagev1.StorageClass{})
+	}
+	if err == nil && f.NeedsHistory() {
+		snapshots := staging.Cluster{Client: r.Client, Reader: r.Reader}
+		f.History, err = snapshots.LookAtHistory(ctx, f.Source)
 	}
 	return f, err == nil, err
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // Reasons of events of claims.
@@ -46,6 +47,8 @@ type Facts struct {
 	Class *storagev1.StorageClass
 	// Source is the Transfer that the claim names.
 	Source *v1alpha1.Transfer
+	// History is what there is of the VolumeSnapshots of Source's destination. It is looked at where NeedsHistory.
+	History plan.HistoryFacts
 	// Prime is the claim that is filled in its place, and Fill the Transfer that does so.
 	Prime *corev1.PersistentVolumeClaim
 	Fill  *v1alpha1.Transfer
@@ -119,10 +122,11 @@ func clean(f Facts) Decision {
 
 // unmade is about a prime that the driver has not made of its snapshot yet. Where its volume cannot be on the node that it
 // was made for, the scheduler chooses another one for the claim that waits, after a while. The provisioner may have taken
-// the node from the prime by then.
+// the node from the prime by then. Where its snapshot is gone, the next one is tried.
 func unmade(f Facts) Decision {
-	if f.Prime.Spec.VolumeName == "" && waits(f.Class) &&
-		f.Prime.Annotations[madeForNode] != f.Claim.Annotations[SelectedNode] {
+	waiting := f.Prime.Spec.VolumeName == ""
+	moved := waits(f.Class) && f.Prime.Annotations[madeForNode] != f.Claim.Annotations[SelectedNode]
+	if waiting && (moved || f.snapshotGone()) {
 		return Decision{Remove: true, RequeueAfter: soon}
 	}
 	return Decision{RequeueAfter: again}
@@ -184,18 +188,46 @@ func begin(f Facts) Decision {
 	return d
 }
 
-// restore has the driver make the volume of the newest snapshot that is ready.
-func restore(f Facts) Decision {
-	i := slices.IndexFunc(f.Source.Status.Snapshots, func(s v1alpha1.SnapshotStatus) bool {
-		return s.State == v1alpha1.SnapshotReady
-	})
+// NeedsHistory reports whether a decision needs to know which VolumeSnapshots there are: status may list some that
+// somebody has deleted since.
+func (f *Facts) NeedsHistory() bool {
+	return f.Source != nil && f.Source.Spec.Destination.Snapshot != nil && f.Volume == nil &&
+		f.Claim.Status.Phase != corev1.ClaimBound
+}
+
+// snapshotGone reports whether what the prime is to be made of does not exist any more.
+func (f *Facts) snapshotGone() bool {
+	return f.History.Seen && f.History.Problem == nil && f.snapshot(f.Prime.Spec.DataSource.Name) == nil
+}
+
+func (f *Facts) snapshot(name string) *plan.Snapshot {
+	i := slices.IndexFunc(f.History.Snapshots, func(s plan.Snapshot) bool { return s.Name == name })
 	if i < 0 {
+		return nil
+	}
+	return &f.History.Snapshots[i]
+}
+
+// restore has the driver make the volume of the newest snapshot that exists and is ready.
+func restore(f Facts) Decision {
+	if f.History.Problem != nil {
+		return fails("the VolumeSnapshots of Transfer %q cannot be seen: %s", f.Source.Name, f.History.Problem.Message)
+	}
+	var newest *plan.Snapshot
+	for _, s := range f.Source.Status.Snapshots { // the newest first
+		seen := f.snapshot(s.Name)
+		if s.State == v1alpha1.SnapshotReady && seen != nil && seen.Ready && !seen.Deleting {
+			newest = seen
+			break
+		}
+	}
+	if newest == nil {
 		return fails("Transfer %q has no snapshot that is Ready; look at its condition HistoryKept", f.Source.Name)
 	}
-	newest := f.Source.Status.Snapshots[i]
-	if size := f.Claim.Spec.Resources.Requests.Storage(); newest.Size != nil && size.Cmp(*newest.Size) < 0 {
+	needs := newest.RestoreSize
+	if size := f.Claim.Spec.Resources.Requests.Storage(); needs != nil && size.Cmp(*needs) < 0 {
 		return fails("VolumeSnapshot %q needs %s, and the claim asks for %s; create the claim larger", newest.Name,
-			newest.Size, size)
+			needs, size)
 	}
 	p := prime(f.Claim)
 	p.Spec.DataSource = &corev1.TypedLocalObjectReference{

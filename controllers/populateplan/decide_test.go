@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 )
 
@@ -61,9 +63,22 @@ func TestRestoresTheNewestSnapshot(t *testing.T) {
 	}
 	f.Source.Status.Snapshots = []v1alpha1.SnapshotStatus{
 		{Name: "unready", State: v1alpha1.SnapshotTaken},
-		{Name: "newest", State: v1alpha1.SnapshotReady, Size: ptr.To(resource.MustParse("2Gi"))},
+		{Name: "deleted", State: v1alpha1.SnapshotReady},
+		{Name: "going", State: v1alpha1.SnapshotReady},
+		{Name: "broken", State: v1alpha1.SnapshotReady},
+		{Name: "unwanted", State: v1alpha1.SnapshotRemoving},
+		{Name: "newest", State: v1alpha1.SnapshotReady},
 		{Name: "older", State: v1alpha1.SnapshotReady},
 	}
+	if d := populateplan.Decide(f); !onlyTold(d) {
+		t.Errorf("when all are deleted: %+v", d)
+	}
+	f.History = plan.HistoryFacts{Seen: true, Snapshots: []plan.Snapshot{
+		{Name: "older", Ready: true},
+		{Name: "newest", Ready: true, RestoreSize: ptr.To(resource.MustParse("2Gi"))},
+		{Name: "unready"}, {Name: "going", Ready: true, Deleting: true}, {Name: "broken"}, {Name: "unwanted", Ready: true},
+		{Name: "unlisted", Ready: true},
+	}}
 	if d := populateplan.Decide(f); !onlyTold(d) {
 		t.Errorf("into a smaller claim: %+v", d)
 	}
@@ -73,8 +88,20 @@ func TestRestoresTheNewestSnapshot(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	f.Prime = d.CreatePrime
-	if d = populateplan.Decide(f); d.CreatePrime != nil || d.CreateFill != nil || d.Bind {
+	if d = populateplan.Decide(f); d.CreatePrime != nil || d.CreateFill != nil || d.Bind || d.Remove {
 		t.Errorf("while the driver makes it: %+v", d)
+	}
+	gone := f
+	gone.History.Snapshots = gone.History.Snapshots[:1]
+	if d = populateplan.Decide(gone); !d.Remove || d.RequeueAfter == 0 {
+		t.Errorf("when it was deleted before the driver read it: %+v", d)
+	}
+	gone.History.Problem = &agentpod.Problem{Message: "forbidden"}
+	if d = populateplan.Decide(gone); d.Remove {
+		t.Errorf("while nobody can look: %+v", d)
+	}
+	if gone.Prime = nil; !onlyTold(populateplan.Decide(gone)) {
+		t.Error("nothing is told while nobody can look")
 	}
 	f.Prime.UID, f.Prime.Spec.VolumeName = "prime", "pv"
 	f.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
@@ -90,6 +117,7 @@ func TestPrimeOfASnapshotFollowsTheScheduler(t *testing.T) {
 	f.Class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
 	f.Source.Spec.Destination = v1alpha1.TransferDestination{Snapshot: &v1alpha1.DestinationSnapshot{}}
 	f.Source.Status.Snapshots = []v1alpha1.SnapshotStatus{{Name: "newest", State: v1alpha1.SnapshotReady}}
+	f.History = plan.HistoryFacts{Seen: true, Snapshots: []plan.Snapshot{{Name: "newest", Ready: true}}}
 	f.Claim.Annotations = map[string]string{populateplan.SelectedNode: "node-1"}
 	f.Prime = populateplan.Decide(f).CreatePrime
 	delete(f.Prime.Annotations, populateplan.SelectedNode) // by the provisioner

@@ -20,7 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
-// LookAtHistory sees what a decision about the snapshots of a Transfer's destination needs.
+// LookAtHistory sees what a decision about the snapshots of a Transfer's destination needs. One that takes none is
+// asked for with one list.
 func (c *Cluster) LookAtHistory(ctx context.Context, transfer *v1alpha1.Transfer) (plan.HistoryFacts, error) {
 	facts := plan.HistoryFacts{Seen: true}
 	err := c.lookAtHistory(ctx, transfer, &facts)
@@ -39,6 +40,9 @@ func (c *Cluster) lookAtHistory(
 	}
 	for i := range snapshots {
 		facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
+	}
+	if !plan.TakesSnapshot(transfer) {
+		return nil
 	}
 	facts.Claim, facts.Driver, err = c.claim(ctx, client.ObjectKey{
 		Namespace: transfer.Namespace, Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,

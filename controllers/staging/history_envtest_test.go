@@ -219,6 +219,19 @@ func (s *storage) find(name string) (unstructured.Unstructured, bool) {
 	return unstructured.Unstructured{}, false
 }
 
+// historyDeletedAtRest: what somebody deletes is noticed without a run.
+func historyDeletedAtRest(t *testing.T) {
+	s, r := prepareHistory(t), reconciler(manager.GetClient())
+	cluster.Create(t, s.transfer)
+	s.until("the first", r, s.kept(1))
+	first := s.snapshots()[0]
+	if err := cluster.Client.Delete(context.Background(), &first); err != nil {
+		t.Fatal(err)
+	}
+	s.until("noticed", r, func() bool { return s.shows(v1alpha1.ReasonSnapshotLost)() && s.kept(0)() })
+	s.atRest(r)
+}
+
 // historyOfOthers: what lacks the labels of the Transfer is not removed, whatever status says.
 func historyOfOthers(t *testing.T) {
 	s, r := prepareHistory(t), reconciler(manager.GetClient())

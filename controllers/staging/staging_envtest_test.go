@@ -43,6 +43,7 @@ func TestStaging(t *testing.T) {
 	t.Run("KeepsHistory", keepsHistory)
 	t.Run("PrunesHistory", prunesHistory)
 	t.Run("HistoryOfOthers", historyOfOthers)
+	t.Run("HistoryDeletedAtRest", historyDeletedAtRest)
 	t.Run("HistoryClassIsMissing", historyClassIsMissing)
 	t.Run("HistoryAndQuota", historyAndQuota)
 	t.Run("HistoryKilled", historyKilled)

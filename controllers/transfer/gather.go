@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentjob"
@@ -130,11 +131,17 @@ func (r *Reconciler) gatherStaging(ctx context.Context, transfer *v1alpha1.Trans
 
 // gatherHistory looks at the snapshots of the destination.
 func (r *Reconciler) gatherHistory(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
-	if !plan.NeedsHistory(transfer) {
+	needs := plan.NeedsHistory(transfer)
+	if !needs && !plan.WatchesHistory(transfer) {
 		return nil
 	}
-	var err error
-	facts.History, err = r.staging.LookAtHistory(ctx, transfer)
+	seen, err := r.staging.LookAtHistory(ctx, transfer)
+	if err != nil && !needs {
+		// A run need not wait for snapshots that are at rest.
+		log.FromContext(ctx).Error(err, "Snapshots of the destination cannot be looked at")
+		return nil
+	}
+	facts.History = seen
 	return err
 }
 
