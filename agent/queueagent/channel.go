@@ -236,8 +236,8 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	}
 	s := &sending{classes: classes.New(c.GetQueue(), true, nil)}
 	to := &channel.Destination{
-		Gateway: wanted.GetGatewayEndpoint(), Namespace: wanted.GetNamespace(), Queue: wanted.GetQueue(), Files: x.files,
-		Counter: &s.sent,
+		Gateway: wanted.GetGatewayEndpoint(), Tunnel: wanted.GetGatewayTunnel(), Namespace: wanted.GetNamespace(),
+		Queue: wanted.GetQueue(), Files: x.files, Counter: &s.sent,
 	}
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,

@@ -32,6 +32,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	"github.com/lighterage/lighterage/agent/wire/datapath"
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -63,7 +64,8 @@ func (a *agent) send(ctx context.Context) error {
 	report.Paths.Try = datapath.Path(c.GetDataPath())
 	return a.sendTo(ctx, &c, report, pace, func(_ context.Context, to *transport.Dialer) (*handoff.Offer, error) {
 		to.Address = cmp.Or(c.GetReceiverEndpoint(), c.GetGatewayEndpoint())
-		to.Counter, to.Pace, to.Connect = &report.Wire, pace, report.Paths.DialContext
+		to.Counter, to.Pace = &report.Wire, pace
+		to.Connect = tunnel.Through(report.Paths.DialContext, c.GetGatewayTunnel(), to.Files.Certificate)
 		return nil, nil
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/wire/datapath"
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -149,7 +150,8 @@ func (a *agent) sendToOne(ctx context.Context, r *receiver, with func(send.Sourc
 	defer source.Close()
 	dialer := &transport.Dialer{
 		Address: cmp.Or(r.config.GetReceiverEndpoint(), r.config.GetGatewayEndpoint()), Files: r.files,
-		Counter: &r.report.Wire, Pace: r.pace, Connect: r.report.Paths.DialContext,
+		Counter: &r.report.Wire, Pace: r.pace,
+		Connect: tunnel.Through(r.report.Paths.DialContext, r.config.GetGatewayTunnel(), r.files.Certificate),
 	}
 	return a.sendBy(ctx, r.config, dialer, send.DefaultBackoff, r.report, func() send.Options {
 		options := with(source)
@@ -175,6 +177,7 @@ func (a *agent) receivers(c *wirev1.SendConfig) (map[string]*receiver, []string,
 		config.RunId, config.Attempt, config.Destination = one.GetRunId(), one.GetAttempt(), one.GetDestination()
 		config.GatewayEndpoint, config.ReceiverEndpoint = one.GetGatewayEndpoint(), one.GetReceiverEndpoint()
 		config.ReceiverServerName, config.BandwidthLimit = one.GetReceiverServerName(), one.GetBandwidthLimit()
+		config.GatewayTunnel = one.GetGatewayTunnel()
 		err := required("run_id", config.GetRunId())
 		if err == nil {
 			err = reachable(config)

@@ -5,6 +5,7 @@ package channel
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -20,8 +22,9 @@ const openTimeout = 30 * time.Second
 
 // Destination is a queue of another cluster.
 type Destination struct {
-	// Gateway is the host and port of the cluster's gateway.
-	Gateway string
+	// Gateway is the host and port of the cluster's gateway, or of this cluster's own, which is asked for Tunnel then.
+	// See package tunnel.
+	Gateway, Tunnel string
 	// Namespace and Queue there.
 	Namespace, Queue string
 	// Files are those of the sending queue; its peer is the other cluster.
@@ -35,7 +38,10 @@ type Destination struct {
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	dialer := &transport.Dialer{Address: d.Gateway, Files: d.Files, Counter: d.Counter}
+	dialer := &transport.Dialer{
+		Address: d.Gateway, Files: d.Files, Counter: d.Counter,
+		Connect: tunnel.Through(new(net.Dialer).DialContext, d.Tunnel, d.Files.Certificate),
+	}
 	gateway, err := dialer.Dial(transport.GatewayServerName)
 	if err != nil {
 		return nil, err

@@ -753,7 +753,9 @@ type ChannelConfig struct {
 	// batch_delay is how long an incomplete batch may wait for more; absent: it does not.
 	BatchDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=batch_delay,json=batchDelay,proto3" json:"batch_delay,omitempty"`
 	// levels of codecs, each at the place of its codec; UNSPECIFIED, or too few: that of the queue's compression.
-	Levels        []CompressionLevel `protobuf:"varint,13,rep,packed,name=levels,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"levels,omitempty"`
+	Levels []CompressionLevel `protobuf:"varint,13,rep,packed,name=levels,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"levels,omitempty"`
+	// gateway_tunnel as in SendConfig. An agent that does not know it finds no gateway behind gateway_endpoint, and its messages wait.
+	GatewayTunnel string `protobuf:"bytes,14,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -835,6 +837,13 @@ func (x *ChannelConfig) GetLevels() []CompressionLevel {
 		return x.Levels
 	}
 	return nil
+}
+
+func (x *ChannelConfig) GetGatewayTunnel() string {
+	if x != nil {
+		return x.GatewayTunnel
+	}
+	return ""
 }
 
 // ChannelAcceptance is what the receiving end of channels accepts.
@@ -1400,7 +1409,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
 	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xa7\x02\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xce\x02\n" +
 	"\rChannelConfig\x12)\n" +
 	"\x10gateway_endpoint\x18\x01 \x01(\tR\x0fgatewayEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1409,7 +1418,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x0ebatch_messages\x18\x05 \x01(\rR\rbatchMessages\x12:\n" +
 	"\vbatch_delay\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"batchDelay\x12<\n" +
-	"\x06levels\x18\r \x03(\x0e2$.lighterage.wire.v1.CompressionLevelR\x06levels\"\x99\x01\n" +
+	"\x06levels\x18\r \x03(\x0e2$.lighterage.wire.v1.CompressionLevelR\x06levels\x12%\n" +
+	"\x0egateway_tunnel\x18\x0e \x01(\tR\rgatewayTunnel\"\x99\x01\n" +
 	"\x11ChannelAcceptance\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +

@@ -822,7 +822,10 @@ type SendConfig struct {
 	// data_path that connections are to take, as in DataPath.type: TCP (empty), MPTCP or SMC.
 	DataPath string `protobuf:"bytes,41,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	// block: volume is a device, not a directory. There are no path, no patterns and no forms then.
-	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	Block bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	// gateway_tunnel is what gateway_endpoint, which is the gateway of this cluster then, is asked for by HTTP CONNECT: a connection to the
+	// peer's gateway. See package tunnel.
+	GatewayTunnel string `protobuf:"bytes,42,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1046,6 +1049,13 @@ func (x *SendConfig) GetBlock() bool {
 	return false
 }
 
+func (x *SendConfig) GetGatewayTunnel() string {
+	if x != nil {
+		return x.GatewayTunnel
+	}
+	return ""
+}
+
 // SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
 type SendReceiver struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -1057,6 +1067,7 @@ type SendReceiver struct {
 	ReceiverEndpoint   string                 `protobuf:"bytes,6,opt,name=receiver_endpoint,json=receiverEndpoint,proto3" json:"receiver_endpoint,omitempty"`
 	ReceiverServerName string                 `protobuf:"bytes,7,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
 	BandwidthLimit     uint64                 `protobuf:"varint,8,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
+	GatewayTunnel      string                 `protobuf:"bytes,9,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1145,6 +1156,13 @@ func (x *SendReceiver) GetBandwidthLimit() uint64 {
 		return x.BandwidthLimit
 	}
 	return 0
+}
+
+func (x *SendReceiver) GetGatewayTunnel() string {
+	if x != nil {
+		return x.GatewayTunnel
+	}
+	return ""
 }
 
 // ReceiveConfig is what the agent in mode receive needs to know.
@@ -1418,7 +1436,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\xdc\b\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\x89\t\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1451,7 +1469,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
 	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
 	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
-	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\"\xc7\x02\n" +
+	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\x12+\n" +
+	"\x0egateway_tunnel\x18* \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\"\xf4\x02\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1460,7 +1479,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x10gateway_endpoint\x18\x05 \x01(\tR\x0fgatewayEndpoint\x12+\n" +
 	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
-	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\"\xc2\x03\n" +
+	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\x12+\n" +
+	"\x0egateway_tunnel\x18\t \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\"\xc2\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +

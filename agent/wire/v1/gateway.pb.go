@@ -979,6 +979,381 @@ func (x *RedeemResponse) GetVersion() string {
 	return ""
 }
 
+// ControlRequest is what the dialling gateway says.
+type ControlRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ControlRequest_Hello
+	//	*ControlRequest_Failed
+	Message       isControlRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlRequest) Reset() {
+	*x = ControlRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlRequest) ProtoMessage() {}
+
+func (x *ControlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
+func (*ControlRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ControlRequest) GetMessage() isControlRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ControlRequest) GetHello() *ControlHello {
+	if x != nil {
+		if x, ok := x.Message.(*ControlRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *ControlRequest) GetFailed() *DataFailed {
+	if x != nil {
+		if x, ok := x.Message.(*ControlRequest_Failed); ok {
+			return x.Failed
+		}
+	}
+	return nil
+}
+
+type isControlRequest_Message interface {
+	isControlRequest_Message()
+}
+
+type ControlRequest_Hello struct {
+	// hello is the first message, and the only one of its kind.
+	Hello *ControlHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type ControlRequest_Failed struct {
+	// failed is about a data connection that was asked for.
+	Failed *DataFailed `protobuf:"bytes,2,opt,name=failed,proto3,oneof"`
+}
+
+func (*ControlRequest_Hello) isControlRequest_Message() {}
+
+func (*ControlRequest_Failed) isControlRequest_Message() {}
+
+type ControlHello struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ProtocolVersion uint32                 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ControlHello) Reset() {
+	*x = ControlHello{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlHello) ProtoMessage() {}
+
+func (x *ControlHello) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlHello.ProtoReflect.Descriptor instead.
+func (*ControlHello) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ControlHello) GetProtocolVersion() uint32 {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return 0
+}
+
+func (x *ControlHello) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// DataFailed says that a data connection could not be made.
+type DataFailed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// server_name is that of the ConnectData.
+	ServerName    string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataFailed) Reset() {
+	*x = DataFailed{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataFailed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataFailed) ProtoMessage() {}
+
+func (x *DataFailed) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataFailed.ProtoReflect.Descriptor instead.
+func (*DataFailed) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DataFailed) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+// ControlResponse is what the accepting gateway says.
+type ControlResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ControlResponse_Accepted
+	//	*ControlResponse_Connect
+	Message       isControlResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlResponse) Reset() {
+	*x = ControlResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlResponse) ProtoMessage() {}
+
+func (x *ControlResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
+func (*ControlResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ControlResponse) GetMessage() isControlResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ControlResponse) GetAccepted() *ControlAccepted {
+	if x != nil {
+		if x, ok := x.Message.(*ControlResponse_Accepted); ok {
+			return x.Accepted
+		}
+	}
+	return nil
+}
+
+func (x *ControlResponse) GetConnect() *ConnectData {
+	if x != nil {
+		if x, ok := x.Message.(*ControlResponse_Connect); ok {
+			return x.Connect
+		}
+	}
+	return nil
+}
+
+type isControlResponse_Message interface {
+	isControlResponse_Message()
+}
+
+type ControlResponse_Accepted struct {
+	// accepted is the first message.
+	Accepted *ControlAccepted `protobuf:"bytes,1,opt,name=accepted,proto3,oneof"`
+}
+
+type ControlResponse_Connect struct {
+	Connect *ConnectData `protobuf:"bytes,2,opt,name=connect,proto3,oneof"`
+}
+
+func (*ControlResponse_Accepted) isControlResponse_Message() {}
+
+func (*ControlResponse_Connect) isControlResponse_Message() {}
+
+type ControlAccepted struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ProtocolVersion uint32                 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// known_as is the name of the Peer that vouches for the caller.
+	KnownAs       string `protobuf:"bytes,3,opt,name=known_as,json=knownAs,proto3" json:"known_as,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlAccepted) Reset() {
+	*x = ControlAccepted{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlAccepted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlAccepted) ProtoMessage() {}
+
+func (x *ControlAccepted) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlAccepted.ProtoReflect.Descriptor instead.
+func (*ControlAccepted) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ControlAccepted) GetProtocolVersion() uint32 {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return 0
+}
+
+func (x *ControlAccepted) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ControlAccepted) GetKnownAs() string {
+	if x != nil {
+		return x.KnownAs
+	}
+	return ""
+}
+
+// ConnectData asks for a data connection: one of TCP to the endpoint of the accepting gateway, on which a TLS ClientHello with the server
+// name is sent, and nothing else of TLS. Behind it the connection is as one that the dialling gateway's own port has accepted.
+type ConnectData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// server_name counts once, for some seconds. It is secret until it is used.
+	ServerName    string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectData) Reset() {
+	*x = ConnectData{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectData) ProtoMessage() {}
+
+func (x *ConnectData) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectData.ProtoReflect.Descriptor instead.
+func (*ConnectData) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ConnectData) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
 var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_gateway_proto_rawDesc = "" +
@@ -1044,7 +1419,29 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\tca_bundle\x18\x05 \x01(\fR\bcaBundle\x12\x12\n" +
 	"\x04seal\x18\x06 \x01(\fR\x04seal\"*\n" +
 	"\x0eRedeemResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion2\xd4\x04\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\"\x8f\x01\n" +
+	"\x0eControlRequest\x128\n" +
+	"\x05hello\x18\x01 \x01(\v2 .lighterage.wire.v1.ControlHelloH\x00R\x05hello\x128\n" +
+	"\x06failed\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.DataFailedH\x00R\x06failedB\t\n" +
+	"\amessage\"S\n" +
+	"\fControlHello\x12)\n" +
+	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"-\n" +
+	"\n" +
+	"DataFailed\x12\x1f\n" +
+	"\vserver_name\x18\x01 \x01(\tR\n" +
+	"serverName\"\x9c\x01\n" +
+	"\x0fControlResponse\x12A\n" +
+	"\baccepted\x18\x01 \x01(\v2#.lighterage.wire.v1.ControlAcceptedH\x00R\baccepted\x12;\n" +
+	"\aconnect\x18\x02 \x01(\v2\x1f.lighterage.wire.v1.ConnectDataH\x00R\aconnectB\t\n" +
+	"\amessage\"q\n" +
+	"\x0fControlAccepted\x12)\n" +
+	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\".\n" +
+	"\vConnectData\x12\x1f\n" +
+	"\vserver_name\x18\x01 \x01(\tR\n" +
+	"serverName2\xac\x05\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
@@ -1052,7 +1449,8 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponse\x12R\n" +
 	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12X\n" +
 	"\tAuthority\x12$.lighterage.wire.v1.AuthorityRequest\x1a%.lighterage.wire.v1.AuthorityResponse\x12O\n" +
-	"\x06Redeem\x12!.lighterage.wire.v1.RedeemRequest\x1a\".lighterage.wire.v1.RedeemResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x06Redeem\x12!.lighterage.wire.v1.RedeemRequest\x1a\".lighterage.wire.v1.RedeemResponse\x12V\n" +
+	"\aControl\x12\".lighterage.wire.v1.ControlRequest\x1a#.lighterage.wire.v1.ControlResponse(\x010\x01B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_gateway_proto_rawDescOnce sync.Once
@@ -1066,7 +1464,7 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*HelloRequest)(nil),      // 0: lighterage.wire.v1.HelloRequest
 	(*HelloResponse)(nil),     // 1: lighterage.wire.v1.HelloResponse
@@ -1084,35 +1482,47 @@ var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*AuthorityResponse)(nil), // 13: lighterage.wire.v1.AuthorityResponse
 	(*RedeemRequest)(nil),     // 14: lighterage.wire.v1.RedeemRequest
 	(*RedeemResponse)(nil),    // 15: lighterage.wire.v1.RedeemResponse
-	(*ClaimPath)(nil),         // 16: lighterage.wire.v1.ClaimPath
-	(*ClaimTemplate)(nil),     // 17: lighterage.wire.v1.ClaimTemplate
-	(*Failure)(nil),           // 18: lighterage.wire.v1.Failure
+	(*ControlRequest)(nil),    // 16: lighterage.wire.v1.ControlRequest
+	(*ControlHello)(nil),      // 17: lighterage.wire.v1.ControlHello
+	(*DataFailed)(nil),        // 18: lighterage.wire.v1.DataFailed
+	(*ControlResponse)(nil),   // 19: lighterage.wire.v1.ControlResponse
+	(*ControlAccepted)(nil),   // 20: lighterage.wire.v1.ControlAccepted
+	(*ConnectData)(nil),       // 21: lighterage.wire.v1.ConnectData
+	(*ClaimPath)(nil),         // 22: lighterage.wire.v1.ClaimPath
+	(*ClaimTemplate)(nil),     // 23: lighterage.wire.v1.ClaimTemplate
+	(*Failure)(nil),           // 24: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	16, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
-	17, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	22, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	23, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
 	4,  // 2: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
 	5,  // 3: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	18, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
-	0,  // 5: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
-	2,  // 6: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
-	6,  // 7: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
-	8,  // 8: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
-	10, // 9: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
-	12, // 10: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
-	14, // 11: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
-	1,  // 12: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 13: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7,  // 14: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	9,  // 15: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	11, // 16: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
-	13, // 17: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
-	15, // 18: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
-	12, // [12:19] is the sub-list for method output_type
-	5,  // [5:12] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	24, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	17, // 5: lighterage.wire.v1.ControlRequest.hello:type_name -> lighterage.wire.v1.ControlHello
+	18, // 6: lighterage.wire.v1.ControlRequest.failed:type_name -> lighterage.wire.v1.DataFailed
+	20, // 7: lighterage.wire.v1.ControlResponse.accepted:type_name -> lighterage.wire.v1.ControlAccepted
+	21, // 8: lighterage.wire.v1.ControlResponse.connect:type_name -> lighterage.wire.v1.ConnectData
+	0,  // 9: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
+	2,  // 10: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
+	6,  // 11: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
+	8,  // 12: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
+	10, // 13: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
+	12, // 14: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
+	14, // 15: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
+	16, // 16: lighterage.wire.v1.Gateway.Control:input_type -> lighterage.wire.v1.ControlRequest
+	1,  // 17: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 18: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	7,  // 19: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	9,  // 20: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	11, // 21: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	13, // 22: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
+	15, // 23: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
+	19, // 24: lighterage.wire.v1.Gateway.Control:output_type -> lighterage.wire.v1.ControlResponse
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_gateway_proto_init() }
@@ -1127,13 +1537,21 @@ func file_agent_wire_v1_gateway_proto_init() {
 		(*OpenResponse_Ready)(nil),
 		(*OpenResponse_Refused)(nil),
 	}
+	file_agent_wire_v1_gateway_proto_msgTypes[16].OneofWrappers = []any{
+		(*ControlRequest_Hello)(nil),
+		(*ControlRequest_Failed)(nil),
+	}
+	file_agent_wire_v1_gateway_proto_msgTypes[19].OneofWrappers = []any{
+		(*ControlResponse_Accepted)(nil),
+		(*ControlResponse_Connect)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	Gateway_Receipt_FullMethodName   = "/lighterage.wire.v1.Gateway/Receipt"
 	Gateway_Authority_FullMethodName = "/lighterage.wire.v1.Gateway/Authority"
 	Gateway_Redeem_FullMethodName    = "/lighterage.wire.v1.Gateway/Redeem"
+	Gateway_Control_FullMethodName   = "/lighterage.wire.v1.Gateway/Control"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -60,6 +61,9 @@ type GatewayClient interface {
 	// Redeem hands in, with a link token, how the caller's cluster is to be known here. It uses the token up. Anybody may call it. A token that
 	// is unknown, expired, used or altered is rejected with one and the same answer.
 	Redeem(ctx context.Context, in *RedeemRequest, opts ...grpc.CallOption) (*RedeemResponse, error)
+	// Control is a control connection: the gateway of a cluster that cannot be dialled calls it, and is asked for data connections for as long
+	// as the stream lasts. A gateway may call it, if its Peer here has connection: Listen. Releases that do not know it answer UNIMPLEMENTED.
+	Control(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ControlRequest, ControlResponse], error)
 }
 
 type gatewayClient struct {
@@ -149,6 +153,19 @@ func (c *gatewayClient) Redeem(ctx context.Context, in *RedeemRequest, opts ...g
 	return out, nil
 }
 
+func (c *gatewayClient) Control(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ControlRequest, ControlResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Gateway_ServiceDesc.Streams[1], Gateway_Control_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ControlRequest, ControlResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Gateway_ControlClient = grpc.BidiStreamingClient[ControlRequest, ControlResponse]
+
 // GatewayServer is the server API for Gateway service.
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
@@ -178,6 +195,9 @@ type GatewayServer interface {
 	// Redeem hands in, with a link token, how the caller's cluster is to be known here. It uses the token up. Anybody may call it. A token that
 	// is unknown, expired, used or altered is rejected with one and the same answer.
 	Redeem(context.Context, *RedeemRequest) (*RedeemResponse, error)
+	// Control is a control connection: the gateway of a cluster that cannot be dialled calls it, and is asked for data connections for as long
+	// as the stream lasts. A gateway may call it, if its Peer here has connection: Listen. Releases that do not know it answer UNIMPLEMENTED.
+	Control(grpc.BidiStreamingServer[ControlRequest, ControlResponse]) error
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -208,6 +228,9 @@ func (UnimplementedGatewayServer) Authority(context.Context, *AuthorityRequest) 
 }
 func (UnimplementedGatewayServer) Redeem(context.Context, *RedeemRequest) (*RedeemResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Redeem not implemented")
+}
+func (UnimplementedGatewayServer) Control(grpc.BidiStreamingServer[ControlRequest, ControlResponse]) error {
+	return status.Error(codes.Unimplemented, "method Control not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -349,6 +372,13 @@ func _Gateway_Redeem_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_Control_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(GatewayServer).Control(&grpc.GenericServerStream[ControlRequest, ControlResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Gateway_ControlServer = grpc.BidiStreamingServer[ControlRequest, ControlResponse]
+
 // Gateway_ServiceDesc is the grpc.ServiceDesc for Gateway service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -386,6 +416,12 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Open",
 			Handler:       _Gateway_Open_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Control",
+			Handler:       _Gateway_Control_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "agent/wire/v1/gateway.proto",
