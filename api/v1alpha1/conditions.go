@@ -55,6 +55,10 @@ const (
 	// ConditionFeatureConfirmed (NodeProfile): True when the accelerator that Node Feature Discovery announces on the
 	// node passed the proof, False when it did not, with the reason. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
+	// ConditionConnected (Peer): True while the gateways have control connections, by which the cluster that cannot be
+	// dialled is asked for connections, False when they have none, with the reason. Absent without spec.connection Dial
+	// or Listen.
+	ConditionConnected = "Connected"
 	// ConditionHandOffReady (ObjectStore): True while an agent connects Transfers of other clusters that come through the
 	// store to this cluster's gateway, False when it does not, with the reason. Absent without spec.handOff.
 	ConditionHandOffReady = "HandOffReady"

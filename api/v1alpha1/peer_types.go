@@ -26,15 +26,59 @@ type PeerLimits struct {
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 }
 
+// PeerConnection is which cluster of two dials the other.
+//
+// +kubebuilder:validation:Enum=Dial;Listen;Both
+type PeerConnection string
+
+// Values of PeerConnection.
+const (
+	PeerDial   PeerConnection = "Dial"
+	PeerListen PeerConnection = "Listen"
+	PeerBoth   PeerConnection = "Both"
+)
+
+// PeerProxy is an HTTP proxy that makes connections by CONNECT.
+type PeerProxy struct {
+	// url of the proxy, as http://host:port. TLS to the peer passes through it from end to end; what is said to the
+	// proxy itself is not encrypted.
+	// +required
+	// +kubebuilder:validation:MinLength=10
+	// +kubebuilder:validation:MaxLength=300
+	// +kubebuilder:validation:XValidation:rule="self.matches('^http://([a-zA-Z0-9.-]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}/?$')",message="url must be http://host:port, without credentials or a path; write for example http://proxy.example:3128"
+	URL string `json:"url,omitempty"`
+	// credentialsKey is the key in Secret lighterage-proxies of the operator's namespace that holds user and password
+	// for the proxy, with a colon between them. Absent: the proxy wants none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="credentialsKey must be lower-case letters, digits and '-'"
+	CredentialsKey string `json:"credentialsKey,omitempty"`
+}
+
 // PeerSpec says how to reach and recognise the other cluster. It holds public material only and is safe in Git.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.connection) || self.connection != 'Dial' || has(self.endpoint)",message="connection: Dial needs the endpoint that is dialled"
+// +kubebuilder:validation:XValidation:rule="!has(self.connection) || self.connection != 'Listen' || !has(self.endpoint)",message="connection: Listen means that the other cluster is not dialled; remove endpoint"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxy) || has(self.endpoint)",message="proxy needs the endpoint that is dialled through it"
 type PeerSpec struct {
 	// endpoint is the host and port of the other cluster's gateway. Absent: runs from this peer are accepted, none can
-	// be sent to it but through an object store, by destination.via of a Transfer.
+	// be sent to it but with connection: Listen, or through an object store, by destination.via of a Transfer.
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=300
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9.-]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}$')",message="endpoint must be host:port, without a scheme or path; write for example gateway.west.example:8443"
 	Endpoint string `json:"endpoint,omitempty"`
+
+	// connection says which cluster dials the other. Dial: this one, which the other cannot reach; its gateway keeps
+	// control connections to endpoint, and dials whatever connection the other wants. Listen: the other one, which this
+	// one cannot reach; the Peer there has Dial. Both, as when absent: each dials the other's endpoint.
+	// +optional
+	Connection PeerConnection `json:"connection,omitempty"`
+
+	// proxy makes all connections to endpoint. Absent: they are made directly.
+	// +optional
+	Proxy *PeerProxy `json:"proxy,omitempty"`
 
 	// caBundle is the other cluster's CA, as PEM in base64. The other cluster shows it in the ConfigMap lighterage-ca
 	// of the operator's namespace. Several certificates may be given while a CA is being replaced.
@@ -54,12 +98,28 @@ type PeerSpec struct {
 	Limits *PeerLimits `json:"limits,omitempty"`
 }
 
+// PeerControlStatus is what is known of the control connections with a Peer, of which one cluster dials the other.
+type PeerControlStatus struct {
+	// connections that are there, of all replicas of the gateway together.
+	// +optional
+	Connections int32 `json:"connections,omitempty"`
+	// since is when the oldest of them was made.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// lastError is why one ended last, or could not be made, with connection: Dial.
+	// +optional
+	LastError string `json:"lastError,omitempty"`
+	// lastErrorTime is when.
+	// +optional
+	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
+}
+
 // PeerStatus is what was seen of the other cluster.
 type PeerStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled.
+	// conditions: Ready, Reconciling, Stalled, and Connected with spec.connection Dial or Listen.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -71,6 +131,9 @@ type PeerStatus struct {
 	// there use.
 	// +optional
 	KnownAs string `json:"knownAs,omitempty"`
+	// control is about control connections, with spec.connection Dial or Listen.
+	// +optional
+	Control *PeerControlStatus `json:"control,omitempty"`
 	// caFingerprints are the SHA-256 fingerprints of caBundle's certificates, in hexadecimal.
 	// +optional
 	// +listType=set
@@ -96,6 +159,8 @@ type PeerStatus struct {
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Connection",type=string,JSONPath=`.spec.connection`,priority=1
+// +kubebuilder:printcolumn:name="Control",type=integer,JSONPath=`.status.control.connections`,priority=1,description="control connections"
 // +kubebuilder:printcolumn:name="Known as",type=string,JSONPath=`.status.knownAs`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Sent",type=integer,JSONPath=`.status.sent.wireBytes`,priority=1,description="bytes on the wire, of the objects that exist"

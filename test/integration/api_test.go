@@ -66,6 +66,18 @@ func peer(endpoint string) client.Object {
 	}
 }
 
+// connection is a Peer with a way to be reached; what is empty is absent.
+func connection(endpoint string, of v1alpha1.PeerConnection, proxy string) client.Object {
+	p := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "peer-"},
+		Spec:       v1alpha1.PeerSpec{Endpoint: endpoint, Connection: of, CABundle: []byte("x")},
+	}
+	if proxy != "" {
+		p.Spec.Proxy = &v1alpha1.PeerProxy{URL: proxy}
+	}
+	return p
+}
+
 // host is an endpoint whose backend is a server with a name.
 func host(name string) client.Object {
 	return endpoint(func(e *v1alpha1.HTTPEndpoint) {
@@ -264,6 +276,19 @@ func TestRefusals(t *testing.T) {
 		},
 		"endpoint with https": {peer("https://gateway.west.example:8443"), "endpoint must be host:port"},
 		"endpoint, no port":   {peer("gateway.west.example"), "endpoint must be host:port"},
+		"dials no endpoint":   {connection("", v1alpha1.PeerDial, ""), "connection: Dial needs the endpoint"},
+		"listens to an endpoint": {
+			connection("gateway.west.example:8443", v1alpha1.PeerListen, ""), "remove endpoint",
+		},
+		"unknown connection": {connection("", "Guess", ""), `supported values: "Dial", "Listen", "Both"`},
+		"proxy to nowhere":   {connection("", "", "http://proxy.example:3128"), "proxy needs the endpoint"},
+		"proxy by TLS": {
+			connection("gateway.west.example:8443", "", "https://proxy.example:3128"), "url must be http://host:port",
+		},
+		"proxy with a password": {
+			connection("gateway.west.example:8443", "", "http://user:secret@proxy.example:3128"),
+			"url must be http://host:port",
+		},
 		"negative price": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "-1", NetworkGiB: "0"}
 		}), "cpuHour must be a decimal below 1000000, not negative"},
