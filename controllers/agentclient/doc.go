@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -62,6 +63,11 @@ type Gateway struct {
 	Endpoint string
 	// CABundle is the other cluster's CA as PEM.
 	CABundle []byte
+	// Tunnel is what Endpoint, which is this cluster's own gateway then, is asked for, see package tunnel; empty: it is
+	// the peer's gateway.
+	Tunnel string
+	// Dial makes connections to Endpoint; nil: TCP.
+	Dial tunnel.Dial
 }
 
 // PeerGateway talks to gateways of other clusters. Every method is idempotent and bounded by a deadline of its own.

@@ -10,12 +10,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -80,30 +82,72 @@ func (p *peerGateway) Receipt(
 func (p *peerGateway) call(
 	ctx context.Context, gateway Gateway, question func(context.Context, wirev1.GatewayClient) error,
 ) error {
-	roots, err := pki.ParseBundle(gateway.CABundle)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUntrusted, err)
-	}
 	pair, _, err := p.options.Credentials.Certificate(ctx)
 	if err != nil {
 		return fmt.Errorf("taking the manager's certificate: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
-	transport := newCredentials(pki.ClientConfig(pair, pki.Pool(roots), pki.GatewayServerName))
-	conn, err := grpc.NewClient(gateway.Endpoint,
-		grpc.WithTransportCredentials(transport),
-		grpc.WithAuthority(pki.GatewayServerName),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
-	)
+	conn, err := Connect(gateway, pair, p.options.Timeout)
 	if err != nil {
-		return fmt.Errorf("%w: endpoint %q cannot be used: %w", ErrUnreachable, gateway.Endpoint, err)
+		return err
 	}
 	defer conn.Close()
 	if err := question(ctx, wirev1.NewGatewayClient(conn)); err != nil {
-		return classify(gateway, err, transport.log.last(), p.options.Timeout)
+		return conn.Explain(err)
 	}
 	return nil
+}
+
+// Connection is one to a gateway.
+type Connection struct {
+	*grpc.ClientConn
+	gateway Gateway
+	log     *handshakeLog
+	timeout time.Duration
+}
+
+// Connect returns a connection to a gateway, made when it is first used, by who has the certificate. timeout is what
+// errors say of questions that were not answered.
+func Connect(
+	gateway Gateway, pair *tls.Certificate, timeout time.Duration, options ...grpc.DialOption,
+) (*Connection, error) {
+	roots, err := pki.ParseBundle(gateway.CABundle)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	transport := newCredentials(pki.ClientConfig(pair, pki.Pool(roots), pki.GatewayServerName))
+	options = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithAuthority(pki.GatewayServerName),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+	}, options...)
+	target := gateway.Endpoint
+	if gateway.Tunnel != "" || gateway.Dial != nil {
+		target = "passthrough:///" + target // a proxy may know names that this pod does not
+		dial := gateway.Dial
+		if dial == nil {
+			dial = new(net.Dialer).DialContext
+		}
+		dial = tunnel.Through(dial, gateway.Tunnel, func() (*tls.Certificate, error) { return pair, nil })
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, "tcp", address)
+			if err != nil {
+				transport.log.record(err)
+			}
+			return conn, err
+		}))
+	}
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: endpoint %q cannot be used: %w", ErrUnreachable, gateway.Endpoint, err)
+	}
+	return &Connection{ClientConn: conn, gateway: gateway, log: transport.log, timeout: timeout}, nil
+}
+
+// Explain turns an error of a question into one of the errors of this package, with the fix.
+func (c *Connection) Explain(err error) error {
+	return classify(c.gateway, err, c.log.last(), c.timeout)
 }
 
 // classify turns what gRPC and TLS say into one of the errors of this package, with the fix.
@@ -114,6 +158,8 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 			return fmt.Errorf(
 				"%w: the gateway at %s refuses this cluster: %s", ErrUntrusted, gateway.Endpoint, failure.GetMessage(),
 			)
+		case wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED:
+			return fmt.Errorf("%w: the gateway at %s: %s", ErrUntrusted, gateway.Endpoint, failure.GetMessage())
 		case wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE:
 			return fmt.Errorf("%w: the gateway at %s: %s", ErrIncompatible, gateway.Endpoint, failure.GetMessage())
 		}
@@ -121,7 +167,10 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 	var verification *tls.CertificateVerificationError
 	var hostname x509.HostnameError
 	var refused *refusedError
+	var tunnelled *tunnel.Error
 	switch {
+	case errors.As(handshake, &tunnelled):
+		return fmt.Errorf("%w: %s (%w)", ErrUnreachable, tunnelAdvice(gateway, tunnelled), tunnelled)
 	case errors.As(handshake, &hostname):
 		return fmt.Errorf("%w: who answers at %s is of that cluster but is not its gateway (%w); check spec.endpoint of "+
 			"the Peer",
@@ -150,6 +199,34 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 	default:
 		return fmt.Errorf("%w: the gateway at %s does not answer (%s); check spec.endpoint, its Service and firewalls",
 			ErrUnreachable, gateway.Endpoint, status.Convert(err).Message())
+	}
+}
+
+// tunnelAdvice says what to do about a tunnel that was refused.
+func tunnelAdvice(gateway Gateway, refused *tunnel.Error) string {
+	peer, _ := tunnel.PeerOf(gateway.Tunnel)
+	switch refused.Reason {
+	case tunnel.NotConnected:
+		return fmt.Sprintf("the gateway of peer %s keeps no control connection to this cluster's; set connection: Dial on "+
+			"the Peer there that stands for this cluster, and read its condition Connected", peer)
+	case tunnel.NoAnswer:
+		return fmt.Sprintf("the gateway of peer %s keeps a control connection and made no data connection in time; see "+
+			"the log of its gateway, and whether proxies or firewalls there allow further connections", peer)
+	case tunnel.ProxyAuthentication:
+		return "the proxy of spec.proxy wants other credentials; correct the key that spec.proxy.credentialsKey names in " +
+			"Secret lighterage-proxies of the operator's namespace"
+	case tunnel.ProxyRefused:
+		return "the proxy of spec.proxy makes no connection to spec.endpoint; check both, and what the proxy allows"
+	case tunnel.ProxyUnreachable:
+		return "the proxy of spec.proxy does not answer; check spec.proxy.url and the network, and whether the proxy works"
+	case tunnel.Unreachable:
+		return "nobody accepts connections at spec.endpoint; check it, its Service and firewalls"
+	case tunnel.Busy:
+		return "this cluster's gateway makes as many connections to peers as it may; trying again later helps"
+	case tunnel.NotAllowed:
+		return "this cluster's gateway does not know the Peer, or not yet; if this lasts, see its log"
+	default:
+		return "this cluster's gateway makes no connection to the peer"
 	}
 }
 

@@ -181,7 +181,7 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	_ = free.Close()
 	serving := issue(t, w.ca, pki.Identity{Cluster: "west", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
 	mgr := newManager(t, cluster, config)
-	err = gateway.Setup(context.Background(), mgr, w.address, gateway.Options{
+	err = gateway.Setup(context.Background(), mgr, w.address, "127.0.0.1:0", gateway.Options{
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 		Issuer:      func() (*x509.Certificate, error) { return w.ca.Certificate, nil },
 		Limits:      passthrough.Limits{HelloTimeout: patience, DrainTimeout: time.Second},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/gateway/reverse"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -37,7 +39,14 @@ type Gateway struct {
 	front   *passthrough.Server
 	server  *grpc.Server
 	// stop tells open runs to go elsewhere.
-	stop context.CancelFunc
+	stop    context.CancelFunc
+	service *service
+	// outbound makes connections to peers for this cluster's pods.
+	outbound *outbound
+	// controlled are the control connections of peers.
+	controlled controlled
+	// names of data connections.
+	names reverse.Names
 	// passes are connections that are passed through.
 	passes *passthrough.Metrics
 	// uses is the audit trail.
@@ -62,12 +71,19 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{options: o, passes: connections, uses: audit.NewUses(o.Log, o.Registerer)}
+	g := &Gateway{
+		options: o, passes: connections, uses: audit.NewUses(o.Log, o.Registerer),
+		names: reverse.Names{Key: o.ChannelKey, Own: o.Outbound.Own},
+	}
+	registry := reverse.NewRegistry(g.names)
 	g.front, err = passthrough.New(passthrough.Options{
 		LocalName: pki.GatewayServerName, Lookup: g.lookup, Ended: g.passed, Limits: o.Limits, Metrics: connections,
-		Log: o.Log,
+		Data: registry, Log: o.Log,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if g.outbound, err = newOutbound(o, g.front, registry); err != nil {
 		return nil, err
 	}
 	trusted := newTrust(o.Client, o.Clock, o.Issuer)
@@ -85,10 +101,12 @@ func New(o Options) (*Gateway, error) {
 	)
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop = stop
-	wirev1.RegisterGatewayServer(g.server, &service{
+	g.service = &service{
 		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o),
-		metrics: counted, waiters: &g.waiters, log: o.Log, stopping: stopping,
-	})
+		metrics: counted, waiters: &g.waiters, log: o.Log, stopping: stopping, registry: registry,
+		controlled: &g.controlled,
+	}
+	wirev1.RegisterGatewayServer(g.server, g.service)
 	return g, nil
 }
 
@@ -97,6 +115,11 @@ func New(o Options) (*Gateway, error) {
 func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.front.Local()) }()
+	dialling, stopDialling := context.WithCancel(ctx)
+	var dialled sync.WaitGroup
+	dialled.Go(func() { g.outbound.run(dialling) })
+	defer dialled.Wait()
+	defer stopDialling()
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -114,6 +137,19 @@ func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
 		err = ended
 	}
 	return err
+}
+
+// ServeTunnels gives the pods of this cluster that connect to the listener connections to peers, until the context
+// ends. It returns nil then, or the error that ended the listener early. Connections end with Serve.
+func (g *Gateway) ServeTunnels(ctx context.Context, listener *net.TCPListener) error {
+	return g.outbound.server.Serve(ctx, listener)
+}
+
+// PeersChanged follows Peers that were made, changed or deleted.
+func (g *Gateway) PeersChanged() {
+	g.EndRevoked("")
+	g.endControls()
+	g.outbound.follow()
 }
 
 func (g *Gateway) stopServer() {

@@ -20,6 +20,9 @@ const (
 	SenderIndex     = "lighterage.sender"
 )
 
+// dataKeyPrefix is that of the keys of targets which are other replicas.
+const dataKeyPrefix = "data/"
+
 // lookupPause is the wait between looks for a Delivery that is not known yet.
 const lookupPause = 50 * time.Millisecond
 
@@ -47,6 +50,10 @@ func IndexSender(object client.Object) []string {
 func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Target, bool) {
 	if way, ok := parseQueueWay(serverName); ok {
 		return g.queueTarget(way) //nolint:contextcheck // a lookup in the cache
+	}
+	if owner, ok := g.names.Owner(serverName); ok {
+		// Another replica waits for this data connection of a peer.
+		return passthrough.Target{Address: owner.String(), Key: dataKeyPrefix + serverName}, owner.IsValid()
 	}
 	if !pki.IsReceiveServerName(serverName) {
 		return passthrough.Target{}, false

@@ -60,6 +60,8 @@ type Options struct {
 	// QueueAddress returns the host and port at which a Queue takes messages of other clusters. Default: that of its
 	// Service.
 	QueueAddress func(namespace, name string) string
+	// Outbound is about connections to peers that agents do not dial themselves.
+	Outbound Outbound
 	// Namespace of the operator, for what passing bytes costs; empty: that is written nowhere.
 	Namespace string
 	// Registerer of metrics.

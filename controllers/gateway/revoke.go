@@ -73,6 +73,10 @@ func (g *Gateway) EndRevoked(namespace string) {
 			}
 			of = name
 			allowed, err = g.goesOn(name, uid)
+		} else if peer, ok := strings.CutPrefix(key, tunnelKeyPrefix); ok && namespace == "" {
+			of.Name = peer
+			err = g.options.Client.Get(context.Background(), client.ObjectKey{Name: peer}, &v1alpha1.Peer{})
+			allowed, err = err == nil, client.IgnoreNotFound(err)
 		} else {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/gateway/reverse"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -27,6 +28,9 @@ type service struct {
 	limits  *peerLimits
 	metrics *metrics
 	waiters *waiters
+	// registry and controlled have the control connections of peers.
+	registry   *reverse.Registry
+	controlled *controlled
 	// rejections is the audit trail.
 	rejections *audit.Rejections
 	log        logr.Logger

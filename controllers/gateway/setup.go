@@ -19,9 +19,9 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Setup gives the manager a Gateway that listens on the address while the manager runs. Client and Log of the options
-// are the manager's, and so is Reader if it is nil.
-func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) error {
+// Setup gives the manager a Gateway that listens on the address while the manager runs, and on another for pods of this
+// cluster. Client and Log of the options are the manager's, and so is Reader if it is nil.
+func Setup(ctx context.Context, mgr ctrl.Manager, address, tunnels string, o Options) error {
 	o.Client, o.Log = mgr.GetClient(), mgr.GetLogger()
 	if o.Reader == nil {
 		o.Reader = mgr.GetAPIReader()
@@ -67,22 +67,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 			return fmt.Errorf("counting what the gateway spends: %w", err)
 		}
 	}
-	listens := &listening{gateway: g, address: address, path: o.DataPath}
+	listens := &listening{gateway: g, address: address, tunnels: tunnels, path: o.DataPath}
 	if err := mgr.AddReadyzCheck("gateway", listens.ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Add(listens)
 }
 
-// peerEvents tell the gateway that somebody may have lost what authenticates them.
+// peerEvents tell the gateway that somebody may have lost what authenticates them, or is to be dialled.
 func peerEvents(g *Gateway) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { g.outbound.follow() },
 		UpdateFunc: func(before, after any) {
 			if changed(before, after) {
-				g.EndRevoked("")
+				g.PeersChanged()
 			}
 		},
-		DeleteFunc: func(any) { g.EndRevoked("") },
+		DeleteFunc: func(any) { g.PeersChanged() },
 	}
 }
 
@@ -142,9 +143,10 @@ func deliveryEvents(g *Gateway) toolscache.ResourceEventHandler {
 // listening is what the manager starts when its caches are filled.
 type listening struct {
 	gateway *Gateway
-	address string
-	path    datapath.Path
-	open    atomic.Bool
+	// address for other clusters, and for pods of this one.
+	address, tunnels string
+	path             datapath.Path
+	open             atomic.Bool
 }
 
 // ready is a healthz.Checker.
@@ -161,11 +163,25 @@ func (l *listening) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the gateway's port: %w", err)
 	}
+	inner, err := new(net.ListenConfig).Listen(ctx, "tcp", l.tunnels)
+	if err != nil {
+		_ = listener.Close()
+		return fmt.Errorf("opening the gateway's port for this cluster: %w", err)
+	}
 	l.open.Store(true)
 	stop := context.AfterFunc(ctx, func() { l.open.Store(false) })
 	defer stop()
 	l.gateway.options.Log.Info("Gateway listens", "address", listener.Addr().String())
-	return l.gateway.Serve(ctx, listener.(*net.TCPListener))
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel() // without one of its ports the gateway is of no use
+		ended <- l.gateway.ServeTunnels(both, inner.(*net.TCPListener))
+	}()
+	err = l.gateway.Serve(both, listener.(*net.TCPListener))
+	cancel()
+	return errors.Join(err, <-ended)
 }
 
 // NeedLeaderElection is false: every replica serves.

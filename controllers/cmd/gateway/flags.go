@@ -4,11 +4,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -25,6 +29,7 @@ const shutdownReserve = 8 * time.Second
 // settings are the command line.
 type settings struct {
 	address, healthAddress, metricsAddress string
+	tunnelAddress                          string
 	configDirectory                        string
 	verbosity                              int
 	shutdownTimeout                        time.Duration
@@ -39,6 +44,25 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	flags.SetOutput(io.Discard)
 	version := flags.Bool("version", false, "print the version and exit")
 	flags.StringVar(&s.address, "bind-address", ":8443", "address that other clusters connect to")
+	flags.StringVar(
+		&s.tunnelAddress, "tunnel-bind-address", ":8445",
+		"address at which pods of this cluster ask for connections to peers that they do not dial themselves",
+	)
+	ownAddress := flags.String(
+		"own-address", os.Getenv("POD_IP"),
+		"IP address at which other replicas reach this one (default: $POD_IP); empty: there are no others",
+	)
+	replicas := flags.String(
+		"replicas-host", "", "name that resolves to the addresses of all replicas; needs --own-address",
+	)
+	flags.StringVar(
+		&s.options.Outbound.Credentials, "proxy-credentials-dir", "/etc/lighterage-proxies",
+		"directory with users and passwords for the proxies of Peers, read with each connection",
+	)
+	flags.IntVar(
+		&s.options.Outbound.Limits.Tunnels, "max-tunnels", 4096,
+		"connections to peers that pods of this cluster may have, and half of it those of a namespace",
+	)
 	flags.StringVar(&s.healthAddress, "health-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(
 		&s.metricsAddress, "metrics-bind-address", ":8080",
@@ -136,6 +160,9 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	if err := limits.Validate(); err != nil {
 		return nil, err
 	}
+	if err := s.takeReplicas(*ownAddress, *replicas); err != nil {
+		return nil, err
+	}
 	if s.options.DataPath, err = datapath.Parse(*path); err != nil {
 		return nil, fmt.Errorf("--data-path: %w; see --help", err)
 	}
@@ -144,4 +171,39 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	}
 	s.shutdownTimeout = limits.DrainTimeout + shutdownReserve
 	return s, nil
+}
+
+// takeReplicas says how replicas reach each other.
+func (s *settings) takeReplicas(own, host string) error {
+	if s.options.Outbound.Limits.Tunnels < 0 {
+		return errors.New("--max-tunnels must not be negative; see --help")
+	}
+	_, tunnels, err := net.SplitHostPort(s.tunnelAddress)
+	if err != nil {
+		return fmt.Errorf("--tunnel-bind-address: %w; see --help", err)
+	}
+	if host == "" || own == "" {
+		return nil
+	}
+	address, err := netip.ParseAddr(own)
+	if err != nil {
+		return fmt.Errorf("--own-address: %w; see --help", err)
+	}
+	_, peers, err := net.SplitHostPort(s.address)
+	if err != nil {
+		return fmt.Errorf("--bind-address: %w; see --help", err)
+	}
+	ports := [2]uint16{}
+	for i, text := range []string{peers, tunnels} {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return fmt.Errorf("a port of the bind addresses: %w; see --help", err)
+		}
+		ports[i] = uint16(port)
+	}
+	s.options.Outbound.Own, s.options.Outbound.Port = netip.AddrPortFrom(address.Unmap(), ports[0]), ports[1]
+	s.options.Outbound.Replicas = func(ctx context.Context) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	}
+	return nil
 }

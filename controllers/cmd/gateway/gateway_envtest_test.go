@@ -54,7 +54,8 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 	cluster.Install(t, "watchNamespaces={vault}")
 	address, metricsAddress := controllertest.FreeAddress(t), controllertest.FreeAddress(t)
 	serve(t, cluster, "--watch-namespaces", controllertest.OperatorNamespace+",vault", "--config-dir", directory,
-		"--namespace", controllertest.OperatorNamespace, "--bind-address", address, "--metrics-bind-address", metricsAddress, "--health-bind-address", "0")
+		"--namespace", controllertest.OperatorNamespace, "--bind-address", address,
+		"--tunnel-bind-address", "127.0.0.1:0", "--metrics-bind-address", metricsAddress, "--health-bind-address", "0")
 
 	w := &gatewaytest.Cluster{T: t, CA: ca, Address: address}
 	ask := func(namespace string) (wirev1.GatewayClient, *wirev1.OpenResponse, error) {

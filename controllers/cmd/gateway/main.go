@@ -117,5 +117,5 @@ func newManager(ctx context.Context, kubeconfig *rest.Config, s *settings, log l
 	); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	return mgr, gateway.Setup(ctx, mgr, s.address, s.options)
+	return mgr, gateway.Setup(ctx, mgr, s.address, s.tunnelAddress, s.options)
 }

@@ -13,6 +13,7 @@ import (
 const (
 	resultLocal          = "local"
 	resultPassed         = "passed"
+	resultData           = "data"
 	resultTooMany        = "too_many"
 	resultEvicted        = "evicted"
 	resultHelloTimeout   = "hello_timeout"
@@ -40,7 +41,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "lighterage_gateway_connections",
 			Help: "Open connections by state: handshake (no ClientHello yet), local (served by the gateway), passed (to a " +
-				"receiving agent).",
+				"receiving agent), joined (of this cluster to a peer that it does not dial itself).",
 		}, []string{"state"}),
 		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lighterage_gateway_connections_total",

@@ -113,6 +113,8 @@ type Options struct {
 	// Lookup finds the target of any other server name; ok is false when there is none. It may wait until its context
 	// ends, and is called again, with a context that has ended, to make sure that a target is still there.
 	Lookup func(ctx context.Context, serverName string) (target Target, ok bool)
+	// Data knows the server names of connections that this process waits for; it may be nil. It is asked before Lookup.
+	Data Data
 	// Ended is called when a connection that was passed to a target has ended; it may be nil.
 	Ended func(Target, Carried)
 	// Limits as wanted.

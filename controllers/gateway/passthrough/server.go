@@ -5,6 +5,7 @@ package passthrough
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,8 +37,13 @@ type Server struct {
 	// client.
 	unproven, proven *pool
 
+	// all are connections that are handled or joined.
+	all sync.WaitGroup
+
 	mu      sync.Mutex
 	targets map[string]map[*passed]struct{}
+	// routing is the context of connections that are handled; nil before Serve, and when it ends.
+	routing context.Context //nolint:containedctx // of Serve, for connections that come by Accept
 }
 
 // passed is a connection that is passed to a target.
@@ -81,20 +87,41 @@ func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
 	defer stopRouting()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	var all sync.WaitGroup
-	err := s.accept(ctx, routing, listener, &all)
+	s.setRouting(routing)
+	err := s.accept(ctx, listener)
+	s.setRouting(nil)
 	stopRouting()
 	_ = s.local.Close()
-	s.drain(&all)
+	s.drain()
 	return err
 }
 
-func (s *Server) accept(ctx, routing context.Context, listener *net.TCPListener, all *sync.WaitGroup) error {
+func (s *Server) setRouting(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routing = ctx
+}
+
+// Accept takes a connection as one that the listener has accepted, with its limits for strangers. Outside of Serve it
+// closes the connection and reports false.
+func (s *Server) Accept(conn *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.routing == nil {
+		_ = conn.Close()
+		return false
+	}
+	ctx := s.routing
+	s.all.Go(func() { s.handle(ctx, conn) })
+	return true
+}
+
+func (s *Server) accept(ctx context.Context, listener *net.TCPListener) error {
 	for {
 		conn, err := listener.AcceptTCP()
 		switch {
 		case err == nil:
-			all.Go(func() { s.handle(routing, conn) })
+			s.Accept(conn)
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the listener was closed because the server stops
 		case errors.Is(err, net.ErrClosed):
@@ -110,10 +137,10 @@ func (s *Server) accept(ctx, routing context.Context, listener *net.TCPListener,
 }
 
 // drain waits for passed connections, and closes those that do not end in time.
-func (s *Server) drain(all *sync.WaitGroup) {
+func (s *Server) drain() {
 	ended := make(chan struct{})
 	go func() {
-		all.Wait()
+		s.all.Wait()
 		close(ended)
 	}()
 	select {
@@ -152,7 +179,7 @@ func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 	keepAlive(conn)
 	result := s.route(ctx, conn)
 	switch result {
-	case resultLocal: // the local server closes it
+	case resultLocal, resultData: // who has it closes it
 		s.metrics.count(result)
 		return
 	case resultPassed: // counted when it began
@@ -171,6 +198,11 @@ func (s *Server) route(ctx context.Context, conn *net.TCPConn) (result string) {
 		return result
 	case wanted.serverName == s.options.LocalName:
 		return s.serveLocal(conn, wanted.hello)
+	case s.isData(wanted.serverName):
+		if len(wanted.hello) != recordLength(wanted.hello) || !s.options.Data.Take(wanted.serverName, conn) {
+			return resultUnknownName
+		}
+		return resultData
 	default:
 		return s.pass(ctx, conn, wanted)
 	}
@@ -197,13 +229,26 @@ func (s *Server) await(ctx context.Context, conn *net.TCPConn) (w wanted, result
 		_ = conn.Close()
 	}, s.bySource(conn))
 	result = s.read(ctx, conn, &w)
-	if result == "" && w.serverName != s.options.LocalName {
+	if result == "" && w.serverName != s.options.LocalName && !s.isData(w.serverName) {
 		result = s.find(ctx, &w)
 	}
 	if !s.hellos.done(entry) {
 		return w, resultEvicted
 	}
 	return w, result
+}
+
+func (s *Server) isData(serverName string) bool {
+	return s.options.Data != nil && s.options.Data.Mine(serverName)
+}
+
+// recordLength is that of the first TLS record in what was read. What follows the ClientHello of a data connection is
+// not of the same stream, so that nothing may have been read of it.
+func recordLength(read []byte) int {
+	if len(read) < 5 {
+		return -1
+	}
+	return 5 + int(binary.BigEndian.Uint16(read[3:5]))
 }
 
 func (s *Server) bySource(conn net.Conn) group {
