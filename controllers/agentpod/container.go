@@ -38,6 +38,9 @@ type Image struct {
 	Architectures []string
 	// DataPath that agents' connections are to take; empty: TCP.
 	DataPath string
+	// Tunnels is the endpoint of this cluster's gateways where agents ask for connections to peers that they do not dial
+	// themselves, see package route.
+	Tunnels string
 }
 
 // resourcesOf are the user's, or the default ones.

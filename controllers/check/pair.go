@@ -11,6 +11,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/link"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // pairDocs is the page about what Pair checks.
@@ -93,7 +94,7 @@ func direction(from, to Side) Result {
 	case !link.Covers(p.Spec.CABundle, to.Facts.CA.Value):
 		return warning(connect, "Peer %s of cluster %s lacks a CA of cluster %s, which the next rotation needs", p.Name,
 			from.Name, to.Name)
-	case p.Spec.Endpoint == "":
+	case !route.Reaches(p):
 		return ok("cluster %s receives from cluster %s as Peer %s; nothing can be sent to it", from.Name, to.Name, p.Name)
 	case p.Status.KnownAs != "" && len(known) > 0 && !slices.Contains(known, p.Status.KnownAs):
 		return wrong("check spec.endpoint of the Peer", "Peer %s of cluster %s leads to a gateway that knows this cluster as "+

@@ -382,46 +382,6 @@ func ofTariff(t *v1alpha1.Tariff, s *sheet) {
 	s.next("see what was charged: kubectl lighterage cost --all-namespaces")
 }
 
-func ofPeer(p *v1alpha1.Peer, s *sheet) {
-	s.section("Link")
-	s.row("endpoint", cmp.Or(p.Spec.Endpoint, "none: nothing can be sent to it"))
-	s.row("version", cmp.Or(p.Status.Version, unknown))
-	s.row("knows this cluster as", cmp.Or(p.Status.KnownAs, unknown))
-	for _, fingerprint := range p.Status.CAFingerprints {
-		s.row("CA fingerprint", fingerprint)
-	}
-	s.at("CA ends", p.Status.CAExpirationTime)
-	s.at("revoked before", p.Spec.RevokedBefore)
-	s.usedBy("Sent to it", p.Status.Sent)
-	s.usedBy("Received from it", p.Status.Received)
-	s.next("move real data both ways: kubectl lighterage verify --to CONTEXT")
-}
-
-func ofGrant(g *v1alpha1.PeerGrant, s *sheet) {
-	s.section("Allows")
-	for _, from := range g.Spec.From {
-		s.rowf("from", "namespaces %s of %s", strings.Join(from.Namespaces, ", "), cmp.Or(from.Peer, v1alpha1.ThisCluster))
-	}
-	for _, to := range g.Spec.To {
-		text := fmt.Sprintf("%s %s", to.Kind, cmp.Or(to.Name, "(all)"))
-		if to.Kind == v1alpha1.GrantedPersistentVolumeClaim {
-			text += fmt.Sprintf(", directory %s, delete %t, privileged %t", cmp.Or(to.Path, "/"), to.AllowDelete,
-				to.AllowPrivileged)
-		}
-		if to.Create != nil {
-			text += fmt.Sprintf(", create up to %s of class %s", to.Create.MaxSize.String(),
-				strings.Join(append([]string{"(default)"}, to.Create.StorageClassNames...), " or "))
-		}
-		s.row("to", text)
-	}
-	if end := g.Spec.ExpirationTime; end != nil {
-		s.at("ends", end)
-	} else {
-		s.row("ends", "never")
-	}
-	s.usedBy("Used by", g.Status.UsedBy)
-}
-
 func ofProfile(p *v1alpha1.NodeProfile, s *sheet) {
 	s.section("Node")
 	s.rowf("machine", "%s, %d cores, %s, kernel %s", p.Status.Architecture, p.Status.Cores,

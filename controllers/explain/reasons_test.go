@@ -40,13 +40,33 @@ func TestEveryReasonHasASentence(t *testing.T) {
 	}
 }
 
-// TestEveryReasonIsDocumented: reasons.txt has what conditions.go says of each reason of conditions.
+// TestEveryReasonIsDocumented: reasons.txt has what the API says of each reason of conditions.
 func TestEveryReasonIsDocumented(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/conditions.go", nil, parser.ParseComments)
+	var lines []string
+	for _, name := range []string{"conditions.go", "peerreasons.go"} {
+		lines = append(lines, reasonsIn(t, "../../api/v1alpha1/"+name)...)
+	}
+	slices.Sort(lines)
+	if len(lines) < 100 {
+		t.Fatalf("found %d reasons: the search is broken", len(lines))
+	}
+	want := strings.Join(lines, "")
+	if update := flag.Lookup("update"); update != nil && update.Value.String() == "true" {
+		if err := os.WriteFile("reasons.txt", []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if documented != want {
+		t.Error("reasons.txt differs from the API; go test ./controllers/explain -update writes it again")
+	}
+}
+
+// reasonsIn are the reasons of a file, and what it says of them.
+func reasonsIn(t *testing.T, path string) (lines []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
@@ -64,18 +84,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		lines = append(lines, reason+": "+meaning+"\n")
 		return true
 	})
-	slices.Sort(lines)
-	if len(lines) < 100 {
-		t.Fatalf("found %d reasons: the search is broken", len(lines))
-	}
-	want := strings.Join(lines, "")
-	if update := flag.Lookup("update"); update != nil && update.Value.String() == "true" {
-		if err := os.WriteFile("reasons.txt", []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if documented != want {
-		t.Error("reasons.txt differs from conditions.go; go test ./controllers/explain -update writes it again")
-	}
+	return lines
 }
 
 // constants are the values of the string constants of a file whose names begin so.

@@ -123,6 +123,9 @@ func Plan(peers []v1alpha1.Peer, w Wanted) (Step, error) {
 	if w.Endpoint == "" && (IsReady(present) || w.Found == "") {
 		peer.Spec.Endpoint = present.Spec.Endpoint
 	}
+	if present.Spec.Connection == v1alpha1.PeerListen {
+		peer.Spec.Endpoint = "" // it is not dialled, whatever its address
+	}
 	if Covers(present.Spec.CABundle, w.CABundle) {
 		peer.Spec.CABundle = present.Spec.CABundle // it may hold the cluster's next CA too
 	}

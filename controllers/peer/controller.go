@@ -21,12 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/route"
 	"github.com/lighterage/lighterage/controllers/usedby"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
@@ -45,6 +47,10 @@ const (
 type Options struct {
 	// Gateways of other clusters.
 	Gateways agentclient.PeerGateway
+	// Tunnels is the endpoint of this cluster's own gateways, see package route.
+	Tunnels string
+	// Controls of this cluster's gateways.
+	Controls Controls
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 }
@@ -91,6 +97,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	now := r.options.Clock.Now()
+	if control := r.observeControl(ctx, &peer); len(control) > 0 {
+		wanted = append(wanted, control...)
+	} else {
+		meta.RemoveStatusCondition(&peer.Status.Conditions, v1alpha1.ConditionConnected)
+	}
 	peer.Status.Conditions = conditions.Merge(peer.Status.Conditions, wanted, peer.Generation, now)
 	peer.Status.ObservedGeneration = peer.Generation
 	sent, received, err := r.uses(ctx, peer.Name)
@@ -132,13 +143,14 @@ func (r *Reconciler) observe(ctx context.Context, peer *v1alpha1.Peer) ([]metav1
 	if names := sharers(peer, held.fingerprints, peers.Items); len(names) > 0 {
 		return conditions.Stalled(v1alpha1.ReasonDuplicateCA, duplicateMessage(names)), nil
 	}
-	if peer.Spec.Endpoint == "" {
+	to, ok := route.To(peer, r.options.Tunnels)
+	if !ok {
 		return conditions.Ready(
 			v1alpha1.ReasonReceiveOnly, "Runs from this peer are accepted; set spec.endpoint to send to it"+notice(held, now),
 		), nil
 	}
 	hello, err := r.options.Gateways.Hello(
-		ctx, agentclient.Gateway{Endpoint: peer.Spec.Endpoint, CABundle: peer.Spec.CABundle},
+		ctx, agentclient.Gateway{Endpoint: to.Endpoint, Tunnel: to.Tunnel, CABundle: peer.Spec.CABundle},
 	)
 	return reached(peer, hello, err, notice(held, now)), nil
 }
@@ -158,7 +170,8 @@ func reached(peer *v1alpha1.Peer, hello *wirev1.HelloResponse, err error, notice
 	case errors.Is(err, agentclient.ErrIncompatible):
 		return conditions.Stalled(v1alpha1.ReasonPeerIncompatible, err.Error())
 	default:
-		return conditions.Reconciling(v1alpha1.ReasonPeerUnreachable, err.Error())
+		refused, _ := tunnel.ReasonOf(err)
+		return conditions.Reconciling(reasonOf(refused, v1alpha1.ReasonPeerUnreachable), err.Error())
 	}
 }
 
@@ -174,11 +187,19 @@ func notice(held bundle, now time.Time) string {
 
 // pause is how long until the peer is asked again. Bundles are looked at then too, for certificates that expire.
 func pause(peer *v1alpha1.Peer, now time.Time) time.Duration {
-	ready := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
-	if ready.Status == metav1.ConditionTrue {
-		return readyInterval
+	next := readyInterval
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionConnected} {
+		state := meta.FindStatusCondition(peer.Status.Conditions, kind)
+		if state == nil || state.Status == metav1.ConditionTrue {
+			continue
+		}
+		again := min(max(now.Sub(state.LastTransitionTime.Time), retryFirst), retryMost)
+		if kind == v1alpha1.ConditionReady {
+			return again
+		}
+		next = min(next, again)
 	}
-	return min(max(now.Sub(ready.LastTransitionTime.Time), retryFirst), retryMost)
+	return next
 }
 
 // sharersOf are the Peers that hold a certificate of the one that changed.

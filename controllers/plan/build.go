@@ -15,6 +15,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // SendAttempt is the attempt that the Transfer's status names, to another cluster.
@@ -22,7 +23,8 @@ func SendAttempt(
 	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image agentpod.Image,
 ) *attempt.Attempt {
 	config := sendConfig(transfer, resolved)
-	config.GatewayEndpoint = peer.Spec.Endpoint
+	to, _ := route.To(peer, image.Tunnels)
+	config.GatewayEndpoint, config.GatewayTunnel = to.Endpoint, to.Tunnel
 	a := sendSpec(transfer, where, image)
 	a.Config = config
 	return attempt.New(a)

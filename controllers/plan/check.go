@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to fix first. The policy
@@ -87,7 +88,7 @@ func CheckPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
 	if peer == nil {
 		return peerNotFound(name)
 	}
-	if peer.Spec.Endpoint == "" {
+	if !route.Reaches(peer) {
 		return &agentpod.Problem{Reason: v1alpha1.ReasonPeerHasNoEndpoint,
 			Message: fmt.Sprintf("Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", name)}
 	}
@@ -98,6 +99,9 @@ func CheckPeer(name string, peer *v1alpha1.Peer) *agentpod.Problem {
 	reason := ready.Reason
 	switch reason {
 	case v1alpha1.ReasonPeerUnreachable, v1alpha1.ReasonPeerUntrusted, v1alpha1.ReasonPeerIncompatible:
+	case v1alpha1.ReasonNotConnected, v1alpha1.ReasonProxyAuthenticationFailed, v1alpha1.ReasonProxyRefused,
+		v1alpha1.ReasonProxyUnreachable:
+		reason = v1alpha1.ReasonPeerUnreachable
 	case v1alpha1.ReasonInvalidCABundle:
 		reason = v1alpha1.ReasonPeerUntrusted
 	default:

@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 const (
@@ -163,7 +164,7 @@ func (d *transferDecision) gather(where placement.Plan) {
 func (d *transferDecision) reachable(to v1alpha1.NamedDestination) bool {
 	leg := d.facts.Legs[to.Name]
 	if to.Peer != "" {
-		return leg.Peer != nil && leg.Peer.Spec.Endpoint != ""
+		return leg.Peer != nil && route.Reaches(leg.Peer)
 	}
 	return leg.Delivery != nil && leg.Delivery.Status.Endpoint != "" && leg.Delivery.Status.ServerName != ""
 }
@@ -220,7 +221,8 @@ func (d *transferDecision) send(where placement.Plan, names []string) {
 			BandwidthLimit: own.GetBandwidthLimit(),
 		}
 		if leg.Peer != nil {
-			receiver.GatewayEndpoint = leg.Peer.Spec.Endpoint
+			to, _ := route.To(leg.Peer, d.image.Tunnels)
+			receiver.GatewayEndpoint, receiver.GatewayTunnel = to.Endpoint, to.Tunnel
 		} else {
 			receiver.ReceiverEndpoint, receiver.ReceiverServerName = leg.Delivery.Status.Endpoint, leg.Delivery.Status.ServerName
 		}

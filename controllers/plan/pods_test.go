@@ -4,6 +4,8 @@
 package plan_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,5 +117,24 @@ func TestReceiveAttemptAdmitsItsSender(t *testing.T) {
 		if !traffic.Receives || traffic.SenderNamespace != want {
 			t.Errorf("of peer %q: %+v, want senders of %q", peer, traffic, want)
 		}
+	}
+}
+
+// A Peer that dials this cluster is asked through the cluster's own gateways, which the agent may reach.
+func TestSendAttemptThroughATunnel(t *testing.T) {
+	start, _ := sendJob(t, func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
+		facts.Peer.Spec.Endpoint, facts.Peer.Spec.Connection = "", v1alpha1.PeerListen
+	})
+	text, err := start.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &wirev1.SendConfig{}
+	if err := wirev1.UnmarshalConfig(text, config); err != nil {
+		t.Fatal(err)
+	}
+	if config.GetGatewayEndpoint() != image.Tunnels || config.GetGatewayTunnel() != "west.peer.lighterage.internal:443" ||
+		!slices.Equal(start.Traffic().Gateways, []string{image.Tunnels}) || !strings.Contains(string(text), "critical") {
+		t.Errorf("%s, traffic %+v", text, start.Traffic())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to
@@ -30,6 +31,8 @@ type Neighbours struct {
 	Grants []v1alpha1.PeerGrant
 	// ChannelKey makes the server names of channels; nil where no PeerGrant opens the Queue.
 	ChannelKey []byte
+	// Tunnels is the endpoint of this cluster's own gateways, see package route.
+	Tunnels string
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.
@@ -54,7 +57,7 @@ func channelNamespace(queue *v1alpha1.Queue) string {
 // channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there
 // can be none now.
 func channelOf(
-	queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer,
+	queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer, tunnels string,
 ) (*wirev1.ChannelConfig, []byte, *agentpod.Problem) {
 	spec := queue.Spec.Channel
 	if spec == nil {
@@ -66,7 +69,8 @@ func channelOf(
 			"create it with the other cluster's endpoint and CA, or name another", spec.Peer)
 	}
 	peer := &peers[i]
-	if peer.Spec.Endpoint == "" {
+	to, ok := route.To(peer, tunnels)
+	if !ok {
 		return nil, nil, channelProblem(
 			v1alpha1.ReasonPeerHasNoEndpoint,
 			"Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", spec.Peer,
@@ -79,7 +83,8 @@ func channelOf(
 	}
 	codecs, levels := codings(queue, resolved)
 	config := &wirev1.ChannelConfig{
-		GatewayEndpoint: peer.Spec.Endpoint,
+		GatewayEndpoint: to.Endpoint,
+		GatewayTunnel:   to.Tunnel,
 		Namespace:       channelNamespace(queue),
 		Queue:           spec.Queue,
 		Codecs:          codecs,

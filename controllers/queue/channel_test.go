@@ -83,6 +83,14 @@ func TestChannelOfASpec(t *testing.T) {
 		string(wanted.PeerCA) != string(ca) {
 		t.Errorf("channel %v", c)
 	}
+	dials := peerOf("west", "", ca)
+	dials.Spec.Connection = v1alpha1.PeerListen
+	c = wantWith(t, newQueue(toWest), queue.Neighbours{
+		Peers: []v1alpha1.Peer{dials}, Tunnels: "own.example:8445",
+	}).Config.GetChannel()
+	if c.GetGatewayEndpoint() != "own.example:8445" || c.GetGatewayTunnel() != "west.peer.lighterage.internal:443" {
+		t.Errorf("to a peer that dials: channel %v", c)
+	}
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.QueueSpec)
 		codecs []string

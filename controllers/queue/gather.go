@@ -71,7 +71,7 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	}
 	active := peergrant.Active(grants.Items, r.Clock.Now())
 	in.expires = peergrant.UntilExpiration(active, r.Clock.Now())
-	in.neighbours = Neighbours{Peers: peers.Items, Grants: active}
+	in.neighbours = Neighbours{Peers: peers.Items, Grants: active, Tunnels: r.Image.Tunnels}
 	if queue.DeletionTimestamp == nil &&
 		slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)

@@ -115,7 +115,7 @@ func (w Wanted) configured() (Wanted, error) {
 		return w, err
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
-	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers)
+	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers, w.neighbours.Tunnels)
 	if config.Revision, err = agentsecret.Revision(config); err != nil {
 		return w, err
 	}

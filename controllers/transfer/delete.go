@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/route"
 	"github.com/lighterage/lighterage/controllers/statement"
 )
 
@@ -115,11 +116,10 @@ func (r *Reconciler) withdraw(
 	if err := r.gatherPeer(ctx, transfer, &facts); err != nil {
 		return false, err
 	}
-	if transfer.Status.Run == nil || facts.Peer == nil || facts.Peer.Spec.Endpoint == "" {
+	if transfer.Status.Run == nil || facts.Peer == nil || !route.Reaches(facts.Peer) {
 		return false, nil
 	}
-	gateway := agentclient.Gateway{Endpoint: facts.Peer.Spec.Endpoint, CABundle: facts.Peer.Spec.CABundle}
-	err = r.Gateways.Withdraw(ctx, gateway, transfer.Namespace, transfer.Name)
+	err = r.Gateways.Withdraw(ctx, r.gatewayOf(facts.Peer), transfer.Namespace, transfer.Name)
 	if err == nil {
 		return false, nil
 	}
@@ -130,6 +130,12 @@ func (r *Reconciler) withdraw(
 		"peer %q was not told of the deletion; delete what it may have left there: kubectl -n %s get deliveries (%s)",
 		facts.Peer.Name, plan.DestinationNamespace(transfer), conditions.Shorten(err.Error()))
 	return false, nil
+}
+
+// gatewayOf is the gateway of a Peer that this cluster reaches.
+func (r *Reconciler) gatewayOf(peer *v1alpha1.Peer) agentclient.Gateway {
+	to, _ := route.To(peer, r.Image.Tunnels)
+	return agentclient.Gateway{Endpoint: to.Endpoint, Tunnel: to.Tunnel, CABundle: peer.Spec.CABundle}
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, transfer *v1alpha1.Transfer) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/receipt"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // The other side is asked for its signature after receiptPause, and then again when a tenth of the time since the
@@ -208,7 +209,7 @@ func (r *Reconciler) receiverOf(transfer *v1alpha1.Transfer, facts *plan.Transfe
 		return podReceiver{r, transfer}, nil
 	case plan.IsLocal(transfer):
 		return localReceiver{r, transfer}, nil
-	case facts.Peer == nil || facts.Peer.Spec.Endpoint == "":
+	case facts.Peer == nil || !route.Reaches(facts.Peer):
 		return nil, fmt.Errorf("%w: Peer %q does not exist or has no endpoint; create it again to get the receipt",
 			agentclient.ErrUnreachable, transfer.Spec.Destination.Peer)
 	}
@@ -234,7 +235,7 @@ type peerReceiver struct {
 }
 
 func (p peerReceiver) exchange(ctx context.Context, offer []byte) (part, complete []byte, err error) {
-	gateway := agentclient.Gateway{Endpoint: p.peer.Spec.Endpoint, CABundle: p.peer.Spec.CABundle}
+	gateway := p.r.gatewayOf(p.peer)
 	run := p.transfer.Status.Run
 	answer, err := p.r.Gateways.Receipt(ctx, gateway, agentclient.ReceiptRequest{
 		Namespace: p.transfer.Namespace, Name: p.transfer.Name, Run: run.ID, Attempt: run.Attempt, Envelope: offer,

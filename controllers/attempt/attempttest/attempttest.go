@@ -24,7 +24,9 @@ var (
 	// Now is the time of tests.
 	Now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	// Image of their agents.
-	Image = agentpod.Image{Name: "registry.example/agent:test", PullPolicy: corev1.PullIfNotPresent}
+	Image = agentpod.Image{
+		Name: "registry.example/agent:test", PullPolicy: corev1.PullIfNotPresent, Tunnels: "own.example:8445",
+	}
 )
 
 // Pod is one whose agent is in that state.

@@ -41,6 +41,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/drill"
 	"github.com/lighterage/lighterage/controllers/egress"
+	"github.com/lighterage/lighterage/controllers/gateway/reverse"
 	"github.com/lighterage/lighterage/controllers/gatewaycost"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/intern"
@@ -54,6 +55,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/populate"
 	"github.com/lighterage/lighterage/controllers/queue"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
+	"github.com/lighterage/lighterage/controllers/route"
 	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/tariffstatus"
@@ -212,7 +214,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 				Concurrency: s.concurrency,
 			})
 		},
-		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
+		func(mgr ctrl.Manager) error { return peer.Setup(mgr, wiring.peers) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
@@ -244,7 +246,7 @@ type parts struct {
 	agents      agentclient.Agents
 	use         *node.Use
 	pool        *agentpoll.Pool
-	gateways    agentclient.PeerGateway
+	peers       peer.Options
 	gatewayCost *gatewaycost.Watch
 	renewer     *pki.Renewer
 	transfers   transfer.Options
@@ -285,7 +287,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	image := agentpod.Image{
 		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
-		DataPath: s.dataPath,
+		DataPath: s.dataPath, Tunnels: route.Own(s.namespace),
 	}
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
@@ -303,7 +305,16 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		agents:      agents,
 		use:         use,
 		pool:        pool,
-		gateways:    gateways,
+		peers: peer.Options{
+			Gateways: gateways, Tunnels: image.Tunnels,
+			Controls: func(ctx context.Context, name string) (reverse.State, error) {
+				pair, _, err := holder.Certificate(ctx)
+				if err != nil {
+					return reverse.State{}, err
+				}
+				return reverse.Ask(ctx, image.Tunnels, name, pair)
+			},
+		},
 		gatewayCost: &gatewaycost.Watch{Reader: reader, Namespace: s.namespace, Clock: real, Tell: seen.SetGateway},
 		renewer:     &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{

@@ -21,6 +21,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/link"
+	"github.com/lighterage/lighterage/controllers/route"
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
@@ -169,7 +170,7 @@ func (v *verifying) joined() ([2]*v1alpha1.Peer, error) {
 				join)
 		}
 		peers[i] = found[0]
-		sending = sending || found[0].Spec.Endpoint != ""
+		sending = sending || route.Reaches(found[0])
 	}
 	if !sending {
 		return peers, errors.New("neither Peer has an endpoint, so nothing can be sent; give one with kubectl lighterage " +
@@ -182,7 +183,7 @@ func (v *verifying) joined() ([2]*v1alpha1.Peer, error) {
 func (v *verifying) move(ctx context.Context, from int, peers [2]*v1alpha1.Peer) (flow, error) {
 	sender, receiver := v.sides[from], v.sides[1-from]
 	f := flow{From: sender.context, To: receiver.context}
-	if peers[from].Spec.Endpoint == "" {
+	if !route.Reaches(peers[from]) {
 		f.Skipped = "Peer " + peers[from].Name + " has no endpoint"
 		v.say("%s to %s: skipped, %s", f.From, f.To, f.Skipped)
 		return f, nil
