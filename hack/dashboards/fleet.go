@@ -84,7 +84,7 @@ var fleet = dashboard{
 					"{{method}} {{result}}"),
 			}, {
 				title: "Connections", kind: timeseries, unit: short, width: 8,
-				description: "Open connections: in a handshake, served by the gateway, or passed to agents.",
+				description: "Open connections: in a handshake, served by the gateway, passed to agents, or joined to peers.",
 				queries:     one(`sum by (state) (lighterage_gateway_connections)`, "{{state}}"),
 			}, {
 				title: "Rejections", kind: timeseries, unit: perSecond, width: 8,
@@ -104,6 +104,21 @@ var fleet = dashboard{
 				title: "Runs that wait", kind: timeseries, unit: short, width: 8,
 				description: "Runs of other clusters that wait for their receiving agents.",
 				queries:     one(`sum by (peer) (lighterage_gateway_open_runs)`, "{{peer}}"),
+			}, {
+				title: "Control connections", kind: timeseries, unit: short, width: 8,
+				description: "Control connections with Peers whose connection is Dial or Listen. 0: the cluster that cannot " +
+					"be dialled is not reached.",
+				queries: one(`sum by (peer) (lighterage_gateway_control_connections)`, "{{peer}}"),
+			}, {
+				title: "Tunnels by result", kind: timeseries, unit: perSecond, width: 8,
+				description: "Connections to Peers with connection: Listen or a proxy that pods asked for, by result.",
+				queries: one(`sum by (peer, result) (rate(lighterage_gateway_tunnels_total[$__rate_interval]))`,
+					"{{peer}} {{result}}"),
+			}, {
+				title: "Data connections by result", kind: timeseries, unit: perSecond, width: 8,
+				description: "Connections that Peers with connection: Dial asked this cluster to make, by result.",
+				queries: one(`sum by (peer, result) (rate(lighterage_gateway_data_connections_total[$__rate_interval]))`,
+					"{{peer}} {{result}}"),
 			},
 		}},
 		{title: "Manager", panels: []panel{

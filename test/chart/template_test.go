@@ -172,7 +172,7 @@ func TestTemplate(t *testing.T) {
 		},
 		{
 			"port of peers", []string{"networkPolicy.peerPorts={9000}"}, "NetworkPolicy", "lighterage-manager",
-			[]any{"spec", "egress", 3, "ports", 0, "port"}, int64(9000),
+			[]any{"spec", "egress", 4, "ports", 0, "port"}, int64(9000),
 		},
 		{
 			"policy without node agent", []string{"nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil,
@@ -241,6 +241,7 @@ func TestArguments(t *testing.T) {
 		{"gateway.limits.peerRequestBurst=200", "gateway", "peer-request-burst"},
 		{"gateway.limits.peerWaitingRuns=512", "gateway", "peer-max-waiting-runs"},
 		{"gateway.limits.peerDeliveriesPerNamespace=2000", "gateway", "peer-max-deliveries"},
+		{"gateway.limits.tunnels=2048", "gateway", "max-tunnels"},
 	} {
 		set = append(set, v.value)
 		_, flags[v.program][v.flag], _ = strings.Cut(v.value, "=")
