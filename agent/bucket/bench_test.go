@@ -65,7 +65,7 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkCarried(b *testing.B) {
 	b.Setenv("VGW_KEEP_ALIVE", "true")
 	rest, plain := b.TempDir(), b.TempDir()
-	content := text(1, 32<<20) + random(1, 32<<20)
+	content := text(1, 64<<20)
 	files := make(map[string]string)
 	for i := range 4 {
 		files[fmt.Sprint(i)] = content
