@@ -372,18 +372,6 @@ func (d *transferDecision) failStaging(problem agentpod.Problem) {
 	d.waitForSomebody(problem.Reason, problem.Message)
 }
 
-// unquiesced reports whether a clone that its class has not made yet is of an attempt that has ended: the application
-// was told that it need not rest any more, so that what is made later would be of any moment.
-func (d *transferDecision) unquiesced(s *v1alpha1.StagedStatus) bool {
-	facts := &d.facts.Staging
-	if d.transfer.Spec.Source.Hooks == nil && d.transfer.Status.CopyTrigger == nil ||
-		s.Method != v1alpha1.CopyClone || s.State == v1alpha1.StagedReady || !facts.Seen || facts.Problem != nil {
-		return false
-	}
-	claim := facts.claim(s.Name)
-	return claim == nil || claim.Status.Phase != corev1.ClaimBound
-}
-
 // RefuseStaging decides what follows when the API server does not accept what a decision has of a copy.
 func RefuseStaging(transfer *v1alpha1.Transfer, problem agentpod.Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
@@ -399,7 +387,7 @@ func (d *transferDecision) unstage() {
 	if s == nil {
 		return
 	}
-	if !d.running() || d.waiting() && d.unquiesced(s) {
+	if !d.running() {
 		s.State = v1alpha1.StagedRemoving
 	}
 	if s.State != v1alpha1.StagedRemoving {
