@@ -36,7 +36,7 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse, Message: fmt.Sprintf(
 				"Transfer %q, which is older, writes into %q of the same %s; suspend or delete it, or delete this Transfer "+
 					"and create one into a path outside of it", other.Name, path, place)}
-		case !UnderWay(transfer) && taking(other):
+		case !UnderWay(transfer) && awaited(other, facts.Now):
 			return &agentpod.Problem{Reason: v1alpha1.ReasonTakingSnapshot, Message: fmt.Sprintf(
 				"the VolumeSnapshot of the same %s after the last run of Transfer %q is to be taken first, which is awaited for "+
 					"%s at most", place, other.Name, takeDeadline)}
@@ -50,7 +50,7 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 			return &agentpod.Problem{Reason: v1alpha1.ReasonDestinationInUse,
 				Message: "a Transfer of another namespace writes into the same place of this claim now; wait until its attempt " +
 					"has ended, or delete this Transfer and create one into a path outside of it"}
-		case !UnderWay(transfer) && taking(other):
+		case !UnderWay(transfer) && awaited(other, facts.Now):
 			return &agentpod.Problem{Reason: v1alpha1.ReasonTakingSnapshot, Message: awaitedElsewhere}
 		}
 	}
@@ -63,9 +63,10 @@ var awaitedElsewhere = fmt.Sprintf(
 
 // OccupiesClaim reports whether nobody else may begin to write into the claim of a Transfer's namespace although no
 // Delivery says so: it writes there itself, or its history is to have what its run has written. A run that keeps
-// history occupies the claim until its snapshot is taken, also after its Delivery has ended.
+// history occupies the claim until its snapshot is taken, also after its Delivery has ended. For how long others wait
+// for that, this does not know.
 func OccupiesClaim(transfer *v1alpha1.Transfer) bool {
-	history := taking(transfer) || UnderWay(transfer) && transfer.Spec.Destination.Snapshot != nil
+	history := mayTake(transfer) || UnderWay(transfer) && transfer.Spec.Destination.Snapshot != nil
 	return WritesHere(transfer) || history && IntoClaim(transfer)
 }
 
@@ -100,7 +101,7 @@ func holdsPlace(transfer *v1alpha1.Transfer) bool {
 // LeftPlace reports whether a change of a Transfer may let another one begin that waits for the same place.
 func LeftPlace(before, after *v1alpha1.Transfer) bool {
 	return UnderWay(before) && !UnderWay(after) || holdsPlace(before) && !holdsPlace(after) ||
-		taking(before) && !taking(after)
+		mayTake(before) && !mayTake(after)
 }
 
 func olderTransfer(a, b *v1alpha1.Transfer) bool {

@@ -213,6 +213,9 @@ func (d *deliveryDecision) admit() {
 			continue
 		}
 		if !UnderWay(other) {
+			if !awaited(other, d.facts.Now) {
+				continue
+			}
 			d.out.RequeueAfter = endingInterval
 			d.out.Detail = fmt.Sprintf("the VolumeSnapshot of the claim after the last run of Transfer %q is to be taken first",
 				other.Name)

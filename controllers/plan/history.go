@@ -25,6 +25,8 @@ const (
 	// until it can be restored. The API tells both.
 	takeDeadline  = 10 * time.Minute
 	readyDeadline = 24 * time.Hour
+	// takeGrace is how much longer others wait, so that the Transfer itself gives up first if it can.
+	takeGrace = time.Minute
 	// maxUnready bounds the snapshots of a Transfer that were taken and are not ready.
 	maxUnready = 4
 	// maxSnapshots is what the API allows in status.
@@ -121,6 +123,24 @@ func (d *transferDecision) announceSnapshot() {
 // taking reports whether the snapshot of a run is not taken yet, so that nothing may write to the destination.
 func taking(transfer *v1alpha1.Transfer) bool {
 	return slices.ContainsFunc(transfer.Status.Snapshots, untaken)
+}
+
+// mayTake reports whether the snapshot of a run is still to be taken. Nobody takes one for a Transfer that is being
+// deleted, whose status may stay as it is for as long as a finalizer of somebody else does.
+func mayTake(transfer *v1alpha1.Transfer) bool {
+	return transfer.DeletionTimestamp == nil && taking(transfer)
+}
+
+// awaited reports whether others wait for the snapshot of a run. That has an end even if the manager cannot look after
+// the Transfer, and so cannot give up for it.
+func awaited(transfer *v1alpha1.Transfer, now time.Time) bool {
+	return mayTake(transfer) && slices.ContainsFunc(transfer.Status.Snapshots, func(s v1alpha1.SnapshotStatus) bool {
+		since := s.Time
+		if s.StartTime != nil {
+			since = *s.StartTime
+		}
+		return untaken(s) && now.Before(since.Add(takeDeadline+takeGrace))
+	})
 }
 
 func untaken(s v1alpha1.SnapshotStatus) bool {

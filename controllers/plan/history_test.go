@@ -247,6 +247,54 @@ func TestOthersWaitForTheSnapshot(t *testing.T) {
 	}
 }
 
+// TestOthersDoNotWaitForEver: the manager may be unable to look after the Transfer whose snapshot they wait for.
+func TestOthersDoNotWaitForEver(t *testing.T) {
+	a := newArchive(t)
+	a.driver = nil
+	a.transfer.Name, a.transfer.UID = "payroll", "payroll"
+	a.transfer.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) // else its age would keep others waiting for ever
+	begin := func(what string, seen *v1alpha1.Transfer, at time.Time, want bool) {
+		t.Helper()
+		for _, namespace := range []string{"bank", "vault"} {
+			transfer, facts := localTransfer("bank")
+			transfer.Namespace, facts.Now = namespace, at
+			if facts.Others = []v1alpha1.Transfer{*seen}; namespace == "vault" {
+				facts.Others, facts.Local.Rivals = nil, facts.Others
+			}
+			if d := plan.DecideTransfer(transfer, facts, image); (d.Status.Run != nil) != want {
+				t.Errorf("%s: Transfer of %s begins: %v: %+v", what, namespace, !want, d.Status.Conditions)
+			}
+		}
+		arrives, facts := newDelivery("other", 1), goodDeliveryFacts()
+		arrives.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}
+		arrives.Name = plan.NewDelivery("bank", arrives.Spec).Name
+		facts.Transfers, facts.Now = []v1alpha1.Transfer{*seen}, at
+		if d := plan.DecideDelivery(arrives, facts, image); (d.Start != nil) != want {
+			t.Errorf("%s: Delivery begins: %v: %+v", what, !want, d.Status.Conditions)
+		}
+	}
+	check := func(what string) {
+		t.Helper()
+		begin(what, a.transfer, a.at.Add(10*time.Minute), false)
+		begin(what+", and nobody gives up", a.transfer, a.at.Add(11*time.Minute), true)
+		deleted := a.transfer.DeepCopy()
+		deleted.DeletionTimestamp = &metav1.Time{Time: a.at}
+		begin(what+", and the Transfer is being deleted", deleted, a.at, true)
+		if !plan.LeftPlace(a.transfer, deleted) {
+			t.Errorf("%s: nobody is woken by the deletion", what)
+		}
+		if plan.OccupiesClaim(deleted) {
+			t.Errorf("%s: the Transfer that is being deleted occupies the claim", what)
+		}
+	}
+	a.until("complete", func() bool { return a.transfer.Status.Phase == v1alpha1.TransferComplete })
+	check("announced")
+	// The manager was away: the wait is from when it began to look.
+	a.at = a.at.Add(time.Hour)
+	a.until("taking", func() bool { return a.made == 1 })
+	check("taking")
+}
+
 func TestWhatKeepsHistoryFromBeingMade(t *testing.T) {
 	for _, c := range []struct {
 		reason string
