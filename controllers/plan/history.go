@@ -33,9 +33,9 @@ const (
 	maxSnapshots = 128
 	// historyLast bounds the waits between two looks at a snapshot that was taken and is not ready.
 	historyLast = 5 * time.Minute
-	// historyRest is the time between two looks at snapshots of which nothing is to be done, in case somebody else deletes
-	// one. Up to half as much is added.
-	historyRest = time.Hour
+	// HistoryRest is the least time between two looks at snapshots of which nothing is to be done, in case somebody else
+	// deletes one. Up to half as much is added.
+	HistoryRest = time.Hour
 )
 
 // HistoryFacts are what was seen of the snapshots of a destination and of what they need.
@@ -228,7 +228,7 @@ func (d *transferDecision) keepHistory() {
 	}
 	if !NeedsHistory(d.transfer) {
 		if WatchesHistory(d.transfer) {
-			d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.Spread(historyRest, d.transfer.UID, 0))
+			d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.Spread(HistoryRest, d.transfer.UID, 0))
 		}
 		return
 	}

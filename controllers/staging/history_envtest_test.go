@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -221,13 +222,15 @@ func (s *storage) find(name string) (unstructured.Unstructured, bool) {
 
 // historyDeletedAtRest: what somebody deletes is noticed without a run.
 func historyDeletedAtRest(t *testing.T) {
-	s, r := prepareHistory(t), reconciler(manager.GetClient())
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	s, r := prepareHistory(t), reconcilerAt(manager.GetClient(), now)
 	cluster.Create(t, s.transfer)
 	s.until("the first", r, s.kept(1))
 	first := s.snapshots()[0]
 	if err := cluster.Client.Delete(context.Background(), &first); err != nil {
 		t.Fatal(err)
 	}
+	now.SetTime(now.Now().Add(plan.HistoryRest))
 	s.until("noticed", r, func() bool { return s.shows(v1alpha1.ReasonSnapshotLost)() && s.kept(0)() })
 	s.atRest(r)
 }

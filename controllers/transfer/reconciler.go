@@ -95,6 +95,7 @@ type Reconciler struct {
 	claims    provision.Cluster
 	exchanges *exchanges
 	raises    raises
+	looks     looks
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -125,6 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if transfer.DeletionTimestamp != nil {
 		r.Reports.Forget(request.NamespacedName)
 		r.exchanges.forget(transfer.UID)
+		r.looks.forget(transfer.UID)
 		return r.reconcileDelete(ctx, transfer)
 	}
 	r.Metrics.Show(transfer.Namespace)
