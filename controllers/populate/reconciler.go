@@ -160,9 +160,12 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (f populate
 	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
 		f.Class, err = get(ctx, r.Reader, client.ObjectKey{Name: *class}, &storagev1.StorageClass{})
 	}
+	snapshots := staging.Cluster{Client: r.Client, Reader: r.Reader}
 	if err == nil && f.NeedsHistory() {
-		snapshots := staging.Cluster{Client: r.Client, Reader: r.Reader}
 		f.History, err = snapshots.LookAtHistory(ctx, f.Source)
+	}
+	if name := f.ReadsSnapshot(); err == nil && name != "" {
+		f.SnapshotGone, err = snapshots.SnapshotGone(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name})
 	}
 	return f, err == nil, err
 }

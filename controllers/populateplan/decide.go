@@ -49,6 +49,9 @@ type Facts struct {
 	Source *v1alpha1.Transfer
 	// History is what there is of the VolumeSnapshots of Source's destination. It is looked at where NeedsHistory.
 	History plan.HistoryFacts
+	// SnapshotGone: the VolumeSnapshot that the prime is to be made of does not exist. It is asked for by its name where
+	// ReadsSnapshot: one that another Transfer of Source's name has taken is not in History.
+	SnapshotGone bool
 	// Prime is the claim that is filled in its place, and Fill the Transfer that does so.
 	Prime *corev1.PersistentVolumeClaim
 	Fill  *v1alpha1.Transfer
@@ -124,9 +127,9 @@ func clean(f Facts) Decision {
 // was made for, the scheduler chooses another one for the claim that waits, after a while. The provisioner may have taken
 // the node from the prime by then. Where its snapshot is gone, the next one is tried.
 func unmade(f Facts) Decision {
-	waiting := f.Prime.Spec.VolumeName == ""
+	waiting := f.ReadsSnapshot() != ""
 	moved := waits(f.Class) && f.Prime.Annotations[madeForNode] != f.Claim.Annotations[SelectedNode]
-	if waiting && (moved || f.snapshotGone()) {
+	if waiting && (moved || f.SnapshotGone) {
 		return Decision{Remove: true, RequeueAfter: soon}
 	}
 	return Decision{RequeueAfter: again}
@@ -191,13 +194,17 @@ func begin(f Facts) Decision {
 // NeedsHistory reports whether a decision needs to know which VolumeSnapshots there are: status may list some that
 // somebody has deleted since.
 func (f *Facts) NeedsHistory() bool {
-	return f.Source != nil && f.Source.Spec.Destination.Snapshot != nil && f.Volume == nil &&
+	return f.Source != nil && f.Source.Spec.Destination.Snapshot != nil && f.Prime == nil &&
 		f.Claim.Status.Phase != corev1.ClaimBound
 }
 
-// snapshotGone reports whether what the prime is to be made of does not exist any more.
-func (f *Facts) snapshotGone() bool {
-	return f.History.Seen && f.History.Problem == nil && f.snapshot(f.Prime.Spec.DataSource.Name) == nil
+// ReadsSnapshot is the name of the VolumeSnapshot that the prime's volume is still to be made of; empty if there is
+// none.
+func (f *Facts) ReadsSnapshot() string {
+	if f.Prime == nil || f.Prime.Spec.DataSource == nil || f.Prime.Spec.VolumeName != "" {
+		return ""
+	}
+	return f.Prime.Spec.DataSource.Name
 }
 
 func (f *Facts) snapshot(name string) *plan.Snapshot {

@@ -91,16 +91,22 @@ func TestRestoresTheNewestSnapshot(t *testing.T) {
 	if d = populateplan.Decide(f); d.CreatePrime != nil || d.CreateFill != nil || d.Bind || d.Remove {
 		t.Errorf("while the driver makes it: %+v", d)
 	}
+	if name := f.ReadsSnapshot(); name != "newest" {
+		t.Errorf("it is made of %q", name)
+	}
+	again := f
+	again.Source = &v1alpha1.Transfer{} // created again: it has taken none
+	again.History.Snapshots = nil
+	if d = populateplan.Decide(again); d.Remove {
+		t.Errorf("when another Transfer has the name: %+v", d)
+	}
 	gone := f
-	gone.History.Snapshots = gone.History.Snapshots[:1]
+	gone.SnapshotGone = true
 	if d = populateplan.Decide(gone); !d.Remove || d.RequeueAfter == 0 {
 		t.Errorf("when it was deleted before the driver read it: %+v", d)
 	}
 	gone.History.Problem = &agentpod.Problem{Message: "forbidden"}
-	if d = populateplan.Decide(gone); d.Remove {
-		t.Errorf("while nobody can look: %+v", d)
-	}
-	if gone.Prime = nil; !onlyTold(populateplan.Decide(gone)) {
+	if gone.Prime = nil; gone.ReadsSnapshot() != "" || !onlyTold(populateplan.Decide(gone)) {
 		t.Error("nothing is told while nobody can look")
 	}
 	f.Prime.UID, f.Prime.Spec.VolumeName = "prime", "pv"

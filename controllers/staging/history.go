@@ -54,6 +54,16 @@ func (c *Cluster) lookAtHistory(
 	return err
 }
 
+// SnapshotGone reports whether a VolumeSnapshot does not exist, whoever made it. It is false where nobody can look. The
+// manager may list them and not get one.
+func (c *Cluster) SnapshotGone(ctx context.Context, key client.ObjectKey) (bool, error) {
+	found, err := c.snapshots(ctx, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
+	if historyProblem(err) != nil {
+		return false, nil
+	}
+	return err == nil && len(found) == 0, err
+}
+
 func historyOf(transfer *v1alpha1.Transfer) client.MatchingLabels {
 	return client.MatchingLabels{
 		v1alpha1.TransferLabel: string(transfer.UID), agentpod.ComponentLabel: plan.HistoryComponent,

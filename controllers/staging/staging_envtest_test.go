@@ -44,6 +44,7 @@ func TestStaging(t *testing.T) {
 	t.Run("PrunesHistory", prunesHistory)
 	t.Run("HistoryOfOthers", historyOfOthers)
 	t.Run("HistoryDeletedAtRest", historyDeletedAtRest)
+	t.Run("PopulateOutlivesTheTransfer", populateOutlivesTheTransfer)
 	t.Run("HistoryClassIsMissing", historyClassIsMissing)
 	t.Run("HistoryAndQuota", historyAndQuota)
 	t.Run("HistoryKilled", historyKilled)
