@@ -295,6 +295,46 @@ func TestOthersDoNotWaitForEver(t *testing.T) {
 	check("taking")
 }
 
+// TestWaitingDeliveryGoesFirst: the Transfer whose snapshot a Delivery waited for does not overtake it with its own next
+// run, which would make the Delivery fail.
+func TestWaitingDeliveryGoesFirst(t *testing.T) {
+	a := newArchive(t)
+	a.driver = nil
+	a.transfer.Name, a.transfer.UID = "payroll", "payroll"
+	a.until("taking", func() bool { return a.made == 1 })
+	a.run() // is due as soon as the snapshot is taken
+	arrives, facts := newDelivery("other", 1), goodDeliveryFacts()
+	arrives.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}
+	arrives.Name = plan.NewDelivery("bank", arrives.Spec).Name
+	deliver := func() plan.DeliveryDecision {
+		facts.Now, facts.Transfers = a.at, []v1alpha1.Transfer{*a.transfer}
+		d := plan.DecideDelivery(arrives, facts, image)
+		arrives.Status = d.Status
+		a.facts.Local.Deliveries = []v1alpha1.Delivery{*arrives}
+		return d
+	}
+	if d := deliver(); d.Status.Phase != v1alpha1.DeliveryPending {
+		t.Fatalf("%+v", d.Status)
+	}
+	first := a.transfer.Status.Run.ID
+	a.driver = func(s *plan.Snapshot) { s.Created = a.at }
+	a.until("taken", func() bool { return a.transfer.Status.Snapshots[0].State == v1alpha1.SnapshotTaken })
+	for range 3 {
+		a.at = a.at.Add(time.Second)
+		a.look()
+	}
+	if _, reason, _ := verdict(t, a.transfer.Status.Conditions); a.transfer.Status.Run.ID != first ||
+		reason != v1alpha1.ReasonDestinationInUse {
+		t.Errorf("run %s: %s", a.transfer.Status.Run.ID, reason)
+	}
+	if d := deliver(); d.Start == nil {
+		t.Errorf("%+v", d.Status)
+	}
+	arrives.Status.Phase = v1alpha1.DeliveryComplete
+	a.facts.Local.Deliveries = nil // the index has those that have not ended
+	a.until("the next run", func() bool { return a.transfer.Status.Run.ID != first })
+}
+
 func TestWhatKeepsHistoryFromBeingMade(t *testing.T) {
 	for _, c := range []struct {
 		reason string
