@@ -30,7 +30,7 @@ import (
 func (r *Reconciler) reconcileParts(ctx context.Context, set *v1alpha1.TransferSet) (ctrl.Result, error) {
 	facts := transfersetplan.PartFacts{Now: r.Clock.Now().Truncate(time.Second), Operator: r.OperatorNamespace}
 	// Other sets with a selector do nothing but say so, so nothing is to be seen for them.
-	if set.Namespace == r.OperatorNamespace {
+	if transfersetplan.HasParts(set, r.OperatorNamespace) {
 		err := r.finalize(ctx, set, controllerutil.AddFinalizer)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -53,27 +53,36 @@ func (r *Reconciler) reconcileParts(ctx context.Context, set *v1alpha1.TransferS
 }
 
 // finish has the parts of a set that is being deleted deleted first. Owner references do not reach other namespaces.
+// Whoever may edit a set may give it the finalizer, which by itself says nothing about parts.
 func (r *Reconciler) finish(ctx context.Context, set *v1alpha1.TransferSet) error {
 	if !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
 		return nil
 	}
+	if transfersetplan.HasParts(set, r.OperatorNamespace) {
+		left, err := r.removeParts(ctx, set)
+		if err != nil || left {
+			return err // the last one to go wakes the set
+		}
+	}
+	return client.IgnoreNotFound(r.finalize(ctx, set, controllerutil.RemoveFinalizer))
+}
+
+// removeParts deletes the parts of a set, and reports whether there were any.
+func (r *Reconciler) removeParts(ctx context.Context, set *v1alpha1.TransferSet) (left bool, err error) {
 	named, err := r.named(ctx, set)
 	if err != nil {
-		return err
+		return false, err
 	}
-	parts := transfersetplan.PartsOf(set, named)
+	parts := transfersetplan.PartsOf(set, r.OperatorNamespace, named)
 	for _, part := range parts {
 		if part.DeletionTimestamp != nil {
 			continue
 		}
 		if err := remove(ctx, r.Client, part.DeepCopy(), deletionOf(set)); err != nil {
-			return err
+			return true, err
 		}
 	}
-	if len(parts) > 0 {
-		return nil // the last one to go wakes the set
-	}
-	return client.IgnoreNotFound(r.finalize(ctx, set, controllerutil.RemoveFinalizer))
+	return len(parts) > 0, nil
 }
 
 // deletionOf is how parts are deleted: without their members where these are retained, whatever owner references they
@@ -143,10 +152,8 @@ func (r *Reconciler) ofSeveral(ctx context.Context, _ client.Object) []reconcile
 	return wake.Requests(ctx, r.Client, &v1alpha1.TransferSetList{}, several, client.InNamespace(r.OperatorNamespace))
 }
 
-// several reports whether a set is one of several namespaces, or its parts are still to be deleted.
-func several(set *v1alpha1.TransferSet) bool {
-	return set.Spec.NamespaceSelector != nil || controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer)
-}
+// several reports whether a set is one of several namespaces.
+func several(set *v1alpha1.TransferSet) bool { return set.Spec.NamespaceSelector != nil }
 
 // partMoved lets pass what changes what a part contributes, and not how far runs have come. Of sets without the label
 // only their coming and going is of interest.

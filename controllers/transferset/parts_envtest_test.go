@@ -140,6 +140,36 @@ func TestSeveralNamespaces(t *testing.T) {
 	}
 }
 
+// TestFinalizersOfTenants: a tenant who gives its part, or another set of that name, the finalizer and deletes it has no
+// other namespace's part deleted.
+func TestFinalizersOfTenants(t *testing.T) {
+	bank, shop, odd := newFixture(t, "ledger"), another(t, "orders"), another(t)
+	here, set := several(t, "finalized", []*fixture{bank, shop})
+	before := shop.part("finalized")
+	edited, plain := bank.part("finalized"), odd.set("finalized")
+	selecting := another(t).set("finalized", func(s *v1alpha1.TransferSetSpec) {
+		s.NamespaceSelector = &metav1.LabelSelector{}
+	})
+	for _, tenants := range []*v1alpha1.TransferSet{edited, plain, selecting} {
+		here.patch(tenants, `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]}}`)
+		uid := tenants.UID
+		here.remove(tenants)
+		controllertest.Eventually(t, func() error {
+			err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(tenants), tenants)
+			if err == nil && tenants.UID == uid {
+				return fmt.Errorf("%s is there", tenants.Namespace)
+			}
+			return client.IgnoreNotFound(err)
+		})
+		// The finalizer goes after whatever else is deleted.
+		if after := shop.part("finalized"); after.UID != before.UID || after.DeletionTimestamp != nil {
+			t.Fatalf("the set of %s took another namespace's part with it", tenants.Namespace)
+		}
+	}
+	here.remove(set)
+	here.gone(set)
+}
+
 // TestSeveralRetain: where members are retained they lose nothing with the sets that made them, also in the moment after
 // memberPolicy was changed.
 func TestSeveralRetain(t *testing.T) {

@@ -101,8 +101,17 @@ func DecideParts(set *v1alpha1.TransferSet, facts PartFacts) (*Parts, error) {
 	return d, d.follow()
 }
 
-// PartsOf are those of the sets given that a set with namespaceSelector has made.
-func PartsOf(set *v1alpha1.TransferSet, sets []v1alpha1.TransferSet) (parts []*v1alpha1.TransferSet) {
+// HasParts reports whether a set is one whose parts are made, changed and deleted: it is in the operator's namespace,
+// and finds others. No other set writes outside of its namespace.
+func HasParts(set *v1alpha1.TransferSet, operator string) bool {
+	return set.Namespace == operator && set.Spec.NamespaceSelector != nil
+}
+
+// PartsOf are those of the sets given that are parts of a set; none if it HasParts not.
+func PartsOf(set *v1alpha1.TransferSet, operator string, sets []v1alpha1.TransferSet) (parts []*v1alpha1.TransferSet) {
+	if !HasParts(set, operator) {
+		return nil
+	}
 	for i := range sets {
 		if partOf(set, &sets[i]) {
 			parts = append(parts, &sets[i])

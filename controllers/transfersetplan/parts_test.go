@@ -260,6 +260,9 @@ func TestForgedParts(t *testing.T) {
 	} {
 		y := newYard(t, "bank")
 		y.round("create bank")
+		if parts := transfersetplan.PartsOf(y.set, operator, y.parts); len(parts) != 1 {
+			t.Fatalf("%d parts", len(parts))
+		}
 		change(y.part("bank"))
 		y.report("bank", complete(7), conditions.Ready(v1alpha1.ReasonMembersComplete, "all"))
 		y.set.Spec.Suspend = true
@@ -267,7 +270,7 @@ func TestForgedParts(t *testing.T) {
 		if status := y.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonSetConflict); status.Members.Selected != 0 {
 			t.Errorf("%s: %+v", name, status)
 		}
-		if parts := transfersetplan.PartsOf(y.set, y.parts); len(parts) > 0 {
+		if parts := transfersetplan.PartsOf(y.set, operator, y.parts); len(parts) > 0 {
 			t.Errorf("%s: a part", name)
 		}
 	}
@@ -290,6 +293,21 @@ func TestNamespaceSelectorElsewhere(t *testing.T) {
 		y.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
 		if t.Failed() {
 			t.Fatal(name)
+		}
+	}
+}
+
+// TestPartsOfTenants: a set of a tenant's namespace, and one without a selector, have no parts, whatever has their name.
+func TestPartsOfTenants(t *testing.T) {
+	y := newYard(t, "bank", "shop")
+	y.round("create bank, create shop")
+	plain := y.set.DeepCopy()
+	plain.Spec.NamespaceSelector = nil
+	elsewhere := y.set.DeepCopy()
+	elsewhere.Namespace = "odd"
+	for _, set := range []*v1alpha1.TransferSet{plain, elsewhere, y.part("bank")} {
+		if parts := transfersetplan.PartsOf(set, operator, y.parts); len(parts) > 0 {
+			t.Errorf("%s/%s has %d parts", set.Namespace, set.Name, len(parts))
 		}
 	}
 }
