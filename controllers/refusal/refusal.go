@@ -60,12 +60,15 @@ func Final(err error) (words string, final bool) {
 	return status.Status().Message, true
 }
 
-// rejected reports whether an error is the API server's word that it cannot do something now or will not. That an
-// object is there, is not, or has changed is no rejection.
-func rejected(err error) bool {
+// Words returns the API server's words if an error says that it cannot do something now or will not. That an object is
+// there, is not, or has changed is no rejection.
+func Words(err error) (words string, rejected bool) {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) &&
-		!apierrors.IsConflict(err)
+	if !errors.As(err, &status) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsConflict(err) {
+		return "", false
+	}
+	return status.Status().Message, true
 }
 
 // Streaks know since when the API server rejects what objects need. They live in memory. The zero value is ready for
@@ -82,7 +85,7 @@ type streak struct{ first, last time.Time }
 func (s *Streaks) Persists(object types.NamespacedName, err error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !rejected(err) {
+	if _, rejected := Words(err); !rejected {
 		if err == nil {
 			delete(s.all, object)
 		}

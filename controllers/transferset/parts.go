@@ -5,7 +5,9 @@ package transferset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -46,10 +48,12 @@ func (r *Reconciler) reconcileParts(ctx context.Context, set *v1alpha1.TransferS
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := write(ctx, r.Client, parts.Writes, parts.Reject, deletionOf(set)); err != nil {
+	// What one namespace rejects keeps nothing from the others.
+	failed := write(ctx, r.Client, parts.Writes, notePart(parts), math.MaxInt, deletionOf(set))
+	if err := errors.Join(failed, r.show(ctx, set, parts.Status())); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: parts.RequeueAfter()}, r.show(ctx, set, parts.Status())
+	return ctrl.Result{RequeueAfter: parts.RequeueAfter()}, nil
 }
 
 // finish has the parts of a set that is being deleted deleted first. Owner references do not reach other namespaces.
@@ -74,15 +78,13 @@ func (r *Reconciler) removeParts(ctx context.Context, set *v1alpha1.TransferSet)
 		return false, err
 	}
 	parts := transfersetplan.PartsOf(set, r.OperatorNamespace, named)
+	var failed []error
 	for _, part := range parts {
-		if part.DeletionTimestamp != nil {
-			continue
-		}
-		if err := remove(ctx, r.Client, part.DeepCopy(), deletionOf(set)); err != nil {
-			return true, err
+		if part.DeletionTimestamp == nil {
+			failed = append(failed, remove(ctx, r.Client, part.DeepCopy(), deletionOf(set)))
 		}
 	}
-	return len(parts) > 0, nil
+	return len(parts) > 0, errors.Join(failed...)
 }
 
 // deletionOf is how parts are deleted: without their members where these are retained, whatever owner references they

@@ -272,3 +272,31 @@ func TestSeveralRejected(t *testing.T) {
 	here.remove(set)
 	here.gone(set)
 }
+
+// TestSeveralRefused: a webhook that fails in one namespace keeps no later one from its part, and is shown.
+func TestSeveralRefused(t *testing.T) {
+	bank, shop := newFixture(t, "ledger"), another(t, "ledger")
+	if bank.namespace > shop.namespace {
+		bank, shop = shop, bank
+	}
+	end := cluster.FailingWebhook(t, v1alpha1.GroupVersion.Group, "transfersets", &v1alpha1.TransferSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: bank.namespace, GenerateName: "any-"},
+		Spec: v1alpha1.TransferSetSpec{
+			Selector: &metav1.LabelSelector{},
+			Template: v1alpha1.TransferSetTemplate{Destination: v1alpha1.TransferSetDestination{Peer: "west"}},
+		},
+	})
+	here, set := several(t, "refused", []*fixture{bank, shop})
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonRefused)
+	if failures := set.Status.Failures; len(failures) != 1 || failures[0].Namespace != bank.namespace ||
+		!strings.Contains(failures[0].Message, "failing.example.com") {
+		t.Errorf("failures %+v", failures)
+	}
+	shop.part("refused")
+	end()
+	here.patch(set, `{"spec":{"template":{"streams":3}}}`) // at once, whatever the backoff is by now
+	bank.expect(bank.part("refused"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "refused-ledger")
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	here.remove(set)
+	here.gone(set)
+}

@@ -82,7 +82,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := write(ctx, r.Client, decision.Writes, decision.Reject); err != nil {
+	err = write(ctx, r.Client, decision.Writes, noteMember(decision), transfersetplan.MaxRejections)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter()}, r.show(ctx, set, decision.Status())

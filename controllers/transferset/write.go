@@ -5,11 +5,13 @@ package transferset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/transfersetplan"
@@ -21,44 +23,60 @@ type object[T any] interface {
 	DeepCopy() T
 }
 
-// write does what was decided. What the API server rejects for good is given to reject with its words; after
-// transfersetplan.MaxRejections the rest is left for the next time.
+// write does what was decided, and joins what note returns of what could not be made or changed. After so many of these,
+// at most, the rest is left for the next time.
 func write[T object[T]](
-	ctx context.Context, c client.Client, w transfersetplan.Writes[T], reject func(T, string),
+	ctx context.Context, c client.Client, w transfersetplan.Writes[T], note func(T, error) error, most int,
 	deletion ...client.DeleteOption,
 ) error {
+	var failed []error
 	for _, o := range w.Delete {
-		if err := remove(ctx, c, o.DeepCopy(), deletion...); err != nil {
-			return err
-		}
+		failed = append(failed, remove(ctx, c, o.DeepCopy(), deletion...))
 	}
-	rejections := 0
-	note := func(o T, err error) error {
-		words, final := refusal.Final(err)
-		if !final {
-			return err
+	troubles := 0
+	goesOn := func(o T, err error) bool {
+		if err != nil {
+			failed = append(failed, note(o, err))
+			troubles++
 		}
-		reject(o, words)
-		rejections++
-		return nil
+		return troubles < most
 	}
 	for _, u := range w.Update {
-		if rejections >= transfersetplan.MaxRejections {
-			return nil
-		}
-		if err := note(u.After, update(ctx, c, u.Before, u.After)); err != nil {
-			return err
+		if !goesOn(u.After, update(ctx, c, u.Before, u.After)) {
+			return errors.Join(failed...)
 		}
 	}
 	for _, o := range w.Create {
-		if rejections >= transfersetplan.MaxRejections {
-			return nil
-		}
-		if err := note(o, create(ctx, c, o)); err != nil {
-			return err
+		if !goesOn(o, create(ctx, c, o)) {
+			break
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// noteMember tells a decision of what the API server rejects for good.
+func noteMember(d *transfersetplan.Decision) func(*v1alpha1.Transfer, error) error {
+	return func(member *v1alpha1.Transfer, err error) error {
+		if words, final := refusal.Final(err); final {
+			d.Reject(member, words)
+			return nil
+		}
+		return err
+	}
+}
+
+// notePart tells a decision of what the API server rejects. What it rejects for now is an error as well.
+func notePart(d *transfersetplan.Parts) func(*v1alpha1.TransferSet, error) error {
+	return func(part *v1alpha1.TransferSet, err error) error {
+		if words, final := refusal.Final(err); final {
+			d.Reject(part, words)
+			return nil
+		}
+		if words, rejected := refusal.Words(err); rejected {
+			d.Refuse(part, words)
+		}
+		return err
+	}
 }
 
 // create makes an object. One that is there already will be seen.

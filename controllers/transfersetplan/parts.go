@@ -197,11 +197,20 @@ func newPart(
 	}
 }
 
-// Reject notes that the API server rejects a part, in its words.
+// Reject notes that the API server rejects a part for good, in its words.
 func (d *Parts) Reject(rejected *v1alpha1.TransferSet, words string) {
+	d.note(rejected, v1alpha1.ReasonMembersRejected, words)
+}
+
+// Refuse notes that the API server rejects a part for now, in its words. It is to be asked again soon.
+func (d *Parts) Refuse(refused *v1alpha1.TransferSet, words string) {
+	d.note(refused, v1alpha1.ReasonRefused, words)
+}
+
+func (d *Parts) note(of *v1alpha1.TransferSet, reason, words string) {
 	for i := range d.states {
-		if s := &d.states[i]; s.namespace == rejected.Namespace {
-			s.problem = &problem{v1alpha1.ReasonMembersRejected, words}
+		if s := &d.states[i]; s.namespace == of.Namespace {
+			s.problem = &problem{reason, words}
 			return
 		}
 	}

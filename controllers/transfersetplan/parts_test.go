@@ -250,6 +250,32 @@ func TestNoPart(t *testing.T) {
 	}
 }
 
+// TestRefusedPart: what the API server rejects for now is shown, and anything that needs somebody before it.
+func TestRefusedPart(t *testing.T) {
+	y := newYard(t, "bank", "shop")
+	y.round("create bank, create shop")
+	y.report("shop", complete(1), conditions.Ready(v1alpha1.ReasonMembersComplete, "all"))
+	look := func(condition, reason, namespaces string) {
+		t.Helper()
+		d := y.decide()
+		d.Refuse(y.part("bank"), "failed calling webhook")
+		status := d.Status()
+		if err := controllertest.Expect(status.Conditions, condition, reason); err != nil {
+			t.Error(err)
+		}
+		found := ""
+		for _, f := range status.Failures {
+			found += f.Namespace + " "
+		}
+		if found != namespaces || *status.Members != complete(1) || status.RecoveryPoint != nil {
+			t.Errorf("failures of %s in %+v", found, status)
+		}
+	}
+	look(v1alpha1.ConditionReconciling, v1alpha1.ReasonRefused, "bank ")
+	y.part("shop").Status.Conditions = conditions.Merge(nil, conditions.Stalled(v1alpha1.ReasonTooManySets, "65"), 1, now)
+	look(v1alpha1.ConditionStalled, v1alpha1.ReasonTooManySets, "bank shop ")
+}
+
 // TestForgedParts: what lacks one mark of a part is never written, deleted or summed up.
 func TestForgedParts(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.TransferSet){

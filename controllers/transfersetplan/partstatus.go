@@ -30,9 +30,15 @@ func (d *Parts) sum(status *v1alpha1.TransferSetStatus) []metav1.Condition {
 	members := &v1alpha1.TransferSetMembers{}
 	covered, stale := true, 0
 	var uses []usedby.Use
+	var first *part
 	for i := range d.states {
 		s := &d.states[i]
-		status.Failures = append(status.Failures, s.failures(maxFailures-len(status.Failures))...)
+		if found := s.failures(); len(found) > 0 {
+			if first == nil || first.refused() && !s.refused() {
+				first = s
+			}
+			status.Failures = append(status.Failures, found[:min(len(found), maxFailures-len(status.Failures))]...)
+		}
 		if s.stale {
 			stale++
 			covered = false
@@ -61,7 +67,7 @@ func (d *Parts) sum(status *v1alpha1.TransferSetStatus) []metav1.Condition {
 	}
 	status.Costs = usedby.Total(uses).Costs
 	status.Members, status.Namespaces = members, int32(len(d.states))
-	return d.conditions(*members, stale, status.Failures)
+	return d.conditions(*members, stale, first)
 }
 
 // add sums up members.
@@ -77,12 +83,10 @@ func add(sum, more *v1alpha1.TransferSetMembers) {
 	sum.Retained += more.Retained
 }
 
-// failures of a part, at most so many: those of its claims, or, where there are none, why none of its claims is moved.
-func (p *part) failures(most int) []v1alpha1.TransferSetFailure {
+// failures of a part: those of its claims, or, where there are none, why none of its claims is moved.
+func (p *part) failures() []v1alpha1.TransferSetFailure {
 	whole := func(reason, message string) []v1alpha1.TransferSetFailure {
-		return []v1alpha1.TransferSetFailure{
-			{Namespace: p.namespace, Reason: reason, Message: shorten(message)},
-		}[:min(1, most)]
+		return []v1alpha1.TransferSetFailure{{Namespace: p.namespace, Reason: reason, Message: shorten(message)}}
 	}
 	if p.problem != nil {
 		return whole(p.problem.reason, p.problem.message)
@@ -95,21 +99,27 @@ func (p *part) failures(most int) []v1alpha1.TransferSetFailure {
 		return whole(ready.Reason, ready.Message)
 	}
 	var found []v1alpha1.TransferSetFailure
-	for _, f := range p.set.Status.Failures[:min(len(p.set.Status.Failures), most)] {
+	for _, f := range p.set.Status.Failures {
 		f.Namespace = p.namespace
 		found = append(found, f)
 	}
 	return found
 }
 
-// conditions by what needs somebody first.
-func (d *Parts) conditions(
-	members v1alpha1.TransferSetMembers, stale int, failures []v1alpha1.TransferSetFailure,
-) []metav1.Condition {
+// refused reports whether nobody is needed but the API server.
+func (p *part) refused() bool { return p.problem != nil && p.problem.reason == v1alpha1.ReasonRefused }
+
+// conditions by what needs somebody first: trouble is a part with failures, if there is one.
+func (d *Parts) conditions(members v1alpha1.TransferSetMembers, stale int, trouble *part) []metav1.Condition {
 	progress := fmt.Sprintf("%d of %d members in %d namespaces are complete, %d run, %d wait",
 		members.Complete, members.Selected, len(d.states), members.Running, members.Waiting)
-	if len(failures) > 0 {
-		first, what := failures[0], ""
+	if trouble != nil {
+		first, what := trouble.failures()[0], ""
+		if trouble.refused() {
+			return conditions.Reconciling(v1alpha1.ReasonRefused, fmt.Sprintf("%s; the API server rejects some TransferSets, "+
+				"which is tried again at least once a minute, see status.failures: namespace %s: %s",
+				progress, first.Namespace, first.Message))
+		}
 		if first.ClaimName != "" {
 			what = ", claim " + first.ClaimName
 		}
