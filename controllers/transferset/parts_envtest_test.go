@@ -16,7 +16,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -166,6 +168,35 @@ func TestFinalizersOfTenants(t *testing.T) {
 			t.Fatalf("the set of %s took another namespace's part with it", tenants.Namespace)
 		}
 	}
+	here.remove(set)
+	here.gone(set)
+}
+
+// TestForgedPart: who puts something else in the place of a part, labels and all, does not have the set count it as
+// done. What the API server makes of a part's spec is no change of it.
+func TestForgedPart(t *testing.T) {
+	bank := newFixture(t, "ledger")
+	here, set := several(t, "forged", []*fixture{bank}, func(s *v1alpha1.TransferSetSpec) {
+		s.Template.Source = &v1alpha1.TransferSetSource{Path: "/data"}
+		s.Template.Destination.PersistentVolumeClaim = &v1alpha1.TransferSetClaim{NamePrefix: "from-"}
+		s.Template.Include, s.Template.Exclude = []string{"**"}, []string{"*.tmp"}
+		s.Template.Compression = &v1alpha1.Compression{}
+		s.Template.CheckpointInterval = ptr.To(resource.MustParse("65536Ki"))
+		s.Template.BandwidthLimit = ptr.To(resource.MustParse("1000Mi"))
+		s.Template.PodTemplate = &v1alpha1.AgentPodTemplate{}
+	})
+	bank.expect(bank.part("forged"), v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "forged-ledger")
+	bank.end(v1alpha1.TransferComplete, "forged-ledger")
+	here.expect(set, v1alpha1.ConditionReady, v1alpha1.ReasonMembersComplete)
+	part := bank.part("forged")
+	bank.patch(part, `{"spec":{"template":{"exclude":["**"]}}}`)
+	here.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonSetConflict)
+	if failures := set.Status.Failures; len(failures) != 1 || failures[0].Namespace != bank.namespace {
+		t.Errorf("failures %+v", failures)
+	}
+	bank.remove(bank.part("forged"))
+	bank.remove(bank.transfer("forged-ledger")) // nobody collects garbage here
+	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
 	here.remove(set)
 	here.gone(set)
 }

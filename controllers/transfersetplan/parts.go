@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -145,26 +146,30 @@ func partOf(set, part *v1alpha1.TransferSet) bool {
 
 // follow makes the parts that there are not, and has the others follow the spec.
 func (d *Parts) follow() error {
+	wanted := partSpec(d.set)
+	hash, err := hashOf(wanted)
+	if err != nil {
+		return err
+	}
 	for i := range d.states {
 		s := &d.states[i]
 		if s.problem != nil || s.set != nil && s.set.DeletionTimestamp != nil {
 			s.stale = true
 			continue
 		}
-		spec := partSpec(d.set, s.namespace)
-		hash, err := hashOf(spec)
-		if err != nil {
-			return err
-		}
+		spec := within(wanted, s.namespace)
 		switch {
 		case s.set == nil:
 			s.stale = true
-			d.Create = append(d.Create, newPart(d.set, s.namespace, spec, hash))
+			d.Create = append(d.Create, newPart(d.set, s.namespace, *spec.DeepCopy(), hash))
 		case s.set.Annotations[v1alpha1.TemplateHashAnnotation] != hash:
 			s.stale = true
 			after := s.set.DeepCopy()
-			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = spec, hash
+			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = *spec.DeepCopy(), hash
 			d.Update = append(d.Update, Update[*v1alpha1.TransferSet]{Before: s.set, After: after})
+		case !equality.Semantic.DeepEqual(spec, s.set.Spec): // both have the API server's defaults
+			s.stale, s.problem = true, &problem{v1alpha1.ReasonSetConflict,
+				"TransferSet " + d.set.Name + " there was changed; delete it, which has it made again, or change its spec back"}
 		default:
 			s.stale = s.set.Status.ObservedGeneration != s.set.Generation
 		}
@@ -172,12 +177,19 @@ func (d *Parts) follow() error {
 	return nil
 }
 
-// partSpec is the spec of the part of a namespace.
-func partSpec(set *v1alpha1.TransferSet, namespace string) v1alpha1.TransferSetSpec {
+// partSpec is what the specs of all parts have in common.
+func partSpec(set *v1alpha1.TransferSet) v1alpha1.TransferSetSpec {
 	spec := *set.Spec.DeepCopy()
 	spec.NamespaceSelector = nil
+	return spec
+}
+
+// within is the spec of the part of a namespace, which shares what it can with that of all.
+func within(spec v1alpha1.TransferSetSpec, namespace string) v1alpha1.TransferSetSpec {
 	if store := spec.Template.Destination.ObjectStore; store != nil {
-		store.Path = path.Join("/", store.Path, namespace)
+		there := *store
+		there.Path = path.Join("/", store.Path, namespace)
+		spec.Template.Destination.ObjectStore = &there
 	}
 	return spec
 }

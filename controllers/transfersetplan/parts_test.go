@@ -250,6 +250,37 @@ func TestNoPart(t *testing.T) {
 	}
 }
 
+// TestEditedParts: what has all marks of a part and another spec is no part that is done, and is left as it is until the
+// set changes.
+func TestEditedParts(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.TransferSetSpec){
+		"another destination": func(s *v1alpha1.TransferSetSpec) { s.Template.Destination.ObjectStore.Name = "other" },
+		"another's place":     func(s *v1alpha1.TransferSetSpec) { s.Template.Destination.ObjectStore.Path = "/base/shop" },
+		"nothing of it":       func(s *v1alpha1.TransferSetSpec) { s.Template.Exclude = []string{"**"} },
+		"no claim": func(s *v1alpha1.TransferSetSpec) {
+			s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"nothing": "has-this"}}
+		},
+		"suspended": func(s *v1alpha1.TransferSetSpec) { s.Suspend = true },
+	} {
+		y := newYard(t, "bank", "shop")
+		y.set.Spec.Template.Destination = v1alpha1.TransferSetDestination{
+			ObjectStore: &v1alpha1.ObjectStorePath{Name: "s3", Path: "/base"},
+		}
+		y.round("create bank, create shop")
+		y.report("shop", complete(1), conditions.Ready(v1alpha1.ReasonMembersComplete, "all"))
+		change(&y.part("bank").Spec)
+		y.report("bank", complete(1), conditions.Ready(v1alpha1.ReasonMembersComplete, "all"))
+		y.round("")
+		status := y.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonSetConflict)
+		if len(status.Failures) != 1 || status.Failures[0].Namespace != "bank" || status.RecoveryPoint != nil {
+			t.Errorf("%s: %+v", name, status)
+		}
+		y.set.Spec.Template.Streams = 3
+		y.round("update bank, update shop")
+		y.expect(v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
+	}
+}
+
 // TestRefusedPart: what the API server rejects for now is shown, and anything that needs somebody before it.
 func TestRefusedPart(t *testing.T) {
 	y := newYard(t, "bank", "shop")
