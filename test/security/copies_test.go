@@ -52,6 +52,12 @@ func TestTransfersOfTheManager(t *testing.T) {
 	expect(t, "one with half of the labels", ask(managerAccount, admission.Create, half, nil), fix)
 	expect(t, "another one, changed", ask(managerAccount, admission.Update, changed(foreign()), foreign()), fix)
 	expect(t, "another one, labelled", ask(managerAccount, admission.Update, changed(member()), foreign()), fix)
+	relabelled := foreign()
+	relabelled.Labels = member().Labels
+	expect(t, "another one, relabelled, spec unchanged", ask(managerAccount, admission.Update, relabelled, foreign()), fix)
+	owned := foreign()
+	owned.OwnerReferences = []metav1.OwnerReference{agentpod.OwnerReference("Transfer", newTransfer("bank", "led", nil))}
+	expect(t, "another one, given an owner", ask(managerAccount, admission.Update, owned, foreign()), fix)
 	expect(t, "another one, deleted", ask(managerAccount, admission.Delete, nil, foreign()), fix)
 	expect(t, "another one, changed by others", ask("deployer", admission.Update, changed(foreign()), foreign()), "")
 }

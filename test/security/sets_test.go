@@ -88,6 +88,8 @@ func TestSetsOfTheManager(t *testing.T) {
 	ask("another one, changed", admission.Update, changed(newTransferSet("bank", nil)), newTransferSet("bank", nil), bank,
 		fix)
 	ask("another one, labelled", admission.Update, changed(part("bank", nil)), newTransferSet("bank", nil), bank, fix)
+	ask("another one, relabelled, spec unchanged", admission.Update, part("bank", nil), newTransferSet("bank", nil), bank,
+		fix)
 	ask("another one, deleted", admission.Delete, nil, newTransferSet("bank", nil), bank, fix)
 	ask("one of several namespaces", admission.Create, part(operator.Name, &metav1.LabelSelector{}), nil, operator, fix)
 	ask("one of its own namespace", admission.Create, part(operator.Name, nil), nil, operator, fix)
