@@ -78,6 +78,14 @@ func (r *Reconciler) removeParts(ctx context.Context, set *v1alpha1.TransferSet)
 		return false, err
 	}
 	parts := transfersetplan.PartsOf(set, r.OperatorNamespace, named)
+	if len(parts) == 0 {
+		// The cache may not have seen yet what was made last, and nobody would delete it afterwards.
+		made := &v1alpha1.TransferSetList{}
+		if err := r.Reader.List(ctx, made, client.MatchingLabels{v1alpha1.TransferSetLabel: set.Name}); err != nil {
+			return false, fmt.Errorf("listing the parts of TransferSet %s: %w", client.ObjectKeyFromObject(set), err)
+		}
+		parts = transfersetplan.PartsOf(set, r.OperatorNamespace, made.Items)
+	}
 	var failed []error
 	for _, part := range parts {
 		if part.DeletionTimestamp == nil {

@@ -35,7 +35,9 @@ import (
 // Options of Setup.
 type Options struct {
 	// Client reads from the manager's cache and writes.
-	Client   client.Client
+	Client client.Client
+	// Reader reads without a cache.
+	Reader   client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// OperatorNamespace is the only one in which sets of several namespaces are accepted.

@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		cluster.Config.Wrap(writes.count)
 		stop, err := cluster.StartManager(func(mgr controllertest.Manager) error {
 			return transferset.Setup(mgr, transferset.Options{
-				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
+				Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
 				OperatorNamespace: controllertest.OperatorNamespace, Concurrency: 4,
 			})
 		})

@@ -194,7 +194,8 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
 		func(mgr ctrl.Manager) error {
 			return transferset.Setup(mgr, transferset.Options{
-				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
+				Client: mgr.GetClient(), Reader: wiring.transfers.Reader,
+				Recorder: mgr.GetEventRecorder("lighterage-transferset"), Clock: clock.RealClock{},
 				OperatorNamespace: s.namespace, Watched: s.watched, Concurrency: s.concurrency,
 			})
 		},
