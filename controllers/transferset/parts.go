@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/transfersetplan"
@@ -182,17 +183,23 @@ func partMoved() predicate.Predicate {
 // contribution is what matters of a part.
 type contribution struct {
 	Generation, Observed int64
-	Deleted              bool
-	Labels, Annotations  map[string]string
-	Conditions           []metav1.Condition
-	Members              *v1alpha1.TransferSetMembers
-	RecoveryPoint        *metav1.Time
-	Failures             []v1alpha1.TransferSetFailure
+	// Deleted and Controlled: it ends, or something else controls it.
+	Deleted, Controlled bool
+	// Set, Manager and Hash are the marks of a part.
+	Set, Manager, Hash string
+	Conditions         []metav1.Condition
+	Members            *v1alpha1.TransferSetMembers
+	RecoveryPoint      *metav1.Time
+	Failures           []v1alpha1.TransferSetFailure
 }
 
 func partOf(s *v1alpha1.TransferSet) contribution {
 	return contribution{
-		s.Generation, s.Status.ObservedGeneration, s.DeletionTimestamp != nil, s.Labels, s.Annotations,
-		s.Status.Conditions, s.Status.Members, s.Status.RecoveryPoint, s.Status.Failures,
+		Generation: s.Generation, Observed: s.Status.ObservedGeneration,
+		Deleted: s.DeletionTimestamp != nil, Controlled: metav1.GetControllerOf(s) != nil,
+		Set: s.Labels[v1alpha1.TransferSetLabel], Manager: s.Labels[agentpod.ManagedByLabel],
+		Hash:       s.Annotations[v1alpha1.TemplateHashAnnotation],
+		Conditions: s.Status.Conditions, Members: s.Status.Members,
+		RecoveryPoint: s.Status.RecoveryPoint, Failures: s.Status.Failures,
 	}
 }
