@@ -474,9 +474,9 @@ const (
 	// ReasonMembersRejected (TransferSet): the API server rejects members, for example because of a ResourceQuota, an
 	// admission policy, or a value that no Transfer takes. status.failures has its words.
 	ReasonMembersRejected = "MembersRejected"
-	// ReasonSetConflict (TransferSet): an older TransferSet of the namespace moves to the same destination, or a Transfer
-	// or TransferSet that the set did not make has the name of one that it is to make. status.failures says which. Change
-	// the selector of one of the sets, or rename or delete what is in the way.
+	// ReasonSetConflict (TransferSet): an older TransferSet of the namespace moves to the same destination, a Transfer or
+	// TransferSet that the set did not make has the name of one that it is to make, or a TransferSet that it made was
+	// changed. status.failures says which. Change the selector of a set, or rename or delete what is in the way.
 	ReasonSetConflict = "SetConflict"
 	// ReasonTooManySets (TransferSet): the namespace has more TransferSets than are compared with each other. The oldest
 	// ones work. Delete some.

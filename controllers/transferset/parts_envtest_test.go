@@ -85,8 +85,17 @@ func TestSeveralNamespaces(t *testing.T) {
 	here.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning)
 	shop.end(v1alpha1.TransferFailed, "several-orders")
 	here.expect(set, v1alpha1.ConditionStalled, v1alpha1.ReasonMembersFailed)
+	controllertest.Eventually(t, func() error { // the two namespaces are looked at one after the other
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		if n := set.Status.Members.Complete; n != 2 {
+			return fmt.Errorf("%d are complete", n)
+		}
+		return nil
+	})
 	if failures := set.Status.Failures; len(failures) != 1 || failures[0].Namespace != shop.namespace ||
-		failures[0].ClaimName != "orders" || set.Status.Members.Complete != 2 || set.Status.Namespaces != 2 {
+		failures[0].ClaimName != "orders" || set.Status.Namespaces != 2 {
 		t.Errorf("status %+v", set.Status)
 	}
 	shop.end(v1alpha1.TransferComplete, "several-orders")

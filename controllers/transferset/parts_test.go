@@ -19,15 +19,19 @@ func TestPartMoved(t *testing.T) {
 		change func(*v1alpha1.TransferSet)
 		moved  bool
 	}{
-		"a label":      {func(s *v1alpha1.TransferSet) { s.Labels["team"] = "x" }, false},
-		"a note":       {func(s *v1alpha1.TransferSet) { s.Annotations["note"] = "x" }, false},
-		"bytes":        {func(s *v1alpha1.TransferSet) { s.Status.Bytes = 7 }, false},
-		"the digest":   {func(s *v1alpha1.TransferSet) { s.Annotations[v1alpha1.TemplateHashAnnotation] = "x" }, true},
-		"no manager":   {func(s *v1alpha1.TransferSet) { delete(s.Labels, agentpod.ManagedByLabel) }, true},
-		"another set":  {func(s *v1alpha1.TransferSet) { s.Labels[v1alpha1.TransferSetLabel] = "x" }, true},
-		"a controller": {func(s *v1alpha1.TransferSet) { s.OwnerReferences = []metav1.OwnerReference{{Controller: new(true)}} }, true},
-		"the spec":     {func(s *v1alpha1.TransferSet) { s.Generation++ }, true},
-		"members":      {func(s *v1alpha1.TransferSet) { s.Status.Members = &v1alpha1.TransferSetMembers{Selected: 1} }, true},
+		"a label":     {func(s *v1alpha1.TransferSet) { s.Labels["team"] = "x" }, false},
+		"a note":      {func(s *v1alpha1.TransferSet) { s.Annotations["note"] = "x" }, false},
+		"bytes":       {func(s *v1alpha1.TransferSet) { s.Status.Bytes = 7 }, false},
+		"the digest":  {func(s *v1alpha1.TransferSet) { s.Annotations[v1alpha1.TemplateHashAnnotation] = "x" }, true},
+		"no manager":  {func(s *v1alpha1.TransferSet) { delete(s.Labels, agentpod.ManagedByLabel) }, true},
+		"another set": {func(s *v1alpha1.TransferSet) { s.Labels[v1alpha1.TransferSetLabel] = "x" }, true},
+		"a controller": {func(s *v1alpha1.TransferSet) {
+			s.OwnerReferences = []metav1.OwnerReference{{Controller: new(true)}}
+		}, true},
+		"the spec": {func(s *v1alpha1.TransferSet) { s.Generation++ }, true},
+		"members": {func(s *v1alpha1.TransferSet) {
+			s.Status.Members = &v1alpha1.TransferSetMembers{Selected: 1}
+		}, true},
 	} {
 		before := &v1alpha1.TransferSet{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{

@@ -23,8 +23,8 @@ type object[T any] interface {
 	DeepCopy() T
 }
 
-// write does what was decided, and joins what note returns of what could not be made or changed. After so many of these,
-// at most, the rest is left for the next time.
+// write does what was decided, and joins the errors of deletions and what note returns of those of other writes. After
+// so many of the latter, at most, the rest is left for the next time.
 func write[T object[T]](
 	ctx context.Context, c client.Client, w transfersetplan.Writes[T], note func(T, error) error, most int,
 	deletion ...client.DeleteOption,
