@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -32,7 +33,7 @@ func newOutboundMetrics(registerer prometheus.Registerer, b *outbound) (*outboun
 		tunnels: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lighterage_gateway_tunnels_total",
 			Help: "Connections to peers that pods of this cluster asked for, by result: connected, or why not. The peer is " +
-				"empty for requests that were not authenticated.",
+				"empty for requests that were not authenticated, or named no Peer.",
 		}, []string{"peer", "result"}),
 	}
 	for _, collector := range []prometheus.Collector{m, m.dialled, m.tunnels} {
@@ -43,8 +44,15 @@ func newOutboundMetrics(registerer prometheus.Registerer, b *outbound) (*outboun
 	return m, nil
 }
 
-// count counts a request for a tunnel.
-func (m *outboundMetrics) count(peer, result string) { m.tunnels.WithLabelValues(peer, result).Inc() }
+// count counts a request for a tunnel. The asker chose the name: it is a label only where there is such a Peer, since
+// labels are kept for ever.
+func (m *outboundMetrics) count(name, result string) {
+	var peer v1alpha1.Peer
+	if name != "" && m.outbound.options.Client.Get(context.Background(), client.ObjectKey{Name: name}, &peer) != nil {
+		name = ""
+	}
+	m.tunnels.WithLabelValues(name, result).Inc()
+}
 
 // Describe is of prometheus.Collector.
 func (m *outboundMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.controls }

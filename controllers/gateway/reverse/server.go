@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 )
@@ -61,7 +62,8 @@ type ServerOptions struct {
 	Join func(peer string, remote, local *net.TCPConn, first []byte) error
 	// State of the control connections with a peer.
 	State func(peer string) State
-	// Count is told what became of each request: "connected" or a tunnel.Reason.
+	// Count is told what became of each request: "connected" or a tunnel.Reason. The peer is a name that an object may
+	// have, and there need not be one; it is empty before the asker is authenticated.
 	Count  func(peer, result string)
 	Limits Limits
 	Log    logr.Logger
@@ -147,6 +149,8 @@ func (s *Server) answer(
 	} else if request.Method != http.MethodConnect {
 		isPeer = false
 	}
+	// Anything else is no name of an object, and is looked up, logged and counted nowhere.
+	isPeer = isPeer && len(validation.IsDNS1123Subdomain(peer)) == 0
 	proof := request.Header.Get("Proxy-Authorization")
 	owner, err := s.options.Authenticate(proof, tunnel.Target(peer))
 	switch {
