@@ -29,7 +29,7 @@ type Server struct {
 	local   *localListener
 
 	// hellos are connections whose ClientHello, and the target that it names, are not known.
-	hellos *pool
+	hellos *Strangers
 	// unknown and known are connections to the server in this process, before and after it has authenticated the
 	// client.
 	unknown, known *pool
@@ -65,7 +65,7 @@ func New(options Options) (*Server, error) {
 		metrics:  options.Metrics,
 		log:      options.Log,
 		local:    newLocalListener(limits.Handshakes),
-		hellos:   newPool(limits.Handshakes),
+		hellos:   NewStrangers(limits.Handshakes, limits.HandshakesPerSource),
 		unknown:  newPool(limits.Handshakes),
 		known:    newPool(limits.LocalConnections),
 		unproven: newPool(max(1, limits.Connections/2)),
@@ -224,15 +224,12 @@ func (s *Server) await(ctx context.Context, conn *net.TCPConn) (w wanted, result
 	defer open.Dec()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	entry := s.hellos.add(func() {
-		cancel()
-		_ = conn.Close()
-	}, s.bySource(conn))
+	known := s.hellos.Add(conn, cancel)
 	result = s.read(ctx, conn, &w)
 	if result == "" && w.serverName != s.options.LocalName && !s.isData(w.serverName) {
 		result = s.find(ctx, &w)
 	}
-	if !s.hellos.done(entry) {
+	if !known() {
 		return w, resultEvicted
 	}
 	return w, result

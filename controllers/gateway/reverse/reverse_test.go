@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -340,6 +341,31 @@ func TestServerLimits(t *testing.T) {
 	}
 	if first := <-counted; first != reverse.ResultConnected {
 		t.Errorf("counted %q", first)
+	}
+}
+
+// Who connects and says nothing keeps nobody out, neither of its own address nor of others.
+func TestServerEvictsTheSilent(t *testing.T) {
+	address, _ := served(t, reverse.Limits{Unknown: 4, UnknownPerSource: 2}, func(reverse.Asked) (*net.TCPConn, error) {
+		near, _ := pair(t)
+		return near, nil
+	})
+	silent := make([]net.Conn, 8)
+	for i := range silent {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		silent[i] = conn
+	}
+	if _, err := ask(t, address, "bank", tunnel.Target("east")); err != nil {
+		t.Error(err)
+	}
+	_ = silent[0].SetReadDeadline(time.Now().Add(time.Minute))
+	// Others are told that they sent no request in time.
+	if n, err := silent[0].Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest was not evicted: %d bytes, %v", n, err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 )
 
 const (
@@ -37,7 +38,13 @@ const (
 
 // Limits of a Server. A field that is zero stands for its default.
 type Limits struct {
-	// Asking is how many connections may be without an answer, and half of it how many of one owner. Default 512.
+	// Unknown is how many connections may be of askers who are not authenticated. One more evicts the oldest. Default
+	// 512.
+	Unknown int
+	// UnknownPerSource is the same for each source: an IPv4 address or an IPv6 /64. Default 64.
+	UnknownPerSource int
+	// Asking is how many authenticated requests may be without an answer, and half of it how many of one owner. Default
+	// 512.
 	Asking int
 	// Tunnels is how many may be open, and half of it how many of one owner. Default 4096.
 	Tunnels int
@@ -72,11 +79,13 @@ type ServerOptions struct {
 // Server gives the pods of this cluster connections to peers, by HTTP CONNECT.
 type Server struct {
 	options ServerOptions
-	asking  chan struct{}
+	// strangers are connections before the asker is authenticated.
+	strangers *passthrough.Strangers
 
-	mu     sync.Mutex
-	open   int
-	owners map[string]*owned
+	mu sync.Mutex
+	// open and asking are what owners have together.
+	open, asking int
+	owners       map[string]*owned
 }
 
 // owned is what an owner has: tunnels, those that are being made included, and the latter alone.
@@ -85,7 +94,8 @@ type owned struct{ tunnels, asking int }
 // NewServer returns one; Serve runs it.
 func NewServer(o ServerOptions) *Server {
 	o.Limits.Asking, o.Limits.Tunnels = cmp.Or(o.Limits.Asking, 512), cmp.Or(o.Limits.Tunnels, 4096)
-	return &Server{options: o, asking: make(chan struct{}, o.Limits.Asking), owners: map[string]*owned{}}
+	unknown, perSource := cmp.Or(o.Limits.Unknown, 512), cmp.Or(o.Limits.UnknownPerSource, 64)
+	return &Server{options: o, strangers: passthrough.NewStrangers(unknown, perSource), owners: map[string]*owned{}}
 }
 
 // Serve accepts connections until the context ends, and returns nil then, or the error that ended the listener early.
@@ -97,13 +107,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
 		conn, err := listener.AcceptTCP()
 		switch {
 		case err == nil:
-			select {
-			case s.asking <- struct{}{}:
-				go s.handle(ctx, conn)
-			default:
-				s.options.Count("", string(tunnel.Busy))
-				_ = conn.Close()
-			}
+			// Here, and not in its goroutine, so that there are not more of those than the limit.
+			known := s.strangers.Add(conn, func() {})
+			go s.handle(ctx, conn, known)
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the listener was closed because the server stops
 		case errors.Is(err, net.ErrClosed):
@@ -119,9 +125,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
 }
 
 // handle owns the connection.
-func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
-	remote, peer, first, done := s.answer(ctx, conn)
-	<-s.asking
+func (s *Server) handle(ctx context.Context, conn *net.TCPConn, known func() bool) {
+	remote, peer, first, done := s.answer(ctx, conn, known)
+	known()
 	if remote == nil {
 		_ = conn.Close()
 		return
@@ -132,9 +138,10 @@ func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 	}
 }
 
-// answer answers one request. remote is nil if there is no tunnel; else done must be called when it has ended.
+// answer answers one request. known is called once the asker is authenticated. remote is nil if there is no tunnel;
+// else done must be called when it has ended.
 func (s *Server) answer(
-	ctx context.Context, conn *net.TCPConn,
+	ctx context.Context, conn *net.TCPConn, known func() bool,
 ) (remote *net.TCPConn, peer string, first []byte, done func()) {
 	_ = conn.SetDeadline(time.Now().Add(requestTime))
 	request, first, err := readRequest(conn)
@@ -158,6 +165,9 @@ func (s *Server) answer(
 		s.options.Log.V(1).Info("Request for a tunnel rejected", "cause", err.Error())
 		s.options.Count("", string(tunnel.NotAllowed))
 		s.reply(conn, http.StatusForbidden, tunnel.NotAllowed, nil)
+		return nil, "", nil, nil
+	case !known():
+		s.options.Count("", string(tunnel.Busy))
 		return nil, "", nil, nil
 	case !isPeer:
 		s.reply(conn, http.StatusBadRequest, "", nil)
@@ -225,16 +235,19 @@ func (s *Server) admit(owner string) (made, done func()) {
 	if own == nil {
 		own = &owned{}
 	}
-	if s.open >= limits.Tunnels || own.tunnels >= max(1, limits.Tunnels/2) || own.asking >= max(1, limits.Asking/2) {
+	if s.open >= limits.Tunnels || own.tunnels >= max(1, limits.Tunnels/2) || s.asking >= limits.Asking ||
+		own.asking >= max(1, limits.Asking/2) {
 		return nil, nil
 	}
 	s.open++
+	s.asking++
 	own.tunnels++
 	own.asking++
 	s.owners[owner] = own
 	made = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.asking--
 		own.asking--
 	}
 	return made, func() {
