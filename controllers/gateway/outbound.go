@@ -36,6 +36,8 @@ const (
 	siblingsPause = 300 * time.Millisecond
 	// controlGrace is how long they are asked when no replica has a control connection.
 	controlGrace = 4 * time.Second
+	// connectTime bounds what it takes to make a connection for a pod, which gives up after tunnel.Timeout.
+	connectTime = 10 * time.Second
 	// maxCredentials bounds user and password for a proxy, in bytes.
 	maxCredentials = 1 << 10
 )
@@ -118,8 +120,10 @@ func (b *outbound) authenticate(proof, target string) (owner string, err error) 
 	return tenantOf(identity), nil
 }
 
-// connect makes a connection to the gateway of a Peer.
+// connect makes a connection to the gateway of a Peer that pods do not dial themselves.
 func (b *outbound) connect(ctx context.Context, asked reverse.Asked) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
 	var peer v1alpha1.Peer
 	err := b.options.Client.Get(ctx, client.ObjectKey{Name: asked.Peer}, &peer)
 	if apierrors.IsNotFound(err) {
@@ -131,7 +135,8 @@ func (b *outbound) connect(ctx context.Context, asked reverse.Asked) (*net.TCPCo
 	if peer.Spec.Connection == v1alpha1.PeerListen {
 		return b.reversed(ctx, asked)
 	}
-	if peer.Spec.Endpoint == "" {
+	// The others are no way around the NetworkPolicies of agents.
+	if peer.Spec.Proxy == nil || peer.Spec.Endpoint == "" {
 		return nil, &tunnel.Error{Reason: tunnel.NotAllowed}
 	}
 	conn, err := b.dial(&peer.Spec)(ctx, "tcp", peer.Spec.Endpoint)
@@ -151,11 +156,12 @@ func (b *outbound) reversed(ctx context.Context, asked reverse.Asked) (*net.TCPC
 	single := b.siblings.Lookup == nil
 	until := time.Now().Add(controlGrace)
 	for {
-		conn, err := b.registry.Connect(ctx, asked.Peer, single && !asked.Passed)
+		conn, err := b.registry.Connect(ctx, asked, single && !asked.Passed)
 		if reason, _ := tunnel.ReasonOf(err); reason != tunnel.NotConnected || single || asked.Passed {
 			return conn, err
 		}
-		if conn, err = b.siblings.Connect(ctx, asked); err == nil || time.Now().After(until) {
+		conn, err = b.siblings.Connect(ctx, asked, until)
+		if reason, _ := tunnel.ReasonOf(err); reason != tunnel.NotConnected || time.Now().After(until) {
 			return conn, err
 		}
 		select {

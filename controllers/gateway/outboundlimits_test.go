@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // askFor asks a gateway for a tunnel, as the manager of west.
@@ -26,6 +27,26 @@ func askFor(t *testing.T, w *west, tunnels, target string) error {
 	}
 	defer conn.Close()
 	return tunnel.Ask(t.Context(), conn, tunnel.Request{Target: target, Authorization: proof})
+}
+
+// The gateway dials no Peer that pods dial themselves.
+func TestNoWayAroundNetworkPolicies(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	direct := peerOf("direct", newCA(t, "direct"))
+	direct.Spec.Endpoint = listener.Addr().String()
+	dialled := peerOf("dialled", newCA(t, "dialled"))
+	dialled.Spec.Endpoint, dialled.Spec.Connection = listener.Addr().String(), v1alpha1.PeerDial
+	w := newWest(t, unlimited, direct, dialled)
+	tunnels := serveTunnels(t, w.gateway, "127.0.0.1:0")
+	for _, peer := range []string{"direct", "dialled"} {
+		if reason, _ := tunnel.ReasonOf(askFor(t, w, tunnels, tunnel.Target(peer))); reason != tunnel.NotAllowed {
+			t.Errorf("%s: %q", peer, reason)
+		}
+	}
 }
 
 // Names that pods make up neither end the gateway nor stay in its metrics.

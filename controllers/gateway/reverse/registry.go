@@ -15,7 +15,8 @@ import (
 const (
 	// MaxControls is how many control connections a peer may keep to one replica.
 	MaxControls = 32
-	// maxWaiting is how many data connections of a peer may be waited for at the same time.
+	// maxWaiting is how many data connections of a peer may be waited for at the same time, and half of it how many for
+	// one owner.
 	maxWaiting = 128
 	// dataPatience is how long one is waited for. Pods give up after 10 seconds.
 	dataPatience = 8 * time.Second
@@ -38,9 +39,10 @@ type Registry struct {
 // controls of one peer.
 type controls struct {
 	all []*Control
-	// waiting is how many data connections are.
-	waiting int
-	// changed is closed, and made again, when a control connection is added.
+	// waiting is how many data connections are, and waitingFor how many for each owner.
+	waiting    int
+	waitingFor map[string]int
+	// changed is closed, and made again, when a control connection is added or lost.
 	changed chan struct{}
 }
 
@@ -56,6 +58,7 @@ type Control struct {
 // waiting is a data connection that was asked for.
 type waiting struct {
 	peer    string
+	owner   string
 	arrived chan *net.TCPConn
 	failed  chan struct{}
 }
@@ -75,8 +78,7 @@ func (r *Registry) Add(peer string, now time.Time) (c *Control, leave func()) {
 	}
 	c = &Control{Ask: make(chan string, maxWaiting), since: now, peer: peer, done: make(chan struct{})}
 	of.all = append(of.all, c)
-	close(of.changed)
-	of.changed = make(chan struct{})
+	of.change()
 	return c, sync.OnceFunc(func() { r.leave(c) })
 }
 
@@ -91,13 +93,20 @@ func (r *Registry) leave(c *Control) {
 			break
 		}
 	}
+	of.change()
 	r.tidy(c.peer)
+}
+
+// change must be called with the lock held.
+func (of *controls) change() {
+	close(of.changed)
+	of.changed = make(chan struct{})
 }
 
 // of must be called with the lock held.
 func (r *Registry) of(peer string) *controls {
 	if r.peers[peer] == nil {
-		r.peers[peer] = &controls{changed: make(chan struct{})}
+		r.peers[peer] = &controls{changed: make(chan struct{}), waitingFor: map[string]int{}}
 	}
 	return r.peers[peer]
 }
@@ -159,15 +168,16 @@ func (r *Registry) Take(serverName string, conn *net.TCPConn) bool {
 	return true
 }
 
-// Connect returns a connection to a peer's gateway. If patient, it waits a few seconds for a first control connection.
-// A control connection that is lost is no reason to fail: another one is asked, when there is one. The error is a
-// *tunnel.Error, or that of making a name.
-func (r *Registry) Connect(ctx context.Context, peer string, patient bool) (*net.TCPConn, error) {
+// Connect returns a connection to a peer's gateway. A control connection that is lost is no reason to fail while there
+// is another one. Without any, it waits a few seconds for one if patient, else it returns tunnel.NotConnected at once, so
+// that another replica may be asked. The error is a *tunnel.Error, or that of making a name.
+func (r *Registry) Connect(ctx context.Context, by Asked, patient bool) (*net.TCPConn, error) {
+	peer := by.Peer
 	name, err := r.names.New()
 	if err != nil {
 		return nil, err
 	}
-	w := &waiting{peer: peer, arrived: make(chan *net.TCPConn, 1), failed: make(chan struct{}, 1)}
+	w := &waiting{peer: peer, owner: by.Owner, arrived: make(chan *net.TCPConn, 1), failed: make(chan struct{}, 1)}
 	if !r.await(name, w) {
 		return nil, &tunnel.Error{Reason: tunnel.Busy}
 	}
@@ -179,7 +189,7 @@ func (r *Registry) Connect(ctx context.Context, peer string, patient bool) (*net
 	asked := map[*Control]bool{}
 	for {
 		c, changed := r.pick(peer, asked)
-		if c == nil && len(asked) == 0 && !patient {
+		if c == nil && !patient && !alive(asked) {
 			return nil, &tunnel.Error{Reason: tunnel.NotConnected}
 		}
 		var again, none <-chan time.Time
@@ -214,10 +224,11 @@ func (r *Registry) await(name string, w *waiting) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.of(w.peer)
-	if of.waiting >= maxWaiting {
+	if of.waiting >= maxWaiting || of.waitingFor[w.owner] >= maxWaiting/2 {
 		return false
 	}
 	of.waiting++
+	of.waitingFor[w.owner]++
 	r.waiting[name] = w
 	return true
 }
@@ -227,13 +238,29 @@ func (r *Registry) forget(name string, w *waiting) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, name)
-	r.peers[w.peer].waiting--
+	of := r.peers[w.peer]
+	of.waiting--
+	if of.waitingFor[w.owner]--; of.waitingFor[w.owner] == 0 {
+		delete(of.waitingFor, w.owner)
+	}
 	r.tidy(w.peer)
 	select {
 	case late := <-w.arrived:
 		_ = late.Close()
 	default:
 	}
+}
+
+// alive reports whether any of the control connections that were asked is still there.
+func alive(asked map[*Control]bool) bool {
+	for c := range asked {
+		select {
+		case <-c.done:
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // pick returns a control connection that was not asked, and puts it behind the others; nil: there is none.

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,7 +102,7 @@ type connecting struct {
 func connect(ctx context.Context, r *reverse.Registry, patient bool) <-chan connecting {
 	done := make(chan connecting, 1)
 	go func() {
-		conn, err := r.Connect(ctx, "east", patient)
+		conn, err := r.Connect(ctx, reverse.Asked{Peer: "east", Owner: "bank"}, patient)
 		done <- connecting{conn, err}
 	}()
 	return done
@@ -169,8 +170,108 @@ func TestRegistryFails(t *testing.T) {
 		t.Error("too many are allowed")
 	}
 	broken := reverse.NewRegistry(reverse.Names{Key: func() ([]byte, error) { return nil, errors.New("no key") }})
-	if _, err := broken.Connect(t.Context(), "east", false); err == nil {
+	if _, err := broken.Connect(t.Context(), reverse.Asked{Peer: "east"}, false); err == nil {
 		t.Error("a name was made without a key")
+	}
+}
+
+// Where the only control connection is lost, another replica can be asked at once.
+func TestRegistryLosesTheLast(t *testing.T) {
+	r := reverse.NewRegistry(reverse.Names{Key: key})
+	c, leave := r.Add("east", time.Now())
+	begun, done := time.Now(), connect(t.Context(), r, false)
+	<-c.Ask
+	leave()
+	if got := <-done; reasonOf(got.err) != tunnel.NotConnected {
+		t.Errorf("%v after %s", got.err, time.Since(begun))
+	}
+	// Who has no other replica waits for the next.
+	c, leave = r.Add("east", time.Now())
+	done = connect(t.Context(), r, true)
+	name := <-c.Ask
+	leave()
+	c, leave = r.Add("east", time.Now())
+	defer leave()
+	if again := <-c.Ask; again != name {
+		t.Errorf("asked for %q, then %q", name, again)
+	}
+	near, _ := pair(t)
+	if !r.Take(name, near) {
+		t.Error("nobody waits")
+	}
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
+	}
+}
+
+// One owner leaves half of what a peer may be asked for to the others.
+func TestRegistrySharesAPeer(t *testing.T) {
+	r := reverse.NewRegistry(reverse.Names{Key: key})
+	c, leave := r.Add("east", time.Now())
+	defer leave()
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting []<-chan connecting
+	for range 64 {
+		waiting = append(waiting, connect(ctx, r, false))
+	}
+	for range waiting {
+		<-c.Ask
+	}
+	if got := <-connect(ctx, r, false); reasonOf(got.err) != tunnel.Busy {
+		t.Errorf("one more: %v", got.err)
+	}
+	other := make(chan error, 1)
+	go func() {
+		conn, err := r.Connect(ctx, reverse.Asked{Peer: "east", Owner: "vault"}, false)
+		if err == nil {
+			err = conn.Close()
+		}
+		other <- err
+	}()
+	near, _ := pair(t)
+	if name := <-c.Ask; !r.Take(name, near) {
+		t.Error("nobody waits for what another owner asked for")
+	}
+	if err := <-other; err != nil {
+		t.Errorf("of another owner: %v", err)
+	}
+	cancel()
+	for _, one := range waiting {
+		<-one
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	again := connect(ctx, r, false)
+	<-c.Ask // there is place again
+	cancel()
+	<-again
+}
+
+// What a replica says is passed on.
+func TestSiblings(t *testing.T) {
+	var answer atomic.Pointer[tunnel.Error]
+	address, _ := served(t, reverse.Limits{}, func(asked reverse.Asked) (*net.TCPConn, error) {
+		if !asked.Passed || asked.Owner != "bank" || asked.Peer != "east" {
+			t.Errorf("%+v", asked)
+		}
+		return nil, answer.Load()
+	})
+	at := netip.MustParseAddrPort(address)
+	siblings := reverse.Siblings{
+		Lookup: func(context.Context) ([]netip.Addr, error) {
+			return []netip.Addr{at.Addr(), netip.MustParseAddr("127.0.0.9")}, nil // nobody listens at the second
+		},
+		Own: netip.MustParseAddr("127.0.0.2"), Port: at.Port(),
+	}
+	by := reverse.Asked{Peer: "east", Owner: "bank", Proof: "bank"}
+	for _, reason := range []tunnel.Reason{tunnel.NoAnswer, tunnel.Busy, tunnel.NotAllowed, tunnel.NotConnected} {
+		answer.Store(&tunnel.Error{Reason: reason})
+		if _, err := siblings.Connect(t.Context(), by, time.Now().Add(time.Minute)); reasonOf(err) != reason {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	answer.Store(&tunnel.Error{Reason: tunnel.Busy})
+	if _, err := siblings.Connect(t.Context(), by, time.Now().Add(-time.Second)); reasonOf(err) != tunnel.NotConnected {
+		t.Errorf("asked after its time: %v", err)
 	}
 }
 

@@ -53,6 +53,8 @@ type Limits struct {
 // Asked is a request for a connection to a peer.
 type Asked struct {
 	Peer string
+	// Owner is who asks, as ServerOptions.Authenticate returned it.
+	Owner string
 	// Proof of who asks, as it was given.
 	Proof string
 	// Passed says that another replica passes it on.
@@ -178,7 +180,7 @@ func (s *Server) answer(
 		return nil, "", nil, nil
 	}
 	remote, done, err = s.connect(ctx, conn, owner, Asked{
-		Peer: peer, Proof: proof, Passed: request.Header.Get(hopHeader) != "",
+		Peer: peer, Owner: owner, Proof: proof, Passed: request.Header.Get(hopHeader) != "",
 	})
 	if err != nil {
 		reason, known := tunnel.ReasonOf(err)

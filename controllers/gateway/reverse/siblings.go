@@ -4,6 +4,7 @@
 package reverse
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -30,9 +31,9 @@ type Siblings struct {
 	Port uint16
 }
 
-// Connect asks one replica after the other for a connection to a peer, and returns the first. The error is a
-// *tunnel.Error.
-func (s Siblings) Connect(ctx context.Context, asked Asked) (*net.TCPConn, error) {
+// Connect asks one replica after the other for a connection to a peer, and returns the first. None is asked after
+// until. The error is a *tunnel.Error: the last that says more than that a replica has no control connection either.
+func (s Siblings) Connect(ctx context.Context, asked Asked, until time.Time) (*net.TCPConn, error) {
 	none := &tunnel.Error{Reason: tunnel.NotConnected}
 	if s.Lookup == nil || asked.Passed {
 		return nil, none
@@ -45,6 +46,9 @@ func (s Siblings) Connect(ctx context.Context, asked Asked) (*net.TCPConn, error
 		return nil, none
 	}
 	for _, address := range addresses[:min(len(addresses), maxSiblings)] {
+		if time.Now().After(until) || ctx.Err() != nil {
+			break
+		}
 		if address.Unmap() == s.Own.Unmap() {
 			continue
 		}
@@ -52,7 +56,12 @@ func (s Siblings) Connect(ctx context.Context, asked Asked) (*net.TCPConn, error
 		if err == nil {
 			return conn, nil
 		}
-		none.Cause = err
+		switch reason, _ := tunnel.ReasonOf(err); reason {
+		case tunnel.NoAnswer, tunnel.Busy, tunnel.NotAllowed:
+			none.Reason, none.Cause = reason, err
+		default: // it has no control connection, or is not there any more
+			none.Cause = cmp.Or(none.Cause, err)
+		}
 	}
 	return nil, none
 }
@@ -63,13 +72,16 @@ func (s Siblings) ask(ctx context.Context, address netip.Addr, asked Asked) (*ne
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dataPatience+siblingTime)
+	answering, cancel := context.WithTimeout(ctx, dataPatience+siblingTime)
 	defer cancel()
-	err = tunnel.Ask(ctx, conn, tunnel.Request{
+	err = tunnel.Ask(answering, conn, tunnel.Request{
 		Target: tunnel.Target(asked.Peer), Authorization: asked.Proof, Header: map[string]string{hopHeader: "1"},
 	})
 	if err != nil {
 		_ = conn.Close()
+		if answering.Err() != nil {
+			return nil, &tunnel.Error{Reason: tunnel.NoAnswer, Cause: err}
+		}
 		return nil, err
 	}
 	return conn.(*net.TCPConn), nil
