@@ -109,7 +109,7 @@ type PeerControlStatus struct {
 	// lastError is why one ended last, or could not be made, with connection: Dial.
 	// +optional
 	LastError string `json:"lastError,omitempty"`
-	// lastErrorTime is when.
+	// lastErrorTime is when it came first.
 	// +optional
 	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
 }

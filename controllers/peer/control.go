@@ -34,11 +34,13 @@ func (r *Reconciler) observeControl(ctx context.Context, peer *v1alpha1.Peer) []
 			Message: fmt.Sprintf("This cluster's gateways do not tell of their control connections: %v", err),
 		}}
 	}
-	peer.Status.Control = controlStatus(state)
+	peer.Status.Control = controlStatus(peer.Status.Control, state)
 	return []metav1.Condition{connected(peer, state)}
 }
 
-func controlStatus(state reverse.State) *v1alpha1.PeerControlStatus {
+// controlStatus is what status says of a state. While the same error comes again, with each attempt, its time stays:
+// else each look at a peer that is down would be a write.
+func controlStatus(before *v1alpha1.PeerControlStatus, state reverse.State) *v1alpha1.PeerControlStatus {
 	status := &v1alpha1.PeerControlStatus{
 		Connections: int32(min(state.Connections, 1<<20)), LastError: conditions.Shorten(state.Error),
 	}
@@ -50,6 +52,9 @@ func controlStatus(state reverse.State) *v1alpha1.PeerControlStatus {
 		return &metav1.Time{Time: t.Truncate(time.Second)}
 	}
 	status.Since, status.LastErrorTime = second(state.Since), second(state.ErrorTime)
+	if before != nil && before.LastError == status.LastError && before.LastErrorTime != nil {
+		status.LastErrorTime = before.LastErrorTime
+	}
 	return status
 }
 

@@ -122,6 +122,16 @@ func TestDial(t *testing.T) {
 		if got.Status.Control.LastError != "it does not work" || got.Status.Control.LastErrorTime == nil {
 			t.Errorf("%+v", got.Status.Control)
 		}
+		// It is tried again, and nothing is new.
+		state.ErrorTime = start.Add(time.Hour)
+		if again, _ := b.reconcile("west"); again.ResourceVersion != got.ResourceVersion {
+			t.Error("it was written without a change")
+		}
+	}
+	state = reverse.State{Error: "it is another error", ErrorTime: start.Add(time.Hour)}
+	got, _ = b.reconcile("west")
+	if c := got.Status.Control; c.LastError != state.Error || !c.LastErrorTime.Time.Equal(state.ErrorTime) {
+		t.Errorf("%+v", c)
 	}
 }
 
