@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
 const (
@@ -35,7 +36,8 @@ const (
 	// acceptTime bounds what it takes to make a control connection.
 	acceptTime = 15 * time.Second
 	// aliveTime is how often a control connection on which nothing moves is looked at, and how long that may take.
-	aliveTime = 10 * time.Second
+	// Servers of gRPC reject clients that do so more often than each 10 seconds.
+	aliveTime = 15 * time.Second
 )
 
 // DiallerOptions of NewDialler.
@@ -99,7 +101,8 @@ func (d *Dialler) State() State {
 	}
 	if d.err != nil {
 		reason, _ := tunnel.ReasonOf(d.err)
-		s.Error, s.Reason, s.ErrorTime = d.err.Error(), reason, d.at
+		// The other side may have written it.
+		s.Error, s.Reason, s.ErrorTime = conditions.Shorten(d.err.Error()), reason, d.at
 	}
 	return s
 }
@@ -207,7 +210,7 @@ func (d *Dialler) serve(
 			defer func() { <-d.dialling }()
 			if err := d.data(context.WithoutCancel(ctx), name); err != nil {
 				d.options.Count(ResultFailed)
-				d.options.Log.Info("Data connection could not be made", "endpoint", d.options.Gateway.Endpoint,
+				d.options.Log.V(1).Info("Data connection could not be made", "endpoint", d.options.Gateway.Endpoint,
 					"cause", err.Error())
 				failed(name)
 				return
@@ -232,6 +235,10 @@ func (d *Dialler) data(ctx context.Context, name string) error {
 				return errors.New("this gateway is being stopped")
 			}
 			return nil
+		}
+		switch reason, _ := tunnel.ReasonOf(err); reason {
+		case tunnel.ProxyAuthentication, tunnel.ProxyRefused: // it would say so again
+			return err
 		}
 		select { // a replica that is being stopped does not accept connections, another one will
 		case <-ctx.Done():
