@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
+// endGrace is what a control connection that is not allowed any more has to be told so.
+const endGrace = time.Second
+
 // controlled are the control connections that peers keep, with what has to be asked again when Peers change.
 type controlled struct {
 	mu  sync.Mutex
@@ -30,7 +34,8 @@ type controlled struct {
 type controlling struct {
 	peer  string
 	chain []*x509.Certificate
-	end   context.CancelFunc
+	// end may be called more than once.
+	end func()
 }
 
 func (c *controlled) add(one *controlling) (leave func()) {
@@ -73,17 +78,27 @@ func (s *service) Control(
 	if err := s.listensTo(stream.Context(), from.peer); err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(stream.Context())
-	defer end()
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
 	connection := connectionOf(ctx)
 	defer connection.conn.Use()()
-	defer s.controlled.add(&controlling{peer: from.peer, chain: connection.State.PeerCertificates, end: end})()
 	control, leave := s.registry.Add(from.peer, s.options.Clock.Now())
 	if control == nil {
 		return status.Errorf(codes.ResourceExhausted, "peer %s keeps %d control connections, and more are not allowed",
 			from.peer, reverse.MaxControls)
 	}
 	defer leave()
+	one := &controlling{peer: from.peer, chain: connection.State.PeerCertificates, end: func() {
+		leave() // at once, also where a message is being written that nobody reads
+		cancel()
+		// It is time to read why; the connection serves nothing else.
+		time.AfterFunc(endGrace, func() { _ = connection.conn.Close() })
+	}}
+	defer s.controlled.add(one)()
+	// A Peer that was changed before that would not have ended it.
+	if err := s.keeps(ctx, one); err != nil {
+		return err
+	}
 	s.log.V(1).Info("Control connection accepted", "peer", from.peer)
 	accepted := &wirev1.ControlAccepted{
 		ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version, KnownAs: from.peer,
@@ -167,8 +182,17 @@ func (s *service) listensTo(ctx context.Context, name string) error {
 func (g *Gateway) endControls() {
 	ctx, cancel := context.WithTimeout(context.Background(), identifyTimeout)
 	defer cancel()
-	g.controlled.check(func(one *controlling) bool {
-		from, err := g.service.trust.identify(ctx, one.chain)
-		return err == nil && from.peer == one.peer && g.service.listensTo(ctx, one.peer) == nil
-	})
+	g.controlled.check(func(one *controlling) bool { return g.service.keeps(ctx, one) == nil })
+}
+
+// keeps rejects a control connection that is not allowed any more.
+func (s *service) keeps(ctx context.Context, one *controlling) error {
+	from, err := s.trust.identify(ctx, one.chain)
+	if err != nil {
+		return err
+	}
+	if from.peer != one.peer {
+		return untrusted("the certificate is of Peer %s of the receiving cluster now, and was of %s", from.peer, one.peer)
+	}
+	return s.listensTo(ctx, one.peer)
 }

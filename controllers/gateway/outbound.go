@@ -92,8 +92,12 @@ func newOutbound(o Options, front *passthrough.Server, registry *reverse.Registr
 	}
 	b.server = reverse.NewServer(reverse.ServerOptions{
 		Authenticate: b.authenticate, Connect: b.connect, State: b.state, Count: b.metrics.count, Limits: o.Outbound.Limits,
+		Manager: tenantOf(pki.Identity{Path: pki.ManagerPath}),
 		Join: func(peer string, remote, local *net.TCPConn, first []byte) error {
-			return front.Join(passthrough.Target{Key: tunnelKeyPrefix + peer}, remote, local, first)
+			return front.Join(passthrough.Target{Key: tunnelKeyPrefix + peer}, remote, local, first, func() bool {
+				var still v1alpha1.Peer
+				return o.Client.Get(context.Background(), client.ObjectKey{Name: peer}, &still) == nil && tunnelled(&still.Spec)
+			})
 		},
 		Log: o.Log,
 	})
@@ -132,12 +136,12 @@ func (b *outbound) connect(ctx context.Context, asked reverse.Asked) (*net.TCPCo
 	if err != nil {
 		return nil, fmt.Errorf("looking up Peer %q: %w", asked.Peer, err)
 	}
+	// The others are no way around the NetworkPolicies of agents.
+	if !tunnelled(&peer.Spec) {
+		return nil, &tunnel.Error{Reason: tunnel.NotAllowed}
+	}
 	if peer.Spec.Connection == v1alpha1.PeerListen {
 		return b.reversed(ctx, asked)
-	}
-	// The others are no way around the NetworkPolicies of agents.
-	if peer.Spec.Proxy == nil || peer.Spec.Endpoint == "" {
-		return nil, &tunnel.Error{Reason: tunnel.NotAllowed}
 	}
 	conn, err := b.dial(&peer.Spec)(ctx, "tcp", peer.Spec.Endpoint)
 	if err != nil {
@@ -149,6 +153,11 @@ func (b *outbound) connect(ctx context.Context, asked reverse.Asked) (*net.TCPCo
 		return nil, fmt.Errorf("the connection to Peer %q is %T, not TCP", asked.Peer, conn)
 	}
 	return tcp, nil
+}
+
+// tunnelled reports whether pods reach a Peer through this gateway.
+func tunnelled(spec *v1alpha1.PeerSpec) bool {
+	return spec.Connection == v1alpha1.PeerListen || spec.Proxy != nil && spec.Endpoint != ""
 }
 
 // reversed has the peer make a connection: over a control connection of this replica, or of another.
@@ -226,14 +235,15 @@ func (b *outbound) run(ctx context.Context) {
 
 // follow begins and ends control connections as the Peers say.
 func (b *outbound) follow() {
-	var peers v1alpha1.PeerList
-	if err := b.options.Client.List(context.Background(), &peers); err != nil {
-		b.options.Log.Error(err, "Peers cannot be listed")
-		return
-	}
+	// Held before the Peers are listed, so that an older list does not come after a newer one.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running == nil {
+		return
+	}
+	var peers v1alpha1.PeerList
+	if err := b.options.Client.List(context.Background(), &peers); err != nil {
+		b.options.Log.Error(err, "Peers cannot be listed")
 		return
 	}
 	wanted := map[string]bool{}

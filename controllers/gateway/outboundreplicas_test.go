@@ -67,7 +67,7 @@ func TestReplicas(t *testing.T) {
 	// Data connections of east arrive at the replica that has its control connections, or at the other one.
 	var data atomic.Pointer[string]
 	data.Store(&other.Address)
-	c, between := newCutter(t, holds.Address)
+	c, between := newCutter(t, holds.Address, 0)
 	c.data = func() string { return *data.Load() }
 	dialled := peerOf("west", holds.CA)
 	dialled.Spec.Connection, dialled.Spec.Endpoint = v1alpha1.PeerDial, between

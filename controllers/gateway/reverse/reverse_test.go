@@ -382,9 +382,10 @@ func served(
 			_, err := io.Copy(remote, local)
 			return err
 		},
-		State:  func(string) reverse.State { return reverse.State{Connections: 3} },
-		Count:  func(_, result string) { counted <- result },
-		Limits: limits, Log: logr.Discard(),
+		Manager: "/manager",
+		State:   func(string) reverse.State { return reverse.State{Connections: 3} },
+		Count:   func(_, result string) { counted <- result },
+		Limits:  limits, Log: logr.Discard(),
 	})
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -488,6 +489,34 @@ func TestServerRefuses(t *testing.T) {
 	} {
 		if _, err := ask(t, address, test.owner, test.target); reasonOf(err) != test.want {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Only the manager is told what the state of a peer is.
+func TestServerTellsStates(t *testing.T) {
+	address, _ := served(t, reverse.Limits{}, func(reverse.Asked) (*net.TCPConn, error) {
+		return nil, &tunnel.Error{Reason: tunnel.NotConnected}
+	})
+	for path, test := range map[string]struct {
+		owner string
+		want  int
+	}{
+		"/state/east": {"/manager", http.StatusOK}, "/state/East": {"/manager", http.StatusBadRequest},
+		"/state/west": {"bank", http.StatusForbidden}, "/state/north": {"", http.StatusForbidden},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Proxy-Authorization", test.owner)
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != test.want {
+			t.Errorf("%s asks for %s: %d", test.owner, path, answer.StatusCode)
 		}
 	}
 }

@@ -69,8 +69,9 @@ type ServerOptions struct {
 	Connect func(ctx context.Context, asked Asked) (*net.TCPConn, error)
 	// Join joins it to who asked, of whom first was read, and closes both when they have ended.
 	Join func(peer string, remote, local *net.TCPConn, first []byte) error
-	// State of the control connections with a peer.
-	State func(peer string) State
+	// State of the control connections with a peer, for the owner Manager alone.
+	State   func(peer string) State
+	Manager string
 	// Count is told what became of each request: "connected" or a tunnel.Reason. The peer is a name that an object may
 	// have, and there need not be one; it is empty before the asker is authenticated.
 	Count  func(peer, result string)
@@ -171,6 +172,9 @@ func (s *Server) answer(
 	case !known():
 		s.options.Count("", string(tunnel.Busy))
 		return nil, "", nil, nil
+	case isState && owner != s.options.Manager:
+		s.reply(conn, http.StatusForbidden, tunnel.NotAllowed, nil)
+		return nil, "", nil, nil
 	case !isPeer:
 		s.reply(conn, http.StatusBadRequest, "", nil)
 		return nil, "", nil, nil
@@ -183,8 +187,8 @@ func (s *Server) answer(
 		Peer: peer, Owner: owner, Proof: proof, Passed: request.Header.Get(hopHeader) != "",
 	})
 	if err != nil {
-		reason, known := tunnel.ReasonOf(err)
-		if !known {
+		reason, refused := tunnel.ReasonOf(err)
+		if !refused {
 			reason = tunnel.Busy
 			s.options.Log.Error(err, "A connection to a peer could not be made", "peer", peer)
 		}
