@@ -73,7 +73,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, passes: connections, uses: audit.NewUses(o.Log, o.Registerer),
-		names: reverse.Names{Key: o.ChannelKey, Own: o.Outbound.Own},
+		names: reverse.Names{Key: o.ChannelKey, Own: o.Outbound.Own, Clock: o.Clock},
 	}
 	registry := reverse.NewRegistry(g.names)
 	g.front, err = passthrough.New(passthrough.Options{

@@ -11,21 +11,27 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
 	// dataSuffix is that of the server names of data connections.
 	dataSuffix = ".data.lighterage.internal"
-	// A label holds a nonce, the address of who waits, and the first bytes of a MAC: 39 bytes with IPv6, which fill the
-	// 63 characters that a label may have.
-	nonceBytes, macBytes = 9, 12
-	macOf                = "lighterage data connection\n"
+	// A label holds the seconds of the time, a nonce, the address of who waits, and the first bytes of a MAC: 39 bytes
+	// with IPv6, which fill the 63 characters that a label may have.
+	timeBytes, nonceBytes, macBytes = 4, 5, 12
+	headBytes                       = timeBytes + nonceBytes
+	macOf                           = "lighterage data connection\n"
+	// maxNameAge is how far the time of a name may be off: longer than it is waited for, by clocks that differ.
+	maxNameAge = 30 * time.Second
 )
 
 var labels = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -36,6 +42,15 @@ type Names struct {
 	Key func() ([]byte, error)
 	// Own is where the other replicas reach this one's port for other clusters. The zero value: there are no others.
 	Own netip.AddrPort
+	// Clock by which names expire; nil: the real one.
+	Clock clock.PassiveClock
+}
+
+func (n Names) now() time.Time {
+	if n.Clock == nil {
+		return time.Now()
+	}
+	return n.Clock.Now()
 }
 
 // New returns a name that was never used.
@@ -44,8 +59,9 @@ func (n Names) New() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making the name of a data connection: %w", err)
 	}
-	label := make([]byte, nonceBytes, nonceBytes+18+macBytes)
-	if _, err := rand.Read(label); err != nil {
+	label := make([]byte, headBytes, headBytes+18+macBytes)
+	binary.BigEndian.PutUint32(label, uint32(n.now().Unix())) //nolint:gosec // good until 2106
+	if _, err := rand.Read(label[timeBytes:]); err != nil {
 		return "", fmt.Errorf("making the name of a data connection: %w", err)
 	}
 	if n.Own.IsValid() {
@@ -67,14 +83,15 @@ func mac(key, of []byte) []byte {
 	return sum.Sum(nil)[:macBytes]
 }
 
-// Owner returns which replica waits, or waited, for the connection with a name; ok is false for any other name.
+// Owner returns which replica waits, or waited a moment ago, for the connection with a name; ok is false for any other
+// name.
 func (n Names) Owner(serverName string) (owner netip.AddrPort, ok bool) {
 	text, found := strings.CutSuffix(serverName, dataSuffix)
 	if !found {
 		return owner, false
 	}
 	label, err := labels.DecodeString(text)
-	if err != nil || len(label) < nonceBytes+macBytes {
+	if err != nil || len(label) < headBytes+macBytes {
 		return owner, false
 	}
 	key, err := n.Key()
@@ -85,10 +102,14 @@ func (n Names) Owner(serverName string) (owner netip.AddrPort, ok bool) {
 	if !hmac.Equal(mac(key, signed), given) {
 		return owner, false
 	}
-	if len(signed) == nonceBytes {
+	made := time.Unix(int64(binary.BigEndian.Uint32(signed)), 0)
+	if n.now().Sub(made).Abs() > maxNameAge {
+		return owner, false
+	}
+	if len(signed) == headBytes {
 		return owner, true
 	}
-	if err := owner.UnmarshalBinary(signed[nonceBytes:]); err != nil || !owner.IsValid() || owner.Addr().Zone() != "" {
+	if err := owner.UnmarshalBinary(signed[headBytes:]); err != nil || !owner.IsValid() || owner.Addr().Zone() != "" {
 		return netip.AddrPort{}, false
 	}
 	return owner, true

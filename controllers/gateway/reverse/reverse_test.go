@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	"github.com/lighterage/lighterage/controllers/gateway/reverse"
@@ -51,6 +52,22 @@ func TestNames(t *testing.T) {
 		// Another owner with the same MAC.
 		if _, ok := names.Owner("b" + name[1:]); ok && name[0] != 'b' {
 			t.Error("a changed name counts")
+		}
+	}
+}
+
+// A name leads nowhere once nobody can wait for it any more.
+func TestNamesExpire(t *testing.T) {
+	clock := testclock.NewFakePassiveClock(time.Unix(1900000000, 0))
+	names := reverse.Names{Key: key, Own: netip.MustParseAddrPort("10.0.0.7:8443"), Clock: clock}
+	name, err := names.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seconds, want := range map[int]bool{-31: false, -20: true, 20: true, 31: false} {
+		clock.SetTime(time.Unix(1900000000+int64(seconds), 0))
+		if _, ok := names.Owner(name); ok != want {
+			t.Errorf("after %d s: %t", seconds, ok)
 		}
 	}
 }
