@@ -48,7 +48,7 @@ type PeerProxy struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^http://([a-zA-Z0-9.-]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}/?$')",message="url must be http://host:port, without credentials or a path; write for example http://proxy.example:3128"
 	URL string `json:"url,omitempty"`
 	// credentialsKey is the key in Secret lighterage-proxies of the operator's namespace that holds user and password
-	// for the proxy, with a colon between them. Absent: the proxy wants none.
+	// for the proxy, as user:password@host:port with the host and port of url. Absent: the proxy wants none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -191,21 +191,28 @@ func (b *outbound) dial(spec *v1alpha1.PeerSpec) tunnel.Dial {
 		if spec.Proxy.CredentialsKey == "" {
 			return "", nil
 		}
-		return readCredentials(b.options.Outbound.Credentials, spec.Proxy.CredentialsKey)
+		return readCredentials(b.options.Outbound.Credentials, spec.Proxy.CredentialsKey, address)
 	})
 }
 
-// readCredentials reads user and password. The key is a label of DNS, by the API.
-func readCredentials(directory, key string) (string, error) {
+// readCredentials reads user and password for the proxy at an address, which the Secret must name: who may write Peers
+// may not read them. The key is a label of DNS, by the API.
+func readCredentials(directory, key, proxy string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(directory, filepath.Base(key)))
 	if err != nil {
 		return "", fmt.Errorf("reading the credentials of a proxy: %w", err)
 	}
 	given := strings.TrimSpace(string(content))
-	if len(given) > maxCredentials || !strings.Contains(given, ":") {
-		return "", errors.New("reading the credentials of a proxy: they are not user:password, of at most 1 KiB")
+	at := strings.LastIndexByte(given, '@') // a password may have others
+	if len(given) > maxCredentials || at < 0 || !strings.Contains(given[:at], ":") {
+		return "", errors.New("reading the credentials of a proxy: they are not user:password@host:port, of at most 1 KiB, " +
+			"with the host and port of the proxy")
 	}
-	return given, nil
+	if !strings.EqualFold(given[at+1:], proxy) {
+		return "", fmt.Errorf("reading the credentials of a proxy: key %s is not for %s; it must end with @ and the host and "+
+			"port of the proxy that may have them", key, proxy)
+	}
+	return given[:at], nil
 }
 
 // state of the control connections of this replica with a peer.

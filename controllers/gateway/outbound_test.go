@@ -60,12 +60,17 @@ func listeningTo(name string, ca *pki.CA) *v1alpha1.Peer {
 func unlimited(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst = 1e6, 1e6 }
 
 // serveTunnels has a gateway serve pods of its cluster.
-func serveTunnels(t *testing.T, g *gateway.Gateway, address string) string {
+func serveTunnels(t *testing.T, g *gateway.Gateway) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveTunnelsAt(t, g, listener)
+}
+
+func serveTunnelsAt(t *testing.T, g *gateway.Gateway, listener net.Listener) string {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- g.ServeTunnels(ctx, listener.(*net.TCPListener)) }()
@@ -83,7 +88,7 @@ func newBehindNAT(t *testing.T, endpoint func(address string) string, inEast ...
 	t.Helper()
 	n := &behindNAT{t: t, eastCA: newCA(t, "east")}
 	n.west = newWest(t, unlimited, listeningTo("east", n.eastCA))
-	n.tunnels = serveTunnels(t, n.west.gateway, "127.0.0.1:0")
+	n.tunnels = serveTunnels(t, n.west.gateway)
 	dialled := peerOf("west", n.west.ca)
 	dialled.Spec.Connection, dialled.Spec.Endpoint = v1alpha1.PeerDial, endpoint(n.west.address)
 	n.east = n.cluster(append(inEast, dialled)...)
@@ -321,7 +326,7 @@ func (w *west) control(ctx context.Context, certificate tls.Certificate, asked f
 func TestImpostors(t *testing.T) {
 	eastCA, northCA, southCA := newCA(t, "east"), newCA(t, "north"), newCA(t, "south")
 	w := newWest(t, unlimited, listeningTo("east", eastCA), listeningTo("north", northCA), peerOf("south", southCA))
-	tunnels := serveTunnels(t, w.gateway, "127.0.0.1:0")
+	tunnels := serveTunnels(t, w.gateway)
 	gatewayOf := func(ca *pki.CA, cluster string) tls.Certificate {
 		return issue(t, ca, pki.Identity{Cluster: cluster, Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
 	}

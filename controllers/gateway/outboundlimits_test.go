@@ -29,8 +29,13 @@ import (
 // askFor asks a gateway for a tunnel, as the manager of west.
 func askFor(t *testing.T, w *west, tunnels, target string) error {
 	t.Helper()
-	certificate := issue(t, w.ca, manager("west"), time.Now())
-	proof, err := tunnel.Proof(&certificate, target, time.Now())
+	return askForAt(t, w, tunnels, target, time.Now())
+}
+
+func askForAt(t *testing.T, w *west, tunnels, target string, now time.Time) error {
+	t.Helper()
+	certificate := issue(t, w.ca, manager("west"), now)
+	proof, err := tunnel.Proof(&certificate, target, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +59,7 @@ func TestNoWayAroundNetworkPolicies(t *testing.T) {
 	dialled := peerOf("dialled", newCA(t, "dialled"))
 	dialled.Spec.Endpoint, dialled.Spec.Connection = listener.Addr().String(), v1alpha1.PeerDial
 	w := newWest(t, unlimited, direct, dialled)
-	tunnels := serveTunnels(t, w.gateway, "127.0.0.1:0")
+	tunnels := serveTunnels(t, w.gateway)
 	for _, peer := range []string{"direct", "dialled"} {
 		if reason, _ := tunnel.ReasonOf(askFor(t, w, tunnels, tunnel.Target(peer))); reason != tunnel.NotAllowed {
 			t.Errorf("%s: %q", peer, reason)
@@ -147,7 +152,7 @@ func TestPeerGoesAsATunnelIsMade(t *testing.T) {
 			t.Error(err)
 		}
 	}), behind)
-	tunnels := serveTunnels(t, w.gateway, "127.0.0.1:0")
+	tunnels := serveTunnels(t, w.gateway)
 	certificate := issue(t, w.ca, manager("west"), time.Now())
 	conn, err := tunnel.Through(new(net.Dialer).DialContext, tunnel.Target("east"), func() (*tls.Certificate, error) {
 		return &certificate, nil
@@ -168,7 +173,7 @@ func TestPeerGoesAsATunnelIsMade(t *testing.T) {
 // Names that pods make up neither end the gateway nor stay in its metrics.
 func TestMadeUpPeers(t *testing.T) {
 	w := newWest(t, unlimited, listeningTo("east", newCA(t, "east")))
-	tunnels := serveTunnels(t, w.gateway, "127.0.0.1:0")
+	tunnels := serveTunnels(t, w.gateway)
 	for peer, want := range map[string]tunnel.Reason{
 		"\xff": tunnel.ProxyRefused, "Nobody": tunnel.ProxyRefused, "nobody": tunnel.NotAllowed,
 	} {

@@ -32,15 +32,22 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// freePort returns one that is free at both addresses of replicas.
-func freePort(t *testing.T) uint16 {
+// listenAtBoth listens at the addresses of two replicas, at the same port.
+func listenAtBoth(t *testing.T, own [2]netip.Addr) (listeners [2]net.Listener, port uint16) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		if listeners[0], err = net.Listen("tcp", netip.AddrPortFrom(own[0], 0).String()); err != nil {
+			t.Fatal(err)
+		}
+		port = netip.MustParseAddrPort(listeners[0].Addr().String()).Port()
+		if listeners[1], err = net.Listen("tcp", netip.AddrPortFrom(own[1], port).String()); err == nil {
+			return listeners, port
+		}
+		_ = listeners[0].Close() // somebody else has it there
 	}
-	defer listener.Close()
-	return netip.MustParseAddrPort(listener.Addr().String()).Port()
+	t.Fatal(err)
+	return listeners, 0
 }
 
 // A replica without a control connection asks the one that has it, and one at which a data connection arrives that
@@ -48,7 +55,8 @@ func freePort(t *testing.T) uint16 {
 func TestReplicas(t *testing.T) {
 	n := &behindNAT{t: t, eastCA: newCA(t, "east")}
 	own := [2]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
-	port, tunnels := freePort(t), freePort(t)
+	ports, port := listenAtBoth(t, own)
+	tunnelPorts, tunnels := listenAtBoth(t, own)
 	listenAt := func(i int) *gatewaytest.Cluster {
 		return gatewaytest.New(t, func(o *gateway.Options) {
 			unlimited(o)
@@ -60,9 +68,9 @@ func TestReplicas(t *testing.T) {
 	}
 	holds, other := listenAt(0), listenAt(1)
 	for i, replica := range []*gatewaytest.Cluster{holds, other} {
-		serveTunnels(t, replica.Gateway, netip.AddrPortFrom(own[i], tunnels).String())
+		serveTunnelsAt(t, replica.Gateway, tunnelPorts[i])
 		// Where other replicas reach it.
-		forward(t, netip.AddrPortFrom(own[i], port).String(), func() string { return replica.Address })
+		forward(t, ports[i], func() string { return replica.Address })
 	}
 	// Data connections of east arrive at the replica that has its control connections, or at the other one.
 	var data atomic.Pointer[string]
@@ -90,12 +98,8 @@ func TestReplicas(t *testing.T) {
 }
 
 // forward passes connections on.
-func forward(t *testing.T, address string, to func() string) {
+func forward(t *testing.T, listener net.Listener, to func() string) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -211,15 +215,15 @@ func TestPeerBehindAProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("user:other\n")
+	write("user:other@" + proxy + "\n")
 	n := &behindNAT{t: t, eastCA: newCA(t, "east")}
 	n.west = newWest(t, unlimited, listeningTo("east", n.eastCA))
-	n.tunnels = serveTunnels(t, n.west.gateway, "127.0.0.1:0")
+	n.tunnels = serveTunnels(t, n.west.gateway)
 	dialled := peerOf("west", n.west.ca)
 	dialled.Spec.Connection, dialled.Spec.Endpoint = v1alpha1.PeerDial, n.west.address
 	dialled.Spec.Proxy = &v1alpha1.PeerProxy{URL: "http://" + proxy, CredentialsKey: "corporate"}
 	east := n.clusterWith(func(o *gateway.Options) { o.Outbound.Credentials = directory }, dialled)
-	tunnels := serveTunnels(t, east.Gateway, "127.0.0.1:0")
+	tunnels := serveTunnels(t, east.Gateway)
 	pods := agentclient.NewPeerGateway(agentclient.Options{
 		Credentials: held{issue(t, n.eastCA, manager("east"), time.Now())}, Timeout: patience,
 	})
@@ -228,7 +232,13 @@ func TestPeerBehindAProxy(t *testing.T) {
 		!strings.Contains(err.Error(), "lighterage-proxies") {
 		t.Errorf("with a wrong password: %v", err)
 	}
-	write("user:secret\n")
+	for _, content := range []string{"user:secret", "user:secret@proxy.example:3128", "user@" + proxy} {
+		write(content)
+		if _, err := pods.Hello(t.Context(), west); !noTunnel(err, tunnel.ProxyAuthentication) || made.Load() > 0 {
+			t.Errorf("with %q: %v", content, err)
+		}
+	}
+	write("user:secret@" + proxy + "\n")
 	if hello, err := pods.Hello(t.Context(), west); err != nil || hello.GetKnownAs() != "east" {
 		t.Errorf("%v, %v", hello, err)
 	}
