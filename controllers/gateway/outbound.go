@@ -6,7 +6,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lighterage/lighterage/agent/wire/chain"
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -63,7 +61,9 @@ type outbound struct {
 	registry *reverse.Registry
 	server   *reverse.Server
 	siblings reverse.Siblings
-	metrics  *outboundMetrics
+	// own CAs, by which pods authenticate.
+	own     ownRoots
+	metrics *outboundMetrics
 
 	mu sync.Mutex
 	// dialled are the Peers with connection: Dial, by name.
@@ -85,7 +85,10 @@ func newOutbound(o Options, front *passthrough.Server, registry *reverse.Registr
 	b := &outbound{
 		options: o, front: front, registry: registry, dialled: map[string]*dialled{},
 		siblings: reverse.Siblings{Lookup: o.Outbound.Replicas, Own: o.Outbound.Own.Addr(), Port: o.Outbound.Port},
+		own:      ownRoots{issuer: o.Issuer},
 	}
+	// The CA of now is the former one when it is rotated. Without it there is nothing to remember.
+	_, _ = b.own.at(o.Clock.Now())
 	var err error
 	if b.metrics, err = newOutboundMetrics(o.Registerer, b); err != nil {
 		return nil, err
@@ -111,12 +114,10 @@ func (b *outbound) authenticate(proof, target string) (owner string, err error) 
 	if err != nil {
 		return "", err
 	}
-	issuer, err := b.options.Issuer()
+	roots, err := b.own.at(now)
 	if err != nil {
-		return "", fmt.Errorf("reading the cluster's CA: %w", err)
+		return "", err
 	}
-	roots := chain.NewRoots()
-	roots.Add("own", []*x509.Certificate{issuer})
 	_, identity, err := pki.VerifyAgainst(roots, presented, now)
 	if err != nil {
 		return "", err

@@ -6,8 +6,10 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -168,6 +171,46 @@ func TestPeerGoesAsATunnelIsMade(t *testing.T) {
 	if made.Load() != 1 {
 		t.Errorf("%d connections were made", made.Load())
 	}
+}
+
+// When the CA is rotated, running attempts keep their tunnels until they have other certificates.
+func TestTunnelsWithTheFormerCA(t *testing.T) {
+	var issuing atomic.Pointer[pki.CA]
+	clock := testclock.NewFakeClock(time.Now())
+	w := newWest(t, func(o *gateway.Options) {
+		unlimited(o)
+		own, err := o.Issuer()
+		if err != nil {
+			t.Error(err)
+		}
+		o.Clock = clock
+		o.Issuer = func() (*x509.Certificate, error) {
+			if ca := issuing.Load(); ca != nil {
+				return ca.Certificate, nil
+			}
+			return own, nil
+		}
+	}, peerOf("direct", newCA(t, "direct")))
+	tunnels := serveTunnels(t, w.gateway)
+	former, next := w.ca, newCA(t, "west")
+	issuing.Store(next)
+	// Peer direct is refused, and not who asks.
+	const authenticated, stranger = http.StatusBadGateway, http.StatusForbidden
+	expect := func(ca *pki.CA, want int) {
+		t.Helper()
+		w.ca = ca
+		var refused *tunnel.Error
+		if err := askForAt(t, w, tunnels, tunnel.Target("direct"), clock.Now()); !errors.As(err, &refused) ||
+			refused.Status != want {
+			t.Errorf("%v in place of status %d", err, want)
+		}
+	}
+	expect(next, authenticated)
+	expect(former, authenticated)
+	expect(newCA(t, "west"), stranger)
+	clock.Step(4 * time.Hour)
+	expect(next, authenticated)
+	expect(former, stranger)
 }
 
 // Names that pods make up neither end the gateway nor stay in its metrics.
