@@ -206,12 +206,12 @@ func readCredentials(directory, key, proxy string) (string, error) {
 	given := strings.TrimSpace(string(content))
 	at := strings.LastIndexByte(given, '@') // a password may have others
 	if len(given) > maxCredentials || at < 0 || !strings.Contains(given[:at], ":") {
-		return "", errors.New("reading the credentials of a proxy: they are not user:password@host:port, of at most 1 KiB, " +
-			"with the host and port of the proxy")
+		return "", errors.New("reading the credentials of a proxy: they are not user:password@host:port, of at most " +
+			"1 KiB, with the host and port of the proxy")
 	}
 	if !strings.EqualFold(given[at+1:], proxy) {
-		return "", fmt.Errorf("reading the credentials of a proxy: key %s is not for %s; it must end with @ and the host and "+
-			"port of the proxy that may have them", key, proxy)
+		return "", fmt.Errorf("reading the credentials of a proxy: key %s is not for %s; it must end with @ and the host "+
+			"and port of the proxy that may have them", key, proxy)
 	}
 	return given[:at], nil
 }

@@ -169,8 +169,8 @@ func (r *Registry) Take(serverName string, conn *net.TCPConn) bool {
 }
 
 // Connect returns a connection to a peer's gateway. A control connection that is lost is no reason to fail while there
-// is another one. Without any, it waits a few seconds for one if patient, else it returns tunnel.NotConnected at once, so
-// that another replica may be asked. The error is a *tunnel.Error, or that of making a name.
+// is another one. Without any, it waits a few seconds for one if patient, else it returns tunnel.NotConnected at once,
+// so that another replica may be asked. The error is a *tunnel.Error, or that of making a name.
 func (r *Registry) Connect(ctx context.Context, by Asked, patient bool) (*net.TCPConn, error) {
 	peer := by.Peer
 	name, err := r.names.New()
