@@ -168,9 +168,17 @@ const (
 	// ReasonPeerIncompatible (Transfer, Queue, Peer): the peer speaks no version of the protocol that this cluster
 	// speaks. Upgrade the older one.
 	ReasonPeerIncompatible = "PeerIncompatible"
-	// ReasonNotGranted (Transfer, Delivery, Queue): no PeerGrant in the destination's namespace allows this. Create one
-	// there, or change it; the message says what it lacks.
+	// ReasonNotGranted (Transfer, Delivery, Queue): no PeerGrant in the destination's namespace, or with source.peer in
+	// that of the source, allows this. Create one there, or change it; the message says what it lacks.
 	ReasonNotGranted = "NotGranted"
+	// ReasonPullCycle (Transfer): a Transfer of another cluster pulls from a directory that a Transfer here pulls into, so
+	// that data could go round. Pull from where the data come from, or into another directory.
+	ReasonPullCycle = "PullCycle"
+	// ReasonNotReceived (Transfer): the cluster that is pulled from says that the run is complete, and no Delivery here
+	// is. Start another run with the annotation lighterage.dev/run.
+	ReasonNotReceived = "NotReceived"
+	// ReasonPulling (Transfer): the cluster that is pulled from was asked for the run. Its answer follows within a minute.
+	ReasonPulling = "Pulling"
 	// ReasonReceiptPending (Transfer, Delivery): the run is complete, and the other cluster has not signed its receipt
 	// yet. If it lasts, check that the manager and the gateway of the other cluster run.
 	ReasonReceiptPending = "ReceiptPending"

@@ -92,6 +92,15 @@ const (
 	// namespace/name, with peer/ before it if it is of another cluster. The manager makes claims larger that have it.
 	CreatedForAnnotation = "lighterage.dev/created-for"
 
+	// PulledByLabel is on a Transfer that was made for one of another cluster that pulls; the value is the name of the
+	// Peer. It is of those that the gateway makes only if the name and PullAnnotation agree with it.
+	PulledByLabel = "lighterage.dev/pulled-by"
+	// PullAnnotation on such a Transfer names that of the other cluster: namespace/name/UID.
+	PullAnnotation = "lighterage.dev/pull"
+	// PullAskedAnnotation on such a Transfer is when the other cluster asked for it, to about an hour. One that is not
+	// asked for in a day is deleted.
+	PullAskedAnnotation = "lighterage.dev/pull-asked"
+
 	// ReceiptLabel with the value "true" is on ConfigMaps that are receipts.
 	ReceiptLabel = "lighterage.dev/receipt"
 

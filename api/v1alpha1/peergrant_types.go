@@ -21,6 +21,15 @@ type PeerGrantFrom struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespaces []string `json:"namespaces,omitempty"`
+	// transfers are the names of the Transfers that may. Absent: any of those namespaces. The manager makes grants of one
+	// Transfer for Transfers that pull.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Transfers []string `json:"transfers,omitempty"`
 }
 
 // GrantedKind is a kind that a peer may write to.
@@ -34,8 +43,21 @@ const (
 	GrantedQueue GrantedKind = "Queue"
 )
 
-// PeerGrantTo names what may be written.
+// GrantedVerb is what may be done with a claim.
+// +kubebuilder:validation:Enum=Write;Read
+type GrantedVerb string
+
+const (
+	// GrantedWrite lets Transfers write into the claim, and is what a grant without verbs allows.
+	GrantedWrite GrantedVerb = "Write"
+	// GrantedRead lets Transfers of a peer pull from the claim.
+	GrantedRead GrantedVerb = "Read"
+)
+
+// PeerGrantTo names what may be written or read.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.verbs) || self.kind == 'PersistentVolumeClaim'",message="verbs are about claims; remove them, or write kind: PersistentVolumeClaim"
+// +kubebuilder:validation:XValidation:rule="!has(self.verbs) || 'Write' in self.verbs || !has(self.create) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="create, allowDelete and allowPrivileged are about writing; add Write to verbs, or remove them"
 // +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !has(self.create) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, create, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
 // +kubebuilder:validation:XValidation:rule="!has(self.create) || has(self.name)",message="create is of one claim; add name: a grant for claims of any name would let a peer create any number of them"
 type PeerGrantTo struct {
@@ -47,8 +69,17 @@ type PeerGrantTo struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// path is the directory of a claim that may be written, with everything in it. Absent: the whole volume. A Transfer
-	// into another directory is rejected.
+	// verbs are what may be done with a claim. Absent: Write. Read lets Transfers with source.peer in the namespaces of
+	// from, which must name a Peer, read it: the manager of this cluster makes a Transfer for each in this namespace,
+	// which counts against the quotas here. A gateway or a manager of an earlier release ignores verbs and allows to
+	// write.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	Verbs []GrantedVerb `json:"verbs,omitempty"`
+	// path is the directory of a claim that may be written or read, with everything in it. Absent: the whole volume. A
+	// Transfer into or from another directory is rejected.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -70,7 +101,7 @@ type PeerGrantTo struct {
 	Create *PeerGrantCreate `json:"create,omitempty"`
 }
 
-// PeerGrantSpec says who may write what in the grant's namespace. Any of from may write any of to.
+// PeerGrantSpec says who may write or read what in the grant's namespace. Any of from may do so with any of to.
 type PeerGrantSpec struct {
 	// from names who may.
 	// +required
@@ -78,7 +109,7 @@ type PeerGrantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	From []PeerGrantFrom `json:"from,omitempty"`
-	// to names what may be written. Who may write into a claim learns whether guesses of what it holds are right: a
+	// to names what may be written or read. Who may write into a claim learns whether guesses of what it holds are right: a
 	// sender is told digests of the parts, of 4 KiB at the least, of files that it sends again, and can compare them
 	// with its guesses. Grant a directory of its own by path where what lies beside it is secret.
 	// +required
@@ -103,14 +134,15 @@ type PeerGrantStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// usedBy sums up the Deliveries and Queues of the grant's own namespace that receive by it. Deliveries are deleted
+	// usedBy sums up the Deliveries and Queues of the grant's own namespace that receive by it, and the Transfers there
+	// that were pulled by it. Deliveries are deleted
 	// some time after they have ended. Of Queues the messages count as they travelled.
 	// +optional
 	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
 }
 
-// PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace. Without one
-// nothing is admitted.
+// PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace, or Transfers
+// of another cluster read from it. Without one nothing is admitted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

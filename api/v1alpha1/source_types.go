@@ -73,8 +73,28 @@ type SourceCopy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
 // +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.peer)",message="a claim of another namespace of this cluster is read by a Transfer there; add peer for another cluster, or remove namespace and create the Transfer there"
+// +kubebuilder:validation:XValidation:rule="!has(self.peer) || has(self.persistentVolumeClaim) && !has(self.form) && !has(self.hooks) && (!has(self.copyMethod) || self.copyMethod == 'Direct')",message="of another cluster the files of a persistentVolumeClaim are read directly; remove objectStore, form, hooks and copyMethod, or create a Transfer with them in that cluster"
 type TransferSource struct {
-	// persistentVolumeClaim in the Transfer's namespace.
+	// peer names the Peer, the other cluster that has the claim. Absent: this cluster. With it the Transfer pulls: the
+	// manager of that cluster makes a Transfer there that sends to the destination, which must be a claim in this
+	// namespace. A PeerGrant with the verb Read in the source's namespace must allow it. Schedule, windows, pause and
+	// suspend are this Transfer's; CompressionPolicy, quotas and limits those of that cluster. Immutable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="peer of source is immutable; delete this Transfer and create one with another name"
+	Peer string `json:"peer,omitempty"`
+
+	// namespace of the claim in the cluster of peer. Defaults to the Transfer's own. Immutable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace of source is immutable; delete this Transfer and create one with another name"
+	Namespace string `json:"namespace,omitempty"`
+
+	// persistentVolumeClaim in the Transfer's namespace, or in that of the Peer's cluster.
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 

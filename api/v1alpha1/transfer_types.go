@@ -163,7 +163,7 @@ type AgentPodTemplate struct {
 // TransferSpec is what is to be moved where, and how.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) == has(oldSelf.source.objectStore) && (has(self.source.objectStore) ? self.source.objectStore == oldSelf.source.objectStore : self.source.persistentVolumeClaim == oldSelf.source.persistentVolumeClaim)",message="persistentVolumeClaim and objectStore of source are immutable; delete this Transfer and create one with another name"
-// +kubebuilder:validation:XValidation:rule="!has(self.destination) || has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || !has(self.destination.persistentVolumeClaim) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.destination) || has(self.source.peer) || has(self.destination.peer) || has(self.destination.namespace) || has(self.source.objectStore) || !has(self.destination.persistentVolumeClaim) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.peer) && !has(self.destination.namespace)",message="from an objectStore the destination must be in the Transfer's namespace; remove peer and namespace of destination, or create an ObjectStore and a Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.receipt) || !self.receipt || !has(self.destination.via)",message="the clusters exchange a receipt over the network, so there is none with destination.via; remove receipt or via"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.receipt) || !self.receipt || !has(self.destination.ephemeral)",message="nothing is left of an ephemeral volume for a receipt to state; remove receipt"
@@ -187,8 +187,11 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) && (!has(self.destination) || !has(self.destination.objectStore)) || has(self.destination) && has(self.destination.scrub) || !has(self.inflate) || self.inflate == 'Any'",message="inflate is about archives in an objectStore that are restored; remove it, or use an objectStore as source and a volume as destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.scrub) || has(self.source.objectStore) || has(self.source.form) && self.source.form != 'Files'",message="plain files of a claim have no checksums to be compared with; set source.form to the form in which they rest"
 // +kubebuilder:validation:XValidation:rule="!has(self.destination) || !has(self.destination.scrub) || !has(self.include) && !has(self.exclude) && !has(self.source.hooks) && (!has(self.source.copyMethod) || self.source.copyMethod == 'Direct') && (!has(self.delete) || !self.delete) && (!has(self.receipt) || !self.receipt)",message="scrub verifies everything where it rests, and writes nothing; remove include, exclude, delete, receipt, source.copyMethod and source.hooks"
+// +kubebuilder:validation:XValidation:rule="has(self.source.peer) == has(oldSelf.source.peer) && has(self.source.namespace) == has(oldSelf.source.namespace)",message="peer and namespace of source are immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.peer) || has(self.destination) && has(self.destination.persistentVolumeClaim) && !has(self.destination.peer) && !has(self.destination.namespace) && !has(self.destination.persistentVolumeClaim.template) && !has(self.destination.form) && !has(self.destination.snapshot)",message="with source.peer the destination is a persistentVolumeClaim of the Transfer's namespace that exists; remove peer, namespace, template, form and snapshot of destination, and create a Transfer for each of destinations"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.peer) || !has(self.compression) && !has(self.podTemplate)",message="with source.peer the other cluster makes the sending pod and its CompressionPolicy applies; remove compression and podTemplate"
 type TransferSpec struct {
-	// source: its persistentVolumeClaim and objectStore are immutable.
+	// source: its persistentVolumeClaim, objectStore, peer and namespace are immutable.
 	// +required
 	Source TransferSource `json:"source,omitzero"`
 
@@ -458,9 +461,12 @@ type TransferStatus struct {
 	// phase for people.
 	// +optional
 	Phase TransferPhase `json:"phase,omitempty"`
-	// peer for people: the name of the Peer, or "(this cluster)".
+	// peer for people: the name of the Peer that is sent to or pulled from, or "(this cluster)".
 	// +optional
 	Peer string `json:"peer,omitempty"`
+	// pull is of a Transfer with source.peer: what the other cluster made for it.
+	// +optional
+	Pull *PullStatus `json:"pull,omitempty"`
 	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
 	// +optional
 	LastRunRequest string `json:"lastRunRequest,omitempty"`
@@ -545,7 +551,8 @@ type TransferStatus struct {
 	History []AttemptRecord `json:"history,omitempty"`
 }
 
-// Transfer moves the files of a claim to another claim, of another cluster or of this one: once, by a schedule, and
+// Transfer moves the files of a claim to another claim, of another cluster or of this one, or from another cluster to
+// this one: once, by a schedule, and
 // whenever the annotation lighterage.dev/run gets a new value.
 //
 // +kubebuilder:object:root=true

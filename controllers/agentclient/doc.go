@@ -24,6 +24,16 @@ var (
 	ErrRejected = errors.New("rejected")
 )
 
+// RefusedError is what a gateway does not do, and trying again does not change.
+type RefusedError struct {
+	// Reason of the refusal, and Message with what to do about it.
+	Reason  wirev1.FailureReason
+	Message string
+}
+
+// Error is of error.
+func (r *RefusedError) Error() string { return r.Message }
+
 // Target is an agent of this cluster.
 type Target struct {
 	// Address is host and port, the host being the pod's IP.
@@ -77,6 +87,11 @@ type PeerGateway interface {
 	Hello(ctx context.Context, gateway Gateway) (*wirev1.HelloResponse, error)
 	// Withdraw ends every attempt of a Transfer at the other side. It succeeds when there is none.
 	Withdraw(ctx context.Context, gateway Gateway, namespace, name string) error
+	// WithdrawPull ends what was made at the other side for a Transfer that pulls. It succeeds when there is nothing.
+	WithdrawPull(ctx context.Context, gateway Gateway, request *wirev1.WithdrawRequest) error
+	// Pull asks for a run of a Transfer at the other side that sends to this one. A *RefusedError is what the other side
+	// does not do; ErrIncompatible, too, when it is of a release that does not know pulls.
+	Pull(ctx context.Context, gateway Gateway, request *wirev1.PullRequest) (*wirev1.PullResponse, error)
 	// Receipt asks for the receiving cluster's part of a receipt and its signature; ErrIncompatible when it is of a
 	// release without receipts.
 	Receipt(ctx context.Context, gateway Gateway, request ReceiptRequest) (*wirev1.ReceiptResponse, error)

@@ -65,6 +65,35 @@ func (p *peerGateway) Withdraw(ctx context.Context, gateway Gateway, namespace, 
 	})
 }
 
+func (p *peerGateway) WithdrawPull(ctx context.Context, gateway Gateway, request *wirev1.WithdrawRequest) error {
+	return p.call(ctx, gateway, func(ctx context.Context, client wirev1.GatewayClient) error {
+		_, err := client.Withdraw(ctx, request)
+		return err
+	})
+}
+
+func (p *peerGateway) Pull(
+	ctx context.Context, gateway Gateway, request *wirev1.PullRequest,
+) (*wirev1.PullResponse, error) {
+	var response *wirev1.PullResponse
+	var refused *RefusedError
+	err := p.call(ctx, gateway, func(ctx context.Context, client wirev1.GatewayClient) (err error) {
+		response, err = client.Pull(ctx, request)
+		switch failure := failureOf(err); failure.GetReason() {
+		case wirev1.FailureReason_FAILURE_REASON_UNSPECIFIED, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
+			wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE:
+			return err
+		default:
+			refused = &RefusedError{Reason: failure.GetReason(), Message: failure.GetMessage()}
+			return nil
+		}
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	return response, err
+}
+
 func (p *peerGateway) Receipt(
 	ctx context.Context, gateway Gateway, request ReceiptRequest,
 ) (*wirev1.ReceiptResponse, error) {

@@ -206,6 +206,7 @@ type Gateways struct {
 	errors    map[string]error
 	withdrawn []string
 	receipt   func(agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, error)
+	pull      func(*wirev1.PullRequest) (*wirev1.PullResponse, error)
 }
 
 var _ agentclient.PeerGateway = (*Gateways)(nil)
@@ -268,4 +269,33 @@ func (g *Gateways) Withdraw(_ context.Context, gateway agentclient.Gateway, name
 	}
 	g.withdrawn = append(g.withdrawn, namespace+"/"+name)
 	return nil
+}
+
+// WithdrawPull implements agentclient.PeerGateway.
+func (g *Gateways) WithdrawPull(
+	ctx context.Context, gateway agentclient.Gateway, request *wirev1.WithdrawRequest,
+) error {
+	return g.Withdraw(ctx, gateway, request.GetPull().GetNamespace(), request.GetPull().GetUid())
+}
+
+// OnPull sets what answers those who pull; nil: nobody may.
+func (g *Gateways) OnPull(answer func(*wirev1.PullRequest) (*wirev1.PullResponse, error)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pull = answer
+}
+
+// Pull implements agentclient.PeerGateway.
+func (g *Gateways) Pull(
+	_ context.Context, gateway agentclient.Gateway, request *wirev1.PullRequest,
+) (*wirev1.PullResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.errors[gateway.Endpoint]; err != nil {
+		return nil, err
+	}
+	if g.pull == nil {
+		return nil, fmt.Errorf("gateway at %s: %w", gateway.Endpoint, agentclient.ErrIncompatible)
+	}
+	return g.pull(request)
 }

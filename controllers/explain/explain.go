@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/usage"
 )
 
@@ -47,6 +48,11 @@ func Explain(in Input) (*Explanation, error) {
 	e.stalled(status)
 	if len(transfer.Spec.Destinations) > 0 {
 		e.note("each destination has a Transfer of its own, which has figures and decisions: see status.destinations")
+		return e, nil
+	}
+	if transfer.Spec.Source.Peer != "" {
+		e.note("the cluster of Peer %s chose and measured; there, kubectl lighterage explain transfer/%s -n %s says why",
+			transfer.Spec.Source.Peer, plan.PulledName(transfer), plan.PullNamespace(transfer))
 		return e, nil
 	}
 	if status.Compression == nil {

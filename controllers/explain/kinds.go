@@ -50,6 +50,7 @@ func facts[T any](tell func(*T, *sheet)) func(Object, *sheet) {
 
 // ofTransfer adds what Explain does not have.
 func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
+	s.pull(t)
 	s.copies(t)
 	s.template(t)
 	s.destinations(t)

@@ -5,8 +5,6 @@ package explain
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -44,29 +42,4 @@ func endpointOf(p *v1alpha1.Peer) string {
 		return "none: the other cluster dials this one, and is asked for connections"
 	}
 	return cmp.Or(p.Spec.Endpoint, "none: nothing can be sent to it")
-}
-
-func ofGrant(g *v1alpha1.PeerGrant, s *sheet) {
-	s.section("Allows")
-	for _, from := range g.Spec.From {
-		s.rowf("from", "namespaces %s of %s", strings.Join(from.Namespaces, ", "), cmp.Or(from.Peer, v1alpha1.ThisCluster))
-	}
-	for _, to := range g.Spec.To {
-		text := fmt.Sprintf("%s %s", to.Kind, cmp.Or(to.Name, "(all)"))
-		if to.Kind == v1alpha1.GrantedPersistentVolumeClaim {
-			text += fmt.Sprintf(", directory %s, delete %t, privileged %t", cmp.Or(to.Path, "/"), to.AllowDelete,
-				to.AllowPrivileged)
-		}
-		if to.Create != nil {
-			text += fmt.Sprintf(", create up to %s of class %s", to.Create.MaxSize.String(),
-				strings.Join(append([]string{"(default)"}, to.Create.StorageClassNames...), " or "))
-		}
-		s.row("to", text)
-	}
-	if end := g.Spec.ExpirationTime; end != nil {
-		s.at("ends", end)
-	} else {
-		s.row("ends", "never")
-	}
-	s.usedBy("Used by", g.Status.UsedBy)
 }

@@ -428,6 +428,7 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection outlived its Delivery")
 	}
+	testPulls(t, cluster, w, east, namespace)
 
 	c, request.RunId = agentOf("8a4db"), "8a4db"
 	key.Name = plan.DeliveryName(
@@ -437,4 +438,49 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	remove(t, cluster, given)
 	s.refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
 	gone()
+}
+
+// testPulls: the gateway's own rights suffice, and asking again writes nothing, whatever the API server filled in.
+func testPulls(t *testing.T, cluster *controllertest.Cluster, w *west, east *pki.CA, namespace string) {
+	t.Helper()
+	ctx := context.Background()
+	given := readGrant("east", "ledger")
+	given.Namespace, given.Name, given.ResourceVersion = namespace, "read", ""
+	cluster.Create(t, given)
+	c := w.dial(issue(t, east, manager("east"), time.Now()))
+	request := pullOf("ledger")
+	request.Source.Namespace = namespace
+	ask := func() {
+		t.Helper()
+		controllertest.Eventually(t, func() error { // the grant may not have come to the gateway yet
+			_, err := c.Pull(ctx, request)
+			return err
+		})
+	}
+	made := &v1alpha1.Transfer{}
+	key := client.ObjectKey{Namespace: namespace, Name: plan.PullName("bank", "ledger", pullUID)}
+	version := func() string {
+		t.Helper()
+		if err := cluster.Client.Get(ctx, key, made); err != nil {
+			t.Fatal(err)
+		}
+		return made.ResourceVersion
+	}
+	ask()
+	before := version()
+	if ask(); version() != before {
+		t.Error("asking again wrote something")
+	}
+	request.Suspend = true
+	if ask(); version() == before || !made.Spec.Suspend {
+		t.Errorf("it was not suspended: %+v", made.Spec)
+	}
+	if _, err := c.Withdraw(ctx, &wirev1.WithdrawRequest{
+		Namespace: "bank", Name: "ledger", Pull: &wirev1.PullName{Namespace: namespace, Uid: pullUID},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Client.Get(ctx, key, made); !apierrors.IsNotFound(err) {
+		t.Errorf("it was not withdrawn: %v", err)
+	}
 }

@@ -51,6 +51,10 @@ type Options struct {
 	// for new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at
 	// the same moment. Default 500.
 	DeliveriesPerNamespace int
+	// PullsPerNamespace is how many Transfers a peer that pulls may have in a namespace of this cluster. Those that have
+	// ended make space for new ones, oldest first. The limit may be passed by as many as arrive at the same moment. Default
+	// 100.
+	PullsPerNamespace int
 	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its
 	// Delivery is seen before. Default 2s.
 	PollInterval time.Duration
@@ -74,13 +78,14 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.RequestsPerSecond < 0 || o.RequestBurst < 0 || o.OpensPerPeer < 0 || o.DeliveriesPerNamespace < 0 ||
-		o.PollInterval < 0 || o.LookupGrace < 0 {
+		o.PullsPerNamespace < 0 || o.PollInterval < 0 || o.LookupGrace < 0 {
 		return o, errors.New("limits of the gateway must not be negative; 0 stands for the default")
 	}
 	setDefault(&o.RequestsPerSecond, 20)
 	setDefault(&o.RequestBurst, 100)
 	setDefault(&o.OpensPerPeer, 256)
 	setDefault(&o.DeliveriesPerNamespace, 500)
+	setDefault(&o.PullsPerNamespace, 100)
 	setDefault(&o.PollInterval, 2*time.Second)
 	setDefault(&o.LookupGrace, time.Second)
 	if o.ChannelKey == nil {

@@ -176,7 +176,7 @@ var claimModes = []corev1.PersistentVolumeAccessMode{
 // whether it exists.
 func (r request) grant() peergrant.Request {
 	return peergrant.Request{
-		Peer: r.peer, Namespace: r.transfer.Namespace,
+		Peer: r.peer, Namespace: r.transfer.Namespace, Transfer: r.transfer.Name,
 		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: r.namespace, Name: r.claim.ClaimName,
 		Path: r.claim.Path, Delete: r.mirror, Privileged: r.privilege == v1alpha1.AgentPrivilegeKeepOwners,
 	}

@@ -113,3 +113,41 @@ func FuzzRedeem(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPull holds that whatever a peer asks for either is refused or makes a Transfer that the API server takes, that is
+// known again as the pull's, and that has nothing of which the source decides.
+func FuzzPull(f *testing.F) {
+	f.Add("bank", "ledger", "0e5a9b1c-3f6d-4c55-9d0a-6f0f2a0b7c11", "7f3ca", "vault", "ledger", "/data", "/", uint32(4), uint64(1<<30))
+	f.Add("bank", "a/b", "x", "", "..", "", "/a/../b", "", uint32(1<<31), uint64(1<<63))
+	f.Fuzz(func(
+		t *testing.T, namespace, name, uid, run, from, claim, source, destination string, number uint32, size uint64,
+	) {
+		made, of, err := newPull("east", &wirev1.PullRequest{
+			ProtocolVersion: wirev1.ProtocolVersion, Namespace: namespace, Name: name, Uid: uid, Run: run,
+			Source:    &wirev1.ClaimPath{Namespace: from, ClaimName: claim, Path: source},
+			ClaimName: claim, Path: destination,
+			Options: &wirev1.PullOptions{
+				Streams: number, MaxAttempts: number, CheckpointInterval: size, BandwidthLimit: size, Include: []string{name},
+			},
+		}, time.Now())
+		if err != nil {
+			if failureOf(err).GetMessage() == "" {
+				t.Fatalf("a refusal without words: %v", err)
+			}
+			return
+		}
+		if is, pulled := plan.PulledFor(made); !pulled || is != of || of.Peer != "east" {
+			t.Errorf("it is not known again: %+v", made.ObjectMeta)
+		}
+		if problems := validation.IsDNS1123Label(made.Namespace); len(problems) > 0 {
+			t.Errorf("namespace %q: %v", made.Namespace, problems)
+		}
+		if made.Spec.PodTemplate != nil || made.Spec.Source.Hooks != nil || made.Spec.Source.Peer != "" ||
+			made.Spec.Destination.Peer != "east" || made.Spec.MaxAttempts > 100 || made.Spec.Streams > 16 {
+			t.Errorf("spec is %+v", made.Spec)
+		}
+		if !path.IsAbs(made.Spec.Source.PersistentVolumeClaim.Path) {
+			t.Errorf("path is %q", made.Spec.Source.PersistentVolumeClaim.Path)
+		}
+	})
+}

@@ -69,7 +69,8 @@ func (s *service) Open(in *wirev1.OpenRequest, stream grpc.ServerStreamingServer
 	return err
 }
 
-// Withdraw deletes the Deliveries of a Transfer of the caller's cluster, wherever they are.
+// Withdraw deletes the Deliveries of a Transfer of the caller's cluster, wherever they are, or what was made for one that
+// pulls.
 func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *wirev1.WithdrawResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("Withdraw", from, err) }()
@@ -85,6 +86,9 @@ func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *
 		return nil, untrusted(
 			"the certificate names %s, and only a manager or the Transfer itself may withdraw it", from.identity.Path,
 		)
+	}
+	if in.GetPull() != nil {
+		return &wirev1.WithdrawResponse{}, s.withdrawPulled(ctx, from.peer, in)
 	}
 	deliveries, err := s.current(ctx, from.peer, in.GetNamespace(), in.GetName())
 	if err != nil {

@@ -6,6 +6,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -36,7 +37,7 @@ const (
 	Destination = "lighterage.destination"
 	// Peer of a Transfer or a Delivery, empty for this cluster, or of a Queue that sends to one.
 	Peer = "lighterage.peer"
-	// SourceClaim is the claim that a Transfer reads.
+	// SourceClaim is the claim of this cluster that a Transfer reads.
 	SourceClaim = "lighterage.sourceClaim"
 	// WrittenClaim is the claim that a Transfer occupies by plan.OccupiesClaim, or into which a Delivery is that has not
 	// ended.
@@ -126,7 +127,9 @@ func fields() []field {
 		of(PolicyInForce, func(e *v1alpha1.HTTPEndpoint) []string { return inForce(e.Status.Policy) }),
 
 		of(Destination, func(t *v1alpha1.Transfer) []string { return []string{plan.DestinationKey(t)} }),
-		of(Peer, func(t *v1alpha1.Transfer) []string { return []string{t.Spec.Destination.Peer} }),
+		of(Peer, func(t *v1alpha1.Transfer) []string {
+			return []string{cmp.Or(t.Spec.Source.Peer, t.Spec.Destination.Peer)}
+		}),
 		of(Peer, func(d *v1alpha1.Delivery) []string { return []string{d.Spec.Peer} }),
 		of(Peer, func(q *v1alpha1.Queue) []string {
 			if q.Spec.Channel == nil {
@@ -135,7 +138,7 @@ func fields() []field {
 			return []string{q.Spec.Channel.Peer}
 		}),
 		of(SourceClaim, func(t *v1alpha1.Transfer) []string {
-			return when(t.Spec.Source.ObjectStore == nil, t.Spec.Source.PersistentVolumeClaim.ClaimName)
+			return when(t.Spec.Source.ObjectStore == nil && !plan.Pulls(t), t.Spec.Source.PersistentVolumeClaim.ClaimName)
 		}),
 		of(WrittenClaim, func(t *v1alpha1.Transfer) []string {
 			return when(plan.OccupiesClaim(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)

@@ -98,7 +98,12 @@ const maxHistory = 10
 
 // transferAccount has a life for each attempt. What the receiving agent used is in it if that is of this cluster: of
 // another one it would be what that claims.
+//
+// One that pulls uses nothing: its Delivery does here, and the Transfer that was made for it there.
 func transferAccount(t *v1alpha1.Transfer, facts Facts) Account {
+	if t.Spec.Source.Peer != "" {
+		return Account{}
+	}
 	a := Account{Trimmed: len(t.Status.History) >= maxHistory}
 	peer := t.Spec.Destination.Peer
 	add := func(id, engine, node string, usage *v1alpha1.UsageStatus, cost *v1alpha1.CostStatus) *Life {

@@ -224,8 +224,9 @@ func (i *Inventory) addRuns(at place, r runs, sign int64) {
 func look(object any) (kind string, conditions []metav1.Condition, run runs) {
 	switch o := object.(type) {
 	case *v1alpha1.Transfer:
-		// What moves to several destinations is counted for the Transfer of each.
-		moves := o.Status.Phase == v1alpha1.TransferTransferring && len(o.Spec.Destinations) == 0
+		// What moves to several destinations is counted for the Transfer of each, and what is pulled for the Delivery.
+		moves := o.Status.Phase == v1alpha1.TransferTransferring && len(o.Spec.Destinations) == 0 &&
+			o.Spec.Source.Peer == ""
 		return "Transfer", o.Status.Conditions, moving(moves, o.Status.Progress)
 	case *v1alpha1.TransferSet:
 		return "TransferSet", o.Status.Conditions, runs{}

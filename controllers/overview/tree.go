@@ -16,6 +16,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/check"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
@@ -50,6 +51,12 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	root.Children = append(staged(t), snapshots(t)...)
 	root.Children = append(root.Children, workloads(own, v1alpha1.TransferLabel, string(t.UID), "")...)
 	peer := t.Spec.Destination.Peer
+	of := v1alpha1.TransferReference{Namespace: t.Namespace, Name: t.Name, Run: run.ID}
+	if pull := t.Status.Pull; pull != nil { // by a Transfer of the other cluster, which has another name and run
+		peer, of.Namespace, of.Name, of.Run = t.Spec.Source.Peer, plan.PullNamespace(t), pull.Transfer, pull.RunID
+		root.Children = append(root.Children, Node{Text: fmt.Sprintf(
+			"pulled by Transfer %s/%s in the cluster of Peer %s", of.Namespace, of.Name, peer)})
+	}
 	switch {
 	case len(t.Spec.Destinations) > 0:
 		root.Children = append(root.Children, legs(t)...)
@@ -73,9 +80,8 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	found := false
 	for i := range deliveries {
 		d := &deliveries[i]
-		of := d.Spec.Transfer
-		if of.Namespace != t.Namespace || of.Name != t.Name || of.Run != t.Status.Run.ID ||
-			(d.Spec.Peer == "") != (peer == "") {
+		is := d.Spec.Transfer
+		if is.Namespace != of.Namespace || is.Name != of.Name || is.Run != of.Run || (d.Spec.Peer == "") != (peer == "") {
 			continue
 		}
 		found = true
@@ -90,7 +96,7 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 		})
 	}
 	if !found {
-		root.Children = append(root.Children, Node{Cluster: cluster, Text: "no Delivery of run " + t.Status.Run.ID})
+		root.Children = append(root.Children, Node{Cluster: cluster, Text: "no Delivery of run " + of.Run})
 	}
 	return root
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // Request is what a peer, or another namespace of this cluster, wants to do in a namespace of this cluster.
@@ -21,11 +22,15 @@ type Request struct {
 	// Peer is the name of the Peer that vouches for who asks, empty for this cluster, and Namespace theirs in that
 	// cluster.
 	Peer, Namespace string
-	// Kind and Name are of the object to write, and ToNamespace the namespace that it is in.
+	// Transfer is the name of the Transfer that asks; empty for a Queue.
+	Transfer string
+	// Verb is what is to be done with a claim; empty: it is written.
+	Verb v1alpha1.GrantedVerb
+	// Kind and Name are of the object to write or read, and ToNamespace the namespace that it is in.
 	Kind        v1alpha1.GrantedKind
 	ToNamespace string
 	Name        string
-	// Path is the directory of a claim to write into, absolute and clean; empty for the root, and for a Queue.
+	// Path is the directory of a claim to write into or read from, absolute and clean; empty for the root, and for a Queue.
 	Path string
 	// Delete asks to remove what the source does not have, Privileged to keep owners.
 	Delete, Privileged bool
@@ -44,7 +49,7 @@ type Creation struct {
 func OfDelivery(delivery *v1alpha1.Delivery) Request {
 	destination := delivery.Spec.Destination.PersistentVolumeClaim
 	return Request{
-		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace,
+		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace, Transfer: delivery.Spec.Transfer.Name,
 		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: delivery.Namespace,
 		Name: destination.ClaimName, Path: destination.Path,
 		Delete: delivery.Spec.Delete, Privileged: delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners,
@@ -56,6 +61,16 @@ func OfClaim(delivery *v1alpha1.Delivery) Request {
 	request, template := OfDelivery(delivery), delivery.Spec.Destination.Template
 	request.Create = &Creation{Class: template.StorageClassName, Size: template.Size}
 	return request
+}
+
+// OfPull is what must be granted for a Transfer that was made for one of another cluster which pulls.
+func OfPull(transfer *v1alpha1.Transfer, of plan.PullReference) Request {
+	source := transfer.Spec.Source.PersistentVolumeClaim
+	return Request{
+		Peer: of.Peer, Namespace: of.Namespace, Transfer: of.Name, Verb: v1alpha1.GrantedRead,
+		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: transfer.Namespace, Name: source.ClaimName,
+		Path: source.Path,
+	}
 }
 
 // Verdict is what grants say to a Request.
@@ -153,7 +168,8 @@ func UntilExpiration(grants []v1alpha1.PeerGrant, now time.Time) time.Duration {
 func covers(grant *v1alpha1.PeerGrant, request Request) bool {
 	return grant.Namespace == request.ToNamespace && grant.DeletionTimestamp.IsZero() &&
 		slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool {
-			return from.Peer == request.Peer && slices.Contains(from.Namespaces, request.Namespace)
+			return from.Peer == request.Peer && slices.Contains(from.Namespaces, request.Namespace) &&
+				(len(from.Transfers) == 0 || slices.Contains(from.Transfers, request.Transfer))
 		})
 }
 
@@ -166,6 +182,9 @@ func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found 
 			continue
 		}
 		var these []string
+		if verb := verbOf(request); !verbs(to)[verb] {
+			these = append(these, fmt.Sprintf("verbs: [%s]", verb))
+		}
 		if !within(cmp.Or(to.Path, "/"), cmp.Or(request.Path, "/")) {
 			these = append(these, fmt.Sprintf("path: %q or a directory above it", request.Path))
 		}
@@ -184,6 +203,20 @@ func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found 
 	}
 	return lacks, found
 }
+
+// verbs are what may be done with what an entry names.
+func verbs(to *v1alpha1.PeerGrantTo) map[v1alpha1.GrantedVerb]bool {
+	if len(to.Verbs) == 0 {
+		return map[v1alpha1.GrantedVerb]bool{v1alpha1.GrantedWrite: true}
+	}
+	all := map[v1alpha1.GrantedVerb]bool{}
+	for _, verb := range to.Verbs {
+		all[verb] = true
+	}
+	return all
+}
+
+func verbOf(request Request) v1alpha1.GrantedVerb { return cmp.Or(request.Verb, v1alpha1.GrantedWrite) }
 
 // creates reports whether a grant allows a claim to be created.
 func creates(granted *v1alpha1.PeerGrantCreate, wanted Creation) bool {
@@ -213,6 +246,10 @@ func within(granted, directory string) bool {
 
 // parties says of whom and what a grant is.
 func parties(r Request) string {
+	if verbOf(r) == v1alpha1.GrantedRead {
+		return fmt.Sprintf("namespace %s of the source cluster for namespace %s of peer %s to read %s %s",
+			r.ToNamespace, r.Namespace, r.Peer, r.Kind, r.Name)
+	}
 	if r.Peer == "" {
 		return fmt.Sprintf("namespace %s for namespace %s of this cluster to write %s %s", r.ToNamespace, r.Namespace,
 			r.Kind, r.Name)
@@ -235,6 +272,9 @@ func example(r Request) string {
 	from, to := "", fmt.Sprintf("kind: %s, name: %s", r.Kind, r.Name)
 	if r.Peer != "" {
 		from = fmt.Sprintf("peer: %s, ", r.Peer)
+	}
+	if verbOf(r) != v1alpha1.GrantedWrite {
+		to += fmt.Sprintf(", verbs: [%s]", r.Verb)
 	}
 	if r.Path != "" && r.Path != "/" {
 		to += fmt.Sprintf(", path: %q", r.Path)

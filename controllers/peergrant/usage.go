@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/usedby"
 )
 
-// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries;queues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries;queues;transfers,verbs=get;list;watch
 
-// uses are by the objects of a grant's namespace that receive by it. Objects of others are not looked at.
+// uses are by the objects of a grant's namespace that receive by it, or are pulled. Objects of others are not looked at.
 func (r *Reconciler) uses(ctx context.Context, grant *v1alpha1.PeerGrant) ([]usedby.Use, error) {
 	deliveries, queues := &v1alpha1.DeliveryList{}, &v1alpha1.QueueList{}
 	for _, list := range []client.ObjectList{deliveries, queues} {
@@ -25,7 +26,19 @@ func (r *Reconciler) uses(ctx context.Context, grant *v1alpha1.PeerGrant) ([]use
 			return nil, fmt.Errorf("listing %T in %s: %w", list, grant.Namespace, err)
 		}
 	}
+	pulled := &v1alpha1.TransferList{}
+	err := r.client.List(ctx, pulled, client.InNamespace(grant.Namespace), client.HasLabels{v1alpha1.PulledByLabel},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the Transfers in %s that are pulled: %w", grant.Namespace, err)
+	}
 	var uses []usedby.Use
+	for i := range pulled.Items {
+		t := &pulled.Items[i]
+		if of, is := plan.PulledFor(t); is && allows(grant, OfPull(t, of)) {
+			uses = append(uses, usedby.OfTransfer(t))
+		}
+	}
 	for i := range deliveries.Items {
 		if d := &deliveries.Items[i]; allows(grant, OfDelivery(d)) {
 			uses = append(uses, usedby.OfDelivery(d))

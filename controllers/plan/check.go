@@ -35,6 +35,7 @@ func checkTransfer(
 		checkVolumeModes(transfer, facts),
 		agentpod.CheckPrivilege(transfer.Spec.PodTemplate, transfer.Namespace, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts),
+		checkCycle(facts),
 		checkQueue(transfer),
 	} {
 		if problem != nil {

@@ -69,6 +69,9 @@ func hasSlot(job *batchv1.Job) bool {
 // TransferWaitsForNode reports whether an attempt has no node yet, or cannot begin for want of one, so that a change of
 // nodes or of a volume may help.
 func TransferWaitsForNode(transfer *v1alpha1.Transfer) bool {
+	if Pulls(transfer) {
+		return false
+	}
 	switch transfer.Status.Phase {
 	case v1alpha1.TransferPending, v1alpha1.TransferQueued, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
 		return attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement)

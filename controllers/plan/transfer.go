@@ -82,6 +82,9 @@ type TransferFacts struct {
 	Template TemplateFacts
 	// History is looked at only where NeedsHistory.
 	History HistoryFacts
+	// PullsIntoSource is the name of a Transfer that pulls into the directory which this one sends, of one that was made
+	// for another cluster; empty: there is none.
+	PullsIntoSource string
 }
 
 // Finished is an attempt that has ended just now, for metrics.

@@ -21,8 +21,9 @@ import (
 // after its back-off, and nothing while it is queued.
 func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 	run := transfer.Status.Run
-	if run == nil || run.CompletionTime != nil || transfer.Status.Queued != nil || len(transfer.Spec.Destinations) > 0 {
-		return Held{}, false // of several destinations each has a Transfer that holds
+	if run == nil || run.CompletionTime != nil || transfer.Status.Queued != nil || len(transfer.Spec.Destinations) > 0 ||
+		transfer.Spec.Source.Peer != "" {
+		return Held{}, false // of several destinations each has a Transfer that holds, and of a pull the other cluster
 	}
 	if run.NextAttemptTime != nil && !reasonIs(transfer.Status.Conditions, v1alpha1.ReasonRetrying) {
 		return Held{}, false

@@ -42,6 +42,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	if err := r.markDeleting(ctx, transfer); err != nil {
 		return ctrl.Result{}, err
 	}
+	if plan.Pulls(transfer) {
+		again, err := r.deletePull(ctx, transfer, deleted)
+		if err != nil || again {
+			return ctrl.Result{RequeueAfter: withdrawPause}, err
+		}
+		return ctrl.Result{}, r.removeFinalizer(ctx, transfer)
+	}
 	waiting, err := r.endAgent(ctx, transfer, deleted)
 	if err != nil || waiting {
 		return ctrl.Result{RequeueAfter: podPause}, err

@@ -26,8 +26,8 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID(), CertificateLifetime: r.Attempts.CertificateLifetime()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherWhole, r.gatherLegs, r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies,
-		r.gatherPlacement,
+		r.gatherWhole, r.gatherLegs, r.gatherPeer, r.gatherLocal, r.gatherStores, r.gatherClaim, r.gatherNamespace,
+		r.gatherOthers, r.gatherCycle, r.gatherPolicies, r.gatherPlacement,
 		r.gatherQuotas, r.gatherAttempt, r.gatherStaging, r.gatherHooks, r.gatherTemplate,
 		r.gatherHistory,
 	} {

@@ -133,6 +133,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.ensureFinalizer(ctx, transfer); err != nil {
 		return ctrl.Result{}, err
 	}
+	if plan.Pulls(transfer) {
+		return r.reconcilePull(ctx, transfer)
+	}
+	until, ended, err := r.judgePulled(ctx, transfer)
+	if err != nil || ended {
+		return ctrl.Result{}, err
+	}
 	facts, err := r.gather(ctx, transfer)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -178,7 +185,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: sooner(decision.RequeueAfter, again)}, nil
+	return ctrl.Result{RequeueAfter: sooner(until, sooner(decision.RequeueAfter, again))}, nil
 }
 
 // keepHistory makes and removes snapshots of the destination. It comes last, so that nothing waits for it that need

@@ -144,13 +144,16 @@ func (r *Reconciler) ofDelivery(ctx context.Context, object client.Object) []rec
 	if !ok {
 		return nil
 	}
+	// Those that pull are among them.
 	key := plan.LocalDestinationKey(delivery.Namespace, delivery.Spec.Destination.PersistentVolumeClaim.ClaimName)
 	return r.requests(ctx, nil, client.MatchingFields{index.Destination: key})
 }
 
-// ofGrant wakes the Transfers of other namespaces of this cluster that a PeerGrant may be about.
+// ofGrant wakes the Transfers of other namespaces of this cluster, and those made for other clusters, that a PeerGrant
+// may be about.
 func (r *Reconciler) ofGrant(ctx context.Context, grant client.Object) []reconcile.Request {
-	return r.requests(ctx, nil, client.MatchingFields{index.GrantedBy: grant.GetNamespace()})
+	return append(r.requests(ctx, nil, client.MatchingFields{index.GrantedBy: grant.GetNamespace()}),
+		r.pulledBy(ctx, grant)...)
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,7 +80,7 @@ func TestPeerGrantColumns(t *testing.T) {
 		t.Errorf("Expires is %q", row["Expires"])
 	}
 	var allows []v1alpha1.PeerGrantTo
-	if err := json.Unmarshal([]byte(row["Allows"]), &allows); err != nil || !slices.Equal(allows, grant.Spec.To) {
+	if err := json.Unmarshal([]byte(row["Allows"]), &allows); err != nil || !equality.Semantic.DeepEqual(allows, grant.Spec.To) {
 		t.Errorf("Allows is %q (%v)", row["Allows"], err)
 	}
 }

@@ -12,6 +12,7 @@ package wirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -422,9 +423,11 @@ func (x *OpenReady) GetServerName() string {
 }
 
 type WithdrawRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// pull is set for a Transfer that pulls: what was made for it in the called cluster is deleted. Its namespace is that of the source.
+	Pull          *PullName `protobuf:"bytes,3,opt,name=pull,proto3" json:"pull,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +476,68 @@ func (x *WithdrawRequest) GetName() string {
 	return ""
 }
 
+func (x *WithdrawRequest) GetPull() *PullName {
+	if x != nil {
+		return x.Pull
+	}
+	return nil
+}
+
+// PullName names, with the namespace and name of the Transfer that pulls, what was made for it.
+type PullName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// namespace of the source.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// uid of the Transfer that pulls.
+	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullName) Reset() {
+	*x = PullName{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullName) ProtoMessage() {}
+
+func (x *PullName) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullName.ProtoReflect.Descriptor instead.
+func (*PullName) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PullName) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PullName) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 type WithdrawResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -481,7 +546,7 @@ type WithdrawResponse struct {
 
 func (x *WithdrawResponse) Reset() {
 	*x = WithdrawResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +558,7 @@ func (x *WithdrawResponse) String() string {
 func (*WithdrawResponse) ProtoMessage() {}
 
 func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +571,7 @@ func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{8}
 }
 
 type OpenQueueRequest struct {
@@ -520,7 +585,7 @@ type OpenQueueRequest struct {
 
 func (x *OpenQueueRequest) Reset() {
 	*x = OpenQueueRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +597,7 @@ func (x *OpenQueueRequest) String() string {
 func (*OpenQueueRequest) ProtoMessage() {}
 
 func (x *OpenQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +610,7 @@ func (x *OpenQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenQueueRequest.ProtoReflect.Descriptor instead.
 func (*OpenQueueRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OpenQueueRequest) GetProtocolVersion() uint32 {
@@ -581,7 +646,7 @@ type OpenQueueResponse struct {
 
 func (x *OpenQueueResponse) Reset() {
 	*x = OpenQueueResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +658,7 @@ func (x *OpenQueueResponse) String() string {
 func (*OpenQueueResponse) ProtoMessage() {}
 
 func (x *OpenQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +671,7 @@ func (x *OpenQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenQueueResponse.ProtoReflect.Descriptor instead.
 func (*OpenQueueResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OpenQueueResponse) GetServerName() string {
@@ -637,7 +702,7 @@ type ReceiptRequest struct {
 
 func (x *ReceiptRequest) Reset() {
 	*x = ReceiptRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +714,7 @@ func (x *ReceiptRequest) String() string {
 func (*ReceiptRequest) ProtoMessage() {}
 
 func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +727,7 @@ func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiptRequest.ProtoReflect.Descriptor instead.
 func (*ReceiptRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReceiptRequest) GetNamespace() string {
@@ -714,7 +779,7 @@ type ReceiptResponse struct {
 
 func (x *ReceiptResponse) Reset() {
 	*x = ReceiptResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +791,7 @@ func (x *ReceiptResponse) String() string {
 func (*ReceiptResponse) ProtoMessage() {}
 
 func (x *ReceiptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +804,7 @@ func (x *ReceiptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiptResponse.ProtoReflect.Descriptor instead.
 func (*ReceiptResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReceiptResponse) GetReceiver() []byte {
@@ -763,6 +828,497 @@ func (x *ReceiptResponse) GetGone() bool {
 	return false
 }
 
+type PullRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ProtocolVersion uint32                 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	// namespace and name of the caller's Transfer, and of the claim that is written: its namespace is the same.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// uid of that Transfer.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// run of it that is asked for, in 1 to 6 lower-case letters or digits. One that is under way ends first.
+	Run string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	// source is what is to be read.
+	Source *ClaimPath `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// claim_name and path that are written.
+	ClaimName string `protobuf:"bytes,7,opt,name=claim_name,json=claimName,proto3" json:"claim_name,omitempty"`
+	Path      string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
+	// pause and suspend as in the spec of a Transfer.
+	Pause         bool         `protobuf:"varint,9,opt,name=pause,proto3" json:"pause,omitempty"`
+	Suspend       bool         `protobuf:"varint,10,opt,name=suspend,proto3" json:"suspend,omitempty"`
+	Options       *PullOptions `protobuf:"bytes,11,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullRequest) Reset() {
+	*x = PullRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullRequest) ProtoMessage() {}
+
+func (x *PullRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullRequest.ProtoReflect.Descriptor instead.
+func (*PullRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PullRequest) GetProtocolVersion() uint32 {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return 0
+}
+
+func (x *PullRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PullRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PullRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PullRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *PullRequest) GetSource() *ClaimPath {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *PullRequest) GetClaimName() string {
+	if x != nil {
+		return x.ClaimName
+	}
+	return ""
+}
+
+func (x *PullRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PullRequest) GetPause() bool {
+	if x != nil {
+		return x.Pause
+	}
+	return false
+}
+
+func (x *PullRequest) GetSuspend() bool {
+	if x != nil {
+		return x.Suspend
+	}
+	return false
+}
+
+func (x *PullRequest) GetOptions() *PullOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// PullOptions are those fields of the spec of a Transfer that the caller decides about.
+type PullOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// include and exclude are at most 128 patterns each and 8 KiB together.
+	Include          []string `protobuf:"bytes,1,rep,name=include,proto3" json:"include,omitempty"`
+	Exclude          []string `protobuf:"bytes,2,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	Delete           bool     `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	AllowEmptySource bool     `protobuf:"varint,4,opt,name=allow_empty_source,json=allowEmptySource,proto3" json:"allow_empty_source,omitempty"`
+	Verify           bool     `protobuf:"varint,5,opt,name=verify,proto3" json:"verify,omitempty"`
+	Receipt          bool     `protobuf:"varint,6,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// checkpoint_interval in bytes, 0 for the default.
+	CheckpointInterval uint64 `protobuf:"varint,7,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
+	Streams            uint32 `protobuf:"varint,8,opt,name=streams,proto3" json:"streams,omitempty"`
+	// bandwidth_limit in bytes per second, 0 for none.
+	BandwidthLimit uint64 `protobuf:"varint,9,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
+	MaxAttempts    uint32 `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PullOptions) Reset() {
+	*x = PullOptions{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullOptions) ProtoMessage() {}
+
+func (x *PullOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullOptions.ProtoReflect.Descriptor instead.
+func (*PullOptions) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PullOptions) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *PullOptions) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *PullOptions) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+func (x *PullOptions) GetAllowEmptySource() bool {
+	if x != nil {
+		return x.AllowEmptySource
+	}
+	return false
+}
+
+func (x *PullOptions) GetVerify() bool {
+	if x != nil {
+		return x.Verify
+	}
+	return false
+}
+
+func (x *PullOptions) GetReceipt() bool {
+	if x != nil {
+		return x.Receipt
+	}
+	return false
+}
+
+func (x *PullOptions) GetCheckpointInterval() uint64 {
+	if x != nil {
+		return x.CheckpointInterval
+	}
+	return 0
+}
+
+func (x *PullOptions) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *PullOptions) GetBandwidthLimit() uint64 {
+	if x != nil {
+		return x.BandwidthLimit
+	}
+	return 0
+}
+
+func (x *PullOptions) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+type PullResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// transfer is the name of the Transfer in the namespace of the source.
+	Transfer string `protobuf:"bytes,1,opt,name=transfer,proto3" json:"transfer,omitempty"`
+	// run is that of the request which has begun last; empty: none has.
+	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// run_id of the Transfer's own run, attempt and failures of it.
+	RunId    string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Attempt  uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Failures uint32 `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// phase of the Transfer, and the reason and the message of its condition Ready. The message says nothing of other objects.
+	Phase   string `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`
+	Reason  string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	// stalled: nothing goes on until somebody changes something.
+	Stalled bool `protobuf:"varint,9,opt,name=stalled,proto3" json:"stalled,omitempty"`
+	// report has progress and compression of the present or last attempt, and nothing else.
+	Report         *Report `protobuf:"bytes,10,opt,name=report,proto3" json:"report,omitempty"`
+	BytesPerSecond uint64  `protobuf:"varint,11,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	// attempts of the run that have ended, newest first, at most 10.
+	Attempts []*PullAttempt `protobuf:"bytes,12,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// recovery_point is the time whose state the destination has by the last complete run.
+	RecoveryPoint *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=recovery_point,json=recoveryPoint,proto3" json:"recovery_point,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullResponse) Reset() {
+	*x = PullResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullResponse) ProtoMessage() {}
+
+func (x *PullResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullResponse.ProtoReflect.Descriptor instead.
+func (*PullResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PullResponse) GetTransfer() string {
+	if x != nil {
+		return x.Transfer
+	}
+	return ""
+}
+
+func (x *PullResponse) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *PullResponse) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *PullResponse) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PullResponse) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *PullResponse) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PullResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PullResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PullResponse) GetStalled() bool {
+	if x != nil {
+		return x.Stalled
+	}
+	return false
+}
+
+func (x *PullResponse) GetReport() *Report {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+func (x *PullResponse) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+func (x *PullResponse) GetAttempts() []*PullAttempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *PullResponse) GetRecoveryPoint() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecoveryPoint
+	}
+	return nil
+}
+
+// PullAttempt is an attempt that has ended.
+type PullAttempt struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Attempt         uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Reason          string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	StartTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	CompletionTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
+	Bytes           uint64                 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	CompressedBytes uint64                 `protobuf:"varint,6,opt,name=compressed_bytes,json=compressedBytes,proto3" json:"compressed_bytes,omitempty"`
+	ResumedBytes    uint64                 `protobuf:"varint,7,opt,name=resumed_bytes,json=resumedBytes,proto3" json:"resumed_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PullAttempt) Reset() {
+	*x = PullAttempt{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullAttempt) ProtoMessage() {}
+
+func (x *PullAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullAttempt.ProtoReflect.Descriptor instead.
+func (*PullAttempt) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PullAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PullAttempt) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PullAttempt) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *PullAttempt) GetCompletionTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompletionTime
+	}
+	return nil
+}
+
+func (x *PullAttempt) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PullAttempt) GetCompressedBytes() uint64 {
+	if x != nil {
+		return x.CompressedBytes
+	}
+	return 0
+}
+
+func (x *PullAttempt) GetResumedBytes() uint64 {
+	if x != nil {
+		return x.ResumedBytes
+	}
+	return 0
+}
+
 type AuthorityRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -771,7 +1327,7 @@ type AuthorityRequest struct {
 
 func (x *AuthorityRequest) Reset() {
 	*x = AuthorityRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +1339,7 @@ func (x *AuthorityRequest) String() string {
 func (*AuthorityRequest) ProtoMessage() {}
 
 func (x *AuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +1352,7 @@ func (x *AuthorityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityRequest.ProtoReflect.Descriptor instead.
 func (*AuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 type AuthorityResponse struct {
@@ -809,7 +1365,7 @@ type AuthorityResponse struct {
 
 func (x *AuthorityResponse) Reset() {
 	*x = AuthorityResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1377,7 @@ func (x *AuthorityResponse) String() string {
 func (*AuthorityResponse) ProtoMessage() {}
 
 func (x *AuthorityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1390,7 @@ func (x *AuthorityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityResponse.ProtoReflect.Descriptor instead.
 func (*AuthorityResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuthorityResponse) GetCaBundle() []byte {
@@ -864,7 +1420,7 @@ type RedeemRequest struct {
 
 func (x *RedeemRequest) Reset() {
 	*x = RedeemRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1432,7 @@ func (x *RedeemRequest) String() string {
 func (*RedeemRequest) ProtoMessage() {}
 
 func (x *RedeemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1445,7 @@ func (x *RedeemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeemRequest.ProtoReflect.Descriptor instead.
 func (*RedeemRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RedeemRequest) GetTokenId() []byte {
@@ -944,7 +1500,7 @@ type RedeemResponse struct {
 
 func (x *RedeemResponse) Reset() {
 	*x = RedeemResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1512,7 @@ func (x *RedeemResponse) String() string {
 func (*RedeemResponse) ProtoMessage() {}
 
 func (x *RedeemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1525,7 @@ func (x *RedeemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeemResponse.ProtoReflect.Descriptor instead.
 func (*RedeemResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RedeemResponse) GetVersion() string {
@@ -993,7 +1549,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1561,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1574,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ControlRequest) GetMessage() isControlRequest_Message {
@@ -1074,7 +1630,7 @@ type ControlHello struct {
 
 func (x *ControlHello) Reset() {
 	*x = ControlHello{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1642,7 @@ func (x *ControlHello) String() string {
 func (*ControlHello) ProtoMessage() {}
 
 func (x *ControlHello) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1655,7 @@ func (x *ControlHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlHello.ProtoReflect.Descriptor instead.
 func (*ControlHello) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControlHello) GetProtocolVersion() uint32 {
@@ -1127,7 +1683,7 @@ type DataFailed struct {
 
 func (x *DataFailed) Reset() {
 	*x = DataFailed{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1695,7 @@ func (x *DataFailed) String() string {
 func (*DataFailed) ProtoMessage() {}
 
 func (x *DataFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1708,7 @@ func (x *DataFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataFailed.ProtoReflect.Descriptor instead.
 func (*DataFailed) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DataFailed) GetServerName() string {
@@ -1176,7 +1732,7 @@ type ControlResponse struct {
 
 func (x *ControlResponse) Reset() {
 	*x = ControlResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1744,7 @@ func (x *ControlResponse) String() string {
 func (*ControlResponse) ProtoMessage() {}
 
 func (x *ControlResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1757,7 @@ func (x *ControlResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
 func (*ControlResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlResponse) GetMessage() isControlResponse_Message {
@@ -1258,7 +1814,7 @@ type ControlAccepted struct {
 
 func (x *ControlAccepted) Reset() {
 	*x = ControlAccepted{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1826,7 @@ func (x *ControlAccepted) String() string {
 func (*ControlAccepted) ProtoMessage() {}
 
 func (x *ControlAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1839,7 @@ func (x *ControlAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlAccepted.ProtoReflect.Descriptor instead.
 func (*ControlAccepted) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlAccepted) GetProtocolVersion() uint32 {
@@ -1319,7 +1875,7 @@ type ConnectData struct {
 
 func (x *ConnectData) Reset() {
 	*x = ConnectData{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1887,7 @@ func (x *ConnectData) String() string {
 func (*ConnectData) ProtoMessage() {}
 
 func (x *ConnectData) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1900,7 @@ func (x *ConnectData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectData.ProtoReflect.Descriptor instead.
 func (*ConnectData) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectData) GetServerName() string {
@@ -1358,7 +1914,7 @@ var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/wire/v1/gateway.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\"S\n" +
+	"\x1bagent/wire/v1/gateway.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"S\n" +
 	"\fHelloRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"o\n" +
@@ -1385,10 +1941,14 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\tR\amessage\",\n" +
 	"\tOpenReady\x12\x1f\n" +
 	"\vserver_name\x18\x01 \x01(\tR\n" +
-	"serverName\"C\n" +
+	"serverName\"u\n" +
 	"\x0fWithdrawRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
+	"\x04pull\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.PullNameR\x04pull\":\n" +
+	"\bPullName\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x12\n" +
 	"\x10WithdrawResponse\"o\n" +
 	"\x10OpenQueueRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
@@ -1407,7 +1967,57 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x0fReceiptResponse\x12\x1a\n" +
 	"\breceiver\x18\x01 \x01(\fR\breceiver\x12\x1a\n" +
 	"\benvelope\x18\x02 \x01(\fR\benvelope\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone\"\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xe3\x02\n" +
+	"\vPullRequest\x12)\n" +
+	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\tR\x03run\x125\n" +
+	"\x06source\x18\x06 \x01(\v2\x1d.lighterage.wire.v1.ClaimPathR\x06source\x12\x1d\n" +
+	"\n" +
+	"claim_name\x18\a \x01(\tR\tclaimName\x12\x12\n" +
+	"\x04path\x18\b \x01(\tR\x04path\x12\x14\n" +
+	"\x05pause\x18\t \x01(\bR\x05pause\x12\x18\n" +
+	"\asuspend\x18\n" +
+	" \x01(\bR\asuspend\x129\n" +
+	"\aoptions\x18\v \x01(\v2\x1f.lighterage.wire.v1.PullOptionsR\aoptions\"\xd0\x02\n" +
+	"\vPullOptions\x12\x18\n" +
+	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
+	"\aexclude\x18\x02 \x03(\tR\aexclude\x12\x16\n" +
+	"\x06delete\x18\x03 \x01(\bR\x06delete\x12,\n" +
+	"\x12allow_empty_source\x18\x04 \x01(\bR\x10allowEmptySource\x12\x16\n" +
+	"\x06verify\x18\x05 \x01(\bR\x06verify\x12\x18\n" +
+	"\areceipt\x18\x06 \x01(\bR\areceipt\x12/\n" +
+	"\x13checkpoint_interval\x18\a \x01(\x04R\x12checkpointInterval\x12\x18\n" +
+	"\astreams\x18\b \x01(\rR\astreams\x12'\n" +
+	"\x0fbandwidth_limit\x18\t \x01(\x04R\x0ebandwidthLimit\x12!\n" +
+	"\fmax_attempts\x18\n" +
+	" \x01(\rR\vmaxAttempts\"\xc9\x03\n" +
+	"\fPullResponse\x12\x1a\n" +
+	"\btransfer\x18\x01 \x01(\tR\btransfer\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\x12\x15\n" +
+	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x1a\n" +
+	"\bfailures\x18\x05 \x01(\rR\bfailures\x12\x14\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x12\x18\n" +
+	"\astalled\x18\t \x01(\bR\astalled\x122\n" +
+	"\x06report\x18\n" +
+	" \x01(\v2\x1a.lighterage.wire.v1.ReportR\x06report\x12(\n" +
+	"\x10bytes_per_second\x18\v \x01(\x04R\x0ebytesPerSecond\x12;\n" +
+	"\battempts\x18\f \x03(\v2\x1f.lighterage.wire.v1.PullAttemptR\battempts\x12A\n" +
+	"\x0erecovery_point\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\rrecoveryPoint\"\xa5\x02\n" +
+	"\vPullAttempt\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12C\n" +
+	"\x0fcompletion_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12)\n" +
+	"\x10compressed_bytes\x18\x06 \x01(\x04R\x0fcompressedBytes\x12#\n" +
+	"\rresumed_bytes\x18\a \x01(\x04R\fresumedBytes\"\x12\n" +
 	"\x10AuthorityRequest\"0\n" +
 	"\x11AuthorityResponse\x12\x1b\n" +
 	"\tca_bundle\x18\x01 \x01(\fR\bcaBundle\"\x9d\x01\n" +
@@ -1441,13 +2051,14 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\bknown_as\x18\x03 \x01(\tR\aknownAs\".\n" +
 	"\vConnectData\x12\x1f\n" +
 	"\vserver_name\x18\x01 \x01(\tR\n" +
-	"serverName2\xac\x05\n" +
+	"serverName2\xf7\x05\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
 	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponse\x12X\n" +
 	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponse\x12R\n" +
-	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12X\n" +
+	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12I\n" +
+	"\x04Pull\x12\x1f.lighterage.wire.v1.PullRequest\x1a .lighterage.wire.v1.PullResponse\x12X\n" +
 	"\tAuthority\x12$.lighterage.wire.v1.AuthorityRequest\x1a%.lighterage.wire.v1.AuthorityResponse\x12O\n" +
 	"\x06Redeem\x12!.lighterage.wire.v1.RedeemRequest\x1a\".lighterage.wire.v1.RedeemResponse\x12V\n" +
 	"\aControl\x12\".lighterage.wire.v1.ControlRequest\x1a#.lighterage.wire.v1.ControlResponse(\x010\x01B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
@@ -1464,65 +2075,82 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
-	(*HelloRequest)(nil),      // 0: lighterage.wire.v1.HelloRequest
-	(*HelloResponse)(nil),     // 1: lighterage.wire.v1.HelloResponse
-	(*OpenRequest)(nil),       // 2: lighterage.wire.v1.OpenRequest
-	(*OpenResponse)(nil),      // 3: lighterage.wire.v1.OpenResponse
-	(*OpenPending)(nil),       // 4: lighterage.wire.v1.OpenPending
-	(*OpenReady)(nil),         // 5: lighterage.wire.v1.OpenReady
-	(*WithdrawRequest)(nil),   // 6: lighterage.wire.v1.WithdrawRequest
-	(*WithdrawResponse)(nil),  // 7: lighterage.wire.v1.WithdrawResponse
-	(*OpenQueueRequest)(nil),  // 8: lighterage.wire.v1.OpenQueueRequest
-	(*OpenQueueResponse)(nil), // 9: lighterage.wire.v1.OpenQueueResponse
-	(*ReceiptRequest)(nil),    // 10: lighterage.wire.v1.ReceiptRequest
-	(*ReceiptResponse)(nil),   // 11: lighterage.wire.v1.ReceiptResponse
-	(*AuthorityRequest)(nil),  // 12: lighterage.wire.v1.AuthorityRequest
-	(*AuthorityResponse)(nil), // 13: lighterage.wire.v1.AuthorityResponse
-	(*RedeemRequest)(nil),     // 14: lighterage.wire.v1.RedeemRequest
-	(*RedeemResponse)(nil),    // 15: lighterage.wire.v1.RedeemResponse
-	(*ControlRequest)(nil),    // 16: lighterage.wire.v1.ControlRequest
-	(*ControlHello)(nil),      // 17: lighterage.wire.v1.ControlHello
-	(*DataFailed)(nil),        // 18: lighterage.wire.v1.DataFailed
-	(*ControlResponse)(nil),   // 19: lighterage.wire.v1.ControlResponse
-	(*ControlAccepted)(nil),   // 20: lighterage.wire.v1.ControlAccepted
-	(*ConnectData)(nil),       // 21: lighterage.wire.v1.ConnectData
-	(*ClaimPath)(nil),         // 22: lighterage.wire.v1.ClaimPath
-	(*ClaimTemplate)(nil),     // 23: lighterage.wire.v1.ClaimTemplate
-	(*Failure)(nil),           // 24: lighterage.wire.v1.Failure
+	(*HelloRequest)(nil),          // 0: lighterage.wire.v1.HelloRequest
+	(*HelloResponse)(nil),         // 1: lighterage.wire.v1.HelloResponse
+	(*OpenRequest)(nil),           // 2: lighterage.wire.v1.OpenRequest
+	(*OpenResponse)(nil),          // 3: lighterage.wire.v1.OpenResponse
+	(*OpenPending)(nil),           // 4: lighterage.wire.v1.OpenPending
+	(*OpenReady)(nil),             // 5: lighterage.wire.v1.OpenReady
+	(*WithdrawRequest)(nil),       // 6: lighterage.wire.v1.WithdrawRequest
+	(*PullName)(nil),              // 7: lighterage.wire.v1.PullName
+	(*WithdrawResponse)(nil),      // 8: lighterage.wire.v1.WithdrawResponse
+	(*OpenQueueRequest)(nil),      // 9: lighterage.wire.v1.OpenQueueRequest
+	(*OpenQueueResponse)(nil),     // 10: lighterage.wire.v1.OpenQueueResponse
+	(*ReceiptRequest)(nil),        // 11: lighterage.wire.v1.ReceiptRequest
+	(*ReceiptResponse)(nil),       // 12: lighterage.wire.v1.ReceiptResponse
+	(*PullRequest)(nil),           // 13: lighterage.wire.v1.PullRequest
+	(*PullOptions)(nil),           // 14: lighterage.wire.v1.PullOptions
+	(*PullResponse)(nil),          // 15: lighterage.wire.v1.PullResponse
+	(*PullAttempt)(nil),           // 16: lighterage.wire.v1.PullAttempt
+	(*AuthorityRequest)(nil),      // 17: lighterage.wire.v1.AuthorityRequest
+	(*AuthorityResponse)(nil),     // 18: lighterage.wire.v1.AuthorityResponse
+	(*RedeemRequest)(nil),         // 19: lighterage.wire.v1.RedeemRequest
+	(*RedeemResponse)(nil),        // 20: lighterage.wire.v1.RedeemResponse
+	(*ControlRequest)(nil),        // 21: lighterage.wire.v1.ControlRequest
+	(*ControlHello)(nil),          // 22: lighterage.wire.v1.ControlHello
+	(*DataFailed)(nil),            // 23: lighterage.wire.v1.DataFailed
+	(*ControlResponse)(nil),       // 24: lighterage.wire.v1.ControlResponse
+	(*ControlAccepted)(nil),       // 25: lighterage.wire.v1.ControlAccepted
+	(*ConnectData)(nil),           // 26: lighterage.wire.v1.ConnectData
+	(*ClaimPath)(nil),             // 27: lighterage.wire.v1.ClaimPath
+	(*ClaimTemplate)(nil),         // 28: lighterage.wire.v1.ClaimTemplate
+	(*Failure)(nil),               // 29: lighterage.wire.v1.Failure
+	(*Report)(nil),                // 30: lighterage.wire.v1.Report
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	22, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
-	23, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	27, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	28, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
 	4,  // 2: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
 	5,  // 3: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	24, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
-	17, // 5: lighterage.wire.v1.ControlRequest.hello:type_name -> lighterage.wire.v1.ControlHello
-	18, // 6: lighterage.wire.v1.ControlRequest.failed:type_name -> lighterage.wire.v1.DataFailed
-	20, // 7: lighterage.wire.v1.ControlResponse.accepted:type_name -> lighterage.wire.v1.ControlAccepted
-	21, // 8: lighterage.wire.v1.ControlResponse.connect:type_name -> lighterage.wire.v1.ConnectData
-	0,  // 9: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
-	2,  // 10: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
-	6,  // 11: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
-	8,  // 12: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
-	10, // 13: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
-	12, // 14: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
-	14, // 15: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
-	16, // 16: lighterage.wire.v1.Gateway.Control:input_type -> lighterage.wire.v1.ControlRequest
-	1,  // 17: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 18: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7,  // 19: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	9,  // 20: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	11, // 21: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
-	13, // 22: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
-	15, // 23: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
-	19, // 24: lighterage.wire.v1.Gateway.Control:output_type -> lighterage.wire.v1.ControlResponse
-	17, // [17:25] is the sub-list for method output_type
-	9,  // [9:17] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	29, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	7,  // 5: lighterage.wire.v1.WithdrawRequest.pull:type_name -> lighterage.wire.v1.PullName
+	27, // 6: lighterage.wire.v1.PullRequest.source:type_name -> lighterage.wire.v1.ClaimPath
+	14, // 7: lighterage.wire.v1.PullRequest.options:type_name -> lighterage.wire.v1.PullOptions
+	30, // 8: lighterage.wire.v1.PullResponse.report:type_name -> lighterage.wire.v1.Report
+	16, // 9: lighterage.wire.v1.PullResponse.attempts:type_name -> lighterage.wire.v1.PullAttempt
+	31, // 10: lighterage.wire.v1.PullResponse.recovery_point:type_name -> google.protobuf.Timestamp
+	31, // 11: lighterage.wire.v1.PullAttempt.start_time:type_name -> google.protobuf.Timestamp
+	31, // 12: lighterage.wire.v1.PullAttempt.completion_time:type_name -> google.protobuf.Timestamp
+	22, // 13: lighterage.wire.v1.ControlRequest.hello:type_name -> lighterage.wire.v1.ControlHello
+	23, // 14: lighterage.wire.v1.ControlRequest.failed:type_name -> lighterage.wire.v1.DataFailed
+	25, // 15: lighterage.wire.v1.ControlResponse.accepted:type_name -> lighterage.wire.v1.ControlAccepted
+	26, // 16: lighterage.wire.v1.ControlResponse.connect:type_name -> lighterage.wire.v1.ConnectData
+	0,  // 17: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
+	2,  // 18: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
+	6,  // 19: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
+	9,  // 20: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
+	11, // 21: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
+	13, // 22: lighterage.wire.v1.Gateway.Pull:input_type -> lighterage.wire.v1.PullRequest
+	17, // 23: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
+	19, // 24: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
+	21, // 25: lighterage.wire.v1.Gateway.Control:input_type -> lighterage.wire.v1.ControlRequest
+	1,  // 26: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 27: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	8,  // 28: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	10, // 29: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	12, // 30: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	15, // 31: lighterage.wire.v1.Gateway.Pull:output_type -> lighterage.wire.v1.PullResponse
+	18, // 32: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
+	20, // 33: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
+	24, // 34: lighterage.wire.v1.Gateway.Control:output_type -> lighterage.wire.v1.ControlResponse
+	26, // [26:35] is the sub-list for method output_type
+	17, // [17:26] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_gateway_proto_init() }
@@ -1537,11 +2165,11 @@ func file_agent_wire_v1_gateway_proto_init() {
 		(*OpenResponse_Ready)(nil),
 		(*OpenResponse_Refused)(nil),
 	}
-	file_agent_wire_v1_gateway_proto_msgTypes[16].OneofWrappers = []any{
+	file_agent_wire_v1_gateway_proto_msgTypes[21].OneofWrappers = []any{
 		(*ControlRequest_Hello)(nil),
 		(*ControlRequest_Failed)(nil),
 	}
-	file_agent_wire_v1_gateway_proto_msgTypes[19].OneofWrappers = []any{
+	file_agent_wire_v1_gateway_proto_msgTypes[24].OneofWrappers = []any{
 		(*ControlResponse_Accepted)(nil),
 		(*ControlResponse_Connect)(nil),
 	}
@@ -1551,7 +2179,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

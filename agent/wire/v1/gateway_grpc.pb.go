@@ -27,6 +27,7 @@ const (
 	Gateway_Withdraw_FullMethodName  = "/lighterage.wire.v1.Gateway/Withdraw"
 	Gateway_OpenQueue_FullMethodName = "/lighterage.wire.v1.Gateway/OpenQueue"
 	Gateway_Receipt_FullMethodName   = "/lighterage.wire.v1.Gateway/Receipt"
+	Gateway_Pull_FullMethodName      = "/lighterage.wire.v1.Gateway/Pull"
 	Gateway_Authority_FullMethodName = "/lighterage.wire.v1.Gateway/Authority"
 	Gateway_Redeem_FullMethodName    = "/lighterage.wire.v1.Gateway/Redeem"
 	Gateway_Control_FullMethodName   = "/lighterage.wire.v1.Gateway/Control"
@@ -55,6 +56,11 @@ type GatewayClient interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptResponse, error)
+	// Pull asks for a run of a Transfer of this cluster that sends to a claim of the caller's, and says how it is. The gateway makes that
+	// Transfer, or changes it to what is asked for; the manager here runs it. It is called again and again until the run has ended, and may
+	// stop then: a Transfer that is not asked for in a day is deleted. Idempotent. A refusal carries a Failure. A manager may call it. Gateways of
+	// earlier releases answer with the status Unimplemented.
+	Pull(ctx context.Context, in *PullRequest, opts ...grpc.CallOption) (*PullResponse, error)
 	// Authority returns the CA that vouches for this gateway. It is public, and anybody may ask. Who has a link token compares it with the
 	// fingerprint in the token before anything else is sent.
 	Authority(ctx context.Context, in *AuthorityRequest, opts ...grpc.CallOption) (*AuthorityResponse, error)
@@ -133,6 +139,16 @@ func (c *gatewayClient) Receipt(ctx context.Context, in *ReceiptRequest, opts ..
 	return out, nil
 }
 
+func (c *gatewayClient) Pull(ctx context.Context, in *PullRequest, opts ...grpc.CallOption) (*PullResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PullResponse)
+	err := c.cc.Invoke(ctx, Gateway_Pull_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *gatewayClient) Authority(ctx context.Context, in *AuthorityRequest, opts ...grpc.CallOption) (*AuthorityResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AuthorityResponse)
@@ -189,6 +205,11 @@ type GatewayServer interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error)
+	// Pull asks for a run of a Transfer of this cluster that sends to a claim of the caller's, and says how it is. The gateway makes that
+	// Transfer, or changes it to what is asked for; the manager here runs it. It is called again and again until the run has ended, and may
+	// stop then: a Transfer that is not asked for in a day is deleted. Idempotent. A refusal carries a Failure. A manager may call it. Gateways of
+	// earlier releases answer with the status Unimplemented.
+	Pull(context.Context, *PullRequest) (*PullResponse, error)
 	// Authority returns the CA that vouches for this gateway. It is public, and anybody may ask. Who has a link token compares it with the
 	// fingerprint in the token before anything else is sent.
 	Authority(context.Context, *AuthorityRequest) (*AuthorityResponse, error)
@@ -222,6 +243,9 @@ func (UnimplementedGatewayServer) OpenQueue(context.Context, *OpenQueueRequest) 
 }
 func (UnimplementedGatewayServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
+}
+func (UnimplementedGatewayServer) Pull(context.Context, *PullRequest) (*PullResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pull not implemented")
 }
 func (UnimplementedGatewayServer) Authority(context.Context, *AuthorityRequest) (*AuthorityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Authority not implemented")
@@ -336,6 +360,24 @@ func _Gateway_Receipt_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_Pull_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PullRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Pull(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Pull_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Pull(ctx, req.(*PullRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_Authority_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AuthorityRequest)
 	if err := dec(in); err != nil {
@@ -401,6 +443,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Receipt",
 			Handler:    _Gateway_Receipt_Handler,
+		},
+		{
+			MethodName: "Pull",
+			Handler:    _Gateway_Pull_Handler,
 		},
 		{
 			MethodName: "Authority",

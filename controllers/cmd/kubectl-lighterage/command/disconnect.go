@@ -135,9 +135,8 @@ func usersOf(
 	}
 	for i := range transfers {
 		spec := &transfers[i].Spec
-		if spec.Destination.Peer == peer || slices.ContainsFunc(spec.Destinations, func(d v1alpha1.NamedDestination) bool {
-			return d.Peer == peer
-		}) {
+		if spec.Destination.Peer == peer || spec.Source.Peer == peer ||
+			slices.ContainsFunc(spec.Destinations, func(d v1alpha1.NamedDestination) bool { return d.Peer == peer }) {
 			add("Transfer", &transfers[i])
 		}
 	}

@@ -158,6 +158,8 @@ func receiver(
 	switch {
 	case plan.HasLegs(transfer):
 		return "", "there are several receivers; explain the Transfers in status.destinations", nil
+	case plan.Pulls(transfer):
+		return "", "the receiver is explained with its Delivery; see status.pull", nil
 	case !plan.IsLocal(transfer):
 		return "", fmt.Sprintf(
 			"the receiver is in the cluster of Peer %s, whose NodeProfiles this cluster does not have",

@@ -68,14 +68,21 @@ func (p *plugin) tree(ctx context.Context, name, other string) (overview.Node, e
 	}
 	received := &overview.Side{}
 	namespace := cmp.Or(destination.Namespace, transfer.Namespace)
-	if run := transfer.Status.Run; run != nil {
+	run := ""
+	switch status := &transfer.Status; {
+	case status.Pull != nil:
+		run = status.Pull.RunID
+	case status.Run != nil:
+		run = status.Run.ID
+	}
+	if run != "" {
 		listed(
 			ctx, receiving.cluster, &received.Deliveries, client.InNamespace(namespace),
-			client.MatchingLabels{v1alpha1.RunLabel: run.ID},
+			client.MatchingLabels{v1alpha1.RunLabel: run},
 		)
 	}
 	if len(received.Deliveries.Value) > 0 {
-		receiving.workloads(ctx, received, namespace, v1alpha1.RunLabel, transfer.Status.Run.ID)
+		receiving.workloads(ctx, received, namespace, v1alpha1.RunLabel, run)
 	}
 	return overview.TreeOf(transfer, own, cluster, received), nil
 }

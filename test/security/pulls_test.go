@@ -1,0 +1,117 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// TestPulls: only the gateway makes and changes Transfers for clusters that pull, and it makes no others; the manager
+// makes PeerGrants of its own pulls only.
+func TestPulls(t *testing.T) {
+	t.Parallel()
+	pulled := func(change ...func(*v1alpha1.Transfer)) *v1alpha1.Transfer {
+		spec := newTransfer("bank", "ledger", nil).Spec
+		spec.Destination.Peer, spec.Destination.Namespace, spec.PodTemplate = "west", "shop", nil
+		of := plan.PullReference{Peer: "west", Namespace: "shop", Name: "ledger", UID: "u"}
+		transfer := plan.NewPulled("bank", of, spec, "abcde", time.Unix(0, 0))
+		transfer.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Transfer"))
+		for _, f := range change {
+			f(transfer)
+		}
+		return transfer
+	}
+	plain := func(t *v1alpha1.Transfer) { t.Name, t.Labels, t.Annotations = "ledger", nil, nil }
+	named := func(t *v1alpha1.Transfer) { t.Labels, t.Annotations = nil, nil }
+	labelled := func(t *v1alpha1.Transfer) { t.Name, t.Annotations = "ledger", nil }
+	faster := func(t *v1alpha1.Transfer) { t.Spec.Streams = 4 }
+	finalizer := func(t *v1alpha1.Transfer) { t.Finalizers = []string{"x"} }
+	elsewhere := func(t *v1alpha1.Transfer) { t.Spec.Destination.Peer = "south" }
+	hooked := func(t *v1alpha1.Transfer) { t.Spec.Source.Hooks = &v1alpha1.SourceHooks{} }
+	privileged := func(t *v1alpha1.Transfer) { t.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{} }
+	ask := func(user string, operation admission.Operation, object, old client.Object) request {
+		r := request{user: user, operation: operation, namespace: bank}
+		r.resource = v1alpha1.GroupVersion.WithResource("transfers")
+		if object != nil {
+			r.object = object
+		}
+		if old != nil {
+			r.old = old
+		}
+		return r
+	}
+	const gateway, tenant = gatewayAccount, "deployer"
+	expect(t, "made", ask(gateway, admission.Create, pulled(), nil), "")
+	expect(t, "changed", ask(gateway, admission.Update, pulled(faster), pulled()), "")
+	expect(t, "deleted by the gateway", ask(gateway, admission.Delete, nil, pulled()), "")
+	expect(t, "deleted by the manager", ask(managerAccount, admission.Delete, nil, pulled()), "")
+	expect(t, "finalizer of the manager", ask(managerAccount, admission.Update, pulled(finalizer), pulled()), "")
+	expect(t, "deleted by a tenant", ask(tenant, admission.Delete, nil, pulled()), "")
+	expect(t, "a tenant's own", ask(tenant, admission.Create, pulled(plain), nil), "")
+
+	expect(t, "the gateway's own", ask(gateway, admission.Create, pulled(plain), nil), "manager of Lighterage")
+	expect(t, "a tenant's, changed", ask(gateway, admission.Update, pulled(plain, faster), pulled(plain)),
+		"manager of Lighterage")
+	expect(t, "a tenant's, deleted", ask(gateway, admission.Delete, nil, pulled(plain)), "manager of Lighterage")
+	for name, change := range map[string]func(*v1alpha1.Transfer){
+		"to another Peer": elsewhere, "with hooks": hooked, "with privilege": privileged,
+	} {
+		expect(t, name, ask(gateway, admission.Create, pulled(change), nil), "sends a claim to that cluster")
+	}
+	for name, forged := range map[string]*v1alpha1.Transfer{
+		"forged": pulled(), "by name": pulled(named), "by label": pulled(labelled),
+	} {
+		expect(t, name, ask(tenant, admission.Create, forged, nil), "only the gateway")
+	}
+	expect(t, "made by the manager", ask(managerAccount, admission.Create, pulled(), nil), "Lighterage")
+	expect(t, "changed by a tenant", ask(tenant, admission.Update, pulled(faster), pulled()), "only the gateway")
+	expect(t, "unmarked by a tenant", ask(tenant, admission.Update, pulled(named), pulled()), "only the gateway")
+	expect(t, "started by a tenant", ask(tenant, admission.Update, pulled(func(t *v1alpha1.Transfer) {
+		t.Annotations[v1alpha1.RunAnnotation] = "now"
+	}), pulled()), "only the gateway")
+
+	grant := func(change ...func(*v1alpha1.PeerGrant)) *v1alpha1.PeerGrant {
+		transfer := newTransfer("bank", "ledger", nil)
+		transfer.Spec.Source.Peer, transfer.Spec.Destination.Peer = "west", ""
+		g := plan.PullGrant(transfer)
+		g.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PeerGrant"))
+		for _, f := range change {
+			f(g)
+		}
+		return g
+	}
+	granted := func(user string, operation admission.Operation, object, old client.Object) request {
+		r := ask(user, operation, object, old)
+		r.resource = v1alpha1.GroupVersion.WithResource("peergrants")
+		return r
+	}
+	const own = "Transfers that pull"
+	expect(t, "granted", granted(managerAccount, admission.Create, grant(), nil), "")
+	expect(t, "revoked", granted(managerAccount, admission.Delete, nil, grant()), "")
+	expect(t, "granted by a tenant", granted(tenant, admission.Create, grant(func(g *v1alpha1.PeerGrant) {
+		g.Name, g.OwnerReferences, g.Spec.From[0].Transfers = "mine", nil, nil
+	}), nil), "")
+	for name, change := range map[string]func(*v1alpha1.PeerGrant){
+		"of nobody":        func(g *v1alpha1.PeerGrant) { g.OwnerReferences = []metav1.OwnerReference{} },
+		"to all Transfers": func(g *v1alpha1.PeerGrant) { g.Spec.From[0].Transfers = nil },
+		"to another":       func(g *v1alpha1.PeerGrant) { g.Spec.From[0].Transfers = []string{"ledger"} },
+		"to this cluster":  func(g *v1alpha1.PeerGrant) { g.Spec.From[0].Peer = "" },
+		"into all claims":  func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Name = "" },
+		"to read":          func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Verbs = []v1alpha1.GrantedVerb{v1alpha1.GrantedRead} },
+		"into a Queue":     func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Kind = v1alpha1.GrantedQueue },
+		"with privilege":   func(g *v1alpha1.PeerGrant) { g.Spec.To[0].AllowPrivileged = true },
+		"of another name":  func(g *v1alpha1.PeerGrant) { g.Name = "mine" },
+	} {
+		expect(t, name, granted(managerAccount, admission.Create, grant(change), nil), own)
+		expect(t, name+", deleted", granted(managerAccount, admission.Delete, nil, grant(change)), own)
+	}
+}
