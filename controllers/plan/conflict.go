@@ -80,7 +80,8 @@ func sharePlace(a, b *v1alpha1.Transfer) bool {
 // UnderWay reports whether a Transfer's agent may write now, or is about to.
 func UnderWay(transfer *v1alpha1.Transfer) bool {
 	run := transfer.Status.Run
-	return run != nil && run.CompletionTime == nil && run.NextAttemptTime == nil
+	return run != nil && run.CompletionTime == nil && run.NextAttemptTime == nil &&
+		(!Pulls(transfer) || pullUnderWay(transfer))
 }
 
 // goesFirst: the other one's attempt is under way. Where both are, because each began before it saw the other, the

@@ -70,6 +70,8 @@ type PullDecision struct {
 	Ask *wirev1.PullRequest
 	// Problem keeps it from being asked; it is heard in place of an answer.
 	Problem *agentpod.Problem
+	// Held: spec.pause or the windows keep anything from being received. The other cluster is asked to end its attempt.
+	Held bool
 	// RequeueAfter is when to look again if nothing happens before; 0 for never.
 	RequeueAfter time.Duration
 }
@@ -138,19 +140,21 @@ func cleanGrantPath(path string) string {
 func DecidePull(transfer *v1alpha1.Transfer, facts PullFacts) PullDecision {
 	d := newPullDecision(transfer, facts)
 	d.decidePull(facts)
-	d.mirrorReceipt(facts.Delivery)
+	d.mirrorReceipt(received(transfer, facts.Delivery))
 	out := d.pullDecision(transfer)
 	if !d.running() {
 		return out
 	}
 	out.Problem = CheckPeer(transfer.Spec.Source.Peer, facts.Peer)
-	out.Ask = pullRequest(d.transfer, d.held() != nil)
+	out.Held = d.held() != nil
+	out.Ask = pullRequest(d.transfer, out.Held)
 	return out
 }
 
 // HearPull shows what the other cluster says in the status that DecidePull gave. facts.Delivery is that of the attempt
 // which the answer names.
 func HearPull(transfer *v1alpha1.Transfer, facts PullFacts, heard PullHeard) PullDecision {
+	facts.Delivery = received(transfer, facts.Delivery)
 	d := newPullDecision(transfer, facts)
 	_ = d.keepTimetable() // for the windows; DecidePull has shown what is wrong with them
 	if heard.Problem != nil {
@@ -170,11 +174,42 @@ func HearPull(transfer *v1alpha1.Transfer, facts PullFacts, heard PullHeard) Pul
 func PullPause(transfer *v1alpha1.Transfer, pulling int) time.Duration {
 	pause := pullPause
 	switch phase := transfer.Status.Phase; {
-	case meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionStalled),
+	// A cluster that does not answer costs a worker 10 s each time.
+	case unanswered(transfer), meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionStalled),
 		phase == v1alpha1.TransferPaused, phase == v1alpha1.TransferSuspended:
 		pause = restPause
 	}
 	return max(pause, time.Duration(pulling)*pullShare)
+}
+
+// unanswered: the other cluster was asked, and cannot be reached.
+func unanswered(transfer *v1alpha1.Transfer) bool {
+	ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonPeerUnreachable
+}
+
+// pullUnderWay is UnderWay of a Transfer that pulls, whose run is open: the other cluster goes on with it, or is being
+// asked for it. What that sends although it does not say so has a Delivery, which keeps others away itself.
+func pullUnderWay(transfer *v1alpha1.Transfer) bool {
+	phase := transfer.Status.Phase
+	return (phase == v1alpha1.TransferStarting || slices.Contains(livePhases, phase)) && !unanswered(transfer) &&
+		!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionStalled)
+}
+
+// received is a Delivery of the run in status, or nil. The source cluster chooses the run and the attempt that it names,
+// so that of an earlier run, which it had kept or says again, must not count for this one.
+func received(transfer *v1alpha1.Transfer, delivery *v1alpha1.Delivery) *v1alpha1.Delivery {
+	run := transfer.Status.Run
+	if delivery == nil || run == nil || run.StartTime == nil {
+		return nil
+	}
+	wanted, is := transfer.Spec.Destination.PersistentVolumeClaim, delivery.Spec.Destination.PersistentVolumeClaim
+	// API servers keep whole seconds.
+	if delivery.CreationTimestamp.Time.Before(run.StartTime.Truncate(time.Second)) ||
+		is.ClaimName != wanted.ClaimName || cleanGrantPath(is.Path) != cleanGrantPath(wanted.Path) {
+		return nil
+	}
+	return delivery
 }
 
 func newPullDecision(transfer *v1alpha1.Transfer, facts PullFacts) *transferDecision {
@@ -330,6 +365,13 @@ func (d *transferDecision) hearPull(answer *wirev1.PullResponse, delivery *v1alp
 	}
 	if answer.GetRun() != run.ID {
 		status.Pull = &v1alpha1.PullStatus{Transfer: PulledName(d.transfer)}
+		// How an earlier run ended says nothing of this one.
+		phase := v1alpha1.TransferPhase(answer.GetPhase())
+		if answer.GetRun() != "" && (phase == v1alpha1.TransferComplete || phase == v1alpha1.TransferFailed) {
+			d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonPulling, fmt.Sprintf(
+				"the source cluster has not begun run %s yet", run.ID)))
+			return
+		}
 		if answer.GetRun() != "" && !answer.GetStalled() {
 			message = "an earlier run ends first: " + message
 		}

@@ -59,8 +59,19 @@ func answerOf(run, phase string) *wirev1.PullResponse {
 	}
 }
 
+// delivery of what newPull asks for, made when it was asked.
 func delivery(phase v1alpha1.DeliveryPhase) *v1alpha1.Delivery {
-	return &v1alpha1.Delivery{Status: v1alpha1.DeliveryStatus{Phase: phase}}
+	d := &v1alpha1.Delivery{Status: v1alpha1.DeliveryStatus{Phase: phase}}
+	d.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second))
+	d.Spec.Destination.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}
+	return d
+}
+
+// otherwise is one that is complete, of which something is not as asked.
+func otherwise(change func(*v1alpha1.Delivery)) *v1alpha1.Delivery {
+	d := delivery(v1alpha1.DeliveryComplete)
+	change(d)
+	return d
 }
 
 func readyOf(status v1alpha1.TransferStatus) metav1.Condition {
@@ -176,6 +187,13 @@ func TestPullShowsTheAnswer(t *testing.T) {
 			t.Errorf("after %v another run begins: %+v", waits, next.Status.Run)
 		}
 	}
+	failed := answerOf("zzzzz", "Failed")
+	failed.Stalled, failed.Reason = true, v1alpha1.ReasonSourceNotFound
+	next := plan.HearPull(transfer, facts, plan.PullHeard{Answer: failed}).Status
+	if ready := readyOf(next); ready.Reason != v1alpha1.ReasonPulling ||
+		!meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionReconciling) {
+		t.Errorf("the end of an earlier run is shown as this one's: %+v", ready)
+	}
 	earlier := plan.HearPull(transfer, facts, plan.PullHeard{Answer: answerOf("zzzzz", "Complete")})
 	if earlier.Status.Run.CompletionTime != nil {
 		t.Error("the end of an earlier run counts for this one")
@@ -191,6 +209,15 @@ func TestPullIsCompleteWhenReceived(t *testing.T) {
 	}{
 		"nothing":   {nil, v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
 		"failed":    {delivery(v1alpha1.DeliveryFailed), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
+		"of an earlier run": {otherwise(func(d *v1alpha1.Delivery) {
+			d.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute))
+		}), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
+		"of another claim": {otherwise(func(d *v1alpha1.Delivery) {
+			d.Spec.Destination.PersistentVolumeClaim.ClaimName = "other"
+		}), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
+		"of another directory": {otherwise(func(d *v1alpha1.Delivery) {
+			d.Spec.Destination.PersistentVolumeClaim.Path = "/elsewhere"
+		}), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
 		"receiving": {delivery(v1alpha1.DeliveryReceiving), v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring},
 		"complete":  {delivery(v1alpha1.DeliveryComplete), v1alpha1.TransferComplete, v1alpha1.ReasonSucceeded},
 	} {
@@ -225,6 +252,54 @@ func TestPullWithoutAnswer(t *testing.T) {
 			decision.RequeueAfter == 0 {
 			t.Errorf("%s: %+v, again in %s", c.reason, decision.Status.Conditions, decision.RequeueAfter)
 		}
+		transfer.Status = decision.Status
+		if pause := plan.PullPause(transfer, 1); pause < time.Minute {
+			t.Errorf("%s: it is asked again after %s, at the cost of others", c.reason, pause)
+		}
+	}
+}
+
+// A pull that waits for somebody, or for a cluster that does not answer, keeps nobody from its destination.
+func TestPullUnderWay(t *testing.T) {
+	transfer, facts := asked(t)
+	under := func(heard plan.PullHeard) bool {
+		after := transfer.DeepCopy()
+		after.Status = plan.HearPull(transfer, facts, heard).Status
+		return plan.UnderWay(after)
+	}
+	if !plan.UnderWay(transfer) {
+		t.Error("another one may begin while the source is being asked")
+	}
+	for phase, want := range map[string]bool{
+		"Transferring": true, "Opening": true, "Retrying": true, "Paused": false, "Suspended": false,
+	} {
+		if got := under(plan.PullHeard{Answer: answerOf("abcde", phase)}); got != want {
+			t.Errorf("%s: under way is %t", phase, got)
+		}
+	}
+	stalled := answerOf("abcde", "Transferring")
+	stalled.Stalled = true
+	if under(plan.PullHeard{Answer: stalled}) {
+		t.Error("a stalled one holds its place")
+	}
+	for _, reason := range []string{
+		v1alpha1.ReasonNotGranted, v1alpha1.ReasonPeerNotFound, v1alpha1.ReasonPeerUnreachable,
+	} {
+		if under(plan.PullHeard{Problem: &agentpod.Problem{Reason: reason, Message: "m"}}) {
+			t.Errorf("%s: it holds its place", reason)
+		}
+	}
+}
+
+// A hold is told to the other cluster first, and what that does not end is ended here.
+func TestPullIsHeld(t *testing.T) {
+	transfer, facts := asked(t)
+	if plan.DecidePull(transfer, facts).Held {
+		t.Error("one that nobody paused is held")
+	}
+	transfer.Spec.Pause = true
+	if decision := plan.DecidePull(transfer, facts); !decision.Held || decision.Ask == nil {
+		t.Errorf("held is %t, asked %v", decision.Held, decision.Ask)
 	}
 }
 
@@ -252,6 +327,28 @@ func TestPulledMustAgree(t *testing.T) {
 		transfer := newPulled()
 		if change(transfer); func() bool { _, pulled := plan.PulledFor(transfer); return pulled }() {
 			t.Errorf("another %s is taken for what the gateway made", name)
+		}
+		if !plan.LooksPulled(transfer) {
+			t.Errorf("with another %s it runs like any other, without a PeerGrant", name)
+		}
+	}
+}
+
+// Each mark alone keeps a Transfer from running like any other, and none is on those of tenants.
+func TestLooksPulled(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.Transfer){
+		"name":       func(t *v1alpha1.Transfer) { t.Labels, t.Annotations = nil, nil },
+		"label":      func(t *v1alpha1.Transfer) { t.Name, t.Annotations = "mine", nil },
+		"annotation": func(t *v1alpha1.Transfer) { t.Name, t.Labels = "mine", nil },
+	} {
+		transfer := newPulled()
+		if change(transfer); !plan.LooksPulled(transfer) {
+			t.Errorf("the %s alone is no mark", name)
+		}
+	}
+	for _, name := range []string{"ledger", "pull-ledger", newPulled().Name + "-west"} {
+		if plan.LooksPulled(newTransfer(name, 0)) {
+			t.Errorf("%s of a tenant would be deleted", name)
 		}
 	}
 }

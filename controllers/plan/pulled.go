@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -74,6 +75,17 @@ func PulledFor(transfer *v1alpha1.Transfer) (of PullReference, pulled bool) {
 	to := &transfer.Spec.Destination
 	return of, transfer.Name == PullName(of.Namespace, of.Name, of.UID) && to.Peer == of.Peer &&
 		to.Namespace == of.Namespace
+}
+
+// pulledName is what PullName makes. Admission reserves it, the label and the annotation for the gateway.
+var pulledName = regexp.MustCompile(`^pull-[0-9a-f]{32}$`)
+
+// LooksPulled reports whether a Transfer has a mark of those that the gateway makes for other clusters, which admission
+// lets nobody else make. One that has it and is not what PulledFor knows is not to run: no PeerGrant was looked at.
+func LooksPulled(transfer *v1alpha1.Transfer) bool {
+	_, labelled := transfer.Labels[v1alpha1.PulledByLabel]
+	_, annotated := transfer.Annotations[v1alpha1.PullAnnotation]
+	return labelled || annotated || pulledName.MatchString(transfer.Name)
 }
 
 // PullAbandoned is how long it is until a Transfer that was made for one of another cluster is to be deleted if it is
