@@ -82,7 +82,7 @@ func (r *Reconciler) deliveries(ctx context.Context, transfer *v1alpha1.Transfer
 // grantRequest is what a PeerGrant must allow for a Transfer within this cluster.
 func grantRequest(transfer *v1alpha1.Transfer) peergrant.Request {
 	return peergrant.Request{
-		Namespace: transfer.Namespace, Kind: v1alpha1.GrantedPersistentVolumeClaim,
+		Namespace: transfer.Namespace, Transfer: transfer.Name, Kind: v1alpha1.GrantedPersistentVolumeClaim,
 		ToNamespace: plan.DestinationNamespace(transfer), Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
 		Path: transfer.Spec.Destination.PersistentVolumeClaim.Path, Delete: transfer.Spec.Delete,
 		Privileged: plan.PrivilegeAskedFor(transfer) == v1alpha1.AgentPrivilegeKeepOwners,

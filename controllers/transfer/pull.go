@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/route"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peergrants,verbs=create;patch;delete
@@ -44,9 +46,10 @@ func (r *Reconciler) reconcilePull(ctx context.Context, transfer *v1alpha1.Trans
 	}
 	if decision.Ask == nil {
 		r.exchanges.forget(transfer.UID)
+		r.holds.end(transfer.UID)
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.revokePull(ctx, transfer)
 	}
-	if err := r.grantPull(ctx, transfer); err != nil {
+	if err := r.grantOrEndPull(ctx, transfer, decision.Held); err != nil {
 		return ctrl.Result{}, err
 	}
 	heard := plan.PullHeard{Problem: decision.Problem}
@@ -70,6 +73,37 @@ func (r *Reconciler) reconcilePull(ctx context.Context, transfer *v1alpha1.Trans
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.revokePull(ctx, transfer)
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+}
+
+// grantOrEndPull lets the other cluster send, unless it was told long enough ago that it must not for now.
+func (r *Reconciler) grantOrEndPull(ctx context.Context, transfer *v1alpha1.Transfer, held bool) error {
+	if !held {
+		r.holds.end(transfer.UID)
+		return r.grantPull(ctx, transfer)
+	}
+	if r.holds.since(transfer.UID, r.Clock.Now()) < holdPatience {
+		return nil
+	}
+	if err := r.revokePull(ctx, transfer); err != nil {
+		return err
+	}
+	all, err := r.pullDeliveries(ctx, transfer)
+	if err != nil {
+		return err
+	}
+	return r.dismiss(ctx, slices.DeleteFunc(all, func(d v1alpha1.Delivery) bool { return plan.DeliveryEnded(&d) }))
+}
+
+// pullDeliveries are all that the other cluster's Transfer has here.
+func (r *Reconciler) pullDeliveries(ctx context.Context, transfer *v1alpha1.Transfer) ([]v1alpha1.Delivery, error) {
+	found := &v1alpha1.DeliveryList{}
+	err := r.Client.List(ctx, found, client.InNamespace(transfer.Namespace), client.MatchingFields{
+		index.Sender: plan.SenderHash(transfer.Spec.Source.Peer, plan.PullNamespace(transfer), plan.PulledName(transfer)),
+	})
+	if err != nil {
+		return nil, refusal.Elsewhere(fmt.Errorf("listing the Deliveries of a pull: %w", err))
+	}
+	return found.Items, nil
 }
 
 // gatherPull reads what a decision about a pull needs.
@@ -137,8 +171,7 @@ func (r *Reconciler) pullDelivery(
 
 // askPull asks the other cluster.
 func (r *Reconciler) askPull(ctx context.Context, peer *v1alpha1.Peer, request *wirev1.PullRequest) plan.PullHeard {
-	gateway := agentclient.Gateway{Endpoint: peer.Spec.Endpoint, CABundle: peer.Spec.CABundle}
-	answer, err := r.Gateways.Pull(ctx, gateway, request)
+	answer, err := r.Gateways.Pull(ctx, r.gatewayOf(peer), request)
 	if err == nil {
 		return plan.PullHeard{Answer: answer}
 	}
@@ -201,7 +234,14 @@ func (r *Reconciler) revokePull(ctx context.Context, transfer *v1alpha1.Transfer
 func (r *Reconciler) deletePull(
 	ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration,
 ) (again bool, err error) {
-	if err := r.revokePull(ctx, transfer); err != nil || transfer.Status.Pull == nil {
+	r.holds.end(transfer.UID)
+	err = r.revokePull(ctx, transfer)
+	if apierrors.IsForbidden(err) { // somebody took its owner away, and has it now
+		r.Recorder.Eventf(transfer, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Revoke",
+			"PeerGrant %s is not the manager's to delete any more; delete it", plan.PulledName(transfer))
+		err = nil
+	}
+	if err != nil || transfer.Status.Pull == nil {
 		return false, err
 	}
 	facts := plan.PullFacts{Peer: &v1alpha1.Peer{}}
@@ -209,9 +249,8 @@ func (r *Reconciler) deletePull(
 	if err != nil {
 		return false, err
 	}
-	if found && facts.Peer.Spec.Endpoint != "" {
-		gateway := agentclient.Gateway{Endpoint: facts.Peer.Spec.Endpoint, CABundle: facts.Peer.Spec.CABundle}
-		err = r.Gateways.WithdrawPull(ctx, gateway, &wirev1.WithdrawRequest{
+	if found && route.Reaches(facts.Peer) {
+		err = r.Gateways.WithdrawPull(ctx, r.gatewayOf(facts.Peer), &wirev1.WithdrawRequest{
 			Namespace: transfer.Namespace, Name: transfer.Name,
 			Pull: &wirev1.PullName{Namespace: plan.PullNamespace(transfer), Uid: string(transfer.UID)},
 		})
@@ -224,12 +263,9 @@ func (r *Reconciler) deletePull(
 				facts.Peer.Name, plan.PulledName(transfer), plan.PullNamespace(transfer), conditions.Shorten(err.Error()))
 		}
 	}
-	left := &v1alpha1.DeliveryList{}
-	err = r.Client.List(ctx, left, client.InNamespace(transfer.Namespace), client.MatchingFields{
-		index.Sender: plan.SenderHash(transfer.Spec.Source.Peer, plan.PullNamespace(transfer), plan.PulledName(transfer)),
-	})
+	left, err := r.pullDeliveries(ctx, transfer)
 	if err != nil {
-		return false, refusal.Elsewhere(fmt.Errorf("listing the Deliveries of a pull: %w", err))
+		return false, err
 	}
-	return false, r.dismiss(ctx, left.Items)
+	return false, r.dismiss(ctx, left)
 }

@@ -59,7 +59,7 @@ func TestPull(t *testing.T) {
 		defer mu.Unlock()
 		answer, refused = next, err
 	}
-	run := ""
+	run, completes := "", 0
 	gateways.OnPull(func(request *wirev1.PullRequest) (*wirev1.PullResponse, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -69,6 +69,9 @@ func TestPull(t *testing.T) {
 		}
 		now := proto.CloneOf(answer)
 		now.Run = run
+		if now.GetPhase() == string(v1alpha1.TransferComplete) {
+			completes++
+		}
 		return now, nil
 	})
 	defer gateways.OnPull(nil)
@@ -105,9 +108,17 @@ func TestPull(t *testing.T) {
 	})
 	cluster.Create(t, delivery)
 	say(begun("Complete", v1alpha1.ReasonSucceeded), nil)
-	time.Sleep(100 * time.Millisecond)
-	if err := f.refresh(); err != nil || f.transfer.Status.Phase == v1alpha1.TransferComplete {
-		t.Fatalf("complete before it was received: %v", err)
+	f.change(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 8 }) // asks at once
+	controllertest.Eventually(t, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if completes < 2 { // what the first answer says has been written when it is asked again
+			return fmt.Errorf("the other cluster has said %d times that it is complete", completes)
+		}
+		return nil
+	})
+	if err := f.refresh(); err != nil || f.transfer.Status.Phase != v1alpha1.TransferTransferring {
+		t.Fatalf("%s before it was received: %v", f.transfer.Status.Phase, err)
 	}
 	before := delivery.DeepCopy()
 	delivery.Status.Phase = v1alpha1.DeliveryComplete

@@ -26,7 +26,12 @@ func (r *Reconciler) judgePulled(
 	ctx context.Context, transfer *v1alpha1.Transfer,
 ) (until time.Duration, ended bool, err error) {
 	of, pulled := plan.PulledFor(transfer)
-	if !pulled {
+	switch {
+	case !pulled && plan.LooksPulled(transfer):
+		return 0, true, r.endPulled(ctx, transfer, v1alpha1.ReasonNotGranted,
+			"its name, label, annotation and destination are not those of one Transfer of another cluster, so that no PeerGrant "+
+				"allows it")
+	case !pulled:
 		return 0, false, nil
 	}
 	now := r.Clock.Now()

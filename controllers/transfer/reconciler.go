@@ -96,6 +96,7 @@ type Reconciler struct {
 	exchanges *exchanges
 	raises    raises
 	looks     looks
+	holds     holds
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -133,12 +134,12 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.ensureFinalizer(ctx, transfer); err != nil {
 		return ctrl.Result{}, err
 	}
-	if plan.Pulls(transfer) {
-		return r.reconcilePull(ctx, transfer)
-	}
 	until, ended, err := r.judgePulled(ctx, transfer)
 	if err != nil || ended {
 		return ctrl.Result{}, err
+	}
+	if plan.Pulls(transfer) {
+		return r.reconcilePull(ctx, transfer)
 	}
 	facts, err := r.gather(ctx, transfer)
 	if err != nil {
