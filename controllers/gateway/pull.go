@@ -98,7 +98,13 @@ func (s *service) createPulled(ctx context.Context, wanted *v1alpha1.Transfer) (
 		return nil, refuse(codes.NotFound, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
 			"namespace %s of the source cluster is being deleted; have it created again there, with its claim and PeerGrant",
 			wanted.Namespace)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err):
+		// An exceeded ResourceQuota is said in no other way than what a policy forbids.
+		s.log.Error(err, "Transfer of a pull is not admitted", "transfer", client.ObjectKeyFromObject(wanted))
+		return pendingPull(wanted, v1alpha1.ReasonQuotaExceeded,
+			"a ResourceQuota or a policy of the source's namespace does not admit the Transfer now; its gateway's log says which"),
+			nil
+	case apierrors.IsInvalid(err):
 		s.log.Error(err, "Transfer of a pull is rejected", "transfer", client.ObjectKeyFromObject(wanted))
 		return nil, invalid("the source cluster's API server does not accept the pull; its gateway's log says why")
 	default:
