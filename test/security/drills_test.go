@@ -75,8 +75,11 @@ func TestTransfersOfDrills(t *testing.T) {
 		test.change(transfer)
 		for _, user := range []string{managerAccount, gatewayAccount, "tenant"} {
 			says := test.fix
-			if user == "tenant" {
+			switch user {
+			case "tenant":
 				says = ""
+			case gatewayAccount:
+				says = "gateway of Lighterage writes"
 			}
 			resource := v1alpha1.GroupVersion.WithResource("transfers")
 			expect(t, what+", made by "+user, request{user, admission.Create, resource, transfer, nil, bank}, says)

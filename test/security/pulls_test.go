@@ -58,15 +58,53 @@ func TestPulls(t *testing.T) {
 	expect(t, "deleted by a tenant", ask(tenant, admission.Delete, nil, pulled()), "")
 	expect(t, "a tenant's own", ask(tenant, admission.Create, pulled(plain), nil), "")
 
-	expect(t, "the gateway's own", ask(gateway, admission.Create, pulled(plain), nil), "manager of Lighterage")
+	expect(t, "the gateway's own", ask(gateway, admission.Create, pulled(plain), nil), "gateway of Lighterage writes")
 	expect(t, "a tenant's, changed", ask(gateway, admission.Update, pulled(plain, faster), pulled(plain)),
-		"manager of Lighterage")
-	expect(t, "a tenant's, deleted", ask(gateway, admission.Delete, nil, pulled(plain)), "manager of Lighterage")
+		"gateway of Lighterage writes")
+	expect(t, "a tenant's, deleted", ask(gateway, admission.Delete, nil, pulled(plain)), "gateway of Lighterage writes")
 	for name, change := range map[string]func(*v1alpha1.Transfer){
 		"to another Peer": elsewhere, "with hooks": hooked, "with privilege": privileged,
+		"to another namespace": func(t *v1alpha1.Transfer) { t.Spec.Destination.Namespace = "west" },
+		"with a schedule":      func(t *v1alpha1.Transfer) { t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily"} },
+		"with a form":          func(t *v1alpha1.Transfer) { t.Spec.Source.Form = "Compressed" },
+		"through a store":      func(t *v1alpha1.Transfer) { t.Spec.Destination.Via = &v1alpha1.TransferVia{} },
+		"of a set":             func(t *v1alpha1.Transfer) { t.Labels[v1alpha1.TransferSetLabel] = "x" },
+		"as a leg": func(t *v1alpha1.Transfer) {
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Transfer", Name: "x"}}
+		},
 	} {
 		expect(t, name, ask(gateway, admission.Create, pulled(change), nil), "sends a claim to that cluster")
 	}
+	controller := true
+	for name, forge := range map[string]func(*v1alpha1.Transfer){
+		"forged member": func(t *v1alpha1.Transfer) {
+			t.Labels = map[string]string{"app.kubernetes.io/managed-by": "lighterage-manager", v1alpha1.TransferSetLabel: "x"}
+		},
+		"forged leg": func(t *v1alpha1.Transfer) {
+			t.Name, t.OwnerReferences = "whole-west", []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "Transfer", Name: "whole", Controller: &controller,
+			}}
+		},
+		"forged fill": func(t *v1alpha1.Transfer) {
+			t.Name, t.OwnerReferences = "populate-u", []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "x", UID: "u",
+			}}
+			t.Spec.Source = v1alpha1.TransferSource{ObjectStore: &v1alpha1.ObjectStorePath{}}
+			t.Spec.Destination.PersistentVolumeClaim.ClaimName = "populate-u"
+		},
+	} {
+		const only = "gateway of Lighterage writes"
+		expect(t, name, ask(gateway, admission.Create, pulled(plain, forge), nil), only)
+		expect(t, name+", changed", ask(gateway, admission.Update, pulled(plain, forge, faster), pulled(plain, forge)), only)
+		expect(t, name+", deleted", ask(gateway, admission.Delete, nil, pulled(plain, forge)), only)
+	}
+	expect(t, "metadata of a tenant's", ask(gateway, admission.Update, pulled(plain, finalizer), pulled(plain)),
+		"gateway of Lighterage writes")
+	expect(t, "marked by the gateway", ask(gateway, admission.Update, pulled(), pulled(plain)),
+		"gateway of Lighterage writes")
+	expect(t, "half marked, deleted by the manager", ask(managerAccount, admission.Delete, nil, pulled(named)), "")
+	expect(t, "a tenant's, deleted by the manager", ask(managerAccount, admission.Delete, nil, pulled(plain)),
+		"manager of Lighterage")
 	for name, forged := range map[string]*v1alpha1.Transfer{
 		"forged": pulled(), "by name": pulled(named), "by label": pulled(labelled),
 	} {
@@ -112,6 +150,12 @@ func TestPulls(t *testing.T) {
 		"of another name":  func(g *v1alpha1.PeerGrant) { g.Name = "mine" },
 	} {
 		expect(t, name, granted(managerAccount, admission.Create, grant(change), nil), own)
-		expect(t, name+", deleted", granted(managerAccount, admission.Delete, nil, grant(change)), own)
+		// What somebody else made of its spec, the manager sets right and deletes.
+		theirs := ""
+		if name == "of nobody" || name == "of another name" {
+			theirs = own
+		}
+		expect(t, name+", deleted", granted(managerAccount, admission.Delete, nil, grant(change)), theirs)
+		expect(t, name+", set right", granted(managerAccount, admission.Update, grant(), grant(change)), theirs)
 	}
 }
