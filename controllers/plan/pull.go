@@ -484,12 +484,18 @@ func (d *transferDecision) endPull(reason, message string) {
 // mirrorReceipt shows the receipt that this cluster has countersigned.
 func (d *transferDecision) mirrorReceipt(delivery *v1alpha1.Delivery) {
 	status := &d.transfer.Status
-	if status.Phase != v1alpha1.TransferComplete || delivery == nil || delivery.Status.Receipt == nil {
+	if status.Phase != v1alpha1.TransferComplete || delivery == nil {
+		return
+	}
+	if delivery.Status.Receipt == nil {
+		status.Receipt = nil // that of an earlier run
+		d.expectReceipt()
 		return
 	}
 	receipt := delivery.Status.Receipt.DeepCopy()
 	receipt.Part = ""
 	status.Receipt = receipt
+	d.expectReceipt()
 	if signed := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReceiptSigned); signed != nil {
 		status.Conditions = conditions.Merge(status.Conditions, []metav1.Condition{{
 			Type: signed.Type, Status: signed.Status, Reason: signed.Reason, Message: signed.Message,

@@ -291,6 +291,33 @@ func TestPullUnderWay(t *testing.T) {
 	}
 }
 
+// A receipt that was asked for and is not there is said to be missing, or pending.
+func TestPullReceipt(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked   bool
+		receipt *v1alpha1.ReceiptStatus
+		reason  string
+	}{
+		"not asked for": {false, nil, ""},
+		"missing":       {true, nil, v1alpha1.ReasonReceiptMissing},
+		"pending":       {true, &v1alpha1.ReceiptStatus{}, v1alpha1.ReasonReceiptPending},
+	} {
+		transfer, facts := asked(t)
+		transfer.Spec.Receipt = c.asked
+		facts.Delivery = delivery(v1alpha1.DeliveryComplete)
+		facts.Delivery.Status.Receipt = c.receipt
+		status := plan.HearPull(transfer, facts, plan.PullHeard{Answer: answerOf("abcde", "Complete")}).Status
+		signed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReceiptSigned)
+		if (signed == nil) != (c.reason == "") || signed != nil && signed.Reason != c.reason {
+			t.Errorf("%s: %+v", name, signed)
+		}
+		transfer.Status = status
+		if again := plan.DecidePull(transfer, facts); cmp.Diff(status, again.Status) != "" {
+			t.Errorf("%s: a second look changes the status: %s", name, cmp.Diff(status, again.Status))
+		}
+	}
+}
+
 // A hold is told to the other cluster first, and what that does not end is ended here.
 func TestPullIsHeld(t *testing.T) {
 	transfer, facts := asked(t)
