@@ -5,12 +5,15 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -179,6 +182,30 @@ func TestPullsOfANamespaceAreBounded(t *testing.T) {
 	if all := w.pulled(); len(all) != 1 || all[0].DeletionTimestamp.IsZero() {
 		t.Errorf("what has ended makes no space: %+v", all)
 	}
+}
+
+// full is a cluster that does not admit what is created.
+type full struct {
+	client.Client
+	err error
+}
+
+func (f full) Create(context.Context, client.Object, ...client.CreateOption) error { return f.err }
+
+// TestPullThatIsNotAdmitted: a quota may have room later, and what is not valid stays so.
+func TestPullThatIsNotAdmitted(t *testing.T) {
+	east, kind := newCA(t, "east"), schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "Transfer"}
+	west := func(err error) *west {
+		return newWest(t, func(o *gateway.Options) { o.Client = full{o.Client, err} }, peerOf("east", east),
+			readGrant("east", "ledger"))
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "transfers"}, "x", errors.New("exceeded"))
+	answer, err := west(forbidden).pull(east, manager("east"), pullOf("ledger"))
+	if err != nil || answer.GetReason() != v1alpha1.ReasonQuotaExceeded || answer.GetPhase() != "Pending" {
+		t.Errorf("%v, %v", answer, err)
+	}
+	_, err = west(apierrors.NewInvalid(kind, "x", nil)).pull(east, manager("east"), pullOf("ledger"))
+	refusedWith(t, err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
 }
 
 func TestWithdrawnPull(t *testing.T) {
