@@ -207,8 +207,8 @@ func TestPullIsCompleteWhenReceived(t *testing.T) {
 		phase    v1alpha1.TransferPhase
 		reason   string
 	}{
-		"nothing":   {nil, v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
-		"failed":    {delivery(v1alpha1.DeliveryFailed), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
+		"nothing": {nil, v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
+		"failed":  {delivery(v1alpha1.DeliveryFailed), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
 		"of an earlier run": {otherwise(func(d *v1alpha1.Delivery) {
 			d.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute))
 		}), v1alpha1.TransferFailed, v1alpha1.ReasonNotReceived},
