@@ -102,8 +102,8 @@ func (s *service) createPulled(ctx context.Context, wanted *v1alpha1.Transfer) (
 		// An exceeded ResourceQuota is said in no other way than what a policy forbids.
 		s.log.Error(err, "Transfer of a pull is not admitted", "transfer", client.ObjectKeyFromObject(wanted))
 		return pendingPull(wanted, v1alpha1.ReasonQuotaExceeded,
-				"a ResourceQuota or a policy of the source's namespace does not admit the Transfer now; its gateway's log says which"),
-			nil
+			"a ResourceQuota or a policy of the source's namespace does not admit the Transfer now; the log of its gateway "+
+				"says which"), nil
 	case apierrors.IsInvalid(err):
 		s.log.Error(err, "Transfer of a pull is rejected", "transfer", client.ObjectKeyFromObject(wanted))
 		return nil, invalid("the source cluster's API server does not accept the pull; its gateway's log says why")

@@ -82,7 +82,8 @@ func TestHeldPullIsEnded(t *testing.T) {
 	r := pullReconciler(s, clock)
 	reconciled := func() {
 		t.Helper()
-		if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); err != nil {
+		key := client.ObjectKeyFromObject(object)
+		if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
 	}
