@@ -233,7 +233,7 @@ func (b *outbound) run(ctx context.Context) {
 	b.mu.Lock()
 	b.running = ctx
 	b.mu.Unlock()
-	b.follow()
+	b.follow() //nolint:contextcheck // a lookup in the cache; what it starts has b.running
 	<-ctx.Done()
 	b.mu.Lock()
 	b.running = nil

@@ -26,7 +26,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address, tunnels string, o Opt
 	if o.Reader == nil {
 		o.Reader = mgr.GetAPIReader()
 	}
-	g, err := New(o)
+	g, err := New(o) //nolint:contextcheck // lookups in the cache
 	if err != nil {
 		return fmt.Errorf("making the gateway: %w", err)
 	}

@@ -87,19 +87,17 @@ func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
 	defer stopRouting()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	s.setRouting(routing)
+	s.mu.Lock()
+	s.routing = routing
+	s.mu.Unlock()
 	err := s.accept(ctx, listener)
-	s.setRouting(nil)
+	s.mu.Lock()
+	s.routing = nil
+	s.mu.Unlock()
 	stopRouting()
 	_ = s.local.Close()
 	s.drain()
 	return err
-}
-
-func (s *Server) setRouting(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.routing = ctx
 }
 
 // Accept takes a connection as one that the listener has accepted, with its limits for strangers. Outside of Serve it
@@ -121,7 +119,7 @@ func (s *Server) accept(ctx context.Context, listener *net.TCPListener) error {
 		conn, err := listener.AcceptTCP()
 		switch {
 		case err == nil:
-			s.Accept(conn)
+			s.Accept(conn) //nolint:contextcheck // it has s.routing
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the listener was closed because the server stops
 		case errors.Is(err, net.ErrClosed):

@@ -222,7 +222,7 @@ func (d *Dialler) serve(
 
 // data makes a data connection.
 func (d *Dialler) data(ctx context.Context, name string) error {
-	hello, err := clientHello(name)
+	hello, err := clientHello(name) //nolint:contextcheck // nothing leaves the process
 	if err != nil {
 		return err
 	}

@@ -475,7 +475,7 @@ func TestServerEvictsTheSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		silent[i] = conn
 	}
 	if _, err := ask(t, address, "bank", tunnel.Target("east")); err != nil {
