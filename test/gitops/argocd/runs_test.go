@@ -150,7 +150,7 @@ func sets(t *testing.T) []sample {
 			decision = decide()
 		}
 		if rejected {
-			decision.Reject("move-"+claim, "exceeded quota")
+			decision.Reject(decision.Create[0], "exceeded quota")
 		}
 		set.Status = decision.Status()
 		return set
