@@ -59,9 +59,9 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkCarried writes files that rest in form Gzip to versitygw as they rest, and beside that what else can be done
-// with the same: put the plain files with mode Never in the same form, put what rests as files of their own, and compress
-// the plain files.
+// BenchmarkCarried writes files that rest in form Gzip to versitygw as they rest, and beside that what else can be
+// done with the same: put the plain files with mode Never in the same form, put what rests as files of their own, and
+// compress the plain files.
 func BenchmarkCarried(b *testing.B) {
 	b.Setenv("VGW_KEEP_ALIVE", "true")
 	rest, plain := b.TempDir(), b.TempDir()

@@ -90,8 +90,8 @@ func contentsAre(t *testing.T, s send.Source, want map[string]string) {
 	}
 }
 
-// TestCarried has files that rest in a claim put into buckets in each form, and from there into others. In the same form
-// what rests is put byte for byte, with its index, and nothing is inflated or compressed.
+// TestCarried has files that rest in a claim put into buckets in each form, and from there into others. In the same
+// form what rests is put byte for byte, with its index, and nothing is inflated or compressed.
 func TestCarried(t *testing.T) {
 	cargo := map[string]string{
 		"d/a.csv": text(1, 3<<20), "empty": "", "noise": random(2, 300<<10), "records.log": text(3, 2<<20),

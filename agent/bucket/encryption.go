@@ -191,7 +191,8 @@ func errEncrypted() error {
 		"spec.source.encryption; to write without encryption, use another spec.destination.objectStore.path", IndexName)
 }
 
-// legible fails if this writer cannot go on with the index that is there. It comes before anything of others is aborted.
+// legible fails if this writer cannot go on with the index that is there. It comes before anything of others is
+// aborted.
 func (w *writing) legible(ctx context.Context) error {
 	if w.encryption() != nil {
 		if _, err := w.options.Store.Head(ctx, IndexName); failure.Is(err, encryptionMismatched) {

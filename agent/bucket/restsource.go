@@ -218,8 +218,8 @@ func (s *Source) Index(e *tree.Entry) (*cargo.Index, error) {
 	return index, s.settled(e, err)
 }
 
-// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are those
-// of ReadAt.
+// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are
+// those of ReadAt.
 func (s *Source) Rest(e *tree.Entry, index *cargo.Index, block int, buf []byte) ([]byte, error) {
 	rest, err := index.Rest(restingObject{s, e}, block, buf)
 	return rest, s.settled(e, err)

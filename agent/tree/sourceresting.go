@@ -190,7 +190,8 @@ func (s *Source) Carry(e *Entry, offset int64, length int, buf []byte) (
 	return h, payload, ok, s.verdict(f, err)
 }
 
-// Index returns the index of a file that rests in a form, which was checked against its ends. Errors are those of Carry.
+// Index returns the index of a file that rests in a form, which was checked against its ends. Errors are those of
+// Carry.
 func (s *Source) Index(e *Entry) (*cargo.Index, error) {
 	opened, err := s.open(e)
 	if err != nil {
@@ -202,8 +203,8 @@ func (s *Source) Index(e *Entry) (*cargo.Index, error) {
 	return index, s.verdict(f, err)
 }
 
-// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are those
-// of Carry.
+// Rest returns what rests of a block of a file, by the index that Index returned; see cargo.Index.Rest. Errors are
+// those of Carry.
 func (s *Source) Rest(e *Entry, index *cargo.Index, block int, buf []byte) ([]byte, error) {
 	opened, err := s.open(e)
 	if err != nil {

@@ -51,9 +51,9 @@ type Options struct {
 	// for new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at
 	// the same moment. Default 500.
 	DeliveriesPerNamespace int
-	// PullsPerNamespace is how many Transfers a peer that pulls may have in a namespace of this cluster. Those that have
-	// ended make space for new ones, oldest first. The limit may be passed by as many as arrive at the same moment. Default
-	// 100.
+	// PullsPerNamespace is how many Transfers a peer that pulls may have in a namespace of this cluster. Those that
+	// have ended make space for new ones, oldest first. The limit may be passed by as many as arrive at the same
+	// moment. Default 100.
 	PullsPerNamespace int
 	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its
 	// Delivery is seen before. Default 2s.

@@ -216,6 +216,12 @@ type cutter struct {
 func newCutter(t *testing.T, to string, after time.Duration) (c *cutter, address string) {
 	t.Helper()
 	c = &cutter{to: to, after: after}
+	return c, acceptAll(t, c.pass)
+}
+
+// acceptAll handles each connection to an address, which it returns, until the test ends.
+func acceptAll(t *testing.T, handle func(net.Conn)) (address string) {
+	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -227,10 +233,10 @@ func newCutter(t *testing.T, to string, after time.Duration) (c *cutter, address
 			if err != nil {
 				return
 			}
-			go c.pass(conn)
+			go handle(conn)
 		}
 	}()
-	return c, listener.Addr().String()
+	return listener.Addr().String()
 }
 
 func (c *cutter) pass(conn net.Conn) {

@@ -176,31 +176,17 @@ func TestControlConnectionToAnEarlierRelease(t *testing.T) {
 // connectProxy is an HTTP proxy that wants user and password, and counts what it makes.
 func connectProxy(t *testing.T, authorization string, made *atomic.Int32) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				request, err := http.ReadRequest(bufio.NewReader(conn))
-				if err != nil || request.Header.Get("Proxy-Authorization") != authorization {
-					_, _ = io.WriteString(conn, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-					_ = conn.Close()
-					return
-				}
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-				made.Add(1)
-				join(conn, request.Host)
-			}()
+	return acceptAll(t, func(conn net.Conn) {
+		request, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil || request.Header.Get("Proxy-Authorization") != authorization {
+			_, _ = io.WriteString(conn, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+			_ = conn.Close()
+			return
 		}
-	}()
-	return listener.Addr().String()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+		made.Add(1)
+		join(conn, request.Host)
+	})
 }
 
 // Pods reach a peer through the proxy of its Peer, whose password only the gateway has. The gateway makes its control

@@ -69,8 +69,8 @@ func (s *service) Open(in *wirev1.OpenRequest, stream grpc.ServerStreamingServer
 	return err
 }
 
-// Withdraw deletes the Deliveries of a Transfer of the caller's cluster, wherever they are, or what was made for one that
-// pulls.
+// Withdraw deletes the Deliveries of a Transfer of the caller's cluster, wherever they are, or what was made for one
+// that pulls.
 func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *wirev1.WithdrawResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("Withdraw", from, err) }()

@@ -30,7 +30,8 @@ type Request struct {
 	Kind        v1alpha1.GrantedKind
 	ToNamespace string
 	Name        string
-	// Path is the directory of a claim to write into or read from, absolute and clean; empty for the root, and for a Queue.
+	// Path is the directory of a claim to write into or read from, absolute and clean; empty for the root, and for a
+	// Queue.
 	Path string
 	// Delete asks to remove what the source does not have, Privileged to keep owners.
 	Delete, Privileged bool

@@ -17,7 +17,8 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries;queues;transfers,verbs=get;list;watch
 
-// uses are by the objects of a grant's namespace that receive by it, or are pulled. Objects of others are not looked at.
+// uses are by the objects of a grant's namespace that receive by it, or are pulled. Objects of others are not looked
+// at.
 func (r *Reconciler) uses(ctx context.Context, grant *v1alpha1.PeerGrant) ([]usedby.Use, error) {
 	deliveries, queues := &v1alpha1.DeliveryList{}, &v1alpha1.QueueList{}
 	for _, list := range []client.ObjectList{deliveries, queues} {

@@ -295,8 +295,8 @@ func TestOthersDoNotWaitForEver(t *testing.T) {
 	check("taking")
 }
 
-// TestWaitingDeliveryGoesFirst: the Transfer whose snapshot a Delivery waited for does not overtake it with its own next
-// run, which would make the Delivery fail.
+// TestWaitingDeliveryGoesFirst: the Transfer whose snapshot a Delivery waited for does not overtake it with its own
+// next run, which would make the Delivery fail.
 func TestWaitingDeliveryGoesFirst(t *testing.T) {
 	a := newArchive(t)
 	a.driver = nil

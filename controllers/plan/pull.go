@@ -196,8 +196,8 @@ func pullUnderWay(transfer *v1alpha1.Transfer) bool {
 		!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionStalled)
 }
 
-// received is a Delivery of the run in status, or nil. The source cluster chooses the run and the attempt that it names,
-// so that of an earlier run, which it had kept or says again, must not count for this one.
+// received is a Delivery of the run in status, or nil. The source cluster chooses the run and the attempt that it
+// names, so that of an earlier run, which it had kept or says again, must not count for this one.
 func received(transfer *v1alpha1.Transfer, delivery *v1alpha1.Delivery) *v1alpha1.Delivery {
 	run := transfer.Status.Run
 	if delivery == nil || run == nil || run.StartTime == nil {
@@ -358,7 +358,7 @@ var livePhases = []v1alpha1.TransferPhase{
 func (d *transferDecision) hearPull(answer *wirev1.PullResponse, delivery *v1alpha1.Delivery) {
 	status := &d.transfer.Status
 	run, reason := status.Run, pulledReason(answer.GetReason())
-	message := cmp.Or(answer.GetMessage(), "the source cluster says no more")
+	message := cmp.Or(answer.GetMessage(), "the source cluster gave no message")
 	state := conditions.Reconciling
 	if answer.GetStalled() {
 		state = conditions.Stalled

@@ -151,8 +151,8 @@ func TestSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// TestFinalizersOfTenants: a tenant who gives its part, or another set of that name, the finalizer and deletes it has no
-// other namespace's part deleted.
+// TestFinalizersOfTenants: a tenant who gives its part, or another set of that name, the finalizer and deletes it has
+// no other namespace's part deleted.
 func TestFinalizersOfTenants(t *testing.T) {
 	bank, shop, odd := newFixture(t, "ledger"), another(t, "orders"), another(t)
 	here, set := several(t, "finalized", []*fixture{bank, shop})
@@ -210,8 +210,8 @@ func TestForgedPart(t *testing.T) {
 	here.gone(set)
 }
 
-// TestSeveralRetain: where members are retained they lose nothing with the sets that made them, also in the moment after
-// memberPolicy was changed.
+// TestSeveralRetain: where members are retained they lose nothing with the sets that made them, also in the moment
+// after memberPolicy was changed.
 func TestSeveralRetain(t *testing.T) {
 	bank := newFixture(t, "ledger")
 	here, set := several(t, "retain", []*fixture{bank})
@@ -232,8 +232,8 @@ func TestSeveralRetain(t *testing.T) {
 	here.gone(set)
 }
 
-// TestSeveralConflicts: a set of a tenant with the name is left alone, and the set says so until it is gone. Of two sets
-// that find one claim the older part has it.
+// TestSeveralConflicts: a set of a tenant with the name is left alone, and the set says so until it is gone. Of two
+// sets that find one claim the older part has it.
 func TestSeveralConflicts(t *testing.T) {
 	bank, shop := newFixture(t, "ledger"), another(t, "orders")
 	foreign := bank.set("taken", func(s *v1alpha1.TransferSetSpec) {
@@ -261,8 +261,8 @@ func TestSeveralConflicts(t *testing.T) {
 	here.gone(second)
 }
 
-// TestSelectorOfTenant: a set with a selector of namespaces does nothing in a tenant's namespace, whatever admission let
-// pass.
+// TestSelectorOfTenant: a set with a selector of namespaces does nothing in a tenant's namespace, whatever admission
+// let pass.
 func TestSelectorOfTenant(t *testing.T) {
 	bank, shop := newFixture(t, "ledger"), another(t, "orders")
 	shop.label("of-tenant", "yes")

@@ -250,8 +250,8 @@ func TestNoPart(t *testing.T) {
 	}
 }
 
-// TestEditedParts: what has all marks of a part and another spec is no part that is done, and is left as it is until the
-// set changes.
+// TestEditedParts: what has all marks of a part and another spec is no part that is done, and is left as it is until
+// the set changes.
 func TestEditedParts(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.TransferSetSpec){
 		"another destination": func(s *v1alpha1.TransferSetSpec) { s.Template.Destination.ObjectStore.Name = "other" },
@@ -354,7 +354,8 @@ func TestNamespaceSelectorElsewhere(t *testing.T) {
 	}
 }
 
-// TestPartsOfTenants: a set of a tenant's namespace, and one without a selector, have no parts, whatever has their name.
+// TestPartsOfTenants: a set of a tenant's namespace, and one without a selector, have no parts, whatever has their
+// name.
 func TestPartsOfTenants(t *testing.T) {
 	y := newYard(t, "bank", "shop")
 	y.round("create bank, create shop")

@@ -28,6 +28,8 @@ var own = map[string]string{
 	"inflate":                      "members read claims",
 	"pause":                        "a member is paused by itself",
 	"destination.ephemeral":        "for proving that an objectStore can be restored",
+	"source.peer":                  "a set finds the claims of its own cluster",
+	"source.namespace":             "a set finds the claims of its own cluster",
 	"source.encryption":            "sources are claims, which have no encrypted archives",
 	"destination.encryption":       "a Transfer for each claim encrypts, as docs/how-to/move-a-namespace.md says",
 	"destination.snapshot":         "members write to other namespaces and clusters, where history is not kept by who sends",

@@ -47,7 +47,8 @@ func TestObjectStore(t *testing.T) {
 	})
 }
 
-// carryCargo has files rest in a claim, put into the bucket as they rest, and written into a claim of the other cluster.
+// carryCargo has files rest in a claim, put into the bucket as they rest, and written into a claim of the other
+// cluster.
 func carryCargo(t *testing.T, namespace string) {
 	ctx := context.Background()
 	east.claim(t, namespace, "cargo-plain", "", "100Mi")

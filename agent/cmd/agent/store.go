@@ -121,8 +121,8 @@ func archived(
 	return source
 }
 
-// openAnySource returns what is to be moved of a claim: its files, or those in archives. Either may have to be inflated,
-// for which archives and files return engines. done is to be called at the end.
+// openAnySource returns what is to be moved of a claim: its files, or those in archives. Either may have to be
+// inflated, for which archives and files return engines. done is to be called at the end.
 func openAnySource(
 	ctx context.Context, c *wirev1.SendConfig, report *send.Report, archives, files func() *codec.Registry,
 ) (_ send.Source, done func(), err error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
-// TestLargeBatches sends the largest batches to a member of a queue, and to a server that takes 1,000 messages at once as
-// JetStream does by default, which gets smaller ones after the first that it rejects.
+// TestLargeBatches sends the largest batches to a member of a queue, and to a server that takes 1,000 messages at
+// once as JetStream does by default, which gets smaller ones after the first that it rejects.
 func TestLargeBatches(t *testing.T) {
 	const count = 2 * channel.MaxBatchMessages
 	for name, test := range map[string]struct{ limit, least, most int }{
