@@ -87,6 +87,10 @@ func newOutbound(o Options, front *passthrough.Server, registry *reverse.Registr
 		siblings: reverse.Siblings{Lookup: o.Outbound.Replicas, Own: o.Outbound.Own.Addr(), Port: o.Outbound.Port},
 		own:      ownRoots{issuer: o.Issuer},
 	}
+	if o.Issuer != nil { // a gateway whose metrics are listed has none
+		// The CA of now is the former one when it is rotated. Without it there is nothing to remember.
+		_, _ = b.own.at(o.Clock.Now())
+	}
 	var err error
 	if b.metrics, err = newOutboundMetrics(o.Registerer, b); err != nil {
 		return nil, err
@@ -228,8 +232,6 @@ func (b *outbound) state(peer string) reverse.State {
 
 // run keeps control connections to the Peers that are to be dialled, until the context ends.
 func (b *outbound) run(ctx context.Context) {
-	// The CA of now is the former one when it is rotated. Without it there is nothing to remember.
-	_, _ = b.own.at(b.options.Clock.Now())
 	b.mu.Lock()
 	b.running = ctx
 	b.mu.Unlock()
