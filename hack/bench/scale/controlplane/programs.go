@@ -172,6 +172,8 @@ func values(container corev1.Container) ([]string, error) {
 			value = render.Namespace
 		case from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.name":
 			value = container.Name
+		case from.FieldRef != nil && from.FieldRef.FieldPath == "status.podIP":
+			value = "127.0.0.1"
 		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
 			value = strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10)
 		default:
