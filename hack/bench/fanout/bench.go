@@ -7,6 +7,7 @@ package fanout
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -32,24 +33,35 @@ const (
 )
 
 type options struct {
-	agent, work  string
-	rounds, size int
+	agent, work        string
+	rounds, size, slow int
 }
 
-// cells are the conditions that take turns.
-var cells = []cell{{receivers: 1}, {receivers: 2}, {receivers: 3}, {receivers: 3, stalled: true}}
+// linkMbits is what a slow link carries per second.
+const linkMbits = 10
 
-// cell is a number of receivers, the last of which may take nothing.
+// cells are the conditions that take turns.
+var cells = []cell{
+	{receivers: 1}, {receivers: 2}, {receivers: 3}, {receivers: 3, stalled: true},
+	{receivers: 1, slow: true}, {receivers: 16, slow: true},
+}
+
+// cell is a number of receivers, the last of which may take nothing. If they are slow, each is behind a link of its own
+// of linkMbits, and the tree is a small one.
 type cell struct {
-	receivers int
-	stalled   bool
+	receivers     int
+	stalled, slow bool
 }
 
 func (c cell) String() string {
-	if c.stalled {
+	switch {
+	case c.stalled:
 		return fmt.Sprintf("%d, and one that takes nothing", c.receivers-1)
+	case c.slow:
+		return fmt.Sprintf("%d, over %d Mbit/s each", c.receivers, linkMbits)
+	default:
+		return strconv.Itoa(c.receivers)
 	}
-	return strconv.Itoa(c.receivers)
 }
 
 // Benchmark is that of several receivers.
@@ -62,6 +74,7 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are made, in a directory of their own")
 			f.IntVar(&o.rounds, "rounds", 11, "rounds of each cell")
 			f.IntVar(&o.size, "size", 1300, "MiB of the demo's tree")
+			f.IntVar(&o.slow, "slow", 50, "MiB of the demo's tree for slow links")
 		},
 		Run:   o.run,
 		Roles: map[string]func(context.Context, []string) error{"send": sendRole},
@@ -77,7 +90,7 @@ type sample struct {
 
 func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	if r.Quick {
-		o.rounds, o.size = 1, min(o.size, 200)
+		o.rounds, o.size, o.slow = 1, min(o.size, 200), min(o.slow, 20)
 	}
 	if o.agent, err = filepath.Abs(o.agent); err != nil {
 		return fmt.Errorf("find the agent: %w", err)
@@ -86,18 +99,26 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		return fmt.Errorf("make a directory for trees: %w", err)
 	}
 	defer os.RemoveAll(o.work)
-	source := filepath.Join(o.work, "source")
-	if err := trees.Demo(ctx, source, o.size); err != nil {
-		return fmt.Errorf("make the tree: %w", err)
+	source, small := filepath.Join(o.work, "source"), filepath.Join(o.work, "small")
+	if err := errors.Join(trees.Demo(ctx, source, o.size), trees.Demo(ctx, small, o.slow)); err != nil {
+		return fmt.Errorf("make the trees: %w", err)
 	}
 	moved, err := trees.Measure(source)
 	if err != nil {
 		return fmt.Errorf("measure the tree: %w", err)
 	}
+	slowly, err := trees.Measure(small)
+	if err != nil {
+		return fmt.Errorf("measure the small tree: %w", err)
+	}
 	samples := make([][]sample, len(cells))
 	err = r.Rounds(o.rounds, func(n int) error {
 		for _, i := range harness.Order(n, len(cells)) {
-			s, err := o.move(ctx, cells[i], source)
+			from := source
+			if cells[i].slow {
+				from = small
+			}
+			s, err := o.move(ctx, cells[i], from)
 			if err != nil {
 				return fmt.Errorf("receivers: %v: %w", cells[i], err)
 			}
@@ -110,7 +131,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	if err != nil {
 		return err
 	}
-	return r.Publish(ctx, report(samples, moved))
+	return r.Publish(ctx, report(samples, moved, slowly))
 }
 
 // move has a sender move the tree to new receivers.
@@ -145,11 +166,8 @@ func (o *options) move(ctx context.Context, c cell, source string) (s sample, er
 	if err != nil {
 		return s, err
 	}
-	stalled := "none"
-	if c.stalled {
-		stalled = "last"
-	}
-	args := harness.Self(name, "send", files, source, stalled, strings.Join(addresses, ","))
+	args := harness.Self(name, "send", files, source, strconv.FormatBool(c.stalled), strconv.FormatBool(c.slow),
+		strings.Join(addresses, ","))
 	text, err := harness.Output(ctx, args[0], args[1:]...)
 	if err != nil {
 		return s, err

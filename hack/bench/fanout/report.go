@@ -18,7 +18,7 @@ func cpu(s sample) float64  { return s.CPU.Seconds() }
 func wall(s sample) float64 { return s.Wall.Seconds() }
 
 // report has samples by cell.
-func report(samples [][]sample, moved trees.Size) harness.Report {
+func report(samples [][]sample, moved, slowly trees.Size) harness.Report {
 	var rows [][]string
 	for i, c := range cells {
 		rows = append(rows, []string{
@@ -32,6 +32,7 @@ func report(samples [][]sample, moved trees.Size) harness.Report {
 		Data: map[string]any{
 			"Table": harness.Table([]string{"receivers", "CPU s", "wall s", "bytes on the wire"}, rows),
 			"Files": harness.Grouped(moved.Files), "Bytes": harness.Grouped(moved.Bytes),
+			"SlowFiles": harness.Grouped(slowly.Files), "SlowBytes": harness.Grouped(slowly.Bytes), "Mbits": linkMbits,
 		},
 	}
 }
@@ -47,6 +48,10 @@ func targets(samples [][]sample) []harness.Target {
 		{
 			Name: "fanout-stalled-receiver", What: "wall time of two beside one that takes nothing, of two alone",
 			Measured: harness.RatioOf(samples[3], samples[1], wall), Bound: 1.05, Digits: 2,
+		},
+		{
+			Name: "fanout-16-slow", What: fmt.Sprintf("wall time of the last of 16 over %d Mbit/s each, of one alone", linkMbits),
+			Measured: harness.RatioOf(samples[5], samples[4], wall), Bound: 1.1, Digits: 2,
 		},
 	}
 }

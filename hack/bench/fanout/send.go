@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -25,12 +27,14 @@ import (
 
 // sendRole is a process that sends a tree to all receivers and prints what that took.
 func sendRole(ctx context.Context, args []string) error {
-	if len(args) != 4 {
-		return errors.New("send takes a directory of files, a source, who is stalled, and addresses")
+	if len(args) != 5 {
+		return errors.New("send takes a directory of files, a source, if the last is stalled, if links are slow, " +
+			"and addresses")
 	}
+	lastStalled, slow := args[2] == "true", args[3] == "true"
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	files, addresses := transport.NewFiles(args[0]), strings.Split(args[3], ",")
+	files, addresses := transport.NewFiles(args[0]), strings.Split(args[4], ",")
 	walked, err := tree.OpenSource(args[1], ".")
 	if err != nil {
 		return err
@@ -47,8 +51,16 @@ func sendRole(ctx context.Context, args []string) error {
 	errs := make([]error, len(addresses))
 	begin = time.Now()
 	for i, address := range addresses {
-		stalled := args[2] == "last" && i == len(addresses)-1
-		one := func() { errs[i] = sendTo(ctx, files, args[1], address, places[i], &wire, stalled) }
+		stalled := lastStalled && i == len(addresses)-1
+		over := func(conn net.Conn) net.Conn { return conn }
+		switch {
+		case stalled:
+			over = func(conn net.Conn) net.Conn { return fullConn{conn, ctx} }
+		case slow:
+			link := rate.NewLimiter(linkMbits*1e6/8, linkBurst)
+			over = func(conn net.Conn) net.Conn { return slowConn{conn, ctx, link} }
+		}
+		one := func() { errs[i] = sendTo(ctx, files, args[1], address, places[i], &wire, over) }
 		if stalled {
 			all.Go(one)
 			continue
@@ -59,7 +71,7 @@ func sendRole(ctx context.Context, args []string) error {
 	s := sample{CPU: harness.OwnCPU(), Wall: time.Since(begin), Wire: wire.Bytes()}
 	end()
 	all.Wait()
-	if args[2] == "last" {
+	if lastStalled {
 		errs[len(errs)-1] = nil // it was ended
 	}
 	harness.Answer(s)
@@ -68,7 +80,7 @@ func sendRole(ctx context.Context, args []string) error {
 
 func sendTo(
 	ctx context.Context, files *transport.Files, source, address string, place *send.Place, wire *transport.Counter,
-	stalled bool,
+	over func(net.Conn) net.Conn,
 ) error {
 	defer place.Leave()
 	s, err := tree.OpenSource(source, ".")
@@ -84,10 +96,10 @@ func sendTo(
 		Dial: func() (send.Conn, error) { return dialer.Dial(serverName) },
 		DialBlocks: func(ctx context.Context) (net.Conn, error) {
 			conn, err := dialer.DialBlocks(ctx, serverName)
-			if err != nil || !stalled {
-				return conn, err
+			if err != nil {
+				return nil, err
 			}
-			return fullConn{conn, ctx}, nil
+			return over(conn), nil
 		},
 		Streams: runtime.GOMAXPROCS(0), Report: send.NewReport(), Direct: true,
 	})
@@ -103,6 +115,33 @@ type fullConn struct {
 func (c fullConn) Write([]byte) (int, error) {
 	<-c.ctx.Done()
 	return 0, context.Cause(c.ctx)
+}
+
+// linkBurst is how many bytes a slow link takes at once.
+const linkBurst = 64 << 10
+
+// slowConn is a connection over a link that others share, which takes so many bytes per second.
+type slowConn struct {
+	net.Conn
+	ctx  context.Context
+	link *rate.Limiter
+}
+
+// Write implements net.Conn.
+func (c slowConn) Write(data []byte) (written int, err error) {
+	for len(data) > 0 {
+		part := data[:min(len(data), linkBurst)]
+		if err := c.link.WaitN(c.ctx, len(part)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(part)
+		written += n
+		if err != nil {
+			return written, err
+		}
+		data = data[n:]
+	}
+	return written, nil
 }
 
 func parse(text string) (s sample, err error) {
