@@ -195,7 +195,6 @@ func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 		return false
 	}
 	if claim != nil {
-		d.observeClaim(s, claim)
 		if s.State == v1alpha1.StagedReady || d.waitsForConsumer() {
 			return true
 		}
@@ -350,9 +349,6 @@ func (d *transferDecision) followStaged() bool {
 		d.failStaging(*problem)
 		return true
 	}
-	if claim != nil {
-		d.observeClaim(s, claim)
-	}
 	return false
 }
 
@@ -372,6 +368,28 @@ func (d *transferDecision) failStaging(problem agentpod.Problem) {
 	d.waitForSomebody(problem.Reason, problem.Message)
 }
 
+// observeStaged shows how far the copy of the run is, whatever becomes of its attempt: what was made before that ended
+// was made while the application rested.
+func (d *transferDecision) observeStaged() {
+	s, facts := d.transfer.Status.Staged, &d.facts.Staging
+	if s == nil || !facts.Seen || s.State == v1alpha1.StagedRemoving {
+		return
+	}
+	if claim := facts.claim(s.Name); claim != nil && claim.DeletionTimestamp == nil {
+		d.observeClaim(s, claim)
+	}
+}
+
+// unquiesced reports whether a copy that was asked for has no point in time yet though its attempt has ended: the
+// application was told that it need not rest any more, so that what is made later would be of any moment.
+func (d *transferDecision) unquiesced(s *v1alpha1.StagedStatus) bool {
+	status := &d.transfer.Status
+	asked := d.transfer.Spec.Source.Hooks != nil ||
+		status.CopyTrigger != nil && status.Run != nil && status.CopyTrigger.RunID == status.Run.ID
+	return asked && s.State != v1alpha1.StagedPreparing && d.facts.Staging.Seen && d.facts.Staging.Problem == nil &&
+		!d.copied()
+}
+
 // RefuseStaging decides what follows when the API server does not accept what a decision has of a copy.
 func RefuseStaging(transfer *v1alpha1.Transfer, problem agentpod.Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
@@ -387,7 +405,7 @@ func (d *transferDecision) unstage() {
 	if s == nil {
 		return
 	}
-	if !d.running() {
+	if !d.running() || d.waiting() && d.unquiesced(s) {
 		s.State = v1alpha1.StagedRemoving
 	}
 	if s.State != v1alpha1.StagedRemoving {

@@ -61,6 +61,7 @@ func TestStaging(t *testing.T) {
 	t.Run("Killed", killed)
 	t.Run("KilledWithHooks", killedWithHooks)
 	t.Run("TriggerBetweenHooks", triggerBetweenHooks)
+	t.Run("CloneThatNobodyMade", cloneThatNobodyMade)
 	t.Run("KilledWithTriggers", killedWithTriggers)
 	t.Run("KilledWhilePausing", killedWhilePausing)
 	t.Run("Windows", keptInWindows)

@@ -116,6 +116,10 @@ type storage struct {
 	// history: snapshots are of the destination. taken are their UIDs by run.
 	history bool
 	taken   map[string]string
+	// consumer: claims are not provisioned, as their class waits for the first consumer. cut is what the source said of
+	// its copy when each clone was.
+	consumer bool
+	cut      []string
 	// mounted are the claims that agents have mounted to read.
 	mounted map[string]bool
 }
@@ -123,7 +127,7 @@ type storage struct {
 // objects of the cluster that all tests share.
 func prepareClasses(t testing.TB) {
 	t.Helper()
-	mode := storagev1.VolumeBindingImmediate
+	mode, waits := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	snapshotClass := &unstructured.Unstructured{Object: map[string]any{"driver": driver, "deletionPolicy": "Delete"}}
 	snapshotClass.SetGroupVersionKind(kind("VolumeSnapshotClass"))
 	snapshotClass.SetName("fast")
@@ -131,6 +135,8 @@ func prepareClasses(t testing.TB) {
 	for _, object := range []client.Object{
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: driver, VolumeBindingMode: &mode,
+		}, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Provisioner: driver, VolumeBindingMode: &waits,
 		}, snapshotClass,
 	} {
 		if err := cluster.Client.Create(context.Background(), object); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -256,8 +262,11 @@ func (s *storage) provision(claim *corev1.PersistentVolumeClaim, snapshots []uns
 		s.ignoreGone(cluster.Client.Update(context.Background(), claim))
 		return
 	}
-	if claim.Status.Phase == corev1.ClaimBound || s.idle {
+	if claim.Status.Phase == corev1.ClaimBound || s.idle || s.consumer {
 		return
+	}
+	if claim.Spec.DataSource.Kind == "PersistentVolumeClaim" {
+		s.cut = append(s.cut, s.source().Annotations[v1alpha1.LatestCopyStatusAnnotation])
 	}
 	if claim.Spec.DataSource.Kind == "VolumeSnapshot" && len(snapshots) == 0 {
 		s.Errorf("claim %s has no snapshot to be made from", claim.Name)
