@@ -49,6 +49,8 @@ func TestStaging(t *testing.T) {
 	t.Run("HistoryAndQuota", historyAndQuota)
 	t.Run("HistoryKilled", historyKilled)
 	t.Run("ReadsASnapshot", readsASnapshot)
+	t.Run("ReadsAGroup", readsAGroup)
+	t.Run("SweptGroups", sweptGroups)
 	t.Run("FullPool", fullPool)
 	t.Run("MissingClass", missingClass)
 	t.Run("QuotaOfClaims", quotaOfClaims)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -120,6 +121,8 @@ type storage struct {
 	// its copy when each clone was.
 	consumer bool
 	cut      []string
+	// grouped is a snapshot that is not the Transfer's.
+	grouped string
 	// mounted are the claims that agents have mounted to read.
 	mounted map[string]bool
 }
@@ -200,7 +203,11 @@ func (s *storage) snapshots() []unstructured.Unstructured {
 	if err := cluster.Client.List(context.Background(), list, client.InNamespace(s.namespace)); err != nil {
 		s.Fatal(err)
 	}
-	return list.Items
+	// Those of groups are not the Transfer's.
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool {
+		owners := o.GetOwnerReferences()
+		return len(owners) > 0 && owners[0].Kind == "VolumeGroupSnapshot"
+	})
 }
 
 func (s *storage) copies() []corev1.PersistentVolumeClaim {
@@ -268,7 +275,7 @@ func (s *storage) provision(claim *corev1.PersistentVolumeClaim, snapshots []uns
 	if claim.Spec.DataSource.Kind == "PersistentVolumeClaim" {
 		s.cut = append(s.cut, s.source().Annotations[v1alpha1.LatestCopyStatusAnnotation])
 	}
-	if claim.Spec.DataSource.Kind == "VolumeSnapshot" && len(snapshots) == 0 {
+	if claim.Spec.DataSource.Kind == "VolumeSnapshot" && len(snapshots) == 0 && claim.Spec.DataSource.Name != s.grouped {
 		s.Errorf("claim %s has no snapshot to be made from", claim.Name)
 	}
 	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
