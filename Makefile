@@ -300,13 +300,13 @@ test-sources: tools-go ## Kill managers at every write of a run, with hooks and 
 		STAGING_KILLS=all go test -v -count=1 -timeout 20m -tags envtest ./controllers/staging
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 20m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestKeepsHistory)$$' ./test/e2e
+	go test -v -count=1 -timeout 20m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestKeepsHistory)$$' ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume|TestKeepsHistory)$$' ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestKeepsHistory)$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e

@@ -243,7 +243,22 @@ const (
 	// ReasonSnapshotsNotInstalled (Transfer): the cluster has no VolumeSnapshots: the CRDs of external-snapshotter are not
 	// installed. Install them, or use copyMethod Clone or Direct and no spec.destination.snapshot.
 	ReasonSnapshotsNotInstalled = "SnapshotsNotInstalled"
-	// ReasonStagingNotAllowed (Transfer): the manager may not make snapshots or claims in this cluster. Install the chart
+	// ReasonGroupSnapshotsNotInstalled (TransferSet): the cluster has no VolumeGroupSnapshots: the CRDs of
+	// external-snapshotter are not installed. Install them, or remove spec.group.
+	ReasonGroupSnapshotsNotInstalled = "GroupSnapshotsNotInstalled"
+	// ReasonGroupSnapshotClassNotFound (TransferSet): the VolumeGroupSnapshotClass that spec.group names does not exist.
+	// Create it or correct the spec.
+	ReasonGroupSnapshotClassNotFound = "GroupSnapshotClassNotFound"
+	// ReasonGroupNotPossible (TransferSet): a VolumeGroupSnapshot would be of other claims than those of the members, or a
+	// claim cannot be in one. The message names the claim and says what to do.
+	ReasonGroupNotPossible = "GroupNotPossible"
+	// ReasonTakingGroupSnapshot (TransferSet): the VolumeGroupSnapshot that the members are to read is being taken.
+	ReasonTakingGroupSnapshot = "TakingGroupSnapshot"
+	// ReasonGroupSnapshotNotFound (Transfer): the VolumeGroupSnapshot that spec.source names does not exist, or has no
+	// snapshot of the claim, for example because it was removed when all members had read it. Have the TransferSet make
+	// another one by its annotation lighterage.dev/run, or name another one.
+	ReasonGroupSnapshotNotFound = "GroupSnapshotNotFound"
+	// ReasonStagingNotAllowed (Transfer, TransferSet): the manager may not make snapshots or claims in this cluster. Install the chart
 	// with pointInTime.enabled, or use copyMethod Direct.
 	ReasonStagingNotAllowed = "StagingNotAllowed"
 	// ReasonSnapshotClassNotFound (Transfer): the VolumeSnapshotClass that the spec names, or a default one of the
@@ -252,21 +267,21 @@ const (
 	// ReasonStorageClassNotFound (Transfer): the StorageClass of the copy does not exist. Create it or correct
 	// spec.source.stagedStorageClassName.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
-	// ReasonClassUnsuitable (Transfer): a class cannot be used for copies: it is of another driver than the volume, or
+	// ReasonClassUnsuitable (Transfer, TransferSet): a class cannot be used for copies: it is of another driver than the volume, or
 	// keeps what is deleted, so that every run would leave something behind. Name another class.
 	ReasonClassUnsuitable = "ClassUnsuitable"
 	// ReasonCopyMethodUnsupported (Transfer): the volume of the source is not of a CSI driver. Use copyMethod Direct.
 	ReasonCopyMethodUnsupported = "CopyMethodUnsupported"
-	// ReasonSnapshotFailed (Transfer): the driver cannot take the snapshot, for example because its pool is full. The
+	// ReasonSnapshotFailed (Transfer, TransferSet): the driver cannot take the snapshot, for example because its pool is full. The
 	// message has its words.
 	ReasonSnapshotFailed = "SnapshotFailed"
-	// ReasonStagingTimedOut (Transfer): the copy was not ready within spec.source.stagingDeadline, and was removed. Look
+	// ReasonStagingTimedOut (Transfer, TransferSet): the copy was not ready within spec.source.stagingDeadline, and was removed. Look
 	// at the driver, or raise the deadline.
 	ReasonStagingTimedOut = "StagingTimedOut"
 	// ReasonStagedCopyLost (Transfer): the snapshot or the claim that the run was to read was deleted or lost before an
 	// agent could read it. The next attempt makes another copy.
 	ReasonStagedCopyLost = "StagedCopyLost"
-	// ReasonStagingRejected (Transfer): the API server rejects the snapshot or claim of the copy, for example because of a
+	// ReasonStagingRejected (Transfer, TransferSet): the API server rejects the snapshot or claim of the copy, for example because of a
 	// ResourceQuota. The message has its words.
 	ReasonStagingRejected = "StagingRejected"
 	// ReasonWaitingForTrigger (Transfer): the claim has the annotation lighterage.dev/use-copy-trigger. Give its annotation

@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // TransferReference names one attempt of a Transfer.
 type TransferReference struct {
@@ -74,6 +77,11 @@ type DeliverySpec struct {
 	// agent removes nothing without it, whatever the sending agent asks for.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
+	// sourceVolumeMode is the volumeMode of the source, which that of the claim must be. Absent: the sender is of an
+	// earlier release, and its agent compares them.
+	// +optional
+	// +kubebuilder:validation:Enum=Filesystem;Block
+	SourceVolumeMode corev1.PersistentVolumeMode `json:"sourceVolumeMode,omitempty"`
 }
 
 // DeliveryPhase sums up a Delivery for people. Programs read conditions.

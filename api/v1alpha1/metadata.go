@@ -5,7 +5,7 @@ package v1alpha1
 
 // Annotations, labels and finalizers that users and other programs may meet.
 const (
-	// RunAnnotation on a Transfer, a CompressionTrial or a Drill asks for another run: any new value starts one as soon as the
+	// RunAnnotation on a Transfer, a CompressionTrial, a Drill or a TransferSet with spec.group asks for another run: any new value starts one as soon as the
 	// present run has ended. The value last acted upon is echoed in status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 

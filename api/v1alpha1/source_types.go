@@ -72,6 +72,7 @@ type SourceCopy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.copyMethod) || self.copyMethod == 'Direct'",message="an objectStore is read directly; remove copyMethod"
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
 // +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.volumeGroupSnapshotName) || has(self.copyMethod) && self.copyMethod == 'Snapshot' && !has(self.snapshotClassName) && !has(self.hooks)",message="volumeGroupSnapshotName needs copyMethod: Snapshot, and the snapshot is taken already; remove snapshotClassName and hooks"
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.peer)",message="a claim of another namespace of this cluster is read by a Transfer there; add peer for another cluster, or remove namespace and create the Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.peer) || has(self.persistentVolumeClaim) && !has(self.form) && !has(self.hooks) && (!has(self.copyMethod) || self.copyMethod == 'Direct')",message="of another cluster the files of a persistentVolumeClaim are read directly; remove objectStore, form, hooks and copyMethod, or create a Transfer with them in that cluster"
@@ -118,6 +119,14 @@ type TransferSource struct {
 	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 
 	SourceCopy `json:",inline"`
+
+	// volumeGroupSnapshotName is a VolumeGroupSnapshot of the Transfer's namespace. Each run reads the VolumeSnapshot that
+	// it has of the claim, in place of one of its own, so that several Transfers read one moment. It needs copyMethod:
+	// Snapshot, and is not removed by the Transfer. TransferSets with spec.group set it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	VolumeGroupSnapshotName string `json:"volumeGroupSnapshotName,omitempty"`
 }
 
 // StagedState says how far the copy of a source has come.
@@ -147,9 +156,12 @@ type StagedStatus struct {
 	// runID of the run that it is for.
 	// +optional
 	RunID string `json:"runID,omitempty"`
-	// name of the claim and, with the method Snapshot, of the VolumeSnapshot.
+	// name of the claim and, with the method Snapshot, of the VolumeSnapshot, unless that is of a group.
 	// +optional
 	Name string `json:"name,omitempty"`
+	// volumeGroupSnapshotName is the VolumeGroupSnapshot that has the VolumeSnapshot of the claim.
+	// +optional
+	VolumeGroupSnapshotName string `json:"volumeGroupSnapshotName,omitempty"`
 	// state it is in.
 	// +optional
 	State StagedState `json:"state,omitempty"`

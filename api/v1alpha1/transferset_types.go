@@ -187,7 +187,19 @@ type TransferSetTemplate struct {
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
 }
 
+// TransferSetGroup has the members of a TransferSet read one moment.
+type TransferSetGroup struct {
+	// volumeGroupSnapshotClassName of the VolumeGroupSnapshots. The class must be of the driver of all claims, and its
+	// deletionPolicy must be Delete.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	VolumeGroupSnapshotClassName string `json:"volumeGroupSnapshotClassName,omitempty"`
+}
+
 // TransferSetSpec says which claims are moved, and how.
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || has(self.template.source) && has(self.template.source.copyMethod) && self.template.source.copyMethod == 'Snapshot' && !has(self.template.source.snapshotClassName) && !has(self.template.source.hooks)",message="group needs template.source.copyMethod: Snapshot, and takes the snapshots of all members at once; remove template.source.snapshotClassName and hooks, or group"
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || !has(self.selector.matchExpressions)",message="claims of a VolumeGroupSnapshot are found by matchLabels only; give the claims a label and remove selector.matchExpressions"
 // +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) == has(oldSelf.namespaceSelector)",message="namespaceSelector can be changed, and neither added nor removed; create a TransferSet with another name, and delete this one"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !has(self.template.destination.namespace)",message="with namespaceSelector each namespace is moved to that of its own name; remove template.destination.namespace"
 type TransferSetSpec struct {
@@ -226,6 +238,56 @@ type TransferSetSpec struct {
 	// suspend keeps members from being made, and sets suspend of those that exist.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	// group has all members read one moment: the TransferSet makes a VolumeGroupSnapshot of all selected claims when the
+	// first ones are selected, at each time of template.schedule.cron, and when its annotation lighterage.dev/run gets
+	// another value, and then has each member run once. It is removed when all have. The selector must find no other
+	// claims of the namespace, and none with a copy trigger. A claim that is created later joins with the next one. With
+	// namespaceSelector there is one for each namespace. Absent: each member reads its claim by itself.
+	// +optional
+	Group *TransferSetGroup `json:"group,omitempty"`
+}
+
+// GroupSnapshotState says how far the VolumeGroupSnapshot of a TransferSet has come.
+// +kubebuilder:validation:Enum=Snapshotting;Ready;Complete;Failed
+type GroupSnapshotState string
+
+const (
+	// GroupSnapshotting: it is being taken. No member runs.
+	GroupSnapshotting GroupSnapshotState = "Snapshotting"
+	// GroupReady: members read it.
+	GroupReady GroupSnapshotState = "Ready"
+	// GroupComplete: all members have read it, and it is removed.
+	GroupComplete GroupSnapshotState = "Complete"
+	// GroupFailed: it was not ready in time, or was rejected, and is removed. Another one is made at retryTime.
+	GroupFailed GroupSnapshotState = "Failed"
+)
+
+// TransferSetGroupStatus is of the last VolumeGroupSnapshot of a TransferSet.
+//
+// +structType=atomic
+type TransferSetGroupStatus struct {
+	// name of the VolumeGroupSnapshot.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// state it is in.
+	// +optional
+	State GroupSnapshotState `json:"state,omitempty"`
+	// startTime is when it was begun.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitzero"`
+	// pointInTime is the moment that it is of, as the driver tells it. Absent until it is ready.
+	// +optional
+	PointInTime *metav1.Time `json:"pointInTime,omitempty"`
+	// retryTime is when another one is made after one that failed.
+	// +optional
+	RetryTime *metav1.Time `json:"retryTime,omitempty"`
+	// failures in a row.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
+	// +optional
+	LastRunRequest string `json:"lastRunRequest,omitempty"`
 }
 
 // TransferSetMembers counts the members of a TransferSet.
@@ -314,6 +376,12 @@ type TransferSetStatus struct {
 	// has none.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
+	// group is of the last VolumeGroupSnapshot. Absent without spec.group.
+	// +optional
+	Group *TransferSetGroupStatus `json:"group,omitempty"`
+	// schedule of VolumeGroupSnapshots. Absent without spec.group; members have theirs.
+	// +optional
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 	// failures are the first 16 claims, by their names, that count as failed, and namespaces whose claims cannot be moved.
 	// +optional
 	// +listType=atomic

@@ -29,6 +29,7 @@ var needsSomebody = []string{
 	v1alpha1.ReasonSnapshotFailed,
 	v1alpha1.ReasonStagingTimedOut,
 	v1alpha1.ReasonStagedCopyLost,
+	v1alpha1.ReasonGroupSnapshotNotFound,
 	v1alpha1.ReasonStagingRejected,
 	v1alpha1.ReasonCopyTriggerTimedOut,
 	v1alpha1.ReasonBeforeHookFailed,

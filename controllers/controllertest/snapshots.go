@@ -17,13 +17,15 @@ import (
 // snapshotModule has the CRDs of VolumeSnapshots.
 const snapshotModule = "github.com/kubernetes-csi/external-snapshotter/client/v8@v8.7.0"
 
-// InstallSnapshots installs the CRDs of VolumeSnapshots, from the Go module that has them. They are not in this
+// InstallSnapshots installs the CRDs of VolumeSnapshots and of groups of them, from the Go module that has them. They are not in this
 // repository.
 func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 	paths, err := ModuleFiles(
 		ctx, snapshotModule, "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml",
 		"config/crd/snapshot.storage.k8s.io_volumesnapshotclasses.yaml",
 		"config/crd/snapshot.storage.k8s.io_volumesnapshotcontents.yaml",
+		"config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshots.yaml",
+		"config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshotclasses.yaml",
 	)
 	if err != nil {
 		return err

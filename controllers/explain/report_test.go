@@ -181,6 +181,7 @@ func TestReport(t *testing.T) {
 	set.Status.Members = &v1alpha1.TransferSetMembers{Selected: 3, Complete: 1, Running: 1, Failed: 1}
 	set.Status.Bytes, set.Status.BytesTotal = 1<<30, 2<<30
 	set.Status.Costs = []v1alpha1.CurrencyCost{{Currency: "EUR", CPU: "0.1", Network: "0.2", Saved: "0.3"}}
+	set.Status.Group = &v1alpha1.TransferSetGroupStatus{Name: "lighterage-0123", State: v1alpha1.GroupReady}
 	set.Status.Failures = []v1alpha1.TransferSetFailure{{
 		ClaimName: "ledger", TransferName: "move-ledger", Reason: v1alpha1.ReasonNotGranted, Message: "no PeerGrant",
 	}}
@@ -212,7 +213,7 @@ func TestReport(t *testing.T) {
 		says   []string
 	}{
 		"TransferSet": {set, []string{
-			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "EUR 0.1 for CPU",
+			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "lighterage-0123: Ready", "EUR 0.1 for CPU",
 			"Transfer move-ledger: NotGranted: no PeerGrant", "explain transfer/move-ledger -n bank",
 			"-l lighterage.dev/transfer-set=move",
 		}},

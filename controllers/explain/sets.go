@@ -29,6 +29,10 @@ func ofSet(t *v1alpha1.TransferSet, s *sheet) {
 	for _, c := range t.Status.Costs {
 		s.rowf("cost", "%s %s for CPU, %s for the network; compression saved %s", c.Currency, c.CPU, c.Network, c.Saved)
 	}
+	if g := t.Status.Group; g != nil {
+		s.rowf("VolumeGroupSnapshot", "%s: %s", g.Name, g.State)
+		s.at("of the moment", g.PointInTime)
+	}
 	s.at("oldest recovery point", t.Status.RecoveryPoint)
 	if len(t.Status.Failures) > 0 {
 		s.section("Claims that need somebody")

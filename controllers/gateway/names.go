@@ -22,6 +22,8 @@ func newDelivery(r request) *v1alpha1.Delivery {
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim, Template: r.template},
 		Privilege:   r.privilege,
 		Delete:      r.mirror,
+
+		SourceVolumeMode: r.volumeMode,
 	})
 	delivery.Annotations = map[string]string{IssuedAnnotation: r.issued.UTC().Format(time.RFC3339)}
 	return delivery

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -155,6 +156,22 @@ func TestTemplateOfTheClaim(t *testing.T) {
 	if got := made[0].Spec.Destination.Template; got == nil || got.StorageClassName != "fast" ||
 		got.Size.Value() != 12<<30 || !got.Written || len(got.AccessModes) != 1 || got.AccessModes[0] != "ReadWriteMany" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The Delivery has the volume mode of the source, if the sender tells it.
+func TestVolumeModeOfTheSource(t *testing.T) {
+	for want, block := range map[corev1.PersistentVolumeMode]*bool{
+		"": nil, corev1.PersistentVolumeFilesystem: new(false), corev1.PersistentVolumeBlock: new(true),
+	} {
+		east := newCA(t, "east")
+		w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+		request := ledger("7f3ca", 1)
+		request.Block = block
+		open(t, w.dial(issue(t, east, sender("east"), time.Now())), request).pending()
+		if made := w.deliveries(); len(made) != 1 || made[0].Spec.SourceVolumeMode != want {
+			t.Errorf("want %q: %+v", want, made)
+		}
 	}
 }
 

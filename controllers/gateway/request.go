@@ -48,6 +48,8 @@ type request struct {
 	mirror bool
 	// template of the claim; nil: it must exist.
 	template *v1alpha1.ClaimRequest
+	// volumeMode of the source; empty: the sender does not say.
+	volumeMode corev1.PersistentVolumeMode
 }
 
 // newRequest checks what a caller asks for.
@@ -100,6 +102,12 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		privilege: privilege,
 		mirror:    open.GetMirror(),
 		template:  template,
+	}
+	if open.Block != nil {
+		r.volumeMode = corev1.PersistentVolumeFilesystem
+		if open.GetBlock() {
+			r.volumeMode = corev1.PersistentVolumeBlock
+		}
 	}
 	if err := permits(from.claims, r); err != nil {
 		return request{}, err

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -129,6 +132,38 @@ func TestDeadlineBeginsWithTheTrigger(t *testing.T) {
 	}
 	w.steps("fails", w.has(waits, copying, notCopied))
 	w.says(waits, copying, notCopied)
+}
+
+// TestCloneThatNobodyMadeIsNotReadLater: a class that waits for its first consumer makes the clone when the agent's pod
+// has a node. If the attempt ends before, the application has heard that nothing is copied any more, so the next one
+// asks again instead of reading a clone of a moment at which nothing was quiesced.
+func TestCloneThatNobodyMadeIsNotReadLater(t *testing.T) {
+	t.Parallel()
+	for _, made := range []bool{false, true} {
+		w := newTriggered(t, v1alpha1.CopyClone)
+		w.facts.Staging.StorageClass.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+		w.steps("asks", w.has(waits))
+		w.set("new")
+		w.steps("starts", w.started)
+		if w.says(waits, copying); made {
+			w.bound()
+		}
+		w.facts.Pod = ended(1, "Evicted", "")
+		w.facts.Job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+		w.steps("attempt ended", func() bool { return len(w.transfer.Status.History) == 1 })
+		w.facts.Job, w.facts.Pod = nil, nil
+		if made {
+			w.steps("starts again", w.started)
+			w.says(waits, copying, copied)
+			continue
+		}
+		if w.steps("asks again", w.has(waits, copying, notCopied, waits)); w.started() || w.claimMade() {
+			t.Error("the next attempt does not wait for its trigger")
+		}
+		w.set("newer")
+		w.steps("starts again", w.started)
+		w.says(waits, copying, notCopied, waits, copying)
+	}
 }
 
 func TestTriggerThatNeverComes(t *testing.T) {

@@ -187,6 +187,10 @@ func (d *deliveryDecision) admit() {
 				"spec.destination.persistentVolumeClaim.path, for which the PeerGrant must allow the path /", claim))
 		return
 	}
+	if problem := checkReceivedMode(d.delivery, d.facts.Claim); problem != "" {
+		d.fail(v1alpha1.ReasonVolumeModeMismatch, problem)
+		return
+	}
 	for i := range d.facts.Others {
 		other := &d.facts.Others[i]
 		if !d.inTheWay(other) {

@@ -411,7 +411,7 @@ func (d *transferDecision) copied() bool {
 	if s == nil || s.RunID != status.Run.ID || s.State == v1alpha1.StagedRemoving {
 		return false
 	}
-	snapshot := d.facts.Staging.snapshot(s.Name)
+	snapshot := d.facts.Staging.snapshot(s)
 	return !stagedSourceNeeded(d.transfer) || snapshot != nil && !snapshot.Created.IsZero() && snapshot.Failure == ""
 }
 

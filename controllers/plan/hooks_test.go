@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -133,6 +134,25 @@ func TestHostileCronJobs(t *testing.T) {
 			h.snapshotTaken() {
 			t.Errorf("%s: %s, made %q", what, got, h.made)
 		}
+	}
+}
+
+// TestCloneThatNobodyMadeHasHooksAgain: see TestCloneThatNobodyMadeIsNotReadLater.
+func TestCloneThatNobodyMadeHasHooksAgain(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopyClone)
+	h.facts.Staging.StorageClass.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+	h.steps("before", h.has(1))
+	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+	h.steps("starts", h.started)
+	h.facts.Pod = ended(1, "Evicted", "")
+	h.facts.Job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	h.steps("after", h.has(2))
+	h.facts.Job, h.facts.Pod = nil, nil
+	h.end(h.transfer.Status.Hooks.After.Job, batchv1.JobComplete)
+	h.steps("before again", h.has(3))
+	if h.started() || h.claimMade() {
+		t.Error("the next attempt does not wait for its before-hook")
 	}
 }
 

@@ -65,13 +65,20 @@ type StagingFacts struct {
 	SnapshotClass *SnapshotClass
 	// StorageClass of the staged claim; nil when it does not exist.
 	StorageClass *storagev1.StorageClass
+	// Grouped is the VolumeSnapshot of the source in the group that the run reads; nil if there is none. It is not the
+	// Transfer's to remove.
+	Grouped *Snapshot
 	// Snapshots and Claims are all copies that the Transfer has.
 	Snapshots []Snapshot
 	Claims    []corev1.PersistentVolumeClaim
 }
 
-func (f *StagingFacts) snapshot(name string) *Snapshot {
-	if i := slices.IndexFunc(f.Snapshots, func(s Snapshot) bool { return s.Name == name }); i >= 0 {
+// snapshot is that of a copy: of the group that it is made from, or the Transfer's own.
+func (f *StagingFacts) snapshot(of *v1alpha1.StagedStatus) *Snapshot {
+	if of.VolumeGroupSnapshotName != "" {
+		return f.Grouped
+	}
+	if i := slices.IndexFunc(f.Snapshots, func(s Snapshot) bool { return s.Name == of.Name }); i >= 0 {
 		return &f.Snapshots[i]
 	}
 	return nil
@@ -170,6 +177,7 @@ func (d *transferDecision) stage() bool {
 		status.Staged = &v1alpha1.StagedStatus{
 			Method: d.transfer.Spec.Source.CopyMethod, RunID: status.Run.ID, State: v1alpha1.StagedPreparing,
 			Name: attempt.StagedName(status.Run.ID, d.transfer), StartTime: metav1.NewTime(d.facts.Now),
+			VolumeGroupSnapshotName: d.transfer.Spec.Source.VolumeGroupSnapshotName,
 		}
 		// The status is written before anything is made, so that what is made is never forgotten.
 		d.staging(time.Millisecond, "a copy of the source is being prepared")
@@ -189,13 +197,12 @@ func (d *transferDecision) stage() bool {
 // advance brings a copy on its way.
 func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 	facts := &d.facts.Staging
-	claim, snapshot := facts.claim(s.Name), facts.snapshot(s.Name)
+	claim, snapshot := facts.claim(s.Name), facts.snapshot(s)
 	if problem := d.stagedProblem(s, snapshot, claim); problem != nil {
 		d.failStaging(*problem)
 		return false
 	}
 	if claim != nil {
-		d.observeClaim(s, claim)
 		if s.State == v1alpha1.StagedReady || d.waitsForConsumer() {
 			return true
 		}
@@ -226,13 +233,13 @@ func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 		d.out.RequeueAfter = d.nextLook(s)
 		d.set(v1alpha1.TransferStarting, conditions.Stalled(v1alpha1.ReasonSnapshotFailed, fmt.Sprintf(
 			"the driver cannot take VolumeSnapshot %q, and tries again until %s (spec.source.stagingDeadline); free space in "+
-				"its pool if that is full: %s", s.Name, d.deadline(s).UTC().Format(time.RFC3339),
+				"its pool if that is full: %s", snapshot.Name, d.deadline(s).UTC().Format(time.RFC3339),
 			conditions.Shorten(snapshot.Failure))))
 	case !snapshot.Ready:
-		d.staging(d.nextLook(s), fmt.Sprintf("VolumeSnapshot %q is being taken", s.Name))
+		d.staging(d.nextLook(s), fmt.Sprintf("VolumeSnapshot %q is being taken", snapshot.Name))
 	default:
 		taken := metav1.NewTime(snapshot.Created)
-		if taken.Before(&s.StartTime) || taken.After(d.facts.Now) {
+		if grouped := s.VolumeGroupSnapshotName != ""; !grouped && taken.Before(&s.StartTime) || taken.After(d.facts.Now) {
 			taken = s.StartTime // it cannot be older, whatever the driver's clock says, and should not seem younger
 		}
 		s.PointInTime, s.State = &taken, v1alpha1.StagedProvisioning
@@ -276,6 +283,8 @@ func (d *transferDecision) stagedProblem(
 	case claim != nil && (claim.DeletionTimestamp != nil || claim.Status.Phase == corev1.ClaimLost),
 		claim == nil && s.State == v1alpha1.StagedReady:
 		return lost("claim")
+	case s.VolumeGroupSnapshotName != "" && !bound && (snapshot == nil || snapshot.Deleting):
+		return new(groupedNotFound(d.transfer))
 	case s.Method == v1alpha1.CopySnapshot && !bound && s.PointInTime != nil && snapshot == nil,
 		!bound && snapshot != nil && snapshot.Deleting:
 		return lost("VolumeSnapshot")
@@ -283,6 +292,15 @@ func (d *transferDecision) stagedProblem(
 		return d.late(s, snapshot, claim)
 	}
 	return nil
+}
+
+// groupedNotFound is why nothing can be read of a VolumeGroupSnapshot.
+func groupedNotFound(transfer *v1alpha1.Transfer) agentpod.Problem {
+	return agentpod.Problem{Reason: v1alpha1.ReasonGroupSnapshotNotFound, Message: fmt.Sprintf(
+		"VolumeGroupSnapshot %q has no VolumeSnapshot of claim %q: it does not exist any more, or was taken before the "+
+			"claim could be in it; give the TransferSet's annotation %s another value, or correct "+
+			"spec.source.volumeGroupSnapshotName", transfer.Status.Staged.VolumeGroupSnapshotName,
+		transfer.Spec.Source.PersistentVolumeClaim.ClaimName, v1alpha1.RunAnnotation)}
 }
 
 // late is what became of a copy that is not ready in time.
@@ -346,12 +364,9 @@ func (d *transferDecision) followStaged() bool {
 		return false
 	}
 	claim := facts.claim(s.Name)
-	if problem := d.stagedProblem(s, facts.snapshot(s.Name), claim); problem != nil {
+	if problem := d.stagedProblem(s, facts.snapshot(s), claim); problem != nil {
 		d.failStaging(*problem)
 		return true
-	}
-	if claim != nil {
-		d.observeClaim(s, claim)
 	}
 	return false
 }
@@ -372,6 +387,28 @@ func (d *transferDecision) failStaging(problem agentpod.Problem) {
 	d.waitForSomebody(problem.Reason, problem.Message)
 }
 
+// observeStaged shows how far the copy of the run is, whatever becomes of its attempt: what was made before that ended
+// was made while the application rested.
+func (d *transferDecision) observeStaged() {
+	s, facts := d.transfer.Status.Staged, &d.facts.Staging
+	if s == nil || !facts.Seen || s.State == v1alpha1.StagedRemoving {
+		return
+	}
+	if claim := facts.claim(s.Name); claim != nil && claim.DeletionTimestamp == nil {
+		d.observeClaim(s, claim)
+	}
+}
+
+// unquiesced reports whether a copy that was asked for has no point in time yet though its attempt has ended: the
+// application was told that it need not rest any more, so that what is made later would be of any moment.
+func (d *transferDecision) unquiesced(s *v1alpha1.StagedStatus) bool {
+	status := &d.transfer.Status
+	asked := d.transfer.Spec.Source.Hooks != nil ||
+		status.CopyTrigger != nil && status.Run != nil && status.CopyTrigger.RunID == status.Run.ID
+	return asked && s.State != v1alpha1.StagedPreparing && d.facts.Staging.Seen && d.facts.Staging.Problem == nil &&
+		!d.copied()
+}
+
 // RefuseStaging decides what follows when the API server does not accept what a decision has of a copy.
 func RefuseStaging(transfer *v1alpha1.Transfer, problem agentpod.Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
@@ -387,7 +424,7 @@ func (d *transferDecision) unstage() {
 	if s == nil {
 		return
 	}
-	if !d.running() {
+	if !d.running() || d.waiting() && d.unquiesced(s) {
 		s.State = v1alpha1.StagedRemoving
 	}
 	if s.State != v1alpha1.StagedRemoving {

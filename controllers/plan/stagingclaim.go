@@ -52,7 +52,12 @@ func checkStaging(transfer *v1alpha1.Transfer, facts StagingFacts, taken bool) *
 	if problem := checkStorageClass(facts, StagedClass(transfer, facts.Source)); problem != nil {
 		return problem
 	}
-	if transfer.Status.Staged.Method != v1alpha1.CopySnapshot {
+	switch _, triggered := facts.Source.Annotations[v1alpha1.UseCopyTriggerAnnotation]; {
+	case transfer.Status.Staged.VolumeGroupSnapshotName != "" && triggered:
+		return &agentpod.Problem{Reason: v1alpha1.ReasonCopyMethodUnsupported, Message: fmt.Sprintf(
+			"PersistentVolumeClaim %q has the annotation %s, and a VolumeGroupSnapshot waits for no trigger; remove the "+
+				"annotation, or spec.source.volumeGroupSnapshotName", facts.Source.Name, v1alpha1.UseCopyTriggerAnnotation)}
+	case transfer.Status.Staged.VolumeGroupSnapshotName != "", transfer.Status.Staged.Method != v1alpha1.CopySnapshot:
 		return nil
 	}
 	return checkSnapshotClass(source.SnapshotClassName, facts)
@@ -120,7 +125,10 @@ func stagedClaim(
 	from := &corev1.TypedLocalObjectReference{
 		APIGroup: ptr.To(SnapshotGroup), Kind: "VolumeSnapshot", Name: staged.Name,
 	}
-	if staged.Method == v1alpha1.CopyClone {
+	switch {
+	case snapshot != nil:
+		from.Name = snapshot.Name
+	case staged.Method == v1alpha1.CopyClone:
 		from = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
 	}
 	modes := transfer.Spec.Source.StagedAccessModes
@@ -166,6 +174,12 @@ func validateStaging(source v1alpha1.TransferSource) error {
 	switch {
 	case copies && source.ObjectStore != nil:
 		return &policy.InvalidError{Field: "spec.source.copyMethod", Fix: "must be Direct: an objectStore is read directly"}
+	case source.VolumeGroupSnapshotName != "" && (source.CopyMethod != v1alpha1.CopySnapshot || source.Hooks != nil ||
+		source.SnapshotClassName != ""):
+		return &policy.InvalidError{
+			Field: "spec.source.volumeGroupSnapshotName",
+			Fix:   "needs copyMethod: Snapshot, without snapshotClassName and hooks: the snapshot is taken already",
+		}
 	case source.SnapshotClassName != "" && source.CopyMethod != v1alpha1.CopySnapshot:
 		return &policy.InvalidError{
 			Field: "spec.source.snapshotClassName", Fix: "means something only with copyMethod: Snapshot",

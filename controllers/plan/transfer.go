@@ -152,6 +152,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.observeHooks()
 	d.observeHistory()
+	d.observeStaged()
 	d.decide()
 	d.settleTrigger()
 	d.keepHistory()

@@ -91,3 +91,22 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 		"the source claim %q has volumeMode: Block, which has no files; remove %s", spec.Source.PersistentVolumeClaim.ClaimName,
 		field)}
 }
+
+// checkReceivedMode says what keeps what a Delivery receives from being written, and what to do; empty if nothing does.
+// Of senders that do not tell the mode of their source the agents find out.
+func checkReceivedMode(delivery *v1alpha1.Delivery, claim *corev1.PersistentVolumeClaim) string {
+	name, from := delivery.Spec.Destination.PersistentVolumeClaim.ClaimName, delivery.Spec.SourceVolumeMode
+	switch {
+	case from == "" || claim == nil && from != corev1.PersistentVolumeBlock:
+	case claim == nil:
+		return fmt.Sprintf("the source has volumeMode: Block, and PersistentVolumeClaim %q would be created with "+
+			"volumeMode: Filesystem; create it with volumeMode: Block in the receiving cluster, and remove the template", name)
+	case attempt.IsBlock(claim) && from != corev1.PersistentVolumeBlock:
+		return fmt.Sprintf("PersistentVolumeClaim %q of the receiving cluster has volumeMode: Block and the source has "+
+			"files; use a destination with volumeMode: Filesystem", name)
+	case !attempt.IsBlock(claim) && from == corev1.PersistentVolumeBlock:
+		return fmt.Sprintf("the source has volumeMode: Block and PersistentVolumeClaim %q of the receiving cluster "+
+			"volumeMode: Filesystem; use a destination with volumeMode: Block", name)
+	}
+	return ""
+}

@@ -165,3 +165,39 @@ func TestBlockVolumesNeedTheirLike(t *testing.T) {
 		})
 	}
 }
+
+// TestDeliveryOfAnotherVolumeMode: no receiver is started for a source whose volume mode the claim does not have.
+// Senders of earlier releases do not tell it.
+func TestDeliveryOfAnotherVolumeMode(t *testing.T) {
+	const files, block = corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock
+	for name, c := range map[string]struct {
+		source, claim corev1.PersistentVolumeMode
+		created       bool
+		mismatch      bool
+	}{
+		"Filesystem to Block":              {source: files, claim: block, mismatch: true},
+		"Block to Filesystem":              {source: block, claim: files, mismatch: true},
+		"Block to a claim that is created": {source: block, created: true, mismatch: true},
+		"Block":                            {source: block, claim: block},
+		"Filesystem":                       {source: files, claim: files},
+		"not told, of Block":               {claim: block},
+		"not told":                         {claim: files},
+	} {
+		t.Run(name, func(t *testing.T) {
+			delivery, facts := newDelivery("ledger-abcde-2-01234567", 2), goodDeliveryFacts()
+			delivery.Spec.SourceVolumeMode = c.source
+			delivery.Spec.Destination.PersistentVolumeClaim.Path = "/"
+			facts.Claim = facts.Claim.DeepCopy()
+			facts.Claim.Spec.VolumeMode = &c.claim
+			if c.created {
+				delivery.Spec.Destination.Template, facts.Claim = &v1alpha1.ClaimRequest{}, nil
+			}
+			out := plan.DecideDelivery(delivery, facts, image)
+			ready := meta.FindStatusCondition(out.Status.Conditions, v1alpha1.ConditionReady)
+			found := ready != nil && ready.Reason == v1alpha1.ReasonVolumeModeMismatch
+			if found != c.mismatch || (out.Start == nil) != c.mismatch {
+				t.Errorf("start %v, condition %+v", out.Start, ready)
+			}
+		})
+	}
+}

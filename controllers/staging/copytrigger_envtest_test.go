@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,41 @@ func triggerBetweenHooks(t *testing.T) {
 	}
 	if s.refresh(); s.transfer.ResourceVersion != before || s.source().ResourceVersion != claim {
 		t.Error("it goes on writing")
+	}
+}
+
+// cloneThatNobodyMade is of a class that waits for the first consumer, whose pod is evicted before the driver makes the
+// clone, in one story, and after that, in the other. What is read was cut while the claim said so, and it says how that
+// ended.
+func cloneThatNobodyMade(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		s, r := prepare(t), reconciler(manager.GetClient())
+		s.hook()
+		s.trigger()
+		s.transfer.Spec.Source.CopyMethod = v1alpha1.CopyClone
+		s.transfer.Spec.Source.StagedStorageClassName = "waits"
+		s.consumer, s.fails = !made, 1
+		cluster.Create(t, s.transfer)
+		s.until("end of the attempt", r, s.stuck(v1alpha1.ReasonEvicted))
+		s.consumer = false
+		cut := s.cut
+		if len(cut) != map[bool]int{true: 1}[made] {
+			t.Fatalf("made %v: clones %v", made, cut)
+		}
+		s.until("end", r, func() bool {
+			s.hurry()
+			return s.triggered()
+		})
+		s.nothingLeft()
+		if len(s.cut) != 1 || s.cut[0] != string(v1alpha1.CopyInProgress) {
+			t.Errorf("made %v: clones were cut while the claim said %q", made, s.cut)
+		}
+		if s.answered(); s.quiescer.given != map[bool]int{false: 2, true: 1}[made] {
+			t.Errorf("made %v: %d triggers", made, s.quiescer.given)
+		}
+		if hooks := strings.Join(s.hooks.order, ""); hooks != map[bool]string{false: "BbABbA", true: "BbA"}[made] {
+			t.Errorf("made %v: hooks %q", made, hooks)
+		}
 	}
 }
 

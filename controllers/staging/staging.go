@@ -111,6 +111,9 @@ func (c *Cluster) lookAtSnapshots(ctx context.Context, transfer *v1alpha1.Transf
 			facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
 		}
 	}
+	if err == nil {
+		facts.Grouped, err = c.grouped(ctx, transfer)
+	}
 	return err
 }
 
@@ -192,7 +195,8 @@ func (c *Cluster) lookAtClasses(ctx context.Context, transfer *v1alpha1.Transfer
 			facts.StorageClass = class
 		}
 	}
-	if staged := transfer.Status.Staged; staged == nil || staged.Method != v1alpha1.CopySnapshot {
+	staged := transfer.Status.Staged
+	if staged == nil || staged.Method != v1alpha1.CopySnapshot || staged.VolumeGroupSnapshotName != "" {
 		return nil
 	}
 	var err error

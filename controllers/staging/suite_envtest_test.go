@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,6 +117,12 @@ type storage struct {
 	// history: snapshots are of the destination. taken are their UIDs by run.
 	history bool
 	taken   map[string]string
+	// consumer: claims are not provisioned, as their class waits for the first consumer. cut is what the source said of
+	// its copy when each clone was.
+	consumer bool
+	cut      []string
+	// grouped is a snapshot that is not the Transfer's.
+	grouped string
 	// mounted are the claims that agents have mounted to read.
 	mounted map[string]bool
 }
@@ -123,7 +130,7 @@ type storage struct {
 // objects of the cluster that all tests share.
 func prepareClasses(t testing.TB) {
 	t.Helper()
-	mode := storagev1.VolumeBindingImmediate
+	mode, waits := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	snapshotClass := &unstructured.Unstructured{Object: map[string]any{"driver": driver, "deletionPolicy": "Delete"}}
 	snapshotClass.SetGroupVersionKind(kind("VolumeSnapshotClass"))
 	snapshotClass.SetName("fast")
@@ -131,6 +138,8 @@ func prepareClasses(t testing.TB) {
 	for _, object := range []client.Object{
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: driver, VolumeBindingMode: &mode,
+		}, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Provisioner: driver, VolumeBindingMode: &waits,
 		}, snapshotClass,
 	} {
 		if err := cluster.Client.Create(context.Background(), object); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -194,7 +203,11 @@ func (s *storage) snapshots() []unstructured.Unstructured {
 	if err := cluster.Client.List(context.Background(), list, client.InNamespace(s.namespace)); err != nil {
 		s.Fatal(err)
 	}
-	return list.Items
+	// Those of groups are not the Transfer's.
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool {
+		owners := o.GetOwnerReferences()
+		return len(owners) > 0 && owners[0].Kind == "VolumeGroupSnapshot"
+	})
 }
 
 func (s *storage) copies() []corev1.PersistentVolumeClaim {
@@ -256,10 +269,13 @@ func (s *storage) provision(claim *corev1.PersistentVolumeClaim, snapshots []uns
 		s.ignoreGone(cluster.Client.Update(context.Background(), claim))
 		return
 	}
-	if claim.Status.Phase == corev1.ClaimBound || s.idle {
+	if claim.Status.Phase == corev1.ClaimBound || s.idle || s.consumer {
 		return
 	}
-	if claim.Spec.DataSource.Kind == "VolumeSnapshot" && len(snapshots) == 0 {
+	if claim.Spec.DataSource.Kind == "PersistentVolumeClaim" {
+		s.cut = append(s.cut, s.source().Annotations[v1alpha1.LatestCopyStatusAnnotation])
+	}
+	if claim.Spec.DataSource.Kind == "VolumeSnapshot" && len(snapshots) == 0 && claim.Spec.DataSource.Name != s.grouped {
 		s.Errorf("claim %s has no snapshot to be made from", claim.Name)
 	}
 	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests

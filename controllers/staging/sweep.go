@@ -54,6 +54,9 @@ func (s *Sweeper) Start(ctx context.Context) error {
 
 // Sweep looks once. Without the right to see copies there are none that it could remove.
 func (s *Sweeper) Sweep(ctx context.Context) error {
+	if err := s.sweepGroups(ctx); err != nil {
+		return err
+	}
 	ours := client.MatchingLabels{
 		agentpod.ComponentLabel: plan.StagedComponent, agentpod.ManagedByLabel: agentpod.ManagedBy,
 	}
@@ -87,7 +90,33 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 		}
 	}
 	for _, object := range copies {
-		if err := s.sweep(ctx, object, named); err != nil {
+		if err := s.sweep(ctx, object, "Transfer", named); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepGroups looks once for VolumeGroupSnapshots that no TransferSet needs.
+func (s *Sweeper) sweepGroups(ctx context.Context) error {
+	groups, err := s.groups(ctx)
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	// Sets are read after the groups, as Transfers are after copies.
+	sets := &v1alpha1.TransferSetList{}
+	if err := s.Reader.List(ctx, sets); err != nil {
+		return fmt.Errorf("listing TransferSets: %w", err)
+	}
+	named := make(map[types.UID]string, len(sets.Items))
+	for i := range sets.Items {
+		g := sets.Items[i].Status.Group
+		if g != nil && (g.State == v1alpha1.GroupSnapshotting || g.State == v1alpha1.GroupReady) {
+			named[sets.Items[i].UID] = g.Name
+		}
+	}
+	for i := range groups {
+		if err := s.sweep(ctx, &groups[i], "TransferSet", named); err != nil {
 			return err
 		}
 	}
@@ -95,15 +124,15 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 }
 
 // sweep deletes a copy that nobody needs. One that is not the operator's own, by its owner, is left alone.
-func (s *Sweeper) sweep(ctx context.Context, object client.Object, named map[types.UID]string) error {
+func (s *Sweeper) sweep(ctx context.Context, object client.Object, kind string, named map[types.UID]string) error {
 	owner := metav1.GetControllerOf(object)
-	if owner == nil || owner.Kind != "Transfer" || owner.APIVersion != v1alpha1.GroupVersion.String() ||
+	if owner == nil || owner.Kind != kind || owner.APIVersion != v1alpha1.GroupVersion.String() ||
 		object.GetDeletionTimestamp() != nil || named[owner.UID] == object.GetName() ||
 		s.Clock.Since(object.GetCreationTimestamp().Time) < sweepAge {
 		return nil
 	}
 	log.FromContext(ctx).Info("Removing a copy of a source that no run needs", "namespace", object.GetNamespace(),
-		"name", object.GetName(), "transfer", owner.Name)
+		"name", object.GetName(), "owner", owner.Kind+"/"+owner.Name)
 	if err := s.delete(ctx, object); !apierrors.IsForbidden(err) {
 		return err
 	}

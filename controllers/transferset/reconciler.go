@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/transfersetplan"
 	"github.com/lighterage/lighterage/controllers/watched"
 )
@@ -52,11 +53,15 @@ type Options struct {
 type Reconciler struct {
 	Options
 	refusals *refusal.Shower
+	staging  staging.Cluster
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{o, &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder}}
+	return &Reconciler{
+		o, &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder},
+		staging.Cluster{Client: o.Client, Reader: o.Reader},
+	}
 }
 
 // Reconcile looks after one set. Members that are deleted with it have it as their owner.
@@ -82,6 +87,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	decision, err := r.decide(ctx, set)
 	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err = r.doGroup(ctx, set, decision); err != nil {
 		return ctrl.Result{}, err
 	}
 	err = write(ctx, r.Client, decision.Writes, noteMember(decision), transfersetplan.MaxRejections)
@@ -133,5 +141,35 @@ func (r *Reconciler) decide(ctx context.Context, set *v1alpha1.TransferSet) (*tr
 			return nil, err
 		}
 	}
+	decision, err := transfersetplan.Decide(set, selection, facts)
+	if err != nil || !decision.Group.Look {
+		return decision, err
+	}
+	if facts.Group, err = r.staging.LookAtGroup(ctx, set, decision.Group.Begin); err != nil {
+		return nil, err
+	}
 	return transfersetplan.Decide(set, selection, facts)
+}
+
+// doGroup removes and makes VolumeGroupSnapshots. That of the status as it is now is made; one that is begun is named
+// there first.
+func (r *Reconciler) doGroup(ctx context.Context, set *v1alpha1.TransferSet, decision *transfersetplan.Decision) error {
+	step := decision.Group
+	if step.Remove {
+		keep := ""
+		if step.Make {
+			keep = set.Status.Group.Name
+		}
+		if err := r.staging.RemoveGroups(ctx, set, keep); err != nil {
+			return err
+		}
+	}
+	if !step.Make {
+		return nil
+	}
+	problem, err := r.staging.MakeGroup(ctx, set)
+	if problem != nil {
+		decision.RefuseGroup(*problem)
+	}
+	return err
 }

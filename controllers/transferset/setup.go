@@ -30,7 +30,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	changed := predicate.GenerationChangedPredicate{}
 	err := ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.TransferSet{}, builder.WithPredicates(changed)).
+		For(&v1alpha1.TransferSet{}, builder.WithPredicates(predicate.Or(changed, asked()))).
 		// Which set has a claim depends on the others.
 		Watches(
 			&v1alpha1.TransferSet{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
@@ -75,6 +75,13 @@ func (r *Reconciler) ofMember(ctx context.Context, transfer client.Object) []rec
 	return r.ofNamespace(ctx, transfer)
 }
 
+// asked lets pass what asks for another VolumeGroupSnapshot.
+func asked() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.RunAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RunAnnotation]
+	}}
+}
+
 // relabelled lets pass what changes which claims or namespaces are selected.
 func relabelled() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -109,6 +116,9 @@ type looked struct {
 	// Reason and Message are shown of members that failed.
 	Reason, Message string
 	RecoveryPoint   *metav1.Time
+	// Seen and Run say whether a run that was asked for has begun and ended.
+	Seen int64
+	Run  string
 }
 
 func look(t *v1alpha1.Transfer) looked {
@@ -117,6 +127,9 @@ func look(t *v1alpha1.Transfer) looked {
 		Owners: t.OwnerReferences, Phase: t.Status.Phase, RecoveryPoint: t.Status.RecoveryPoint,
 		Failed: meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionStalled) ||
 			meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionFailed),
+	}
+	if t.Spec.Source.VolumeGroupSnapshotName != "" {
+		l.Seen, l.Run = t.Status.ObservedGeneration, t.Status.LastRunRequest
 	}
 	if ready := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionReady); ready != nil && l.Failed {
 		l.Reason, l.Message = ready.Reason, ready.Message

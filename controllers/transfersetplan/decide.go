@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/usedby"
 )
 
@@ -35,6 +36,8 @@ type Facts struct {
 	Transfers []v1alpha1.Transfer
 	// Taken are the names of members that other Transfers have, without the set's label.
 	Taken map[string]bool
+	// Group is looked at only where the decision asks for it.
+	Group GroupFacts
 }
 
 // Update of an object.
@@ -50,12 +53,18 @@ type Writes[T any] struct {
 // Decision is what is to be done for a set. Status sums up.
 type Decision struct {
 	Writes[*v1alpha1.Transfer]
+	// Group is what is to be done for the VolumeGroupSnapshot of the members, after which Status is to be written.
+	Group GroupStep
 
 	set      *v1alpha1.TransferSet
 	now      time.Time
 	problem  *problem
 	states   []state
 	retained int32
+	// group and schedule are what status is to have of the VolumeGroupSnapshots, grouping is why there is none.
+	group    *v1alpha1.TransferSetGroupStatus
+	schedule *v1alpha1.ScheduleStatus
+	grouping *problem
 }
 
 // problem of a set, or of a member.
@@ -87,6 +96,7 @@ const (
 func Decide(set *v1alpha1.TransferSet, selection Selection, facts Facts) (*Decision, error) {
 	d := &Decision{set: set, now: facts.Now}
 	if selection.Problem != nil {
+		d.group, d.schedule = set.Status.Group, set.Status.Schedule
 		d.problem = &problem{selection.Problem.Reason, selection.Problem.Message}
 		return d, nil
 	}
@@ -117,6 +127,7 @@ func Decide(set *v1alpha1.TransferSet, selection Selection, facts Facts) (*Decis
 		d.states = append(d.states, one)
 	}
 	d.release(unwanted)
+	d.decideGroup(facts.Group)
 	return d, d.members()
 }
 
@@ -185,7 +196,11 @@ func (d *Decision) members() error {
 			s.transfer != nil && s.transfer.DeletionTimestamp != nil {
 			continue
 		}
-		spec := memberSpec(d.set, s.Claim)
+		group, joins := d.groupOf(&s)
+		if !joins {
+			continue
+		}
+		spec := memberSpec(d.set, s.Claim, group)
 		hash, err := hashOf(spec)
 		if err != nil {
 			return err
@@ -205,6 +220,9 @@ func (d *Decision) members() error {
 		if !same {
 			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = spec, hash
 			after.Spec.Pause = s.transfer.Spec.Pause // that is between the member and its users
+			if group != "" && group != s.transfer.Spec.Source.VolumeGroupSnapshotName {
+				after.Annotations[v1alpha1.RunAnnotation] = group
+			}
 		}
 		d.Update = append(d.Update, Update[*v1alpha1.Transfer]{Before: s.transfer, After: after})
 	}
@@ -222,13 +240,14 @@ func (d *Decision) Reject(member *v1alpha1.Transfer, words string) {
 }
 
 // RequeueAfter is when to look again though nothing has changed; 0: not by the clock.
-func (d *Decision) RequeueAfter() (after time.Duration) {
+func (d *Decision) RequeueAfter() time.Duration {
+	after := d.untilGroup()
 	for _, s := range d.states {
 		switch s.phase {
 		case rejected:
-			return retryRejected
+			return attempt.Sooner(after, retryRejected)
 		case running:
-			after = refresh
+			after = attempt.Sooner(after, refresh)
 		}
 	}
 	return after

@@ -42,8 +42,8 @@ func digest(of []byte) string {
 	return hex.EncodeToString(sum[:])[:digestDigits]
 }
 
-// memberSpec is the spec of the Transfer of a claim.
-func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
+// memberSpec is the spec of the Transfer of a claim, and of the group that it reads, if it reads one.
+func memberSpec(set *v1alpha1.TransferSet, claim, group string) v1alpha1.TransferSpec {
 	template := set.Spec.Template.DeepCopy()
 	source := v1alpha1.TransferSource{
 		PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: claim, Path: "/"},
@@ -51,6 +51,15 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 	if template.Source != nil {
 		source.PersistentVolumeClaim.Path = cmp.Or(template.Source.Path, "/")
 		source.SourceCopy, source.Form = template.Source.SourceCopy, template.Source.Form
+	}
+	source.VolumeGroupSnapshotName = group
+	schedule := template.Schedule
+	if set.Spec.Group != nil && schedule != nil {
+		// The set starts the runs.
+		schedule = &v1alpha1.TransferSchedule{TimeZone: schedule.TimeZone, Windows: schedule.Windows}
+		if len(schedule.Windows) == 0 {
+			schedule = nil
+		}
 	}
 	to := template.Destination
 	destination := v1alpha1.TransferDestination{Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form}
@@ -74,7 +83,7 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 		Compression: template.Compression, Verify: template.Verify, Receipt: template.Receipt,
 		CheckpointInterval: template.CheckpointInterval, Streams: template.Streams,
 		BandwidthLimit: template.BandwidthLimit, MaxAttempts: template.MaxAttempts,
-		Schedule: template.Schedule, Suspend: set.Spec.Suspend, Objective: template.Objective,
+		Schedule: schedule, Suspend: set.Spec.Suspend, Objective: template.Objective,
 		PodTemplate: template.PodTemplate,
 	}
 }
@@ -101,7 +110,10 @@ func newMember(set *v1alpha1.TransferSet, member Member, spec v1alpha1.TransferS
 		},
 		Spec: spec,
 	}
-	if spec.Schedule != nil {
+	switch group := spec.Source.VolumeGroupSnapshotName; {
+	case group != "":
+		transfer.Annotations[v1alpha1.RunAnnotation] = group
+	case spec.Schedule != nil:
 		transfer.Annotations[v1alpha1.RunAnnotation] = firstRun
 	}
 	return transfer

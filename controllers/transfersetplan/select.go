@@ -35,6 +35,8 @@ const (
 type Member struct {
 	// Claim that it reads.
 	Claim string
+	// Created is when the claim was.
+	Created metav1.Time
 	// Name of the Transfer.
 	Name string
 	// Rival is the older set that moves to the same destination; empty if none does.
@@ -68,8 +70,12 @@ func Select(
 	}
 	var members []Member
 	selected := namesOf(set, match, claims)
+	created := make(map[string]metav1.Time, len(claims))
+	for i := range claims {
+		created[claims[i].Name] = claims[i].CreationTimestamp
+	}
 	for _, claim := range selected {
-		members = append(members, Member{Claim: claim, Name: MemberName(set.Name, claim)})
+		members = append(members, Member{Claim: claim, Created: created[claim], Name: MemberName(set.Name, claim)})
 	}
 	for _, rival := range older {
 		mark(members, set, rival, claims)

@@ -23,7 +23,9 @@ const (
 
 // Status is what the set's status is to show.
 func (d *Decision) Status() v1alpha1.TransferSetStatus {
-	status := v1alpha1.TransferSetStatus{ObservedGeneration: d.set.Generation, Conditions: d.set.Status.Conditions}
+	status := v1alpha1.TransferSetStatus{
+		ObservedGeneration: d.set.Generation, Conditions: d.set.Status.Conditions, Group: d.group, Schedule: d.schedule,
+	}
 	wanted := d.sum(&status)
 	status.Conditions = conditions.Merge(status.Conditions, wanted, d.set.Generation, d.now)
 	return status
@@ -74,6 +76,9 @@ func (d *Decision) sum(status *v1alpha1.TransferSetStatus) []metav1.Condition {
 func (d *Decision) conditions(members v1alpha1.TransferSetMembers, first map[phase]*state) []metav1.Condition {
 	progress := fmt.Sprintf("%d of %d members are complete, %d run, %d wait",
 		members.Complete, members.Selected, members.Running, members.Waiting)
+	if d.grouping != nil {
+		return conditions.Stalled(d.grouping.reason, d.grouping.message)
+	}
 	for _, trouble := range []struct {
 		phase  phase
 		reason string
@@ -89,6 +94,9 @@ func (d *Decision) conditions(members v1alpha1.TransferSetMembers, first map[pha
 		}
 	}
 	switch {
+	case d.group != nil && d.group.State == v1alpha1.GroupSnapshotting:
+		return conditions.Reconciling(v1alpha1.ReasonTakingGroupSnapshot, fmt.Sprintf(
+			"VolumeGroupSnapshot %q of all members is being taken", d.group.Name))
 	case members.Selected == 0:
 		return conditions.Resting(v1alpha1.ReasonNoClaims,
 			"spec.selector finds no claim; those that are created or labelled later join")

@@ -20,19 +20,20 @@ import (
 
 // own are fields of Transfers that a template does not have, with the reason.
 var own = map[string]string{
-	"suspend":                      "spec.suspend of the set",
-	"source.persistentVolumeClaim": "the claim is the member's; its path is source.path",
-	"source.objectStore":           "members read claims",
-	"destination.scrub":            "Drills use it",
-	"destinations":                 "several destinations take several sets",
-	"inflate":                      "members read claims",
-	"pause":                        "a member is paused by itself",
-	"destination.ephemeral":        "for proving that an objectStore can be restored",
-	"source.peer":                  "a set finds the claims of its own cluster",
-	"source.namespace":             "a set finds the claims of its own cluster",
-	"source.encryption":            "sources are claims, which have no encrypted archives",
-	"destination.encryption":       "a Transfer for each claim encrypts, as docs/how-to/move-a-namespace.md says",
-	"destination.snapshot":         "members write to other namespaces and clusters, where history is not kept by who sends",
+	"suspend":                        "spec.suspend of the set",
+	"source.persistentVolumeClaim":   "the claim is the member's; its path is source.path",
+	"source.objectStore":             "members read claims",
+	"destination.scrub":              "Drills use it",
+	"destinations":                   "several destinations take several sets",
+	"inflate":                        "members read claims",
+	"pause":                          "a member is paused by itself",
+	"destination.ephemeral":          "for proving that an objectStore can be restored",
+	"source.peer":                    "a set finds the claims of its own cluster",
+	"source.namespace":               "a set finds the claims of its own cluster",
+	"source.volumeGroupSnapshotName": "spec.group of the set",
+	"source.encryption":              "sources are claims, which have no encrypted archives",
+	"destination.encryption":         "a Transfer for each claim encrypts, as docs/how-to/move-a-namespace.md says",
+	"destination.snapshot":           "members write to other namespaces and clusters, where history is not kept by who sends",
 
 	"destination.persistentVolumeClaim.claimName": "by namePrefix",
 }

@@ -122,6 +122,55 @@ func TestCopiesOfTheManager(t *testing.T) {
 	}, "Transfer owns")
 }
 
+// TestGroupsOfTheManager: the manager makes VolumeGroupSnapshots that a TransferSet owns, of claims and not of what
+// exists in the storage, and deletes no others.
+func TestGroupsOfTheManager(t *testing.T) {
+	t.Parallel()
+	group := func(changes ...func(*unstructured.Unstructured)) client.Object {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"source": map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"app": "bank"}},
+		}}}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{
+			Group: "groupsnapshot.storage.k8s.io", Version: "v1", Kind: "VolumeGroupSnapshot",
+		})
+		o.SetNamespace("bank")
+		o.SetName("group")
+		o.SetLabels(map[string]string{agentpod.ManagedByLabel: agentpod.ManagedBy})
+		o.SetOwnerReferences([]metav1.OwnerReference{
+			agentpod.OwnerReference("TransferSet", newTransfer("bank", "move", nil)),
+		})
+		for _, change := range changes {
+			change(o)
+		}
+		return o
+	}
+	ask := func(user string, operation admission.Operation, object, old client.Object) request {
+		return request{user, operation, schema.GroupVersionResource{
+			Group: "groupsnapshot.storage.k8s.io", Version: "v1", Resource: "volumegroupsnapshots",
+		}, object, old, bank}
+	}
+	noLabel := func(o *unstructured.Unstructured) { o.SetLabels(nil) }
+	noOwner := func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) }
+	ofTransfer := func(o *unstructured.Unstructured) {
+		o.SetOwnerReferences([]metav1.OwnerReference{
+			agentpod.OwnerReference("Transfer", newTransfer("bank", "ledger", nil)),
+		})
+	}
+	ofContent := func(o *unstructured.Unstructured) {
+		o.Object["spec"] = map[string]any{"source": map[string]any{"volumeGroupSnapshotContentName": "others"}}
+	}
+	expect(t, "made", ask(managerAccount, admission.Create, group(), nil), "")
+	expect(t, "deleted", ask(managerAccount, admission.Delete, nil, group()), "")
+	expect(t, "without the label", ask(managerAccount, admission.Create, group(noLabel), nil), "managed-by")
+	expect(t, "of others, deleted", ask(managerAccount, admission.Delete, nil, group(noLabel)), "managed-by")
+	for what, change := range map[string]func(*unstructured.Unstructured){
+		"of nobody": noOwner, "of a Transfer": ofTransfer, "of content": ofContent,
+	} {
+		expect(t, what, ask(managerAccount, admission.Create, group(change), nil), "TransferSet owns")
+	}
+	expect(t, "made by others", ask("deployer", admission.Create, group(noOwner, noLabel), nil), "")
+}
+
 // TestSnapshotsOfDestinations: the manager makes snapshots of claims that nobody owns only with the labels by which
 // they are found, and deletes none of others.
 func TestSnapshotsOfDestinations(t *testing.T) {

@@ -257,6 +257,7 @@ func (a *agent) open(
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
 		Template:        c.GetTemplate(),
+		Block:           proto.Bool(c.GetBlock()),
 	}
 	if name, err = send.Open(ctx, gateway, request, report, backoff); err != nil {
 		return "", 0, err

@@ -150,7 +150,9 @@ type OpenRequest struct {
 	// run was opened without it rejects Mirror.
 	Mirror bool `protobuf:"varint,6,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	// template of the claim; absent: it must exist.
-	Template      *ClaimTemplate `protobuf:"bytes,7,opt,name=template,proto3" json:"template,omitempty"`
+	Template *ClaimTemplate `protobuf:"bytes,7,opt,name=template,proto3" json:"template,omitempty"`
+	// block says whether the source is a block volume. Senders of earlier releases do not say it.
+	Block         *bool `protobuf:"varint,8,opt,name=block,proto3,oneof" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +234,13 @@ func (x *OpenRequest) GetTemplate() *ClaimTemplate {
 		return x.Template
 	}
 	return nil
+}
+
+func (x *OpenRequest) GetBlock() bool {
+	if x != nil && x.Block != nil {
+		return *x.Block
+	}
+	return false
 }
 
 type OpenResponse struct {
@@ -1921,7 +1930,7 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\rHelloResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
-	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xa1\x02\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xc6\x02\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1931,7 +1940,9 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"privileged\x18\x05 \x01(\bR\n" +
 	"privileged\x12\x16\n" +
 	"\x06mirror\x18\x06 \x01(\bR\x06mirror\x12=\n" +
-	"\btemplate\x18\a \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\"\xc4\x01\n" +
+	"\btemplate\x18\a \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12\x19\n" +
+	"\x05block\x18\b \x01(\bH\x00R\x05block\x88\x01\x01B\b\n" +
+	"\x06_block\"\xc4\x01\n" +
 	"\fOpenResponse\x12;\n" +
 	"\apending\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.OpenPendingH\x00R\apending\x125\n" +
 	"\x05ready\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.OpenReadyH\x00R\x05ready\x127\n" +
@@ -2160,6 +2171,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 	}
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_report_proto_init()
+	file_agent_wire_v1_gateway_proto_msgTypes[2].OneofWrappers = []any{}
 	file_agent_wire_v1_gateway_proto_msgTypes[3].OneofWrappers = []any{
 		(*OpenResponse_Pending)(nil),
 		(*OpenResponse_Ready)(nil),

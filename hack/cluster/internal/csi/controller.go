@@ -256,7 +256,12 @@ func (c *controller) sync(volume string) error {
 			return err
 		}
 	}
-	device, err := loop.Find(c.pool.Image(v.ID))
+	return c.flushImage(v)
+}
+
+// flushImage has the image of a volume hold what was written to its device.
+func (d *Driver) flushImage(v pool.Volume) error {
+	device, err := loop.Find(d.pool.Image(v.ID))
 	if err != nil || device == "" {
 		return err
 	}
@@ -282,7 +287,7 @@ func flush(path string, sync func(*os.File) error) error {
 func describe(s pool.Snapshot) *csiv1.Snapshot {
 	return &csiv1.Snapshot{
 		SnapshotId: s.ID, SourceVolumeId: s.Volume, SizeBytes: s.Size, CreationTime: timestamppb.New(s.Created),
-		ReadyToUse: true,
+		ReadyToUse: true, GroupSnapshotId: s.Group,
 	}
 }
 

@@ -57,11 +57,15 @@ func New(p *pool.Pool, nodes []Node) *Driver { return &Driver{pool: p, nodes: no
 
 // Serve serves all nodes until ctx ends.
 func (d *Driver) Serve(ctx context.Context) error {
+	if err := d.thawAll(); err != nil {
+		return fmt.Errorf("letting writers go on: %w", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range d.nodes {
 		server := grpc.NewServer(grpc.UnaryInterceptor(logErrors))
 		csiv1.RegisterIdentityServer(server, identity{})
 		csiv1.RegisterControllerServer(server, &controller{Driver: d})
+		csiv1.RegisterGroupControllerServer(server, &groups{Driver: d})
 		csiv1.RegisterNodeServer(server, &node{Driver: d, name: n.Name})
 		group.Go(func() error { return serve(ctx, server, n.Socket) })
 		if n.Registration == "" {
@@ -145,6 +149,9 @@ func (identity) GetPluginCapabilities(
 	return &csiv1.GetPluginCapabilitiesResponse{Capabilities: []*csiv1.PluginCapability{
 		{Type: &csiv1.PluginCapability_Service_{Service: &csiv1.PluginCapability_Service{
 			Type: csiv1.PluginCapability_Service_CONTROLLER_SERVICE,
+		}}},
+		{Type: &csiv1.PluginCapability_Service_{Service: &csiv1.PluginCapability_Service{
+			Type: csiv1.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
 		}}},
 		{Type: &csiv1.PluginCapability_VolumeExpansion_{VolumeExpansion: &csiv1.PluginCapability_VolumeExpansion{
 			Type: csiv1.PluginCapability_VolumeExpansion_OFFLINE,

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,6 +148,7 @@ type clients struct {
 	t *testing.T
 	csiv1.ControllerClient
 	csiv1.NodeClient
+	csiv1.GroupControllerClient
 	work string
 }
 
@@ -156,7 +159,10 @@ func connect(t *testing.T, name string) clients {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return clients{t, csiv1.NewControllerClient(conn), csiv1.NewNodeClient(conn), filepath.Join(dir, name)}
+	return clients{
+		t, csiv1.NewControllerClient(conn), csiv1.NewNodeClient(conn), csiv1.NewGroupControllerClient(conn),
+		filepath.Join(dir, name),
+	}
 }
 
 func capability(block bool) *csiv1.VolumeCapability {
@@ -363,5 +369,122 @@ func TestVolumeInUse(t *testing.T) {
 	id, _ := c.volume("v", size, false, nil)
 	if _, err := c.DeleteVolume(t.Context(), &csiv1.DeleteVolumeRequest{VolumeId: id}); err == nil {
 		t.Error("a volume was deleted that is in use")
+	}
+}
+
+// A group of snapshots of volumes in use is of one moment: of what is written to one volume and then to the other,
+// nothing is in the second that is not in the first, and at most one write is in the first alone. Whoever writes goes
+// on afterwards.
+func TestGroupOfMountedVolumes(t *testing.T) {
+	c := connect(t, "group")
+	first, one := c.volume("first", size, false, nil)
+	second, two := c.volume("second", size, false, nil)
+	var files []*os.File
+	for _, path := range []string{one, two} {
+		f, err := os.Create(filepath.Join(path, "number"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	var last atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer files[1].Close()
+		defer files[0].Close()
+		for i := int64(1); ; i++ {
+			for _, f := range files {
+				if _, err := f.WriteAt(fmt.Appendf(nil, "%08d", i), 0); err != nil {
+					stopped <- err
+					return
+				}
+			}
+			last.Store(i)
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+		}
+	}()
+	end := sync.OnceValue(func() error {
+		close(stop)
+		return <-stopped
+	})
+	defer func() { _ = end() }()
+	read := func(path string) (number int64) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(path, "number"))
+		if err == nil {
+			_, err = fmt.Sscanf(string(text), "%d", &number)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return number
+	}
+	for last.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	const rounds = 3
+	for i := range rounds {
+		taken, err := c.CreateVolumeGroupSnapshot(t.Context(), &csiv1.CreateVolumeGroupSnapshotRequest{
+			Name: fmt.Sprintf("g%d", i), SourceVolumeIds: []string{first, second},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, restored := taken.GetGroupSnapshot(), map[string]string{}
+		for _, s := range group.GetSnapshots() {
+			source := &csiv1.VolumeContentSource{Type: &csiv1.VolumeContentSource_Snapshot{
+				Snapshot: &csiv1.VolumeContentSource_SnapshotSource{SnapshotId: s.GetSnapshotId()},
+			}}
+			name := fmt.Sprintf("restored-%d-%s", i, s.GetSnapshotId())
+			id, path := c.volume(name, size, false, source)
+			restored[s.GetSourceVolumeId()] = path
+			defer c.release(name, id)
+		}
+		if a, b := read(restored[first]), read(restored[second]); a != b && a != b+1 {
+			t.Errorf("the first has %d and the second %d", a, b)
+		}
+		before := last.Load()
+		for wait := time.Now(); last.Load() == before; time.Sleep(time.Millisecond) {
+			if time.Since(wait) > 10*time.Second {
+				t.Fatal("whoever writes does not go on")
+			}
+		}
+		again, err := c.CreateVolumeGroupSnapshot(t.Context(), &csiv1.CreateVolumeGroupSnapshotRequest{
+			Name: fmt.Sprintf("g%d", i), SourceVolumeIds: []string{second, first},
+		})
+		if err != nil || again.GetGroupSnapshot().GetGroupSnapshotId() != group.GetGroupSnapshotId() ||
+			!again.GetGroupSnapshot().GetCreationTime().AsTime().Equal(group.GetCreationTime().AsTime()) {
+			t.Errorf("asked again: %v, %v", again, err)
+		}
+		got, err := c.GetVolumeGroupSnapshot(t.Context(), &csiv1.GetVolumeGroupSnapshotRequest{
+			GroupSnapshotId: group.GetGroupSnapshotId(),
+		})
+		if err != nil || len(got.GetGroupSnapshot().GetSnapshots()) != 2 {
+			t.Errorf("%v, %v", got, err)
+		}
+		remove := &csiv1.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId()}
+		for range 2 {
+			if _, err := c.DeleteVolumeGroupSnapshot(t.Context(), remove); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	left, err := c.ListSnapshots(t.Context(), &csiv1.ListSnapshotsRequest{})
+	if err != nil || len(left.GetEntries()) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	device, _ := c.volume("device", size, true, nil)
+	if _, err := c.CreateVolumeGroupSnapshot(t.Context(), &csiv1.CreateVolumeGroupSnapshotRequest{
+		Name: "devices", SourceVolumeIds: []string{device},
+	}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("of a device in use: %v", err)
 	}
 }

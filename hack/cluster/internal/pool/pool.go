@@ -88,6 +88,8 @@ type Snapshot struct {
 	Size   int64
 	Content
 	Created time.Time
+	// Group is the ID of the group that it was taken with; empty: with none.
+	Group string
 }
 
 // Pool is a folder of volumes and snapshots. It is safe for concurrent use by one process.
@@ -262,7 +264,12 @@ func (p *Pool) Expand(id string, size int64) (int64, error) {
 func (p *Pool) CreateSnapshot(name, volume string) (Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Snapshot{ID: id("snap", name), Name: name, Volume: volume}
+	return p.snapshot(name, volume, "", time.Now())
+}
+
+// snapshot takes one, which may be of a group, and says that it is of a time.
+func (p *Pool) snapshot(name, volume, group string, at time.Time) (Snapshot, error) {
+	s := Snapshot{Group: group, Created: at, ID: id("snap", name), Name: name, Volume: volume}
 	old, err := get[Snapshot](p, snapshots, s.ID)
 	switch {
 	case err == nil && old.Volume != volume:
@@ -279,8 +286,66 @@ func (p *Pool) CreateSnapshot(name, volume string) (Snapshot, error) {
 	if err := p.reserve(v.Size); err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot %q: %w", name, err)
 	}
-	s.Size, s.Content, s.Created = v.Size, v.Content, time.Now()
+	s.Size, s.Content = v.Size, v.Content
 	return s, p.add(snapshots, s.ID, s, p.Image(volume), v.Size)
+}
+
+// CreateGroup takes a snapshot of each volume, or returns those that an earlier call with the same arguments has taken.
+// Whoever writes to the volumes must be held meanwhile, or they are of different moments. If one cannot be taken, none
+// is.
+func (p *Pool) CreateGroup(name string, volumes []string) (string, []Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	group := id("group", name)
+	old, err := p.group(group)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, s := range old {
+		if !slices.Contains(volumes, s.Volume) || len(old) > len(volumes) {
+			return "", nil, fmt.Errorf("group %q: %w: it has volume %s", name, ErrConflict, s.Volume)
+		}
+	}
+	if len(old) == len(volumes) {
+		return group, old, nil
+	}
+	// A process that was killed has left some.
+	for _, s := range old {
+		if err := p.remove(snapshots, s.ID); err != nil {
+			return "", nil, err
+		}
+	}
+	var made []Snapshot
+	at := time.Now()
+	for _, volume := range volumes {
+		s, err := p.snapshot(name+"/"+volume, volume, group, at)
+		if err != nil {
+			for _, s := range made {
+				err = errors.Join(err, p.remove(snapshots, s.ID))
+			}
+			return "", nil, err
+		}
+		made = append(made, s)
+	}
+	return group, made, nil
+}
+
+// Group returns the snapshots of a group.
+func (p *Pool) Group(id string) ([]Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, err := p.group(id)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("group %q: %w", id, ErrNotFound)
+	}
+	return found, err
+}
+
+func (p *Pool) group(id string) ([]Snapshot, error) {
+	list, err := all[Snapshot](p, snapshots)
+	list = slices.DeleteFunc(list, func(s Snapshot) bool { return id == "" || s.Group != id })
+	slices.SortFunc(list, func(a, b Snapshot) int { return strings.Compare(a.ID, b.ID) })
+	return list, err
 }
 
 // DeleteSnapshot removes a snapshot. One that is not there is removed already.

@@ -198,3 +198,39 @@ func TestUnfinishedIsRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGroup: all snapshots of a group are taken or none, a call is repeated, also one that was killed on its way.
+func TestGroup(t *testing.T) {
+	p := newPool(t, 5*MinSize)
+	a, b := must[Volume](t)(p.CreateVolume("a", MinSize, "")), must[Volume](t)(p.CreateVolume("b", MinSize, ""))
+	volumes := []string{a.ID, b.ID}
+	if _, _, err := p.CreateGroup("g", []string{a.ID, "vol-none"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("with a volume that is not there: %v", err)
+	}
+	if left := must[[]Snapshot](t)(p.Snapshots()); len(left) > 0 {
+		t.Errorf("it left %+v", left)
+	}
+	id, made, err := p.CreateGroup("g", volumes)
+	if err != nil || len(made) != 2 || !made[0].Created.Equal(made[1].Created) {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if _, _, err := p.CreateGroup("h", volumes); !errors.Is(err, ErrFull) {
+		t.Errorf("more than there is space for: %v", err)
+	}
+	if err := p.DeleteSnapshot(made[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	again, taken, err := p.CreateGroup("g", volumes)
+	if err != nil || again != id || len(taken) != 2 {
+		t.Errorf("%s, %+v, %v", again, taken, err)
+	}
+	if _, _, err := p.CreateGroup("g", volumes[:1]); !errors.Is(err, ErrConflict) {
+		t.Errorf("with other volumes: %v", err)
+	}
+	if found := must[[]Snapshot](t)(p.Group(id)); len(found) != 2 || len(must[[]Snapshot](t)(p.Snapshots())) != 2 {
+		t.Errorf("%+v", found)
+	}
+	if _, err := p.Group(""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("without a name: %v", err)
+	}
+}
