@@ -28,6 +28,8 @@
 // file. Who reads recognises all of them. With Encryption archives, their indexes, the journal and the index of the
 // prefix are files of age (see package agefile). Who reads them wraps the store by Decrypted.
 //
+// A block volume is the only file of its prefix, tree.ImageName. An ImageSource reads it as one again.
+//
 // # Writing
 //
 // Write takes a source (a tree, or another bucket) entry by entry, beside the index and the list of what is there, all

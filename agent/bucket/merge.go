@@ -104,8 +104,7 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 		p.BytesTotal += uint64(e.Size)
 	})
 	s := &slot{record: record{entry: *e}}
-	if before.known() && before.record.entry.Type == tree.File && before.record.entry.Size == e.Size &&
-		before.record.entry.Modified == e.Modified && w.stays(before.record) {
+	if before.known() && unchanged(&before.record.entry, e) && w.stays(before.record) {
 		s.record.keep(before.record)
 		w.count(e, true)
 		return w.add(ctx, s)
@@ -126,6 +125,12 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 		return err
 	}
 	return w.give(ctx, &job{slot: s, before: before})
+}
+
+// unchanged reports whether a file is the one that the index has an entry of.
+func unchanged(before, e *tree.Entry) bool {
+	return before.Type == tree.File && before.Size == e.Size && before.Modified == e.Modified &&
+		(!e.Device || before.Changed == e.Changed)
 }
 
 // keep takes over where the content of a file is.

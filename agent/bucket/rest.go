@@ -71,10 +71,13 @@ func (w *writing) lister() *lister {
 func (w *writing) rest(ctx context.Context, j *job) error {
 	r := &j.slot.record
 	if r.entry.Size > cargo.MaxBlocks*frame.DefaultBlock {
+		fix := "add it to spec.exclude, or use another spec.destination.form"
+		if r.entry.Device {
+			fix = "use spec.destination.form: Files, or a destination claim with volumeMode: Block"
+		}
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
-			"%q has %d bytes, and a file of form %v has at most %d: add it to spec.exclude, or use another "+
-				"spec.destination.form", failure.Shorten(r.entry.Path, 256), r.entry.Size, w.form(),
-			int64(cargo.MaxBlocks*frame.DefaultBlock))
+			"%q has %d bytes, and a file of form %v has at most %d: %s", failure.Shorten(r.entry.Path, 256), r.entry.Size,
+			w.form(), int64(cargo.MaxBlocks*frame.DefaultBlock), fix)
 	}
 	if j.before.resting() {
 		there, err := w.rested(ctx, r)
@@ -289,6 +292,7 @@ func readAll(ctx context.Context, store Store, name, etag string, size int64) ([
 type compressors struct {
 	options *RestingOptions
 	free    chan *compressor
+	zeros   zeroBlock
 	// parts is held by the file that is put in parts.
 	parts chan struct{}
 }
@@ -296,6 +300,7 @@ type compressors struct {
 // compressor makes what rests of one block after the other.
 type compressor struct {
 	options *RestingOptions
+	zeros   *zeroBlock
 	// encoder, packer and plain are nil before there is something to compress.
 	encoder     *frame.Encoder
 	packer      *cargo.Packer
@@ -320,7 +325,7 @@ func (c *compressors) take(ctx context.Context) (*compressor, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return &compressor{options: c.options}, nil
+	return &compressor{options: c.options, zeros: &c.zeros}, nil
 }
 
 func (c *compressors) count() int { return cap(c.free) }
@@ -397,6 +402,11 @@ func (c *compressor) block(
 	if err := o.Origin.ReadAt(of.entry, plain, offset); err != nil {
 		return nil, b, err
 	}
+	zeros := c.zeros.takes(plain)
+	if known := c.zeros.known.Load(); zeros && known != nil {
+		o.Report.Blocks.Add(known.outcome)
+		return known.rest, known.block, nil
+	}
 	wire, outcome, err := c.encoder.AppendAt(c.wire[:0], 0, plain, false)
 	if err != nil {
 		return nil, b, err
@@ -410,6 +420,9 @@ func (c *compressor) block(
 		return nil, b, fmt.Errorf("compress %q at %d: %w", failure.Shorten(of.entry.Path, 256), offset, err)
 	}
 	o.Report.Blocks.Add(outcome)
+	if zeros {
+		c.zeros.keep(rest, b, outcome)
+	}
 	return rest, b, nil
 }
 

@@ -84,7 +84,7 @@ func (s *Source) restingEntry(ctx context.Context, f *found) (*tree.Entry, error
 	object, index := f.listed.object, f.listed.sidecar
 	if f.known() {
 		e := f.record.entry
-		e.Changed, e.Sparse = version(object.ETag), false
+		e.Changed = version(object.ETag)
 		e.Place, e.Form = &tree.Place{Stored: object.Size, Index: index.Size}, s.resting.form()
 		return &e, nil
 	}
@@ -252,6 +252,11 @@ func (s *Source) expand(e *tree.Entry, p []byte, offset int64) error {
 	if err != nil {
 		return err
 	}
+	block, one := index.At(offset, len(p))
+	if one && s.resting.zeros.has(block) {
+		clear(p)
+		return nil
+	}
 	r, err := cargo.NewReader(restingObject{s, e}, e.Place.Stored, index, s.unpacker.engines())
 	if err != nil {
 		return err
@@ -263,6 +268,9 @@ func (s *Source) expand(e *tree.Entry, p []byte, offset int64) error {
 	}
 	if len(plain.bytes) != len(p) {
 		return fmt.Errorf("%w: the file ends at byte %d", cargo.ErrCorrupt, offset+int64(len(plain.bytes)))
+	}
+	if one && isZeros(p) {
+		s.resting.zeros.add(block)
 	}
 	return nil
 }
@@ -299,6 +307,7 @@ func (o restingObject) OpenRange(ctx context.Context, offset, length int64) (io.
 // restingFiles are the indexes of files that were read last.
 type restingFiles struct {
 	found atomic.Uint32 // the form that Walk found
+	zeros zerosRead
 
 	mu  sync.Mutex
 	all []*restingFile // the last used one last

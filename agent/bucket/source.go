@@ -217,7 +217,7 @@ func (s *Source) entry(ctx context.Context, f *found) (*tree.Entry, error) {
 		return s.restingEntry(ctx, f)
 	case object != nil && f.known():
 		e := f.record.entry
-		e.Changed, e.Sparse = version(object.ETag), false
+		e.Changed = version(object.ETag)
 		return &e, nil
 	case object != nil:
 		if there, err := s.whole(ctx, f.path, object); !there || err != nil {

@@ -68,6 +68,8 @@ type WriteOptions struct {
 	Archive *ArchiveOptions
 	// Resting, unless nil, has each file compressed in a form, with an index beside it. There is no Archive then.
 	Resting *RestingOptions
+	// Image: the origin is a block volume, which needs a prefix of its own. There are neither Archive nor Delete then.
+	Image bool
 	// Verify compares what the store says that it has with what was read.
 	Verify bool
 	// CheckpointInterval is how many bytes are put at once at most, from MinPart to MaxPart.
@@ -116,6 +118,12 @@ func Write(ctx context.Context, o WriteOptions) (err error) {
 	if err := w.legible(ctx); err != nil {
 		return err
 	}
+	var former []string
+	if o.Image {
+		if former, err = w.checkImage(ctx); err != nil {
+			return err
+		}
+	}
 	if w.notes, err = readNotes(ctx, o.Store); err != nil {
 		return err
 	}
@@ -148,6 +156,9 @@ func Write(ctx context.Context, o WriteOptions) (err error) {
 			if err := w.sweep(ctx); err != nil {
 				return err
 			}
+		}
+		if err := w.removeFormer(ctx, former); err != nil {
+			return err
 		}
 		return w.sweepArchives(ctx)
 	}

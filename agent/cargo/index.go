@@ -121,6 +121,16 @@ func (i *Index) Blocks() int { return len(i.blocks) }
 // Block returns what the index has of a block.
 func (i *Index) Block(n int) Block { return i.blocks[n] }
 
+// At returns the block of a plain range; ok is false if no block has just this range.
+func (i *Index) At(offset int64, length int) (b Block, ok bool) {
+	if offset < 0 || offset >= i.Size() {
+		return b, false
+	}
+	n := i.find(offset)
+	b = i.blocks[n]
+	return b, i.plain[n] == offset && int64(b.plain) == int64(length)
+}
+
 // Size returns the length of the plain file in bytes.
 func (i *Index) Size() int64 { return i.plain[len(i.blocks)] }
 

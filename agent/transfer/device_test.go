@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
@@ -233,4 +235,59 @@ func TestLargerDeviceIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	_, err := p.send(t.Context(), t, t.TempDir(), fromDevice(t, standIn(t, deviceContent())))
 	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL)
 	checkDevice(t, to, before)
+}
+
+// replacedDevice is one that knows nothing of holes, and has become another one when something behind its beginning is
+// read for the first time.
+type replacedDevice struct {
+	first, second *tree.DeviceSource
+	replaced      atomic.Bool
+}
+
+func (r *replacedDevice) now() *tree.DeviceSource {
+	if r.replaced.Load() {
+		return r.second
+	}
+	return r.first
+}
+
+func (r *replacedDevice) Walk(ctx context.Context, visit func(*tree.Entry) error) error {
+	return r.first.Walk(ctx, visit)
+}
+
+func (r *replacedDevice) Again(e *tree.Entry) (*tree.Entry, error) { return r.now().Again(e) }
+func (r *replacedDevice) Omissions() *tree.Omissions               { return r.first.Omissions() }
+
+func (r *replacedDevice) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	if offset > 6<<20 && r.replaced.CompareAndSwap(false, true) {
+		return tree.ErrChanged
+	}
+	return r.now().ReadAt(e, p, offset)
+}
+
+// A store may have another image while one is read. What is at the destination in the end is that one alone.
+func TestDeviceThatIsReplacedWhileItIsRead(t *testing.T) {
+	content := deviceContent()
+	clear(content[:1<<20])
+	open := func(content []byte) *tree.DeviceSource {
+		s, err := tree.OpenDeviceSource(standIn(t, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	source := &replacedDevice{first: open(bytes.Repeat([]byte{7}, deviceSize)), second: open(content)}
+	to := standIn(t, make([]byte, deviceSize))
+	p := startReceiver(t, t.TempDir(), toDevice(t, to))
+	sent, err := p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
+		o.Source, o.Block, o.ChangedPauses = source, true, []time.Duration{0, 0}
+	})
+	if received := p.wait(t); err != nil || received != nil {
+		t.Fatalf("sender: %v; receiver: %v", err, received)
+	}
+	checkDevice(t, to, content)
+	if holes := sent.GetProgress().GetHoleBytes(); holes < 8<<20 {
+		t.Errorf("%d bytes were holes of a source that does not know them", holes)
+	}
 }

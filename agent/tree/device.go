@@ -16,6 +16,9 @@ import (
 // DeviceName is the path of the one file in the tree of a block volume.
 const DeviceName = "block"
 
+// ImageName is the path of a block volume where files are kept.
+const ImageName = "volume.img"
+
 // deviceRefused is what to do when a pod may not open the device of its claim.
 const deviceRefused = "the container runtime leaves block devices to root unless containerd's configuration has " +
 	"device_ownership_from_security_context = true (CRI-O: device_ownership_from_security_context in [crio.runtime]): set " +

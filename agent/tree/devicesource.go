@@ -5,8 +5,13 @@ package tree
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"math"
+	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +23,7 @@ import (
 type DeviceSource struct {
 	fd        int
 	entry     Entry
+	image     bool
 	omissions *Omissions
 }
 
@@ -32,19 +38,35 @@ func OpenDeviceSource(path string) (*DeviceSource, error) {
 	}, nil
 }
 
+// Image makes the device a tree of the file ImageName, for where files are kept. version tells its content from all
+// else, such as the UID of a copy that nobody writes to, and modified is when that was made. An empty version is that of
+// no other source. It must be called before Walk.
+func (s *DeviceSource) Image(version string, modified time.Time) {
+	if version == "" {
+		version = rand.Text()
+	}
+	sum := sha256.Sum256([]byte(version))
+	s.image = true
+	s.entry.Path, s.entry.Device, s.entry.Modified = ImageName, true, modified.UnixNano()
+	s.entry.Changed = int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
+	s.entry.UID, s.entry.GID = uint32(os.Getuid()), uint32(os.Getgid())
+}
+
 // Close closes the device.
 func (s *DeviceSource) Close() error { return unix.Close(s.fd) }
 
 // Omissions returns that nothing is left out.
 func (s *DeviceSource) Omissions() *Omissions { return s.omissions }
 
-// Walk visits the root and the device.
+// Walk visits the root and the device, of an image that alone: the root would have attributes that nobody gave it.
 func (s *DeviceSource) Walk(ctx context.Context, visit func(*Entry) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if err := visit(&Entry{Path: Root, Type: Directory, Mode: 0o700}); err != nil {
-		return err
+	if !s.image {
+		if err := visit(&Entry{Path: Root, Type: Directory, Mode: 0o700}); err != nil {
+			return err
+		}
 	}
 	e := s.entry
 	return visit(&e)

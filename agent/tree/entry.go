@@ -65,6 +65,8 @@ type Entry struct {
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
+	// Device: the file is a block volume, whose time says nothing of its content. Only Changed does. It does not travel.
+	Device bool
 	// Place of the content of a file, for a source that is no tree, or if it rests in a form; nil: none. It does not travel.
 	Place *Place
 

@@ -190,8 +190,8 @@ const (
 	// do. Nothing rests half.
 	ReasonFormUnsupported = "FormUnsupported"
 	// ReasonVolumeModeMismatch (Transfer, Delivery): of source and destination, one claim has volumeMode: Block and the
-	// other end is none, or the other cluster is of a release without block volumes. Use claims of the same volumeMode.
-	// Nothing was written.
+	// other one not, or the other cluster is of a release without block volumes. Use claims of the same volumeMode. Of an
+	// ObjectStore: the path holds files, or of the source no image of a block volume. Nothing was written.
 	ReasonVolumeModeMismatch = "VolumeModeMismatch"
 	// ReasonEncryptionMismatch (Transfer): archives are encrypted for none of the identities that the run has, or the run
 	// has none; or they are not encrypted, and should be. The message says which, and what to do. Nothing was written.

@@ -99,7 +99,8 @@ type TransferSource struct {
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 
-	// objectStore in the Transfer's namespace. The destination must be in this namespace, too.
+	// objectStore in the Transfer's namespace. The destination must be in this namespace, too. Into a claim with
+	// volumeMode: Block it must hold the file volume.img and nothing else.
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 

@@ -83,7 +83,8 @@ type TransferDestination struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="persistentVolumeClaim of destination is immutable; delete this Transfer and create one with another name"
 	PersistentVolumeClaim DestinationClaim `json:"persistentVolumeClaim,omitzero"`
 
-	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived.
+	// objectStore in the Transfer's namespace. Every file becomes an object with its bytes as they are, unless archived. A
+	// claim with volumeMode: Block is the file volume.img, and a path has nothing else then.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="objectStore of destination is immutable; delete this Transfer and create one with another name"
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
@@ -508,7 +509,8 @@ type TransferStatus struct {
 	Hooks *HooksStatus `json:"hooks,omitempty"`
 	// recoveryPoint is the time whose state the destination has by the last Complete run: that of the snapshot or clone,
 	// or, of files that were read directly, the start of the run. While another run writes, the destination has newer
-	// files beside those. A block volume has no state from the beginning of a run until it is Complete.
+	// files beside those. A claim with volumeMode: Block has no state from the beginning of a run into it until it is
+	// Complete.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
 	// snapshots of the destination, with spec.destination.snapshot: of the newest run first.

@@ -38,6 +38,13 @@ func (a *Attempt) UseDevices(source, destination bool) {
 	}
 }
 
+// UseImage has the agent keep a block volume as a file, or make one of that; nil: it does not.
+func (a *Attempt) UseImage(image *wirev1.Image) {
+	if config, ok := a.spec.Config.(*wirev1.LocalConfig); ok {
+		config.Image = image
+	}
+}
+
 func (a *Attempt) sendDevice(config *wirev1.SendConfig, block bool) {
 	if block {
 		config.Block, config.Volume = true, a.device(config.Volume)

@@ -163,6 +163,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	if d.out.Start != nil {
 		d.out.Start.Know(facts.Placement.Profiles)
 		d.out.Start.UseDevices(sourceIsBlock(d.transfer, facts), destinationIsBlock(d.transfer, facts))
+		d.out.Start.UseImage(imageOf(d.transfer, facts))
 	}
 	if HasLegs(transfer) {
 		d.showLegs()

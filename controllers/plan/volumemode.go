@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
@@ -38,7 +39,8 @@ func destinationIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
 // begins until one is complete: a device is written in its place, so that an attempt that ends early leaves it partly
 // of one state and partly of another.
 func (d *transferDecision) forgetOverwritten() {
-	if UnderWay(d.transfer) && sourceIsBlock(d.transfer, d.facts) {
+	into := IntoClaim(d.transfer) && sourceIsBlock(d.transfer, d.facts) || destinationIsBlock(d.transfer, d.facts)
+	if UnderWay(d.transfer) && into {
 		d.transfer.Status.RecoveryPoint = nil
 	}
 }
@@ -53,12 +55,14 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 	switch {
 	case !from && !to:
 		return nil
+	case to && spec.Source.ObjectStore != nil, from && spec.Destination.ObjectStore != nil:
+		return checkImage(transfer)
 	case !from:
 		return mismatch("the destination claim %q has volumeMode: Block and the source has files; use a destination with "+
 			"volumeMode: Filesystem", spec.Destination.PersistentVolumeClaim.ClaimName)
 	case !IntoClaim(transfer):
-		return mismatch("the source claim %q has volumeMode: Block, which goes into a claim of the same volumeMode only; "+
-			"name one in spec.destination.persistentVolumeClaim", spec.Source.PersistentVolumeClaim.ClaimName)
+		return mismatch("the source claim %q has volumeMode: Block, which goes into an ObjectStore or a claim of the same "+
+			"volumeMode only; name one in spec.destination", spec.Source.PersistentVolumeClaim.ClaimName)
 	case templateOf(transfer) != nil:
 		return mismatch("the source claim %q has volumeMode: Block, and templates create claims with volumeMode: Filesystem; "+
 			"create the destination claim with volumeMode: Block and remove the template",
@@ -68,6 +72,28 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 			"a destination with volumeMode: Block", spec.Source.PersistentVolumeClaim.ClaimName,
 			spec.Destination.PersistentVolumeClaim.ClaimName)
 	}
+	return checkNoFiles(transfer, spec.Source.PersistentVolumeClaim.ClaimName)
+}
+
+// checkImage looks for what keeps a block volume from being an image in an object store, or from being made of one.
+// What the store holds the agent finds out.
+func checkImage(transfer *v1alpha1.Transfer) *agentpod.Problem {
+	spec := transfer.Spec
+	if spec.Destination.ObjectStore == nil {
+		return checkNoFiles(transfer, spec.Destination.PersistentVolumeClaim.ClaimName)
+	}
+	claim := spec.Source.PersistentVolumeClaim.ClaimName
+	if spec.Destination.Form.Archived() {
+		return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+			"the source claim %q has volumeMode: Block, which has no files to archive; set spec.destination.form to Gzip, Zstd "+
+				"or Files, and remove spec.destination.encryption", claim)}
+	}
+	return checkNoFiles(transfer, claim)
+}
+
+// checkNoFiles looks for what only a claim with files can have, of a Transfer with a block volume.
+func checkNoFiles(transfer *v1alpha1.Transfer, claim string) *agentpod.Problem {
+	spec := transfer.Spec
 	var field string
 	switch {
 	case attempt.RelativePath(spec.Source.PersistentVolumeClaim.Path) != ".":
@@ -80,16 +106,36 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 		field = "spec.exclude"
 	case spec.Delete:
 		field = "spec.delete"
-	case spec.Source.Form.Compressed():
+	case spec.Source.Form.Compressed() && spec.Source.ObjectStore == nil:
 		field = "spec.source.form"
-	case spec.Destination.Form.Compressed():
+	case spec.Destination.Form.Compressed() && spec.Destination.ObjectStore == nil:
 		field = "spec.destination.form"
+	case spec.Source.Encryption != nil:
+		field = "spec.source.encryption"
 	default:
 		return nil
 	}
 	return &agentpod.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-		"the source claim %q has volumeMode: Block, which has no files; remove %s", spec.Source.PersistentVolumeClaim.ClaimName,
-		field)}
+		"the claim %q has volumeMode: Block, which has no files; remove %s", claim, field)}
+}
+
+// imageOf is what an agent is told of a block volume that is an image in an object store; nil: there is none.
+func imageOf(transfer *v1alpha1.Transfer, facts TransferFacts) *wirev1.Image {
+	if transfer.Spec.Source.ObjectStore != nil && destinationIsBlock(transfer, facts) {
+		return &wirev1.Image{}
+	}
+	if transfer.Spec.Destination.ObjectStore == nil || !sourceIsBlock(transfer, facts) {
+		return nil
+	}
+	kept := facts.Staging.claim(KeptCopy(transfer))
+	if kept == nil {
+		return &wirev1.Image{} // Somebody may write to the source between two attempts.
+	}
+	image := &wirev1.Image{Version: string(kept.UID)}
+	if made := transfer.Status.Staged.PointInTime; made != nil {
+		image.Modified = made.UnixNano()
+	}
+	return image
 }
 
 // checkReceivedMode says what keeps what a Delivery receives from being written, and what to do; empty if nothing does.

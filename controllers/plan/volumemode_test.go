@@ -120,6 +120,122 @@ func TestBlockVolumeThatIsWrittenIsNoRecoveryPoint(t *testing.T) {
 	}
 }
 
+// imageTransfer is one of a block volume into an object store, or out of one.
+func imageTransfer(into bool) (*v1alpha1.Transfer, plan.TransferFacts) {
+	if into {
+		transfer, facts := storeTransfer(nil, storePath("vault", "/disk"))
+		transfer.Spec.Destination.Form = v1alpha1.RestingGzip
+		facts.Claim = facts.Claim.DeepCopy()
+		facts.Claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+		return transfer, facts
+	}
+	transfer, facts := storeTransfer(storePath("vault", "/disk"), nil)
+	transfer.Spec.Destination.PersistentVolumeClaim.Path = "/"
+	facts.Local.Claim = facts.Local.Claim.DeepCopy()
+	facts.Local.Claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	return transfer, facts
+}
+
+// A block volume and a store are the ends of an image. The device stays what it was while an object is written.
+func TestBlockVolumeIsAnImageInAStore(t *testing.T) {
+	for _, into := range []bool{true, false} {
+		transfer, facts := imageTransfer(into)
+		before := metav1.NewTime(now.Add(-time.Hour))
+		transfer.Status.RecoveryPoint = &before
+		out := plan.DecideTransfer(transfer, facts, image)
+		if out.Start == nil {
+			t.Fatalf("into a store: %v; nothing was started: %+v", into, out.Status.Conditions)
+		}
+		var config wirev1.LocalConfig
+		configOf(t, out.Start, &config)
+		volumes := out.Start.Job().Spec.Template.Spec.Containers[0].VolumeDevices
+		path := map[bool]string{true: "/dev/volume", false: "/dev/destination"}[into]
+		if config.Image == nil || config.Image.Version != "" || config.Image.Modified != 0 || config.Send.Block != into ||
+			config.GetReceive().GetBlock() == into || len(volumes) != 1 || volumes[0].DevicePath != path {
+			t.Errorf("into a store: %v; the agent is told %v and has %+v", into, &config, volumes)
+		}
+		if (out.Status.RecoveryPoint == nil) == into {
+			t.Errorf("into a store: %v; the recovery point is %v", into, out.Status.RecoveryPoint)
+		}
+	}
+}
+
+// A copy that nobody writes to tells attempts that they read the same.
+func TestImageOfACopyHasItsVersion(t *testing.T) {
+	transfer, facts := imageTransfer(true)
+	transfer.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
+	transfer.Status.Phase = v1alpha1.TransferRetrying
+	start := metav1.NewTime(now.Add(-time.Minute))
+	transfer.Status.Run = &v1alpha1.RunStatus{
+		ID: "abcde", Attempt: 1, StartTime: &start, NextAttemptTime: &start, Route: v1alpha1.RouteObjectStore,
+	}
+	point := metav1.NewTime(now.Add(-time.Minute))
+	name := attempt.StagedName("abcde", transfer)
+	transfer.Status.Staged = &v1alpha1.StagedStatus{
+		Method: v1alpha1.CopySnapshot, Name: name, RunID: "abcde", State: v1alpha1.StagedReady, StartTime: start,
+		PointInTime: &point,
+	}
+	facts.Staging = plan.StagingFacts{
+		Seen: true, Claims: []corev1.PersistentVolumeClaim{{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: transfer.Namespace, UID: "copy-uid"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeMode: ptr.To(corev1.PersistentVolumeBlock)},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		}},
+	}
+	out := plan.DecideTransfer(transfer, facts, image)
+	if out.Start == nil {
+		t.Fatalf("nothing was started: %+v", out.Status)
+	}
+	var config wirev1.LocalConfig
+	configOf(t, out.Start, &config)
+	if config.Image.GetVersion() != "copy-uid" || config.Image.GetModified() != point.UnixNano() {
+		t.Errorf("the agent is told %v", config.Image)
+	}
+}
+
+func TestImagesHaveNoFiles(t *testing.T) {
+	recipient, _ := recipients(t)
+	for name, c := range map[string]struct {
+		into   bool
+		change func(*v1alpha1.TransferSpec)
+		reason string
+	}{
+		"archive": {true, func(s *v1alpha1.TransferSpec) { s.Destination.Form = v1alpha1.RestingArchive },
+			v1alpha1.ReasonInvalidSpec},
+		"encryption": {true, func(s *v1alpha1.TransferSpec) {
+			s.Destination.Form = v1alpha1.RestingArchive
+			s.Destination.Encryption = &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{recipient}}
+		}, v1alpha1.ReasonInvalidSpec},
+		"path": {true, func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.Path = "/a" },
+			v1alpha1.ReasonInvalidSpec},
+		"exclude": {true, func(s *v1alpha1.TransferSpec) { s.Exclude = []string{"a"} }, v1alpha1.ReasonInvalidSpec},
+		"delete":  {true, func(s *v1alpha1.TransferSpec) { s.Delete = true }, v1alpha1.ReasonInvalidSpec},
+		"source form": {true, func(s *v1alpha1.TransferSpec) { s.Source.Form = v1alpha1.RestingGzip },
+			v1alpha1.ReasonInvalidSpec},
+		"path of the device": {false, func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.Path = "/a" },
+			v1alpha1.ReasonInvalidSpec},
+		"form in the device": {false, func(s *v1alpha1.TransferSpec) { s.Destination.Form = v1alpha1.RestingGzip },
+			v1alpha1.ReasonInvalidSpec},
+		"identity": {false, func(s *v1alpha1.TransferSpec) {
+			s.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "key"}
+		}, v1alpha1.ReasonInvalidSpec},
+		"include of the store": {false, func(s *v1alpha1.TransferSpec) { s.Include = []string{"a"} },
+			v1alpha1.ReasonInvalidSpec},
+		"files":             {true, func(s *v1alpha1.TransferSpec) { s.Destination.Form = v1alpha1.RestingFiles }, ""},
+		"form of the store": {false, func(s *v1alpha1.TransferSpec) { s.Source.Form = v1alpha1.RestingGzip }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transfer, facts := imageTransfer(c.into)
+			c.change(&transfer.Spec)
+			out := plan.DecideTransfer(transfer, facts, image)
+			ready := meta.FindStatusCondition(out.Status.Conditions, v1alpha1.ConditionReady)
+			if (out.Start != nil) != (c.reason == "") || c.reason != "" && (ready == nil || ready.Reason != c.reason) {
+				t.Errorf("start %v, condition %+v; want %q", out.Start, ready, c.reason)
+			}
+		})
+	}
+}
+
 func TestBlockVolumesNeedTheirLike(t *testing.T) {
 	filesystem := func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)

@@ -167,6 +167,17 @@ func TestBegins(t *testing.T) {
 	}
 }
 
+// A block volume is filled as one.
+func TestPrimeHasTheVolumeModeOfItsClaim(t *testing.T) {
+	f := waiting()
+	f.Claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	d := populateplan.Decide(f)
+	if d.CreateFill == nil || d.CreatePrime == nil || d.CreatePrime.Spec.VolumeMode == nil ||
+		*d.CreatePrime.Spec.VolumeMode != corev1.PersistentVolumeBlock {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestWaitsForItsFirstConsumer(t *testing.T) {
 	f := waiting()
 	f.Class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)

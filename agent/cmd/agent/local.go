@@ -43,6 +43,9 @@ func (a *agent) local(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkImage(&c); err != nil {
+		return err
+	}
 	for _, volume := range []string{from.GetVolume(), to.GetVolume()} {
 		if err := ofClaim(volume); err != nil && volume != "" {
 			return err
@@ -81,6 +84,22 @@ func (a *agent) local(ctx context.Context) error {
 		}
 		return a.moveLocally(ctx, &c, ends, resolved, report)
 	}())
+}
+
+// checkImage is an error unless a block volume is at one end and a store at the other where there is an image, and only
+// there.
+func checkImage(c *wirev1.LocalConfig) error {
+	from, to := c.GetSend(), c.GetReceive()
+	image := from.GetBlock() && c.GetSourceStore() == nil && c.GetDestinationStore() != nil ||
+		to.GetBlock() && c.GetSourceStore() != nil && c.GetDestinationStore() == nil
+	switch {
+	case image != (c.GetImage() != nil):
+		return badConfig("a block volume and a store are the ends of an image, and of nothing else")
+	case image && (from.GetForm() == wirev1.Form_FORM_ARCHIVE || from.GetMirror() || len(from.GetInclude()) > 0 ||
+		len(from.GetExclude()) > 0 || to.GetBlock() && from.GetForm() != wirev1.Form_FORM_UNSPECIFIED):
+		return badConfig("a block volume has no files to choose, to remove or to archive, and no form")
+	}
+	return nil
 }
 
 // localSettings is settingsOf with archives, from claims.
@@ -158,6 +177,7 @@ func (a *agent) moveLocally(
 	options := sendOptions(from, e.source, compress, resolved, report)
 	if c.GetSourceStore() != nil {
 		options.SourceForm = options.Form // Walk finds what rests there in this form, and that travels as it rests.
+		options.Block = to.GetBlock()
 	}
 	options.Streams = localStreams(c)
 	options.Dial = func() (send.Conn, error) { return pipe.Dial() }

@@ -195,7 +195,7 @@ type volume interface {
 
 // openSource returns what is to be moved. inflate has the engines for files in a form, where these are expanded here.
 func openSource(c *wirev1.SendConfig, inflate func() *codec.Registry) (volume, error) {
-	if c.GetBlock() {
+	if c.GetBlock() { // As an image it has a form: see openImage.
 		if c.GetForm() != wirev1.Form_FORM_UNSPECIFIED || c.GetSourceForm() != wirev1.Form_FORM_UNSPECIFIED {
 			return nil, badConfig("a block volume has no form")
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/bucket"
 	"github.com/lighterage/lighterage/agent/claimstore"
@@ -21,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -97,6 +99,17 @@ func (a *agent) openEnds(
 		source := archived(ctx, store, e.filter, report, inflate)
 		source.SetForm(form)
 		e.source = source
+		if c.GetImage() != nil {
+			e.source = bucket.NewImageSource(source)
+		}
+		return e, nil
+	}
+	if c.GetImage() != nil {
+		source, err := openImage(c)
+		if err != nil {
+			return nil, err
+		}
+		e.source, e.closers = source, append(e.closers, func() { _ = source.Close() })
 		return e, nil
 	}
 	files := engines.Default
@@ -109,6 +122,20 @@ func (a *agent) openEnds(
 	}
 	e.source, e.closers = source, append(e.closers, done)
 	return e, nil
+}
+
+// openImage opens the block volume that is put into a store.
+func openImage(c *wirev1.LocalConfig) (*tree.DeviceSource, error) {
+	source, err := tree.OpenDeviceSource(c.GetSend().GetVolume())
+	if err != nil {
+		return nil, err
+	}
+	made := time.Now()
+	if at := c.GetImage().GetModified(); at != 0 {
+		made = time.Unix(0, at)
+	}
+	source.Image(c.GetImage().GetVersion(), made)
+	return source, nil
 }
 
 // archived is the source that a store is.
@@ -205,7 +232,7 @@ func (a *agent) toStore(
 		Attempt: from.GetAttempt(), Delete: from.GetMirror(), AllowEmpty: from.GetAllowEmptySource(), Filter: e.filter,
 		Verify: from.GetVerify(), CheckpointInterval: int64(min(from.GetCheckpointInterval(), bucket.MaxPart)),
 		Streams: localStreams(c), SmallStreams: smallStreamsOf(from), Report: report, Archive: archive,
-		Resting: resting,
+		Resting: resting, Image: c.GetImage() != nil,
 	})
 	a.logDetail(err)
 	if err != nil || !from.GetReceipt() {

@@ -122,7 +122,7 @@ func (p *packer) cut(ctx context.Context, s span) error {
 		switch {
 		case c.length < protocol.ChunkSize && !p.apart && !f.carried:
 			err = p.share(ctx, c)
-		case (f.old || f.entry.Sparse) && !p.apart:
+		case (f.old || f.entry.Sparse && !f.carried) && !p.apart:
 			if group = append(group, c); len(group) == groupChunks {
 				err, group = p.workload.emit(ctx, group), nil
 			}

@@ -49,7 +49,10 @@ func (r *partReader) read(p piece) (s protocol.Segment, bytes []byte, err error)
 func (r *partReader) readData(p piece, buffer []byte) (holes protocol.Parts, err error) {
 	sparse, ok := r.source.(SparseSource)
 	if !ok || !p.file.entry.Sparse {
-		return 0, r.source.ReadAt(p.file.entry, buffer, p.offset)
+		if err := r.source.ReadAt(p.file.entry, buffer, p.offset); err != nil || !p.file.entry.Sparse {
+			return 0, err
+		}
+		return zerosOf(buffer), nil
 	}
 	f, err := sparse.Open(p.file.entry)
 	if err != nil {
@@ -86,4 +89,15 @@ func (r *partReader) readData(p piece, buffer []byte) (holes protocol.Parts, err
 		next = p.offset + stop
 	}
 	return holes, f.Check()
+}
+
+// zerosOf returns the parts of a piece that are nothing but zeros.
+func zerosOf(bytes []byte) (zeros protocol.Parts) {
+	const unit = protocol.ChunkSize / protocol.PartsPerChunk
+	for i := range protocol.PartsOf(int64(len(bytes)), protocol.ChunkSize) {
+		if protocol.IsZeros(bytes[i*unit : min((i+1)*unit, len(bytes))]) {
+			zeros |= 1 << i
+		}
+	}
+	return zeros
 }

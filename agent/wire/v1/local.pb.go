@@ -44,8 +44,11 @@ type LocalConfig struct {
 	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in
 	// source_store. Empty: these are not encrypted.
 	IdentitiesDirectory string `protobuf:"bytes,121,opt,name=identities_directory,json=identitiesDirectory,proto3" json:"identities_directory,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// image says that a store has a block volume as a file: send.block is one that is put into destination_store, and receive.block one
+	// that is written with what source_store has.
+	Image         *Image `protobuf:"bytes,130,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocalConfig) Reset() {
@@ -141,6 +144,69 @@ func (x *LocalConfig) GetIdentitiesDirectory() string {
 	return ""
 }
 
+func (x *LocalConfig) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+// Image is a block volume as a file, volume.img, at the root of a store's prefix.
+type Image struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version tells what is put from all else, such as the UID of a copy that nobody writes to. Empty: nothing does, so that each attempt
+	// begins again.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// modified is when that copy was made, in nanoseconds since 1970; 0: when the attempt begins.
+	Modified      int64 `protobuf:"varint,2,opt,name=modified,proto3" json:"modified,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Image) Reset() {
+	*x = Image{}
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Image) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Image) ProtoMessage() {}
+
+func (x *Image) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Image.ProtoReflect.Descriptor instead.
+func (*Image) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Image) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Image) GetModified() int64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
 // Encryption is for whom archives are encrypted. The file that ArchiveKey names, beside the configuration, has the key
 // with which the agent reads the indexes that an earlier attempt or run of the same Transfer wrote.
 type Encryption struct {
@@ -153,7 +219,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -165,7 +231,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -178,7 +244,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Encryption) GetRecipients() []string {
@@ -199,7 +265,7 @@ type Scrub struct {
 
 func (x *Scrub) Reset() {
 	*x = Scrub{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +277,7 @@ func (x *Scrub) String() string {
 func (*Scrub) ProtoMessage() {}
 
 func (x *Scrub) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,7 +290,7 @@ func (x *Scrub) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scrub.ProtoReflect.Descriptor instead.
 func (*Scrub) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Scrub) GetInflate() bool {
@@ -246,7 +312,7 @@ type HandOffConfig struct {
 
 func (x *HandOffConfig) Reset() {
 	*x = HandOffConfig{}
-	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +324,7 @@ func (x *HandOffConfig) String() string {
 func (*HandOffConfig) ProtoMessage() {}
 
 func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_local_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_local_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +337,7 @@ func (x *HandOffConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOffConfig.ProtoReflect.Descriptor instead.
 func (*HandOffConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_local_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HandOffConfig) GetSend() *SendConfig {
@@ -292,7 +358,7 @@ var File_agent_wire_v1_local_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\x92\x04\n" +
+	"\x19agent/wire/v1/local.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1fagent/wire/v1/objectstore.proto\"\xca\x04\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\x12?\n" +
@@ -304,7 +370,11 @@ const file_agent_wire_v1_local_proto_rawDesc = "" +
 	"\n" +
 	"encryption\x18x \x01(\v2\x1e.lighterage.wire.v1.EncryptionB\x04\xa0\xb8\x19\x01R\n" +
 	"encryption\x127\n" +
-	"\x14identities_directory\x18y \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\",\n" +
+	"\x14identities_directory\x18y \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\x126\n" +
+	"\x05image\x18\x82\x01 \x01(\v2\x19.lighterage.wire.v1.ImageB\x04\xa0\xb8\x19\x01R\x05image\"=\n" +
+	"\x05Image\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bmodified\x18\x02 \x01(\x03R\bmodified\",\n" +
 	"\n" +
 	"Encryption\x12\x1e\n" +
 	"\n" +
@@ -328,30 +398,32 @@ func file_agent_wire_v1_local_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_local_proto_rawDescData
 }
 
-var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agent_wire_v1_local_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agent_wire_v1_local_proto_goTypes = []any{
 	(*LocalConfig)(nil),   // 0: lighterage.wire.v1.LocalConfig
-	(*Encryption)(nil),    // 1: lighterage.wire.v1.Encryption
-	(*Scrub)(nil),         // 2: lighterage.wire.v1.Scrub
-	(*HandOffConfig)(nil), // 3: lighterage.wire.v1.HandOffConfig
-	(*SendConfig)(nil),    // 4: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil), // 5: lighterage.wire.v1.ReceiveConfig
-	(*StoreEnd)(nil),      // 6: lighterage.wire.v1.StoreEnd
+	(*Image)(nil),         // 1: lighterage.wire.v1.Image
+	(*Encryption)(nil),    // 2: lighterage.wire.v1.Encryption
+	(*Scrub)(nil),         // 3: lighterage.wire.v1.Scrub
+	(*HandOffConfig)(nil), // 4: lighterage.wire.v1.HandOffConfig
+	(*SendConfig)(nil),    // 5: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil), // 6: lighterage.wire.v1.ReceiveConfig
+	(*StoreEnd)(nil),      // 7: lighterage.wire.v1.StoreEnd
 }
 var file_agent_wire_v1_local_proto_depIdxs = []int32{
-	4, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	5, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	6, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
-	6, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
-	2, // 4: lighterage.wire.v1.LocalConfig.scrub:type_name -> lighterage.wire.v1.Scrub
-	1, // 5: lighterage.wire.v1.LocalConfig.encryption:type_name -> lighterage.wire.v1.Encryption
-	4, // 6: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	6, // 7: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	5, // 0: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	6, // 1: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	7, // 2: lighterage.wire.v1.LocalConfig.source_store:type_name -> lighterage.wire.v1.StoreEnd
+	7, // 3: lighterage.wire.v1.LocalConfig.destination_store:type_name -> lighterage.wire.v1.StoreEnd
+	3, // 4: lighterage.wire.v1.LocalConfig.scrub:type_name -> lighterage.wire.v1.Scrub
+	2, // 5: lighterage.wire.v1.LocalConfig.encryption:type_name -> lighterage.wire.v1.Encryption
+	1, // 6: lighterage.wire.v1.LocalConfig.image:type_name -> lighterage.wire.v1.Image
+	5, // 7: lighterage.wire.v1.HandOffConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	7, // 8: lighterage.wire.v1.HandOffConfig.via:type_name -> lighterage.wire.v1.StoreEnd
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_local_proto_init() }
@@ -367,7 +439,7 @@ func file_agent_wire_v1_local_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_local_proto_rawDesc), len(file_agent_wire_v1_local_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
