@@ -90,7 +90,7 @@ func TestArchive(t *testing.T) {
 	stop()
 
 	// The next one of that name cannot be filled while a file is damaged. It says so, and goes on when it is fixed.
-	files, err := filepath.Glob(filepath.Join(claim, "*", "*.range"))
+	files, err := filepath.Glob(filepath.Join(claim, "*", "0*.jsonl.*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -98,7 +98,9 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(files[0], bytes.Replace(good, []byte("LGBK"), []byte("lgbk"), 2), 0o600); err != nil {
+	damaged := bytes.Clone(good)
+	damaged[len(good)/2] ^= 1
+	if err := os.WriteFile(files[0], damaged, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	second := newMember(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -330,7 +331,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		if !a.options.Leads() {
 			return errors.Join(errNotLeading, o.file.abandon())
 		}
-		if err := c.add(o, last, own); err != nil {
+		if err := c.add(o, last, own, a.options.Member, encoders.form); err != nil {
 			return err
 		}
 		a.show(c)
@@ -348,7 +349,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		if err := open.writer.Add(r); err != nil {
 			return fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err)
 		}
-		if size += int64(len(r.Payload)); size < limit {
+		if size += r.size(); size < limit {
 			return nil
 		}
 		return finish(r.Sequence, 0)
@@ -376,6 +377,12 @@ type opened struct {
 }
 
 func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)) (*opened, error) {
+	if x := &c.index; x.Version < linesVersion {
+		// A release that does not know ranges of lines must not take what else is there for all.
+		if err := c.directory.writeIndex(x, encoders, o.Member); err != nil {
+			return nil, err
+		}
+	}
 	file, err := c.directory.create(o.Member)
 	if err != nil {
 		return nil, err
@@ -389,12 +396,16 @@ func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)
 }
 
 // add ends a range and gives it its name.
-func (c *current) add(o *opened, last, own uint64) error {
-	foot, err := o.writer.Close(last)
+func (c *current) add(o *opened, last, own uint64, member string, form cargo.Form) error {
+	foot, index, err := o.writer.Close(last)
 	if err != nil {
 		return errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), o.file.abandon())
 	}
-	r := Range{First: o.first, Last: foot.Last, Size: o.writer.Written()}
+	r := Range{First: o.first, Last: foot.Last, Size: o.writer.Written(), form: form, tag: newTag()}
+	// A range that is there has its index.
+	if err := c.directory.write(r.indexName(), index.Append(nil), member+cargo.IndexSuffix); err != nil {
+		return errors.Join(err, o.file.abandon())
+	}
 	if err := o.file.commit(r.name()); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/objectstore"
 )
 
@@ -20,8 +19,9 @@ import (
 // held in memory until it is put, with one request: there is no upload that an end could leave behind.
 const storeRangeBytes = 8 << 20
 
-// maxObject bounds what is held in memory for one object: a range with one message more, or the index.
-const maxObject = storeRangeBytes + 2*maxSection + frame.MaxBlock
+// maxObject bounds what is held in memory for one object: a range with one message more, whose lines may be longer than
+// what they are of, or an index.
+const maxObject = 4*storeRangeBytes + 2*maxLine
 
 // bucket is an archive in an object store.
 type bucket struct {
@@ -71,6 +71,52 @@ func (b *bucket) open(name string) (io.ReadCloser, error) {
 	return r, nil
 }
 
+func (b *bucket) part(name string) (part, error) {
+	o, err := b.store.Head(b.ctx, b.below+name)
+	if err != nil {
+		return nil, absentObject(err)
+	}
+	return &objectPart{bucket: b, object: o}, nil
+}
+
+// objectPart is an object of which parts are got.
+type objectPart struct {
+	bucket *bucket
+	object objectstore.Object
+}
+
+func (p *objectPart) size() int64 { return p.object.Size }
+
+func (p *objectPart) Close() error { return nil }
+
+// OpenRange implements cargo.RangeOpener: one request.
+func (p *objectPart) OpenRange(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	r, err := p.bucket.store.Get(ctx, p.object.Name, p.object.ETag, offset, length)
+	if err != nil {
+		return nil, absentObject(err)
+	}
+	return r, nil
+}
+
+// ReadAt implements io.ReaderAt by a request for each call.
+func (p *objectPart) ReadAt(b []byte, offset int64) (int, error) {
+	n := min(int64(len(b)), max(p.object.Size-offset, 0))
+	if n > 0 {
+		r, err := p.OpenRange(p.bucket.ctx, offset, n)
+		if err != nil {
+			return 0, err
+		}
+		defer r.Close()
+		if read, err := io.ReadFull(r, b[:n]); err != nil {
+			return read, err
+		}
+	}
+	if n < int64(len(b)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
 func (b *bucket) stat(name string) (file, error) {
 	object, err := b.store.Head(b.ctx, b.below+name)
 	if err != nil {
@@ -98,7 +144,7 @@ func (o *object) Write(p []byte) (int, error) {
 	return o.buffer.Write(p)
 }
 
-// commit puts the object. A range is never overwritten: another member that believed to lead has written it, which is
+// commit puts the object. A range, and the index beside it, is never overwritten. That there is one of its name is
 // objectstore.ErrExists.
 func (o *object) commit(name string) error {
 	content := o.buffer.Bytes()

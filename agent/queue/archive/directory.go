@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,15 +18,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/objectstore"
 )
 
 // The names of files in an archive.
 const (
-	rangeSuffix    = ".range"
+	blocksSuffix   = ".range"
+	linesSuffix    = ".jsonl"
 	temporary      = ".tmp"
 	indexName      = "index"
 	sequenceDigits = 20
+	tagDigits      = 8
 	lifeLayout     = "20060102T150405.000000000Z"
 )
 
@@ -52,17 +56,57 @@ type Range struct {
 	First, Last uint64
 	// Size of the file in bytes.
 	Size int64
+	// form in which its lines rest; 0: it consists of blocks, as releases before this form wrote it.
+	form cargo.Form
+	// tag is a random one, so that two members never write the same file, of which one would have the data and the
+	// other the index.
+	tag uint32
+}
+
+// newTag returns a random one.
+func newTag() uint32 { return rand.Uint32() }
+
+// plainName is that of its file without what the form adds.
+func (r Range) plainName() string {
+	return fmt.Sprintf("%0*d-%0*d-%0*x%s", sequenceDigits, r.First, sequenceDigits, r.Last, tagDigits, r.tag, linesSuffix)
 }
 
 // name of its file.
 func (r Range) name() string {
-	return fmt.Sprintf("%0*d-%0*d%s", sequenceDigits, r.First, sequenceDigits, r.Last, rangeSuffix)
+	if r.form == 0 {
+		return fmt.Sprintf("%0*d-%0*d%s", sequenceDigits, r.First, sequenceDigits, r.Last, blocksSuffix)
+	}
+	return r.form.Name(r.plainName())
+}
+
+// indexName is that of the index beside it; empty: it has none.
+func (r Range) indexName() string {
+	if r.form == 0 {
+		return ""
+	}
+	return r.form.IndexName(r.plainName())
 }
 
 func parseRange(name string) (Range, bool) {
-	text, found := strings.CutSuffix(name, rangeSuffix)
+	if text, found := strings.CutSuffix(name, blocksSuffix); found {
+		return parseSequences(text)
+	}
+	for _, form := range []cargo.Form{cargo.Gzip, cargo.Zstd} {
+		plain, ok := form.PlainName(name)
+		text, lines := strings.CutSuffix(plain, linesSuffix)
+		if at := strings.LastIndexByte(text, '-'); ok && lines && at >= 0 {
+			r, ok := parseSequences(text[:at])
+			tag, err := strconv.ParseUint(text[at+1:], 16, 32)
+			r.form, r.tag = form, uint32(tag)
+			return r, ok && err == nil && (r.name() == name || r.indexName() == name)
+		}
+	}
+	return Range{}, false
+}
+
+func parseSequences(text string) (Range, bool) {
 	first, last, both := strings.Cut(text, "-")
-	if !found || !both || len(first) != sequenceDigits || len(last) != sequenceDigits {
+	if !both || len(first) != sequenceDigits || len(last) != sequenceDigits {
 		return Range{}, false
 	}
 	from, err1 := strconv.ParseUint(first, 10, 64)
@@ -163,24 +207,44 @@ func (d *Directory) wrong(file string, err error) error {
 
 // Ranges lists the files with messages, by their first sequence. Others are of no importance.
 func (d *Directory) Ranges() ([]Range, error) {
-	var all []Range
-	err := d.files.list(func(f file) bool {
-		if r, ok := parseRange(f.name); ok {
+	all, _, err := d.list(time.Time{})
+	return all, err
+}
+
+// list returns the ranges, by their first sequence, and those of which there is only the index, since before a time: an
+// end, or a failure, came before the data.
+func (d *Directory) list(since time.Time) (all, lost []Range, err error) {
+	err = d.files.list(func(f file) bool {
+		r, ok := parseRange(f.name)
+		switch {
+		case !ok:
+		case strings.HasSuffix(f.name, cargo.IndexSuffix):
+			if f.modified.Before(since) {
+				lost = append(lost, r)
+			}
+		default:
 			r.Size = f.size
 			all = append(all, r)
 		}
-		return len(all) <= maxRanges
+		return max(len(all), len(lost)) <= maxRanges
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the archive %s: %w", d.name, err)
+		return nil, nil, fmt.Errorf("list the archive %s: %w", d.name, err)
 	}
-	if len(all) > maxRanges {
-		return nil, fmt.Errorf("list the archive %s: %w", d.name, damaged("it has more than %d ranges", maxRanges))
+	if max(len(all), len(lost)) > maxRanges {
+		return nil, nil, fmt.Errorf("list the archive %s: %w", d.name, damaged("it has more than %d ranges", maxRanges))
 	}
-	slices.SortFunc(all, func(a, b Range) int {
-		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	slices.SortFunc(all, compareRanges)
+	lost = slices.DeleteFunc(lost, func(r Range) bool {
+		_, found := slices.BinarySearchFunc(all, r, compareRanges)
+		return found
 	})
-	return all, nil
+	return all, lost, nil
+}
+
+func compareRanges(a, b Range) int {
+	return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last), cmp.Compare(a.form, b.form),
+		cmp.Compare(a.tag, b.tag))
 }
 
 // Chain returns the ranges that lead on from a sequence without a gap, and the sequence that they lead to. Of several
@@ -257,10 +321,27 @@ func (n *named) commit(name string) error {
 	return nil
 }
 
-// remove removes a range.
+// write writes a file of a content. Its draft has a name of its own.
+func (d *Directory) write(name string, content []byte, draft string) error {
+	f, err := d.create(draft)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(fmt.Errorf("write %s/%s: %w", d.name, name, err), f.abandon())
+	}
+	return f.commit(name)
+}
+
+// remove removes a range, and the index beside it last: a range that is there has one.
 func (d *Directory) remove(r Range) error {
-	if err := d.files.remove(r.name()); err != nil {
-		return fmt.Errorf("delete %s/%s: %w", d.name, r.name(), err)
+	for _, name := range []string{r.name(), r.indexName()} {
+		if name == "" {
+			continue
+		}
+		if err := d.files.remove(name); err != nil {
+			return fmt.Errorf("delete %s/%s: %w", d.name, name, err)
+		}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lighterage/lighterage/agent/cargo"
 )
 
 func TestNames(t *testing.T) {
@@ -36,7 +38,20 @@ func TestNames(t *testing.T) {
 	if got, ok := parseRange(r.name()); !ok || got != r {
 		t.Errorf("%s is %+v", r.name(), got)
 	}
+	for _, r := range []Range{
+		{First: 7, Last: 9, form: cargo.Gzip, tag: 0xff}, {First: 1, Last: 1 << 63, form: cargo.Zstd, tag: 1<<32 - 1},
+	} {
+		for _, name := range []string{r.name(), r.indexName()} {
+			if got, ok := parseRange(name); !ok || got != r {
+				t.Errorf("%s is %+v", name, got)
+			}
+		}
+	}
+	const sequences = "00000000000000000007-00000000000000000008"
 	for _, name := range []string{
+		sequences + ".jsonl.gz", sequences + "-000000ff.jsonl", sequences + "-000000fF.jsonl.gz",
+		sequences + "-00000000ff.jsonl.gz", sequences + "-ff.jsonl.zst", sequences + "-000000ff.jsonl.gz.lgci",
+		"." + sequences + "-000000ff.jsonl.gz",
 		"", "index", "a.range", "00000000000000000000-00000000000000000007.range",
 		"00000000000000000008-00000000000000000007.range", "8-9.range",
 	} {

@@ -4,11 +4,14 @@
 package archive
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/cargo"
 )
 
 // files are those of one archive, wherever it is. What is not there matches fs.ErrNotExist.
@@ -16,6 +19,8 @@ type files interface {
 	// list yields all files, in any order, until yield returns false.
 	list(yield func(file) bool) error
 	open(name string) (io.ReadCloser, error)
+	// part opens a file of which parts are read.
+	part(name string) (part, error)
 	stat(name string) (file, error)
 	// create begins a file. Each member has one at a time.
 	create(member string) (draft, error)
@@ -29,6 +34,14 @@ type file struct {
 	name     string
 	size     int64
 	modified time.Time
+}
+
+// part is a file of which parts are read.
+type part interface {
+	io.ReaderAt
+	cargo.RangeOpener
+	io.Closer
+	size() int64
 }
 
 // draft is a file that has not got its name yet. One of commit and abandon ends it.
@@ -69,6 +82,30 @@ func (f folder) open(name string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return opened, nil
+}
+
+func (f folder) part(name string) (part, error) {
+	opened, err := f.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return folderPart{opened, info.Size()}, nil
+}
+
+// folderPart is a part in a directory.
+type folderPart struct {
+	*os.File
+	length int64
+}
+
+func (p folderPart) size() int64 { return p.length }
+
+func (p folderPart) OpenRange(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+	return io.NopCloser(io.NewSectionReader(p.File, offset, length)), nil
 }
 
 func (f folder) stat(name string) (file, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -49,7 +50,8 @@ func TestFit(t *testing.T) {
 			if diff := cmp.Diff(test.want, r); diff != "" {
 				t.Error(diff)
 			}
-			got, _, err := readRange(writeRange(t, []Record{r}, testHead, 3, nil), testDecoder(t))
+			data, index := writeRange(t, testEncoders(t), []Record{r}, testHead, 3, nil)
+			got, _, _, err := readLines(testRange(cargo.Zstd, 3), 0, data, index)
 			if err != nil {
 				t.Fatal(err)
 			}

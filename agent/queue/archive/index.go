@@ -73,12 +73,12 @@ func runs(sequences []uint64, to uint64) []Run {
 
 // Encode returns the index as it is on the volume.
 func (x *Index) Encode(e *Encoders) ([]byte, error) {
-	x.Version = formVersion
+	x.Version = linesVersion
 	text, err := json.Marshal(x)
 	if err != nil {
 		return nil, fmt.Errorf("write the index of an archive: %w", err)
 	}
-	block, _, err := e.fields.AppendAt(nil, 0, text, true)
+	block, _, err := e.blocks.AppendAt(nil, 0, text, true)
 	return block, err
 }
 
@@ -99,7 +99,7 @@ func DecodeIndex(b []byte, decoder *frame.Decoder) (*Index, error) {
 	if err := parse(text, x); err != nil {
 		return nil, err
 	}
-	if x.Version != formVersion {
+	if x.Version != blocksVersion && x.Version != linesVersion {
 		return nil, fmt.Errorf("%w: version %d", ErrVersion, x.Version)
 	}
 	after := uint64(0)
@@ -142,14 +142,7 @@ func (d *Directory) writeIndex(x *Index, e *Encoders, member string) error {
 	if err != nil {
 		return err
 	}
-	f, err := d.create(member)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(block); err != nil {
-		return errors.Join(fmt.Errorf("write %s/%s: %w", d.name, indexName, err), f.abandon())
-	}
-	return f.commit(indexName)
+	return d.write(indexName, block, member)
 }
 
 // absent reports whether an index is not there or not to be read, so that it is to be recreated from the ranges.

@@ -4,15 +4,15 @@
 package archive
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"time"
-
-	"github.com/lighterage/lighterage/agent/frame"
 )
+
+// lostPatience is how old an index beside no range has to be to be removed: another member may be about to write that.
+const lostPatience = time.Hour
 
 // open takes an archive over from the member that wrote it before, or begins it.
 func (a *Archiver) open(ctx context.Context, life string) (*current, error) {
@@ -21,7 +21,7 @@ func (a *Archiver) open(ctx context.Context, life string) (*current, error) {
 		return nil, err
 	}
 	c := &current{directory: directory, life: life, loaded: time.Now()}
-	if err := c.load(a.options, a.tick); err != nil {
+	if err := c.load(ctx, a.options, a.tick); err != nil {
 		return nil, errors.Join(err, directory.Close())
 	}
 	return c, nil
@@ -29,19 +29,28 @@ func (a *Archiver) open(ctx context.Context, life string) (*current, error) {
 
 // load finds out how far the archive has come. Ranges that the index does not count are read: they were written just
 // before an end. It calls tick as it comes on.
-func (c *current) load(o Options, tick func()) error {
+func (c *current) load(ctx context.Context, o Options, tick func()) error {
 	decoder, err := NewDecoder(o.Decoders)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = decoder.Close() }() // It was read with.
-	all, err := c.directory.Ranges()
+	all, lost, err := c.directory.list(time.Now().Add(-lostPatience))
 	if err != nil {
 		return err
 	}
+	for _, r := range lost {
+		tick()
+		if err := c.directory.remove(r); err != nil {
+			return err
+		}
+	}
 	index, err := c.directory.ReadIndex(decoder)
 	if absent(err) {
-		index = &Index{Queue: o.Stream, Life: c.life, From: 1}
+		index = &Index{Version: linesVersion, Queue: o.Stream, Life: c.life, From: 1}
+		if slices.ContainsFunc(all, func(r Range) bool { return r.form == 0 }) {
+			index.Version = blocksVersion
+		}
 		if len(all) > 0 {
 			index.From = all[0].First
 		}
@@ -50,6 +59,7 @@ func (c *current) load(o Options, tick func()) error {
 		return err
 	}
 	c.index = *index
+	in := opener{directory: c.directory, queue: c.index.Queue, life: c.life, engines: o.Decoders, decoder: decoder}
 	if _, reached := Chain(all, index.From-1); reached < index.To {
 		return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which "+
 			"then starts again from the queue's first message",
@@ -77,7 +87,7 @@ func (c *current) load(o Options, tick func()) error {
 			c.ranges = append(c.ranges, r)
 			continue
 		}
-		foot, err := c.directory.check(r, c.index.Queue, c.life, decoder)
+		foot, err := in.each(ctx, r, 0, func(*Record) error { tick(); return nil })
 		if err != nil {
 			return err
 		}
@@ -85,47 +95,4 @@ func (c *current) load(o Options, tick func()) error {
 	}
 	c.seen = c.index.To
 	return nil
-}
-
-// check reads a range from end to end.
-func (d *Directory) check(r Range, queue, life string, decoder *frame.Decoder) (Foot, error) {
-	file, err := d.open(r)
-	if err != nil {
-		return Foot{}, err
-	}
-	defer file.Close()
-	reader, err := d.begin(file, r, queue, life, decoder)
-	for err == nil {
-		_, err = d.next(reader, r)
-	}
-	if errors.Is(err, io.EOF) {
-		return reader.Foot(), nil
-	}
-	return Foot{}, err
-}
-
-const readBuffer = 256 << 10
-
-// begin reads the head of a range, which has to be what its name says.
-func (d *Directory) begin(file io.Reader, r Range, queue, life string, decoder *frame.Decoder) (*Reader, error) {
-	reader, err := NewReader(bufio.NewReaderSize(file, readBuffer), decoder)
-	if err != nil {
-		return nil, d.wrong(r.name(), err)
-	}
-	if h := reader.Head(); h.Queue != queue || h.Life != life || h.First != r.First {
-		return nil, d.wrong(r.name(), fmt.Errorf("%w: %s, from message %d", ErrOther, Name(h.Queue, h.Life), h.First))
-	}
-	return reader, nil
-}
-
-// next returns the next message of a range, io.EOF after its end, which has to be where its name says.
-func (d *Directory) next(reader *Reader, r Range) (Record, error) {
-	record, err := reader.Next()
-	if errors.Is(err, io.EOF) && reader.Foot().Last != r.Last {
-		return record, d.wrong(r.name(), fmt.Errorf("%w: it ends at message %d", ErrOther, reader.Foot().Last))
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return record, d.wrong(r.name(), err)
-	}
-	return record, err
 }

@@ -218,11 +218,16 @@ func (q *queue) expect(want ...string) {
 // ranges are the files of the only archive.
 func ranges(t *testing.T, directory string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(directory, "*", "*.range"))
+	found, err := filepath.Glob(filepath.Join(directory, "*", "0*.jsonl.zst"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// sidecar is the name of the index beside a range.
+func sidecar(name string) string {
+	return filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".lgci")
 }
 
 func TestArchiveAndRestore(t *testing.T) {
@@ -404,6 +409,10 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	beside, err := os.ReadFile(sidecar(files[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
 	index := filepath.Join(filepath.Dir(files[0]), "index")
 	whole, err := os.ReadFile(index)
 	if err != nil {
@@ -441,8 +450,20 @@ func TestRefused(t *testing.T) {
 			"nothing after message 2",
 		},
 		"that of another": {
-			func() { first, _ := os.ReadFile(files[0]); write(files[1], first) }, nil, archive.ErrOther,
+			func() {
+				for _, beside := range []func(string) string{func(name string) string { return name }, sidecar} {
+					first, _ := os.ReadFile(beside(files[0]))
+					write(beside(files[1]), first)
+				}
+			}, nil, archive.ErrOther, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
+		},
+		"that of another's index": {
+			func() { first, _ := os.ReadFile(files[0]); write(files[1], first) }, nil, archive.ErrDamaged,
 			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
+		},
+		"without its index": {
+			func() { remove(sidecar(files[1])) }, nil, archive.ErrDamaged,
+			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "lighterage-cargo rebuild",
 		},
 		"a damaged index": {
 			func() { write(index, whole[:9]) }, nil, archive.ErrDamaged, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
@@ -469,7 +490,12 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fix := func() { write(files[1], second); write(files[2], copied); write(index, whole) }
+			fix := func() {
+				write(files[1], second)
+				write(sidecar(files[1]), beside)
+				write(files[2], copied)
+				write(index, whole)
+			}
 			defer fix()
 			test.harm()
 			to := newQueue(t, "orders-2", store.Settings{})

@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 )
 
-// Reader reads one range. It is for one goroutine. What a file makes it allocate is in proportion to what was read of
-// it and found to be sound, and bounded. Errors match ErrDamaged or ErrVersion, or are those of the io.Reader.
+// Reader reads one range of blocks. It is for one goroutine. What a file makes it allocate is in proportion to what was
+// read of it and found to be sound, and bounded. Errors match ErrDamaged or ErrVersion, or are those of the io.Reader.
 type Reader struct {
 	from     io.Reader
 	decoder  *frame.Decoder
@@ -46,7 +46,7 @@ func NewReader(from io.Reader, decoder *frame.Decoder) (*Reader, error) {
 	if err := parse(r.plain, &r.head); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
-	if r.head.Version != formVersion {
+	if r.head.Version != blocksVersion {
 		return nil, fmt.Errorf("%w: version %d", ErrVersion, r.head.Version)
 	}
 	return r, nil

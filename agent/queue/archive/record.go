@@ -5,9 +5,7 @@ package archive
 
 import (
 	"encoding/binary"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +38,17 @@ type Record struct {
 	Form message.Form
 }
 
+// size of the message as the queue stores it, in bytes.
+func (r *Record) size() int64 {
+	n := len(r.Suffix) + len(r.Payload)
+	for name, values := range r.Headers {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return int64(n)
+}
+
 // PlainLength is that of the payload as it was put, in bytes.
 func (r *Record) PlainLength() int {
 	if r.Form.Plain() {
@@ -58,39 +67,6 @@ const (
 type place struct {
 	sequence uint64
 	time     int64
-}
-
-// appendRecord appends the fields of a record to fields, and its payload there or to payloads. Names of headers are
-// sorted, so that the same message makes the same bytes.
-func appendRecord(fields, payloads []byte, before *place, r *Record) (newFields, newPayloads []byte) {
-	at := r.Time.UnixNano()
-	fields = binary.AppendUvarint(fields, r.Sequence-before.sequence)
-	fields = binary.AppendVarint(fields, at-before.time)
-	*before = place{r.Sequence, at}
-	fields = append(fields, byte(r.Kind))
-	fields = appendString(fields, r.Suffix)
-	n := 0
-	for _, values := range r.Headers {
-		n += len(values)
-	}
-	fields = binary.AppendUvarint(fields, uint64(n))
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		for _, value := range r.Headers[name] {
-			fields = appendString(appendString(fields, name), value)
-		}
-	}
-	if r.Form.Plain() {
-		fields = append(fields, inFields)
-		fields = binary.AppendUvarint(fields, uint64(len(r.Payload)))
-		return append(fields, r.Payload...), payloads
-	}
-	fields = append(fields, beside)
-	fields = binary.AppendUvarint(fields, uint64(len(r.Payload)))
-	return fields, append(payloads, r.Payload...)
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // fieldReader takes fields from the front of a slice. After a failure it yields zeros.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
@@ -288,8 +286,11 @@ func (w *work) run(ctx context.Context, created time.Time) error {
 		}
 	}()
 	way, end := Chain(ranges, w.upTo)
+	in := opener{
+		directory: directory, queue: queue, life: life, engines: w.options.Decoders, decoder: decoder, read: &w.read,
+	}
 	for _, r := range way {
-		if err := w.restore(ctx, directory, r, queue, life, index, decoder); err != nil {
+		if err := w.restore(ctx, in, r, index); err != nil {
 			return err
 		}
 	}
@@ -320,35 +321,21 @@ func (w *work) open(ctx context.Context, life string) (*Directory, error) {
 }
 
 // restore puts the messages of a range into the queue.
-func (w *work) restore(
-	ctx context.Context, d *Directory, r Range, queue, life string, index *Index, decoder *frame.Decoder,
-) error {
-	file, err := d.open(r)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	reader, err := d.begin(file, r, queue, life, decoder)
-	if err != nil {
-		return err
-	}
-	before := w.read
-	for {
-		record, err := d.next(reader, r)
-		w.read = before + reader.BytesRead()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			// What came before it is sound.
-			return errors.Join(err, w.store(ctx))
-		}
+func (w *work) restore(ctx context.Context, in opener, r Range, index *Index) error {
+	var failed error
+	_, err := in.each(ctx, r, w.upTo, func(record *Record) error {
 		if record.Sequence <= w.upTo || !w.options.Everything && !index.Remains(record.Sequence) {
-			continue
+			return nil
 		}
-		if err := w.add(ctx, &record); err != nil {
-			return err
-		}
+		failed = w.add(ctx, record)
+		return failed
+	})
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		// What came before it is sound.
+		return errors.Join(err, w.store(ctx))
 	}
 	w.upTo = r.Last
 	return w.store(ctx)

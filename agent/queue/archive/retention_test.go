@@ -31,6 +31,9 @@ func TestRetention(t *testing.T) {
 	from.remove(2)
 	from.remove(4)
 	s := from.archived(a, func(s archive.Status) bool { return s.Index.From == 3 })
+	if beside, err := filepath.Glob(filepath.Join(directory, "*", ".*.lgci")); err != nil || len(beside) != 2 {
+		t.Errorf("beside them are %v, %v", beside, err)
+	}
 	if files := ranges(t, directory); len(files) != 2 || s.Index.Ranges != 2 || s.Index.Messages != 4 ||
 		s.Index.Bytes >= s.Index.WrittenBytes {
 		t.Errorf("files %v, status %+v", files, s)
@@ -94,6 +97,44 @@ func TestContinue(t *testing.T) {
 	if s := from.archived(from.archiver(directory, nil), upTo(4)); s.Index.Messages != 4 || s.Index.Ranges != 1 {
 		t.Errorf("status %+v", s)
 	}
+}
+
+// What an end left between an index beside a range and the range is removed when no other member can be about to write
+// that, and harms nobody meanwhile.
+func TestLostIndex(t *testing.T) {
+	directory := t.TempDir()
+	from := newQueue(t, "orders", store.Settings{})
+	from.put("orders", "1")
+	s := from.archived(from.archiver(directory, nil), upTo(1))
+	whole := ranges(t, directory)[0]
+	content, err := os.ReadFile(sidecar(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := func(tag string) string {
+		return filepath.Join(directory, s.Path, ".00000000000000000001-00000000000000000009-"+tag+".jsonl.zst.lgci")
+	}
+	for _, tag := range []string{"0000000a", "0000000b"} {
+		if err := os.WriteFile(name(tag), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	for _, path := range []string{name("0000000a"), sidecar(whole)} {
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from.put("orders", "2")
+	from.archived(from.archiver(directory, nil), upTo(2))
+	for path, is := range map[string]bool{name("0000000a"): false, name("0000000b"): true, sidecar(whole): true} {
+		if _, err := os.Stat(path); (err == nil) != is {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	to := newQueue(t, "again", store.Settings{})
+	to.restore(to.restorer(directory, nil))
+	to.expect("again=1", "again=2")
 }
 
 // Only the member that leads writes, and says anything.

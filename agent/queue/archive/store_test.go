@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +56,9 @@ func (q *queue) storeRestorer(from *objectstore.Store, change func(*archive.Rest
 
 // each has one range for each message.
 func each(_ *archive.Options, s *archive.Settings) { s.RangeBytes = 1 }
+
+// dataSuffix ends the names of ranges.
+const dataSuffix = ".jsonl.zst"
 
 // named are the keys that end with a text.
 func named(server *objectstoretest.Server, end string) []string {
@@ -147,7 +152,8 @@ func TestStoreKilled(t *testing.T) {
 		from.put("orders", text)
 		want = append(want, "again="+text)
 	}
-	for step := 1; step <= 4; step++ { // three ranges and the index
+	const last = 7
+	for step := 1; step <= last; step++ { // three ranges, each with what is beside it before, and the index
 		for _, carriedOut := range []bool{false, true} {
 			t.Run(fmt.Sprintf("put %d, carried out: %t", step, carriedOut), func(t *testing.T) {
 				server, at := newStore(t)
@@ -169,17 +175,18 @@ func TestStoreKilled(t *testing.T) {
 					}
 					return true
 				})
-				if step == 4 && carriedOut {
+				if step == last && carriedOut {
 					time.AfterFunc(500*time.Millisecond, kill) // nothing comes after it but looks
 				}
 				from.storeArchiver(at, each).Run(ctx)
 				server.Intercept(nil)
-				if n, least := len(named(server, ".range")), min(step-1, 3); n < least || n > min(step, 3) {
+				if n, least := len(named(server, dataSuffix)), (step-1)/2; n < least || n > step/2 ||
+					len(named(server, ".lgci")) < n {
 					t.Errorf("%d ranges are there: %q", n, server.Keys())
 				}
 				from.T = t
 				s := from.archived(from.storeArchiver(at, each), upTo(3))
-				if s.Index.Messages != 3 || s.Index.Ranges != 3 || len(named(server, ".range")) != 3 {
+				if s.Index.Messages != 3 || s.Index.Ranges != 3 || len(named(server, dataSuffix)) != 3 {
 					t.Errorf("status %+v of %q", s, server.Keys())
 				}
 				to := newQueue(t, "again", store.Settings{})
@@ -203,8 +210,8 @@ func TestStoreConditions(t *testing.T) {
 	from.put("orders", "two")
 	refused := 0
 	server.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		isRange := strings.HasSuffix(r.URL.Path, ".range")
-		if r.Method == http.MethodPut && isRange && r.Header.Get("If-None-Match") != "*" {
+		isRange := strings.HasSuffix(r.URL.Path, dataSuffix)
+		if r.Method == http.MethodPut && !strings.HasSuffix(r.URL.Path, "/index") && r.Header.Get("If-None-Match") != "*" {
 			t.Errorf("%s without a condition", r.URL.Path)
 		}
 		if r.Method == http.MethodPut && isRange && refused == 0 {
@@ -215,7 +222,7 @@ func TestStoreConditions(t *testing.T) {
 		return false
 	})
 	s := from.archived(from.storeArchiver(at, each), upTo(2))
-	if refused != 1 || s.Index.Messages != 2 || len(named(server, ".range")) != 2 {
+	if refused != 1 || s.Index.Messages != 2 || len(named(server, dataSuffix)) != 2 {
 		t.Errorf("status %+v of %q", s, server.Keys())
 	}
 	server.Intercept(nil)
@@ -285,13 +292,13 @@ func TestStoreDeleted(t *testing.T) {
 			deleted = true
 			server.Clear() // at once: what the archiver makes again meanwhile stays
 		}
-		return deleted && len(named(server, ".range")) == 2 && len(named(server, "/index")) == 1
+		return deleted && len(named(server, dataSuffix)) == 2 && len(named(server, "/index")) == 1
 	})
 	from.remove(1)
 	from.archived(from.storeArchiver(at, func(o *archive.Options, s *archive.Settings) {
 		each(o, s)
 		s.Retention = time.Nanosecond
-	}), func(s archive.Status) bool { return s.Index.From == 2 && len(named(server, ".range")) == 1 })
+	}), func(s archive.Status) bool { return s.Index.From == 2 && len(named(server, dataSuffix)) == 1 })
 	to := newQueue(t, "again", store.Settings{})
 	to.restore(to.storeRestorer(at, nil))
 	to.expect("again=two")
@@ -318,7 +325,7 @@ func TestStoreDeletedWithinALook(t *testing.T) {
 	from.archived(from.storeArchiver(at, each), func(archive.Status) bool {
 		select {
 		case <-deleted:
-			return len(named(server, ".range")) == 2 && len(named(server, "/index")) == 1
+			return len(named(server, dataSuffix)) == 2 && len(named(server, "/index")) == 1
 		default:
 			return false
 		}
@@ -340,7 +347,7 @@ func TestStoreRangeDeleted(t *testing.T) {
 	s := from.archived(a, func(s archive.Status) bool {
 		if s.Sequence == 3 && s.LastError == nil && len(named(server, "/index")) == 1 && !deleted {
 			deleted = true
-			middle := strings.TrimPrefix(named(server, ".range")[1], storePrefix+"/")
+			middle := strings.TrimPrefix(named(server, dataSuffix)[1], storePrefix+"/")
 			if err := at.Delete(t.Context(), middle); err != nil {
 				t.Error(err)
 			}
@@ -369,7 +376,7 @@ func TestStoreRefused(t *testing.T) {
 	from.put("orders", "one")
 	from.archived(from.storeArchiver(at, nil), upTo(1))
 	for _, content := range []string{"", "LGBK", strings.Repeat("x", 1000)} {
-		server.Add(named(server, ".range")[0], []byte(content), time.Now())
+		server.Add(named(server, dataSuffix)[0], []byte(content), time.Now())
 		err := to.refused(to.storeRestorer(at, nil))
 		if !errors.Is(err, archive.ErrDamaged) ||
 			reasonOf(err) != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA {
@@ -379,5 +386,69 @@ func TestStoreRefused(t *testing.T) {
 	stream, err := to.js.Stream(t.Context(), "again")
 	if err != nil || stream.CachedInfo().State.Msgs != 0 {
 		t.Errorf("messages are there: %v", err)
+	}
+}
+
+// TestStoreUpgraded: what a release before the form of lines began goes on in this form, and its index says so before
+// there is anything that this release does not read.
+func TestStoreUpgraded(t *testing.T) {
+	server, at := newStore(t)
+	from := newQueue(t, "orders", store.Settings{})
+	var records []archive.Record
+	for i, payload := range []string{"one", "two", "three"} {
+		from.put("orders.eu", payload)
+		records = append(records, archive.Record{
+			Sequence: uint64(i + 1), Time: time.Now(), Suffix: ".eu", Payload: []byte(payload),
+		})
+	}
+	from.remove(2)
+	stream, err := from.js.Stream(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	// The index counts the first range only, as when an end came before it was written again.
+	name := archive.WriteFormer(t, directory, "orders", archive.Life(stream.CachedInfo().Created), records, 1)
+	files, err := os.ReadDir(filepath.Join(directory, name))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(directory, name, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Add(storePrefix+"/"+name+"/"+f.Name(), content, time.Now())
+	}
+	from.put("orders.eu", "four")
+	var order []string
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			order = append(order, r.URL.Path[strings.LastIndexByte(r.URL.Path, '.'):])
+		}
+		return false
+	})
+	for _, write := range []struct {
+		to        *archive.Archiver
+		directory string
+	}{{from.archiver(directory, nil), directory}, {from.storeArchiver(at, nil), ""}} {
+		s := from.archived(write.to, upTo(4))
+		if s.Index.Messages != 4 || s.Index.Ranges != 3 || s.Index.Version != 2 || s.LastError != nil || s.Path != name {
+			t.Errorf("status %+v", s)
+		}
+		to := newQueue(t, "again", store.Settings{})
+		r := to.storeRestorer(at, nil)
+		if write.directory != "" {
+			r = to.restorer(directory, nil)
+		}
+		to.restore(r)
+		to.expect("again.eu=one", "again.eu=three", "again.eu=four")
+	}
+	server.Intercept(nil)
+	if len(order) < 4 || !strings.HasSuffix(order[0], "/index") || order[1] != ".lgci" || order[2] != ".zst" {
+		t.Errorf("put %q", order)
+	}
+	if keys := named(server, ".range"); len(keys) != 2 {
+		t.Errorf("the former ranges are %q", keys)
 	}
 }

@@ -4,20 +4,23 @@
 package archive
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// formVersion is that of ranges and indices.
-const formVersion = 1
+// Versions of the form of ranges and indexes. An index has that of the latest range.
+const (
+	blocksVersion = 1 // ranges are blocks of package frame; read only
+	linesVersion  = 2 // ranges are lines that rest as package cargo has it
+)
 
 // Head is what a range begins with.
 type Head struct {
@@ -56,7 +59,8 @@ const (
 
 // Encoders make the blocks of ranges, one range after the other.
 type Encoders struct {
-	fields, payloads *frame.Encoder
+	form   cargo.Form
+	blocks *frame.Encoder
 }
 
 // NewEncoders returns encoders, which must be closed.
@@ -65,6 +69,9 @@ func NewEncoders(c Compression) (*Encoders, error) {
 	settings.HardwareMinSize, settings.SoftwareMinSize = min(
 		settings.HardwareMinSize, leastHardware,
 	), min(settings.SoftwareMinSize, leastSoftware)
+	if settings.Mode == policy.Auto {
+		settings.Mode = policy.Always // Text and base64 shrink. A sample of base64 says that they do not by enough.
+	}
 	o := frame.EncoderOptions{Engines: c.Engines, Accelerator: c.Accelerator, Codec: codec.None, Policy: settings}
 	for _, id := range c.Codecs {
 		_, software := c.Engines.Best(id, codec.Software, settings.Level)
@@ -74,37 +81,47 @@ func NewEncoders(c Compression) (*Encoders, error) {
 			break
 		}
 	}
-	fields, err := frame.NewEncoder(o)
-	if err != nil {
+	// Where nothing is compressed, the blocks of a gzip member are stored.
+	e := &Encoders{form: cargo.Gzip}
+	if o.Codec == codec.Zstd {
+		e.form = cargo.Zstd
+	}
+	o.Joinable = e.form == cargo.Gzip
+	var err error
+	if e.blocks, err = frame.NewEncoder(o); err != nil {
 		return nil, fmt.Errorf("compress for an archive: %w", err)
 	}
-	settings.Mode = policy.Never
-	payloads, err := frame.NewEncoder(frame.EncoderOptions{Engines: c.Engines, Codec: codec.None, Policy: settings})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("compress for an archive: %w", err), fields.Close())
-	}
-	return &Encoders{fields: fields, payloads: payloads}, nil
+	return e, nil
 }
 
 // Close frees the encoders.
-func (e *Encoders) Close() error { return errors.Join(e.fields.Close(), e.payloads.Close()) }
+func (e *Encoders) Close() error { return e.blocks.Close() }
 
 // Writer writes one range. It is for one goroutine.
 type Writer struct {
-	to       io.Writer
 	encoders *Encoders
-	// count gets what became of each block with fields. Blocks with payloads that were compressed before are not
-	// counted.
+	// count gets what became of each block.
 	count func(meter.Outcome)
+	queue string
 
+	file    *cargo.Writer
+	records *cargo.RecordCounter
+	written counter
 	foot    Foot
-	written int64
-	next    uint64 // number of the next block
-	buffer  []byte
+	lines   []byte // of the next block
+	block   []byte
+}
 
-	fields, payloads []byte
-	messages         int
-	before           place
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // NewWriter begins a range. count may be nil.
@@ -112,13 +129,18 @@ func NewWriter(to io.Writer, e *Encoders, h Head, count func(meter.Outcome)) (*W
 	if count == nil {
 		count = func(meter.Outcome) {}
 	}
-	w := &Writer{to: to, encoders: e, count: count}
-	h.Version = formVersion
+	w := &Writer{
+		encoders: e, count: count, queue: h.Queue, written: counter{to: to},
+		records: cargo.NewRecordCounter(cargo.Records{Layout: cargo.Lines}),
+	}
+	w.file = cargo.NewWriter(&w.written, e.form)
+	h.Version = linesVersion
 	text, err := json.Marshal(h)
 	if err != nil {
 		return nil, fmt.Errorf("write the head of a range: %w", err)
 	}
-	return w, w.block(e.payloads, text, false)
+	w.lines = append(text, '\n')
+	return w, nil
 }
 
 // Add adds a message. Sequences have to grow.
@@ -126,82 +148,88 @@ func (w *Writer) Add(r *Record) error {
 	if r.Sequence <= w.foot.Last {
 		return fmt.Errorf("archive message %d after message %d", r.Sequence, w.foot.Last)
 	}
-	w.fields, w.payloads = appendRecord(w.fields, w.payloads, &w.before, r)
-	w.messages++
+	before := len(w.lines)
+	var err error
+	if w.lines, err = appendLine(w.lines, r, w.queue); err != nil {
+		return err
+	}
+	if n := len(w.lines) - before; n > maxLine {
+		return fmt.Errorf("message %d takes a line of %d bytes; the most is %d", r.Sequence, n, maxLine)
+	}
 	w.foot.Last = r.Sequence
 	w.foot.Messages++
 	w.foot.PlainBytes += uint64(r.PlainLength())
-	if max(len(w.fields), len(w.payloads)) < groupBytes {
+	return w.fill(before)
+}
+
+// fill writes the lines before one that was added, and it, if they are too many for a block.
+func (w *Writer) fill(before int) error {
+	if len(w.lines) < frame.DefaultBlock {
+		return nil
+	}
+	if len(w.lines) > frame.DefaultBlock && before > 0 {
+		// Blocks end with a line where they can.
+		if err := w.encode(w.lines[:before]); err != nil {
+			return err
+		}
+		w.lines = w.lines[:copy(w.lines, w.lines[before:])]
+	}
+	if len(w.lines) < frame.DefaultBlock {
 		return nil
 	}
 	return w.flush()
 }
 
-// Close ends the range at a sequence and returns what it ends with.
-func (w *Writer) Close(last uint64) (Foot, error) {
-	if w.messages > 0 {
-		if err := w.flush(); err != nil {
-			return Foot{}, err
-		}
-	}
+// Close ends the range at a sequence and returns what it ends with, and the index that is to be beside it.
+func (w *Writer) Close(last uint64) (Foot, *cargo.Index, error) {
 	w.foot.Last = max(w.foot.Last, last)
 	text, err := json.Marshal(w.foot)
 	if err != nil {
-		return Foot{}, fmt.Errorf("write the foot of a range: %w", err)
+		return Foot{}, nil, fmt.Errorf("write the foot of a range: %w", err)
 	}
-	return w.foot, w.block(w.encoders.payloads, text, true)
+	before := len(w.lines)
+	w.lines = append(append(w.lines, text...), '\n')
+	if err := w.fill(before); err != nil {
+		return Foot{}, nil, err
+	}
+	if err := w.flush(); err != nil {
+		return Foot{}, nil, err
+	}
+	index, err := w.file.Close()
+	if err == nil {
+		index, err = w.records.Index(index)
+	}
+	return w.foot, index, err
 }
-
-// Messages is how many were added.
-func (w *Writer) Messages() uint64 { return w.foot.Messages }
-
-// PlainBytes is the length of their payloads as they were put.
-func (w *Writer) PlainBytes() uint64 { return w.foot.PlainBytes }
 
 // Written is how many bytes were written.
-func (w *Writer) Written() int64 { return w.written }
+func (w *Writer) Written() int64 { return w.written.n }
 
-// flush writes a group.
+// flush writes the lines as blocks.
 func (w *Writer) flush() error {
-	head := make([]byte, 0, groupHead+len(w.fields))
-	for _, n := range []int{len(w.fields), len(w.payloads), w.messages} {
-		head = binary.BigEndian.AppendUint32(head, uint32(n))
-	}
-	if err := w.section(w.encoders.fields, append(head, w.fields...)); err != nil {
-		return err
-	}
-	if err := w.section(w.encoders.payloads, w.payloads); err != nil {
-		return err
-	}
-	w.fields, w.payloads, w.messages, w.before = w.fields[:0], w.payloads[:0], 0, place{}
-	return nil
-}
-
-func (w *Writer) section(e *frame.Encoder, plain []byte) error {
-	for len(plain) > 0 {
-		n := min(len(plain), frame.DefaultBlock)
-		if rest := len(plain) - n; rest > 0 && rest < groupHead+leastSoftware {
-			n = len(plain) // A last block of some bytes is not worth its header.
-		}
-		if err := w.block(e, plain[:n], false); err != nil {
+	for plain := range slices.Chunk(w.lines, frame.DefaultBlock) {
+		if err := w.encode(plain); err != nil {
 			return err
 		}
-		plain = plain[n:]
 	}
+	w.lines = w.lines[:0]
 	return nil
 }
 
-func (w *Writer) block(e *frame.Encoder, plain []byte, last bool) error {
-	block, outcome, err := e.AppendAt(w.buffer[:0], w.next, plain, last)
+// encode writes a block.
+func (w *Writer) encode(plain []byte) error {
+	block, outcome, err := w.encoders.blocks.AppendAt(w.block[:0], 0, plain, false)
 	if err != nil {
 		return err
 	}
-	w.buffer = block
-	w.next++
-	if e == w.encoders.fields {
-		w.count(outcome)
+	w.block = block
+	h, err := frame.ParseHeader(block)
+	if err != nil {
+		return err
 	}
-	n, err := w.to.Write(block)
-	w.written += int64(n)
-	return err
+	if err := w.records.Add(plain); err != nil {
+		return err
+	}
+	w.count(outcome)
+	return w.file.Append(h, block[frame.HeaderSize:])
 }

@@ -142,12 +142,18 @@ expanded. All that is written has been checked.`,
 }
 
 func newRecords(p *program) *cobra.Command {
-	var layout string
+	var layout, key string
 	cmd := &cobra.Command{
 		Use:   "records NAME N|N-M",
 		Short: "Write records of a file to standard output",
 		Long: `Write records of a file to standard output, as they are in the plain file: lines with their newlines, others with
-their record descriptor words. They are numbered from 0. One request reads the blocks that have them.`,
+their record descriptor words. They are numbered from 0. One request reads the blocks that have them.
+
+With --key the records are lines of JSON, and N and M are values of a number in them that grows from line to line, such
+as sequence in the archive of a Queue. Where it grows by 1 the records are known by the first and the last one; else a
+binary search reads some single blocks. The first and the last line need not have the number.`,
+		Example: `  lighterage-cargo records orders.csv.gz 1000000-1000099
+  lighterage-cargo records --key sequence 00000000000000000001-00000000000000004711-1a2b3c4d.jsonl.zst 42`,
 		Args: exactly("NAME", "N|N-M"),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			first, count, err := parseRange(arguments[1])
@@ -159,6 +165,11 @@ their record descriptor words. They are numbered from 0. One request reads the b
 				return err
 			}
 			return p.with(cmd.Context(), arguments[0], records, func(f *cargofile.File) error {
+				if key != "" {
+					if first, count, err = findKeys(cmd.Context(), f, key, first, count); err != nil {
+						return err
+					}
+				}
 				return p.written(func(w io.Writer) error {
 					return f.WriteRecords(cmd.Context(), w, first, count, p.files.Workers)
 				})
@@ -166,6 +177,7 @@ their record descriptor words. They are numbered from 0. One request reads the b
 		},
 	}
 	cmd.Flags().StringVar(&layout, "records", "none", "with --scan: the records of the file: lines, fixed=N or rdw")
+	cmd.Flags().StringVar(&key, "key", "", "N and M are values of this `FIELD` of lines of JSON, a number that grows")
 	p.addScan(cmd)
 	return cmd
 }
