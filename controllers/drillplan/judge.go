@@ -148,7 +148,7 @@ func (d *decision) measure(miss func(reason, format string, values ...any)) {
 	if most := objective.MaxAge; most != nil {
 		switch {
 		case run.CopyTime == nil:
-			miss(v1alpha1.ReasonCopyTimeUnknown, "the bucket has no index that says when the copy was written; have a Transfer "+
+			miss(v1alpha1.ReasonCopyTimeUnknown, "there is no index that says when the copy was written; have a Transfer "+
 				"write it, or remove spec.objective.maxAge")
 		case run.CompletionTime.Sub(run.CopyTime.Time) > most.Duration:
 			miss(v1alpha1.ReasonCopyTooOld, "the copy was written at %s, which is longer ago than %s (spec.objective.maxAge); "+

@@ -34,6 +34,8 @@ func (s *sheet) atRest(t *v1alpha1.Transfer) {
 func sourceAtRest(t *v1alpha1.Transfer) string {
 	from, to := t.Spec.Source, t.Spec.Destination
 	switch {
+	case to.Scrub != "" && from.Form.Archived():
+		return "archives that the index names are verified where they rest"
 	case to.Scrub != "":
 		return "files with an index are verified where they rest"
 	case from.Form.Archived():
