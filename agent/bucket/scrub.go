@@ -28,7 +28,7 @@ import (
 // Encrypted archives are verified as they rest, by their SHA-256, or with Inflate in a store that is Decrypted.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
-	if sealed, err := encrypted(ctx, store); err != nil && !errors.Is(err, cargo.ErrCorrupt) {
+	if sealed, err := encrypted(ctx, store); err != nil && !errors.Is(err, cargo.ErrCorrupt) && !errors.Is(err, syscall.EIO) {
 		return err
 	} else if sealed && !o.Inflate {
 		return scrub.Run(ctx, &o, s.counts, s.bySums)

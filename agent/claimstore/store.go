@@ -142,7 +142,9 @@ func (s *Store) regular(name string, flags int) (*os.File, os.FileInfo, error) {
 	// Nobody at the other end of a FIFO is waited for.
 	f, err := s.root.OpenFile(name, flags|unix.O_NONBLOCK, 0)
 	if err != nil {
-		if none(err) {
+		// A link out of the directory is no object, either.
+		info, looked := s.root.Lstat(name)
+		if none(err) || looked == nil && !info.Mode().IsRegular() {
 			return nil, nil, fmt.Errorf("open %q: %w", name, objectstore.ErrNotFound)
 		}
 		return nil, nil, fmt.Errorf("open %q: %w", name, err)

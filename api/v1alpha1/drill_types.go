@@ -49,7 +49,7 @@ const (
 // DrillSource is the copy that is to be restored or verified: exactly one of objectStore and persistentVolumeClaim.
 // +kubebuilder:validation:XValidation:rule="has(self.objectStore) != has(self.persistentVolumeClaim)",message="source must have exactly one of objectStore and persistentVolumeClaim"
 // +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) == has(self.form)",message="form says how files rest in a persistentVolumeClaim; set it to Gzip, Zstd or Archive beside one, and remove it beside an objectStore"
-// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive beside a persistentVolumeClaim, or remove encryption"
 type DrillSource struct {
 	// objectStore in the Drill's namespace, and the path that Transfers write to.
 	// +optional
@@ -66,7 +66,7 @@ type DrillSource struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['Gzip', 'Zstd', 'Archive']",message="a claim rests in form Gzip, Zstd or Archive; set one of these"
 	Form RestingForm `json:"form,omitempty"`
 
-	// encryption of the archives in the objectStore. With spec.scrub: Checksums they are verified without an identity.
+	// encryption of the archives. With spec.scrub: Checksums they are verified without an identity.
 	// +optional
 	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 }

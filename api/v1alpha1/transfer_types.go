@@ -52,7 +52,7 @@ type TransferVia struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral), has(self.scrub)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub"
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.peer) && !has(self.namespace) && !has(self.form)",message="scrub verifies the source where it rests, in the Transfer's namespace; remove peer, namespace and form"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
-// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore) && has(self.form) && self.form == 'Archive'",message="archives in an objectStore are encrypted, and nothing else; set form: Archive beside an objectStore, or remove encryption"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace; remove peer and namespace, or remove snapshot and make a Transfer with snapshot there, which copies the claim into another"
 type TransferDestination struct {
@@ -123,7 +123,7 @@ type TransferDestination struct {
 	// +optional
 	Snapshot *DestinationSnapshot `json:"snapshot,omitempty"`
 
-	// encryption of archives in an objectStore, with age. Names of files are encrypted as well. Each archive is one age
+	// encryption of archives, with age. Names of files are encrypted as well. Each archive is one age
 	// file: age -d 00000001-*.tar.gz.age | tar -xz. Numbers and lengths of archives, and when they were written, can be
 	// seen. An interrupted run begins the archive again that it was writing.
 	// +optional

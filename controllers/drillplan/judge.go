@@ -52,7 +52,9 @@ func Transfer(drill *v1alpha1.Drill) *v1alpha1.Transfer {
 
 func source(of v1alpha1.DrillSource) v1alpha1.TransferSource {
 	if of.PersistentVolumeClaim.ClaimName != "" {
-		return v1alpha1.TransferSource{PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form}
+		return v1alpha1.TransferSource{
+			PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form, Encryption: of.Encryption,
+		}
 	}
 	return v1alpha1.TransferSource{ObjectStore: &of.ObjectStore, Encryption: of.Encryption}
 }

@@ -25,7 +25,9 @@ func (s *sheet) atRest(t *v1alpha1.Transfer) {
 		s.rowf("form", "%s: %s", form, sourceAtRest(t))
 	}
 	if e := t.Spec.Source.Encryption; e != nil {
-		s.section("Source at rest")
+		if !t.Spec.Source.Form.Compressed() {
+			s.section("Source at rest")
+		}
 		s.rowf("decrypted", "with the identities in Secret %s", e.IdentitySecretName)
 	}
 }

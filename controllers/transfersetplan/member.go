@@ -51,9 +51,12 @@ func memberSpec(set *v1alpha1.TransferSet, claim string) v1alpha1.TransferSpec {
 	if template.Source != nil {
 		source.PersistentVolumeClaim.Path = cmp.Or(template.Source.Path, "/")
 		source.SourceCopy, source.Form = template.Source.SourceCopy, template.Source.Form
+		source.Encryption = template.Source.Encryption
 	}
 	to := template.Destination
-	destination := v1alpha1.TransferDestination{Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form}
+	destination := v1alpha1.TransferDestination{
+		Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form, Encryption: to.Encryption,
+	}
 	if to.ObjectStore != nil {
 		destination.ObjectStore = &v1alpha1.ObjectStorePath{
 			Name: to.ObjectStore.Name, Path: path.Join("/", to.ObjectStore.Path, claim),

@@ -44,6 +44,9 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 	case (c.GetSourceStore() == nil) != (form != 0 || archives):
 		return badConfig("send.source_form is %v: volumes have one, and stores none", from.GetSourceForm())
 	}
+	if err := identitiesFit(from); err != nil {
+		return err
+	}
 	a.known = knownOn(node.ReadHost(), from.GetFigures())
 	report := send.NewReport()
 	report.SetDetail("The agent is opening what it verifies")
@@ -102,7 +105,7 @@ func scrubClaim(ctx context.Context, c *wirev1.LocalConfig, options scrub.Option
 		return err
 	}
 	defer store.Close()
-	readable, err := decrypted(store, c.GetIdentitiesDirectory())
+	readable, err := decrypted(store, c.GetSend().GetIdentitiesDirectory())
 	if err != nil {
 		return err
 	}
