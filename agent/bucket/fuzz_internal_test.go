@@ -39,7 +39,9 @@ func FuzzArchiveJournal(f *testing.F) {
 	}
 	f.Add(note(func(*wirev1.StoreArchivePart) {}), []byte{}, byte(1))
 	f.Add(note(func(n *wirev1.StoreArchivePart) { n.OpenAt.Offset, n.OpenDone = 1<<63, 1<<63+1<<20 }), []byte{}, byte(1))
-	f.Add(note(func(n *wirev1.StoreArchivePart) { n.OpenAt.Offset, n.OpenDone = -2<<20&(1<<64-1), 3<<20 }), []byte{}, byte(1))
+	f.Add(note(func(n *wirev1.StoreArchivePart) {
+		n.OpenAt.Offset, n.OpenDone = -2<<20&(1<<64-1), 3<<20
+	}), []byte{}, byte(1))
 	f.Add(note(func(n *wirev1.StoreArchivePart) { n.Size = 1 << 30 }), note(func(*wirev1.StoreArchivePart) {}), byte(2))
 	f.Fuzz(func(t *testing.T, first, second []byte, form byte) {
 		j := &journalled{name: goodName}
@@ -149,8 +151,8 @@ func FuzzPlainNames(f *testing.F) {
 				t.Errorf("%q comes after %q", n.Name, last)
 			}
 			last = n.Name
-			if n.sidecar != nil && (children[form.Name(n.Name)].Object == nil || children[form.IndexName(n.Name)].Object == nil ||
-				n.Name == Reserved || tree.CheckPath(n.Name) != nil) {
+			if n.sidecar != nil && (children[form.Name(n.Name)].Object == nil ||
+				children[form.IndexName(n.Name)].Object == nil || n.Name == Reserved || tree.CheckPath(n.Name) != nil) {
 				t.Errorf("%q rests", n.Name)
 			}
 			if n.sidecar == nil && n.Object != nil && children[n.Name].Object == nil {

@@ -22,15 +22,17 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Scrub verifies what a store's prefix holds, or the archives in a claim, and writes nothing: archives by their indexes, and objects by the ETags
-// in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
+// Scrub verifies what a store's prefix holds, or the archives in a claim, and writes nothing: archives by their indexes,
+// and objects by the ETags in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
 // in the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
 // Encrypted archives are verified as they rest, by their SHA-256, or with Inflate in a store that is Decrypted.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
-	if sealed, err := encrypted(ctx, store); err != nil && !errors.Is(err, cargo.ErrCorrupt) && !errors.Is(err, syscall.EIO) {
+	sealed, err := encrypted(ctx, store)
+	if err != nil && !errors.Is(err, cargo.ErrCorrupt) && !errors.Is(err, syscall.EIO) {
 		return err
-	} else if sealed && !o.Inflate {
+	}
+	if sealed && !o.Inflate {
 		return scrub.Run(ctx, &o, s.counts, s.bySums)
 	}
 	return scrub.Run(ctx, &o, s.counts, s.pass)
