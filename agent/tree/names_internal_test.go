@@ -36,6 +36,7 @@ func FuzzSourceNames(f *testing.F) {
 		StagingName + ".gz\x00." + StagingName + ".gz.lgci",
 	} {
 		f.Add([]byte(names), true)
+		f.Add([]byte(names), false)
 	}
 	f.Fuzz(func(t *testing.T, text []byte, root bool) {
 		var all []string
@@ -49,9 +50,9 @@ func FuzzSourceNames(f *testing.F) {
 		for _, name := range slices.Compact(all) {
 			n.add(name)
 		}
-		parent := "sub"
+		parent, in := "sub", "sub/"
 		if root {
-			parent = Root
+			parent, in = Root, ""
 		}
 		for _, form := range []cargo.Form{cargo.Gzip, cargo.Zstd} {
 			w := &walker{form: form}
@@ -65,7 +66,7 @@ func FuzzSourceNames(f *testing.F) {
 					t.Errorf("%+v", r)
 				}
 				if r.file && (n.has(r.plain) || !n.has(form.IndexName(r.plain)) || r.name != form.Name(r.plain) ||
-					CheckPath(r.plain) != nil || root && r.plain == StagingName) {
+					CheckPath(in+r.plain) != nil || root && r.plain == StagingName) {
 					t.Errorf("%+v rests", r)
 				}
 			}
