@@ -279,14 +279,41 @@ func (w *writing) continued(ctx context.Context, j journalled, form cargo.Form) 
 	if err != nil || parts == nil {
 		return nil, err
 	}
-	a := &archiveOut{name: j.name, upload: u, tally: cargo.NewTally(form)}
+	a := j.archive(form, parts)
+	if a == nil {
+		return nil, nil
+	}
+	a.upload = u
+	last := j.notes[len(j.notes)-1]
+	if last.GetOpen() == nil {
+		return a, nil
+	}
+	if a.file = openFile(last, a.plain); a.file == nil {
+		return nil, nil
+	}
+	now, err := w.options.Origin.Again(&a.file.entry)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, tree.ErrChanged):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case versionOf(now) != versionOf(&a.file.entry):
+		return nil, nil
+	}
+	a.file.entry = *now
+	return a, nil
+}
+
+// archive is one as its journal has it, with parts that are there; nil if its blocks are not those of the parts.
+func (j *journalled) archive(form cargo.Form, parts []objectstore.Part) *archiveOut {
+	a := &archiveOut{name: j.name, tally: cargo.NewTally(form)}
 	size := a.tally.Next()
 	for i, note := range j.notes {
 		size -= int64(note.GetSize())
 		for b := range slices.Chunk(note.GetBlocks(), cargo.BlockSize) {
 			block, err := cargo.ParseBlock(form, b)
 			if err != nil {
-				return nil, nil //nolint:nilerr // readJournal has checked them.
+				return nil
 			}
 			a.tally.Add(block)
 			a.plain += block.Plain()
@@ -294,7 +321,7 @@ func (w *writing) continued(ctx context.Context, j journalled, form cargo.Form) 
 			a.blocks = append(a.blocks, b...)
 		}
 		if size != 0 {
-			return nil, nil
+			return nil
 		}
 		a.parts = append(a.parts, &archivePartOut{Part: parts[i], exact: note.GetExact()})
 		a.stored += int64(note.GetSize())
@@ -303,27 +330,16 @@ func (w *writing) continued(ctx context.Context, j journalled, form cargo.Form) 
 	}
 	a.noted = len(a.blocks)
 	_, _ = a.before.Write(a.blocks) // never fails
-	note := j.notes[len(j.notes)-1]
-	if note.GetOpen() == nil {
-		return a, nil
-	}
+	return a
+}
+
+// openFile is the file in the midst of an archive whose tar has so many bytes; nil if the note on it cannot be true.
+func openFile(note *wirev1.StoreArchivePart, plain int64) *packing {
 	e, err := tree.FromWire(note.GetOpen())
-	at := note.GetOpenAt()
-	if err != nil || e.Type != tree.File || note.GetOpenDone() >= uint64(e.Size) ||
-		at.GetOffset()+note.GetOpenDone() != uint64(a.plain) {
-		return nil, nil
+	at, done := note.GetOpenAt(), note.GetOpenDone()
+	if err != nil || e.Type != tree.File || done >= uint64(e.Size) || at.GetOffset() > uint64(plain) ||
+		at.GetOffset()+done != uint64(plain) {
+		return nil
 	}
-	now, err := w.options.Origin.Again(&e)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, tree.ErrChanged):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case versionOf(now) != versionOf(&e):
-		return nil, nil
-	}
-	a.file = &packing{
-		entry: *now, offset: int64(at.GetOffset()), done: int64(note.GetOpenDone()), crc: at.GetCrc32(),
-	}
-	return a, nil
+	return &packing{entry: e, offset: int64(at.GetOffset()), done: int64(done), crc: at.GetCrc32()}
 }

@@ -156,8 +156,15 @@ func getNote(ctx context.Context, store Store, name string, m proto.Message) err
 	if err != nil {
 		return err
 	}
+	if err := parseNote(b, m); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
+
+func parseNote(b []byte, m proto.Message) error {
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, m); err != nil {
-		return fmt.Errorf("read %s: %w: %w", name, errNote, err)
+		return fmt.Errorf("%w: %w", errNote, err)
 	}
 	return nil
 }

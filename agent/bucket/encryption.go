@@ -166,7 +166,7 @@ func (d *decrypted) explain(name string, err error) error {
 		return fmt.Errorf("%w: %w", cargo.ErrCorrupt, err)
 	case unfit && d.writer:
 		return encryptionMismatch("%s is not encrypted, or for somebody else than this Transfer: use another "+
-			"spec.destination.objectStore.path; or, if nobody needs the copy that is there, remove this object, which is its "+
+			"path of spec.destination; or, if nobody needs the copy that is there, remove this object, which is its "+
 			"only index, so that everything is written again", name)
 	case errors.Is(err, agefile.ErrPlain):
 		return encryptionMismatch("%s is not encrypted: remove spec.source.encryption", name)
@@ -188,7 +188,7 @@ func encryptionMismatch(format string, args ...any) error {
 // errEncrypted is that of an index which is read as if it were plain.
 func errEncrypted() error {
 	return encryptionMismatch("%s is encrypted with age: to read what it names, name a Secret with an identity in "+
-		"spec.source.encryption; to write without encryption, use another spec.destination.objectStore.path", IndexName)
+		"spec.source.encryption; to write without encryption, use another path of spec.destination", IndexName)
 }
 
 // legible fails if this writer cannot go on with the index that is there. It comes before anything of others is

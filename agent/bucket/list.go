@@ -207,7 +207,7 @@ func (b *both) advanceList() error {
 func (b *both) advanceIndex() error {
 	r, err := b.index.next()
 	b.record = r
-	if b.lenient && errors.Is(err, errIndex) {
+	if b.lenient && unreadable(err) {
 		b.broken, err = err, io.EOF
 	}
 	if errors.Is(err, io.EOF) {

@@ -6,6 +6,7 @@ package bucket_test
 import (
 	"bytes"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -22,6 +23,9 @@ type place struct {
 	bucket.Store
 	// left returns the files beside archives, and how many uploads are under way.
 	left func() (files []string, uploads int)
+	// all returns what rests, objects or files, by name, and damage changes an object behind the back of the store.
+	all    func() map[string][]byte
+	damage func(object string, change func([]byte) []byte)
 	// server is nil for a claim.
 	server *objectstoretest.Server
 }
@@ -33,8 +37,18 @@ func inPlaces(t *testing.T, test func(t *testing.T, at func(*testing.T) place)) 
 		test(t, func(t *testing.T) place {
 			t.Helper()
 			server := objectstoretest.New(t, "")
-			left := func() ([]string, int) { return keys(server), server.Uploads() }
-			return place{open(t, server, prefix), left, server}
+			return place{
+				Store: open(t, server, prefix), server: server,
+				left: func() ([]string, int) { return keys(server), server.Uploads() },
+				all: func() map[string][]byte {
+					rests := make(map[string][]byte)
+					for _, key := range server.Keys() {
+						rests[key] = stored(server, key)
+					}
+					return rests
+				},
+				damage: func(object string, change func([]byte) []byte) { server.Damage(prefix+"/"+object, change) },
+			}
 		})
 	})
 	t.Run("Claim", func(t *testing.T) {
@@ -49,11 +63,44 @@ func inPlaces(t *testing.T, test func(t *testing.T, at func(*testing.T) place)) 
 				t.Fatal(err)
 			}
 			t.Cleanup(store.Close)
-			return place{store, func() (files []string, uploads int) {
-				return leftIn(t, filepath.Join(volume, "some/path"))
-			}, nil}
+			root := filepath.Join(volume, "some/path")
+			return place{
+				Store: store,
+				left:  func() (files []string, uploads int) { return leftIn(t, root) },
+				all:   func() map[string][]byte { return filesIn(t, root) },
+				damage: func(object string, change func([]byte) []byte) {
+					b, err := os.ReadFile(filepath.Join(root, object))
+					if err == nil {
+						err = os.WriteFile(filepath.Join(root, object), change(b), 0o600)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				},
+			}
 		})
 	})
+}
+
+// filesIn are all files in a directory, with what they have.
+func filesIn(t *testing.T, root string) map[string][]byte {
+	t.Helper()
+	all := make(map[string][]byte)
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		all[name], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // leftIn is what is left in the directory of a claim.

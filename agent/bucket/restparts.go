@@ -308,12 +308,17 @@ func (o *restingOut) journal(ctx context.Context, number int) (*wirev1.StoreRest
 	if err != nil {
 		return nil, err
 	}
+	return parseRestingPart(b), nil
+}
+
+// parseRestingPart reads what a journal has of a part, of more than journalSum bytes; nil if it is damaged.
+func parseRestingPart(b []byte) *wirev1.StoreRestingPart {
 	note := &wirev1.StoreRestingPart{}
 	b, sum := b[:len(b)-journalSum], binary.BigEndian.Uint64(b[len(b)-journalSum:])
 	if sum != xxh3.Hash(b) || proto.Unmarshal(b, note) != nil {
-		return nil, nil //nolint:nilerr // The part comes again.
+		return nil
 	}
-	return note, nil
+	return note
 }
 
 // adopt takes a part of an earlier attempt. It returns false if the blocks are not those of the part.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,15 +22,17 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Scrub verifies what a store's prefix holds, and writes nothing: archives by their indexes, and objects by the ETags
-// in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
+// Scrub verifies what a store's prefix holds, or the archives in a claim, and writes nothing: archives by their indexes,
+// and objects by the ETags in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
 // in the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
 // Encrypted archives are verified as they rest, by their SHA-256, or with Inflate in a store that is Decrypted.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
-	if sealed, err := encrypted(ctx, store); err != nil && !errors.Is(err, cargo.ErrCorrupt) {
+	sealed, err := encrypted(ctx, store)
+	if err != nil && !errors.Is(err, cargo.ErrCorrupt) && !errors.Is(err, syscall.EIO) {
 		return err
-	} else if sealed && !o.Inflate {
+	}
+	if sealed && !o.Inflate {
 		return scrub.Run(ctx, &o, s.counts, s.bySums)
 	}
 	return scrub.Run(ctx, &o, s.counts, s.pass)
@@ -45,7 +48,7 @@ type scrubbing struct {
 // pass goes through list and index, and then through the archives that the index names.
 func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) error {
 	index, err := openIndex(ctx, s.store)
-	damaged := errors.Is(err, errIndex)
+	damaged := unreadable(err)
 	switch {
 	case damaged:
 		s.found(f, IndexName, scrub.IndexInvalid)
@@ -67,10 +70,32 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 		return err
 	}
 	if !something && !damaged {
+		if something, err = s.anyArchive(ctx); err != nil {
+			return err
+		}
+	}
+	if !something && !damaged {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"the bucket has nothing below the prefix: check prefix of the ObjectStore and spec.source.objectStore.path")
+			"there is nothing that could be verified: check the path in spec.source, and prefix of the ObjectStore if that is "+
+				"one, or run the Transfer that writes there")
 	}
 	return s.archives(ctx, f, files)
+}
+
+// unreadable reports whether an index is damaged, or on a part of a disk that is.
+func unreadable(err error) bool { return errors.Is(err, errIndex) || errors.Is(err, syscall.EIO) }
+
+// anyArchive reports whether there are archives, which an index may have been lost of.
+func (s *scrubbing) anyArchive(ctx context.Context) (bool, error) {
+	for object, err := range s.store.List(ctx, archivesName) {
+		if err != nil {
+			return false, err
+		}
+		if _, ok := archiveForm(strings.TrimPrefix(object.Name, archivesName)); ok {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (s *scrubbing) found(f *scrub.Findings, name, what string) {
@@ -200,7 +225,7 @@ func changing(err error) (string, error) {
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrChanged) || tooShort(err) {
 		return scrub.Changing, nil
 	}
-	if errors.Is(err, cargo.ErrCorrupt) { // It is encrypted.
+	if errors.Is(err, cargo.ErrCorrupt) || errors.Is(err, syscall.EIO) { // It is encrypted, or on a bad disk.
 		return scrub.Damaged, nil
 	}
 	return "", err

@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -83,7 +84,7 @@ func (s *scrubbing) archivesAtOnce() int {
 // collect reads in the index where files are in archives.
 func (s *scrubbing) collect(ctx context.Context, of map[string][]extent) error {
 	index, err := openIndex(ctx, s.store)
-	if errors.Is(err, errIndex) {
+	if unreadable(err) {
 		return nil // It was found before.
 	}
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *scrubbing) collect(ctx context.Context, of map[string][]extent) error {
 	index.unfit = func(string) {}
 	for {
 		r, err := index.next()
-		if errors.Is(err, io.EOF) || errors.Is(err, errIndex) {
+		if errors.Is(err, io.EOF) || unreadable(err) {
 			break
 		}
 		if err != nil {
@@ -171,6 +172,9 @@ func (s *scrubbing) index(
 		return nil, scrub.IndexInvalid, nil
 	}
 	b, err := readAll(ctx, s.store, name, at.ETag, at.Size)
+	if errors.Is(err, syscall.EIO) {
+		return nil, scrub.IndexInvalid, nil
+	}
 	if err != nil {
 		return nil, "", err
 	}

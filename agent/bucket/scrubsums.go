@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,7 +53,7 @@ func (s *scrubbing) bySums(ctx context.Context, f *scrub.Findings, first bool) e
 	}
 	all, err := s.sums(ctx)
 	switch {
-	case errors.Is(err, errSums):
+	case errors.Is(err, errSums), errors.Is(err, syscall.EIO):
 		s.found(f, sumsName, scrub.IndexInvalid)
 		return nil
 	case err != nil:

@@ -82,6 +82,22 @@ func Open(volume, path string) (*Store, error) {
 // OpenSource opens the directory path of a mounted volume to be read. Without archives in it there is an error with a
 // reason.
 func OpenSource(ctx context.Context, volume, path string) (*Store, error) {
+	s, err := OpenRead(volume, path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Head(ctx, bucket.IndexName); errors.Is(err, objectstore.ErrNotFound) {
+		_ = s.root.Close()
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+			"the directory %q of the source claim has no archives, for there is no %s in it: name the path into which a "+
+				"Transfer with spec.destination.form: Archive wrote, wait for its first run, or remove spec.source.form",
+			failure.Shorten(path, 256), bucket.IndexName)
+	}
+	return s, nil
+}
+
+// OpenRead opens the directory path of a mounted volume to be read, whatever is in it.
+func OpenRead(volume, path string) (*Store, error) {
 	there, err := tree.OpenSource(volume, path) // It explains why it cannot be opened.
 	if err != nil {
 		return nil, err
@@ -96,15 +112,7 @@ func OpenSource(ctx context.Context, volume, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the source: %w", err)
 	}
-	s := &Store{root: root, synced: make(map[string]bool)}
-	if _, err := s.Head(ctx, bucket.IndexName); errors.Is(err, objectstore.ErrNotFound) {
-		_ = s.root.Close()
-		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"the directory %q of the source claim has no archives, for there is no %s in it: name the path into which a "+
-				"Transfer with spec.destination.form: Archive wrote, wait for its first run, or remove spec.source.form",
-			failure.Shorten(path, 256), bucket.IndexName)
-	}
-	return s, nil
+	return &Store{root: root, synced: make(map[string]bool)}, nil
 }
 
 // Close closes the directory.
@@ -134,7 +142,9 @@ func (s *Store) regular(name string, flags int) (*os.File, os.FileInfo, error) {
 	// Nobody at the other end of a FIFO is waited for.
 	f, err := s.root.OpenFile(name, flags|unix.O_NONBLOCK, 0)
 	if err != nil {
-		if none(err) {
+		// A link out of the directory is no object, either.
+		info, looked := s.root.Lstat(name)
+		if none(err) || looked == nil && !info.Mode().IsRegular() {
 			return nil, nil, fmt.Errorf("open %q: %w", name, objectstore.ErrNotFound)
 		}
 		return nil, nil, fmt.Errorf("open %q: %w", name, err)

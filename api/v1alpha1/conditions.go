@@ -528,7 +528,7 @@ const (
 	// ReasonCopyTooOld (Drill): the copy was restored, and is older than spec.objective.maxAge. Look at the Transfer that
 	// writes it.
 	ReasonCopyTooOld = "CopyTooOld"
-	// ReasonCopyTimeUnknown (Drill): spec.objective.maxAge is set, and the bucket has no index that says when the copy was
+	// ReasonCopyTimeUnknown (Drill): spec.objective.maxAge is set, and there is no index that says when the copy was
 	// written. Have a Transfer write it, or remove maxAge.
 	ReasonCopyTimeUnknown = "CopyTimeUnknown"
 	// ReasonCopyIncomplete (Drill): files that the index of the copy names are not in the bucket, or cannot be restored

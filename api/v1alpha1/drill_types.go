@@ -48,24 +48,25 @@ const (
 
 // DrillSource is the copy that is to be restored or verified: exactly one of objectStore and persistentVolumeClaim.
 // +kubebuilder:validation:XValidation:rule="has(self.objectStore) != has(self.persistentVolumeClaim)",message="source must have exactly one of objectStore and persistentVolumeClaim"
-// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) == has(self.form)",message="form says how files rest in a persistentVolumeClaim; set it to Gzip or Zstd beside one, and remove it beside an objectStore"
-// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) == has(self.form)",message="form says how files rest in a persistentVolumeClaim; set it to Gzip, Zstd or Archive beside one, and remove it beside an objectStore"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive beside a persistentVolumeClaim, or remove encryption"
 type DrillSource struct {
 	// objectStore in the Drill's namespace, and the path that Transfers write to.
 	// +optional
 	ObjectStore ObjectStorePath `json:"objectStore,omitzero"`
 
-	// persistentVolumeClaim in the Drill's namespace, with files in a form. It is verified where it rests, by
-	// spec.scrub, and mounted read-only.
+	// persistentVolumeClaim in the Drill's namespace, with files in a form, or in archives. It is verified where it
+	// rests, by spec.scrub, and mounted read-only.
 	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 
-	// form of the files in the persistentVolumeClaim: Gzip or Zstd. Files with other names have no checksum.
+	// form of the files in the persistentVolumeClaim: Gzip, Zstd or Archive. With Gzip and Zstd files with other names
+	// have no checksum; with Archive only the archives in the path are verified that a Transfer with that form wrote.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self in ['Gzip', 'Zstd']",message="a claim rests in form Gzip or Zstd; set one of these"
+	// +kubebuilder:validation:XValidation:rule="self in ['Gzip', 'Zstd', 'Archive']",message="a claim rests in form Gzip, Zstd or Archive; set one of these"
 	Form RestingForm `json:"form,omitempty"`
 
-	// encryption of the archives in the objectStore. With spec.scrub: Checksums they are verified without an identity.
+	// encryption of the archives. With spec.scrub: Checksums they are verified without an identity.
 	// +optional
 	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 }
@@ -97,7 +98,7 @@ type DrillObjective struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || has(self.scrub)",message="a persistentVolumeClaim is verified where it rests; set scrub and remove volume, or use an objectStore as source"
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || !has(self.include)",message="scrub verifies everything; remove include, or use a narrower path"
 // +kubebuilder:validation:XValidation:rule="!has(self.scrub) || self.scrub != 'Checksums' || !has(self.inflate) || self.inflate == 'Any'",message="with scrub: Checksums nothing is inflated; remove inflate, or use scrub: Inflate"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || !has(self.objective) || !has(self.objective.maxAge)",message="no index says when the files of a claim were written; remove objective.maxAge"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.persistentVolumeClaim) || has(self.source.form) && self.source.form == 'Archive' || !has(self.objective) || !has(self.objective.maxAge)",message="no index says when the files of a claim were written, unless they are in archives; remove objective.maxAge"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable, so that the history is about one copy; delete this Drill and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.objective) || !has(self.objective.maxDuration) || duration(self.objective.maxDuration) <= duration(has(self.deadline) ? self.deadline : '6h')",message="objective.maxDuration must not be longer than deadline, at which a drill is ended; raise deadline, which is 6h by default"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.encryption) || !has(self.scrub) || self.scrub != 'Checksums'",message="with scrub: Checksums encrypted archives are verified as they rest, which needs no identity; remove source.encryption, or use scrub: Inflate"

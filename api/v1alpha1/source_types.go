@@ -73,7 +73,7 @@ type SourceCopy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
 // +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeGroupSnapshotName) || has(self.copyMethod) && self.copyMethod == 'Snapshot' && !has(self.snapshotClassName) && !has(self.hooks)",message="volumeGroupSnapshotName needs copyMethod: Snapshot, and the snapshot is taken already; remove snapshotClassName and hooks"
-// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore)",message="archives are encrypted in an objectStore only; remove encryption, or use an objectStore as source"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.objectStore) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive beside a persistentVolumeClaim, or remove encryption"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.peer)",message="a claim of another namespace of this cluster is read by a Transfer there; add peer for another cluster, or remove namespace and create the Transfer there"
 // +kubebuilder:validation:XValidation:rule="!has(self.peer) || has(self.persistentVolumeClaim) && !has(self.form) && !has(self.hooks) && (!has(self.copyMethod) || self.copyMethod == 'Direct')",message="of another cluster the files of a persistentVolumeClaim are read directly; remove objectStore, form, hooks and copyMethod, or create a Transfer with them in that cluster"
 type TransferSource struct {
@@ -115,7 +115,8 @@ type TransferSource struct {
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 
-	// encryption of the archives in an objectStore, which a Transfer with destination.encryption wrote.
+	// encryption of the archives in an objectStore, or in a claim with form: Archive, which a Transfer with
+	// destination.encryption wrote.
 	// +optional
 	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 

@@ -20,6 +20,7 @@ const (
 )
 
 // TransferSetSource is how each claim is read.
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 // +kubebuilder:validation:XValidation:rule="!has(self.snapshotClassName) || has(self.copyMethod) && self.copyMethod == 'Snapshot'",message="snapshotClassName means something only with copyMethod: Snapshot; add that, or remove snapshotClassName"
 // +kubebuilder:validation:XValidation:rule="!has(self.stagedStorageClassName) && !has(self.stagedAccessModes) && !has(self.stagingDeadline) || has(self.copyMethod) && self.copyMethod != 'Direct'",message="stagedStorageClassName, stagedAccessModes and stagingDeadline mean something only with copyMethod: Snapshot or Clone; add that, or remove them"
 type TransferSetSource struct {
@@ -35,6 +36,11 @@ type TransferSetSource struct {
 	// form in which files of the claims may rest, as in a Transfer.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
+
+	// encryption of the archives in the claims, as in a Transfer. With spec.namespaceSelector the Secret is one of each
+	// claim's namespace.
+	// +optional
+	Encryption *ArchiveDecryption `json:"encryption,omitempty"`
 
 	SourceCopy `json:",inline"`
 }
@@ -64,6 +70,7 @@ type TransferSetClaim struct {
 }
 
 // TransferSetDestination is where members write.
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the TransferSet's namespace, in place of claims; remove persistentVolumeClaim, peer and namespace"
 // +kubebuilder:validation:XValidation:rule="has(self.objectStore) || has(self.peer) || has(self.namespace) || has(self.persistentVolumeClaim) && has(self.persistentVolumeClaim.namePrefix)",message="a claim is not moved to itself; add peer, namespace, objectStore or persistentVolumeClaim.namePrefix"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
@@ -98,6 +105,11 @@ type TransferSetDestination struct {
 	// form in which files rest, as in a Transfer.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
+
+	// encryption of archives, as in a Transfer. All members write for the same recipients, and each reads its indexes
+	// with a key of its own.
+	// +optional
+	Encryption *ArchiveEncryption `json:"encryption,omitempty"`
 }
 
 // TransferSetTemplate is what the members have in common. Fields are those of a Transfer's spec; what is absent is left

@@ -74,17 +74,15 @@ func storeCredentials(i int, secret string) corev1.Volume {
 	return corev1.Volume{Name: credentialsVolume(i), VolumeSource: corev1.VolumeSource{Secret: source}}
 }
 
-// identitiesVolume and identitiesPath are those of the Secret with age identities.
+// identitiesVolume and IdentitiesPath are those of the Secret with age identities.
 const (
 	identitiesVolume = "identities"
-	identitiesPath   = "/etc/lighterage-identities"
+	// IdentitiesPath is where an agent finds them.
+	IdentitiesPath = "/etc/lighterage-identities"
 )
 
-// AddIdentities has the agent's pod mount age identities of a Secret, and returns where.
-func (s *Spec) AddIdentities(secret string) (directory string) {
-	s.identities = secret
-	return identitiesPath
-}
+// AddIdentities has the agent's pod mount age identities of a Secret at IdentitiesPath.
+func (s *Spec) AddIdentities(secret string) { s.identities = secret }
 
 // mountIdentities mounts them. The Secret may be missing: the agent says so.
 func (a *Attempt) mountIdentities(pod *corev1.PodSpec) {
@@ -98,7 +96,7 @@ func (a *Attempt) mountIdentities(pod *corev1.PodSpec) {
 		}},
 	})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{
-		Name: identitiesVolume, MountPath: identitiesPath, ReadOnly: true,
+		Name: identitiesVolume, MountPath: IdentitiesPath, ReadOnly: true,
 	})
 }
 

@@ -261,8 +261,8 @@ func TestDrillsAreValidated(t *testing.T) {
 			s.Volume, s.Scrub, s.Inflate = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubChecksums, v1alpha1.InflateAny
 			s.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
 		},
-		"set it to Gzip or Zstd": func(s *v1alpha1.DrillSpec) { s.Source = ofClaim("") },
-		"set one of these":       func(s *v1alpha1.DrillSpec) { s.Source = ofClaim(v1alpha1.RestingArchive) },
+		"set it to Gzip, Zstd or Archive": func(s *v1alpha1.DrillSpec) { s.Source = ofClaim("") },
+		"set one of these":                func(s *v1alpha1.DrillSpec) { s.Source = ofClaim(v1alpha1.RestingFiles) },
 		"remove objective.maxAge": func(s *v1alpha1.DrillSpec) {
 			s.Volume, s.Scrub = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubInflate
 			s.Source = ofClaim(v1alpha1.RestingGzip)

@@ -52,7 +52,9 @@ func Transfer(drill *v1alpha1.Drill) *v1alpha1.Transfer {
 
 func source(of v1alpha1.DrillSource) v1alpha1.TransferSource {
 	if of.PersistentVolumeClaim.ClaimName != "" {
-		return v1alpha1.TransferSource{PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form}
+		return v1alpha1.TransferSource{
+			PersistentVolumeClaim: of.PersistentVolumeClaim, Form: of.Form, Encryption: of.Encryption,
+		}
 	}
 	return v1alpha1.TransferSource{ObjectStore: &of.ObjectStore, Encryption: of.Encryption}
 }
@@ -148,7 +150,7 @@ func (d *decision) measure(miss func(reason, format string, values ...any)) {
 	if most := objective.MaxAge; most != nil {
 		switch {
 		case run.CopyTime == nil:
-			miss(v1alpha1.ReasonCopyTimeUnknown, "the bucket has no index that says when the copy was written; have a Transfer "+
+			miss(v1alpha1.ReasonCopyTimeUnknown, "there is no index that says when the copy was written; have a Transfer "+
 				"write it, or remove spec.objective.maxAge")
 		case run.CompletionTime.Sub(run.CopyTime.Time) > most.Duration:
 			miss(v1alpha1.ReasonCopyTooOld, "the copy was written at %s, which is longer ago than %s (spec.objective.maxAge); "+

@@ -25,7 +25,9 @@ func (s *sheet) atRest(t *v1alpha1.Transfer) {
 		s.rowf("form", "%s: %s", form, sourceAtRest(t))
 	}
 	if e := t.Spec.Source.Encryption; e != nil {
-		s.section("Source at rest")
+		if !t.Spec.Source.Form.Compressed() {
+			s.section("Source at rest")
+		}
 		s.rowf("decrypted", "with the identities in Secret %s", e.IdentitySecretName)
 	}
 }
@@ -34,6 +36,8 @@ func (s *sheet) atRest(t *v1alpha1.Transfer) {
 func sourceAtRest(t *v1alpha1.Transfer) string {
 	from, to := t.Spec.Source, t.Spec.Destination
 	switch {
+	case to.Scrub != "" && from.Form.Archived():
+		return "archives that the index names are verified where they rest"
 	case to.Scrub != "":
 		return "files with an index are verified where they rest"
 	case from.Form.Archived():

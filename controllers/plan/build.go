@@ -75,7 +75,7 @@ func PodAttempt(
 		},
 	}
 	if transfer.Spec.Destination.Form.Archived() {
-		config.Transfer = writerOf(transfer)
+		config.Transfer, config.Encryption = writerOf(transfer), wireEncryption(transfer.Spec.Destination.Encryption)
 	}
 	a.Config = config
 	return attempt.New(a)
@@ -114,6 +114,9 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 	if agentpod.AsksPrivilege(transfer.Spec.PodTemplate) {
 		a.Capabilities = agentpod.ReadCapabilities
 	}
+	if of := transfer.Spec.Source.Encryption; of != nil {
+		a.AddIdentities(of.IdentitySecretName)
+	}
 	return a
 }
 
@@ -124,7 +127,7 @@ var forms = map[v1alpha1.RestingForm]wirev1.Form{
 
 func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.SendConfig {
 	run, destination := transfer.Status.Run, transfer.Spec.Destination
-	return &wirev1.SendConfig{
+	config := &wirev1.SendConfig{
 		RunId:   run.ID,
 		Attempt: uint32(run.Attempt),
 		Destination: &wirev1.ClaimPath{
@@ -150,6 +153,10 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		SourceForm:         forms[transfer.Spec.Source.Form],
 		Template:           wireTemplate(transfer),
 	}
+	if transfer.Spec.Source.Encryption != nil && transfer.Spec.Source.ObjectStore == nil {
+		config.IdentitiesDirectory = attempt.IdentitiesPath
+	}
+	return config
 }
 
 // checkpointInterval in bytes.

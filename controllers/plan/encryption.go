@@ -17,10 +17,10 @@ import (
 // cannot.
 func validateEncryption(spec v1alpha1.TransferSpec) error {
 	from, to := spec.Source, spec.Destination
-	if from.Encryption != nil && (from.ObjectStore == nil || to.Scrub == v1alpha1.ScrubChecksums) {
+	if from.Encryption != nil && (from.ObjectStore == nil && !from.Form.Archived() || to.Scrub == v1alpha1.ScrubChecksums) {
 		return &policy.InvalidError{
-			Field: "spec.source.encryption", Fix: "is for archives of an objectStore that are decrypted; remove it from a " +
-				"claim, and with scrub: Checksums, which needs no identity",
+			Field: "spec.source.encryption", Fix: "is for archives that are decrypted; set source.form: Archive beside a " +
+				"claim, or remove it, as with scrub: Checksums, which needs no identity",
 		}
 	}
 	if from.Encryption != nil && from.Encryption.IdentitySecretName == "" {
@@ -31,10 +31,10 @@ func validateEncryption(spec v1alpha1.TransferSpec) error {
 	if to.Encryption == nil {
 		return nil
 	}
-	if to.ObjectStore == nil || !to.Form.Archived() || spec.Receipt {
+	if !to.Form.Archived() || spec.Receipt {
 		return &policy.InvalidError{
-			Field: "spec.destination.encryption", Fix: "is for form: Archive in an objectStore, without receipt, for which the " +
-				"archives would have to be decrypted",
+			Field: "spec.destination.encryption", Fix: "is for form: Archive, without receipt, for which the archives would " +
+				"have to be decrypted",
 		}
 	}
 	hybrid := 0

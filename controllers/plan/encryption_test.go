@@ -72,6 +72,56 @@ func TestRecipientsOfADestination(t *testing.T) {
 	}
 }
 
+// TestRecipientsOfAClaim reach the pod that has both claims, which gets the key of its Transfer.
+func TestRecipientsOfAClaim(t *testing.T) {
+	classic, _ := recipients(t)
+	transfer, facts := localTransfer("")
+	transfer.Spec.Destination.Form = v1alpha1.RestingArchive
+	transfer.Spec.Destination.Encryption = &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{classic}}
+	start := plan.DecideTransfer(transfer, facts, image).Start
+	config := localConfig(t, start)
+	if got := config.GetEncryption().GetRecipients(); !slices.Equal(got, []string{string(classic)}) ||
+		config.GetTransfer() == "" || !start.NeedsArchiveKey() {
+		t.Errorf("%v", config)
+	}
+}
+
+// TestIdentitiesOfAClaim are mounted in the pod that reads its archives: the one with both claims, or the sender.
+func TestIdentitiesOfAClaim(t *testing.T) {
+	local, here := localTransfer("")
+	for mode, c := range map[string]struct {
+		transfer *v1alpha1.Transfer
+		facts    plan.TransferFacts
+	}{"local": {local, here}, "send": {newTransfer("ledger", 0), goodFacts()}} {
+		c.transfer.Spec.Source.Form = v1alpha1.RestingArchive
+		c.transfer.Spec.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
+		start := plan.DecideTransfer(c.transfer, c.facts, image).Start
+		if start == nil {
+			t.Fatalf("%s: nothing begins", mode)
+		}
+		b, err := start.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := &wirev1.SendConfig{}
+		if mode == "local" {
+			send = localConfig(t, start).GetSend()
+		} else if err := wirev1.UnmarshalConfig(b, send); err != nil {
+			t.Fatal(err)
+		}
+		pod := start.Job().Spec.Template.Spec
+		mounted := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Secret != nil && v.Secret.SecretName == "identity" && slices.ContainsFunc(pod.Containers[0].VolumeMounts,
+				func(m corev1.VolumeMount) bool {
+					return m.Name == v.Name && m.MountPath == send.GetIdentitiesDirectory()
+				})
+		})
+		if pod.Containers[0].Args[0] != mode || !mounted || start.NeedsArchiveKey() {
+			t.Errorf("%s: %q, %s", mode, send.GetIdentitiesDirectory(), b)
+		}
+	}
+}
+
 // TestIdentitiesOfASource are mounted in the pod that reads, one key of the Secret and no other, and nothing else has
 // them.
 func TestIdentitiesOfASource(t *testing.T) {
@@ -141,6 +191,27 @@ func TestEncryptionThatIsNotSupported(t *testing.T) {
 		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &invalid) || invalid.Field != c.field) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	claim := v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"}
+	into := v1alpha1.TransferSpec{
+		Source: v1alpha1.TransferSource{PersistentVolumeClaim: claim},
+		Destination: v1alpha1.TransferDestination{
+			PersistentVolumeClaim: v1alpha1.DestinationClaim{
+				PersistentVolumeClaimPath: v1alpha1.PersistentVolumeClaimPath{ClaimName: "archives", Path: "/"},
+			},
+			Form: v1alpha1.RestingArchive, Encryption: to(classic),
+		},
+	}
+	if err := plan.ValidateTransfer(into); err != nil {
+		t.Errorf("archives in a claim: %v", err)
+	}
+	into.Source.Encryption = &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
+	if err := plan.ValidateTransfer(into); err == nil {
+		t.Error("plain files of a claim are decrypted")
+	}
+	into.Destination.Encryption, into.Destination.Form, into.Source.Form = nil, "", v1alpha1.RestingArchive
+	if err := plan.ValidateTransfer(into); err != nil {
+		t.Errorf("archives of a claim: %v", err)
 	}
 	scrub := v1alpha1.TransferSpec{
 		Source: v1alpha1.TransferSource{

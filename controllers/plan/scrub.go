@@ -26,9 +26,9 @@ func validateScrub(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{
 			Field: "spec.destination", Fix: "must have neither peer, namespace nor form with scrub, which writes nothing",
 		}
-	case from.ObjectStore == nil && (!from.Form.Compressed() || from.Form.Archived()):
+	case from.ObjectStore == nil && !from.Form.Compressed():
 		return &policy.InvalidError{
-			Field: "spec.source.form", Fix: "must be Gzip or Zstd with scrub: plain files have no checksums",
+			Field: "spec.source.form", Fix: "must be Gzip, Zstd or Archive with scrub: plain files have no checksums",
 		}
 	case len(spec.Include)+len(spec.Exclude) > 0 || spec.Delete || spec.Receipt || from.Hooks != nil ||
 		from.CopyMethod != "" && from.CopyMethod != v1alpha1.CopyDirect:

@@ -40,10 +40,15 @@ func TestScrubAttempts(t *testing.T) {
 	store := &v1alpha1.ObjectStore{Spec: v1alpha1.ObjectStoreSpec{Endpoint: "https://s3.example", Bucket: "b", Prefix: "p"}}
 	of := scrubOf(cargoClaim)
 	inStore := scrubOf(cargoStore)
+	archives := scrubOf(cargoClaim)
+	archives.Spec.Source.Form = v1alpha1.RestingArchive
 	for what, test := range map[string]struct {
 		transfer *v1alpha1.Transfer
 		route    v1alpha1.Route
-	}{"claim": {of, v1alpha1.RoutePod}, "store": {inStore, v1alpha1.RouteObjectStore}} {
+	}{
+		"claim": {of, v1alpha1.RoutePod}, "archives": {archives, v1alpha1.RoutePod},
+		"store": {inStore, v1alpha1.RouteObjectStore},
+	} {
 		transfer := test.transfer
 		if route := firstRoute(transfer, TransferFacts{}); route != test.route {
 			t.Errorf("%s: it goes by %s", what, route)
@@ -82,7 +87,7 @@ func TestScrubAttempts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !c.GetScrub().GetInflate() || !c.GetInflateInSoftware() || c.GetReceive() != nil || c.GetDestinationStore() != nil ||
-			(c.GetSourceStore() != nil) != (what == "store") || (c.GetSend().GetSourceForm() != 0) != (what == "claim") ||
+			(c.GetSourceStore() != nil) != (what == "store") || (c.GetSend().GetSourceForm() == 0) != (what == "store") ||
 			pod.Containers[0].Args[0] != "local" {
 			t.Errorf("%s: %s", what, b)
 		}

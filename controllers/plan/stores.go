@@ -249,8 +249,8 @@ func storeAttempt(
 		config.SourceStore = end(at, stores.Source)
 		config.Send.Volume, config.Send.Path = "", ""
 	}
-	if of := transfer.Spec.Source.Encryption; of != nil {
-		config.IdentitiesDirectory = a.AddIdentities(of.IdentitySecretName)
+	if transfer.Spec.Source.Encryption != nil && transfer.Spec.Source.ObjectStore != nil {
+		config.IdentitiesDirectory = attempt.IdentitiesPath
 	}
 	if at := destination.ObjectStore; at != nil {
 		config.DestinationStore = end(at, stores.Destination)

@@ -416,6 +416,50 @@ func TestRejectedMembers(t *testing.T) {
 	}
 }
 
+// toSomebody has the form of a recipient.
+var toSomebody = &v1alpha1.ArchiveEncryption{
+	Recipients: []v1alpha1.AgeRecipient{"age1" + v1alpha1.AgeRecipient(strings.Repeat("q", 58))},
+}
+
+// TestMembersThatEncrypt: the API server takes members that write archives for somebody, in a store or in claims of the
+// namespace, and those that decrypt archives of claims; and a second look writes nothing.
+func TestMembersThatEncrypt(t *testing.T) {
+	store := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}
+	for name, change := range map[string]func(*v1alpha1.TransferSetTemplate){
+		"store": func(s *v1alpha1.TransferSetTemplate) {
+			s.Destination = v1alpha1.TransferSetDestination{
+				ObjectStore: store, Form: v1alpha1.RestingArchive, Encryption: toSomebody,
+			}
+		},
+		"claims": func(s *v1alpha1.TransferSetTemplate) {
+			s.Destination = v1alpha1.TransferSetDestination{
+				PersistentVolumeClaim: &v1alpha1.TransferSetClaim{NamePrefix: "sealed-"}, Form: v1alpha1.RestingArchive,
+				Encryption: toSomebody,
+			}
+		},
+		"restore": func(s *v1alpha1.TransferSetTemplate) {
+			s.Source = &v1alpha1.TransferSetSource{
+				Form: v1alpha1.RestingArchive, Encryption: &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "a", "b")
+			set := f.set("seal", func(s *v1alpha1.TransferSetSpec) { change(&s.Template) })
+			f.expect(set, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersRunning, "seal-a", "seal-b")
+			for _, member := range []string{"seal-a", "seal-b"} {
+				s := f.transfer(member).Spec
+				if sealed, opened := s.Destination.Encryption, s.Source.Encryption; name == "restore" &&
+					(opened == nil || opened.IdentitySecretName != "identity" || sealed != nil) ||
+					name != "restore" && (sealed == nil || !slices.Equal(sealed.Recipients, toSomebody.Recipients)) {
+					t.Errorf("%s: %+v", member, s)
+				}
+			}
+			f.quiet(set)
+		})
+	}
+}
+
 // TestRefusals: what the API server rejects of sets, and which words lead to the fix.
 func TestRefusals(t *testing.T) {
 	f := newFixture(t)
@@ -440,6 +484,14 @@ func TestRefusals(t *testing.T) {
 		"a path out": {func(s *v1alpha1.TransferSet) {
 			s.Spec.Template.Source = &v1alpha1.TransferSetSource{Path: "/../x"}
 		}, ". or .. elements"},
+		"encrypted files": {func(s *v1alpha1.TransferSet) {
+			s.Spec.Template.Destination.Form, s.Spec.Template.Destination.Encryption = v1alpha1.RestingGzip, toSomebody
+		}, "set form: Archive, or remove encryption"},
+		"an identity for files": {func(s *v1alpha1.TransferSet) {
+			s.Spec.Template.Source = &v1alpha1.TransferSetSource{
+				Encryption: &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"},
+			}
+		}, "set form: Archive, or remove encryption"},
 		"a class for nothing": {func(s *v1alpha1.TransferSet) {
 			s.Spec.Template.Source = &v1alpha1.TransferSetSource{SourceCopy: v1alpha1.SourceCopy{SnapshotClassName: "fast"}}
 		}, "copyMethod: Snapshot"},

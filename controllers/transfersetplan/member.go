@@ -51,6 +51,7 @@ func memberSpec(set *v1alpha1.TransferSet, claim, group string) v1alpha1.Transfe
 	if template.Source != nil {
 		source.PersistentVolumeClaim.Path = cmp.Or(template.Source.Path, "/")
 		source.SourceCopy, source.Form = template.Source.SourceCopy, template.Source.Form
+		source.Encryption = template.Source.Encryption
 	}
 	source.VolumeGroupSnapshotName = group
 	schedule := template.Schedule
@@ -62,7 +63,9 @@ func memberSpec(set *v1alpha1.TransferSet, claim, group string) v1alpha1.Transfe
 		}
 	}
 	to := template.Destination
-	destination := v1alpha1.TransferDestination{Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form}
+	destination := v1alpha1.TransferDestination{
+		Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form, Encryption: to.Encryption,
+	}
 	if to.ObjectStore != nil {
 		destination.ObjectStore = &v1alpha1.ObjectStorePath{
 			Name: to.ObjectStore.Name, Path: path.Join("/", to.ObjectStore.Path, claim),

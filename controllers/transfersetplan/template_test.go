@@ -31,8 +31,6 @@ var own = map[string]string{
 	"source.peer":                    "a set finds the claims of its own cluster",
 	"source.namespace":               "a set finds the claims of its own cluster",
 	"source.volumeGroupSnapshotName": "spec.group of the set",
-	"source.encryption":              "sources are claims, which have no encrypted archives",
-	"destination.encryption":         "a Transfer for each claim encrypts, as docs/how-to/move-a-namespace.md says",
 	"destination.snapshot":           "members write to other namespaces and clusters, where history is not kept by who sends",
 
 	"destination.persistentVolumeClaim.claimName": "by namePrefix",
@@ -78,15 +76,16 @@ func TestTemplateHasAll(t *testing.T) {
 
 // TestTemplateReachesMembers: each field of a template is in the spec of its members.
 func TestTemplateReachesMembers(t *testing.T) {
+	identity := &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
 	template := v1alpha1.TransferSetTemplate{
-		Source: &v1alpha1.TransferSetSource{Path: "/data", Form: v1alpha1.RestingGzip, SourceCopy: v1alpha1.SourceCopy{
+		Source: &v1alpha1.TransferSetSource{Path: "/data", Form: v1alpha1.RestingGzip, Encryption: identity, SourceCopy: v1alpha1.SourceCopy{
 			CopyMethod: v1alpha1.CopySnapshot, SnapshotClassName: "fast", StagedStorageClassName: "slow",
 			StagedAccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			StagingDeadline:   &metav1.Duration{Duration: time.Minute}, Hooks: &v1alpha1.SourceHooks{},
 		}},
 		Destination: v1alpha1.TransferSetDestination{
 			Peer: "west", Via: &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "s3"}}, Namespace: "shop",
-			Form: "Gzip",
+			Form: "Gzip", Encryption: &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{"age1x"}},
 			PersistentVolumeClaim: &v1alpha1.TransferSetClaim{
 				NamePrefix: "from-", Path: "/in", Template: &v1alpha1.ClaimTemplate{
 					StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

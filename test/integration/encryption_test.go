@@ -16,7 +16,7 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestEncryptionAtAdmission accepts recipients of either kind for archives in a store, and rejects what would not be
+// TestEncryptionAtAdmission accepts recipients of either kind for archives in a store or a claim, and rejects what would not be
 // encrypted or cannot be read.
 func TestEncryptionAtAdmission(t *testing.T) {
 	classic := v1alpha1.AgeRecipient("age1" + strings.Repeat("q", 58))
@@ -69,12 +69,27 @@ func TestEncryptionAtAdmission(t *testing.T) {
 			from("", "identity")(t)
 			t.Spec.Source.ObjectStore = nil
 			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}
-		}, "use an objectStore as source"},
+		}, "set form: Archive beside a persistentVolumeClaim"},
+		"archives of a claim": {func(t *v1alpha1.Transfer) {
+			from("", "identity")(t)
+			t.Spec.Source.ObjectStore, t.Spec.Source.Form = nil, v1alpha1.RestingArchive
+			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}
+		}, ""},
+		"scrub of a claim": {func(t *v1alpha1.Transfer) {
+			from(v1alpha1.ScrubInflate, "identity")(t)
+			t.Spec.Source.ObjectStore, t.Spec.Source.Form = nil, v1alpha1.RestingArchive
+			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}
+		}, ""},
 		"claim": {func(t *v1alpha1.Transfer) {
 			archive(t)
 			t.Spec.Destination.ObjectStore = nil
 			t.Spec.Destination.PersistentVolumeClaim.ClaimName = "ledger-copy"
-		}, "set form: Archive beside an objectStore"},
+		}, ""},
+		"files in a claim": {func(t *v1alpha1.Transfer) {
+			to(v1alpha1.RestingGzip, classic)(t)
+			t.Spec.Destination.ObjectStore = nil
+			t.Spec.Destination.PersistentVolumeClaim.ClaimName = "ledger-copy"
+		}, "set form: Archive, or remove encryption"},
 		"with a receipt": {func(t *v1alpha1.Transfer) {
 			archive(t)
 			t.Spec.Receipt = true

@@ -141,6 +141,7 @@ func TestIdentitiesOfArchives(t *testing.T) {
 		fix string
 	}{
 		"a Transfer":      {with("local", "identities", key, path), ""},
+		"a sender":        {with("send", "identities", key, path), ""},
 		"a probe":         {with("probe", "identities", key, path), fix},
 		"another key":     {with("local", "identities", "lighterage-s3-access-key-id", path), fix},
 		"all keys":        {with("local", "identities", "", path), fix},

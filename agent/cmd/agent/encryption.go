@@ -27,6 +27,14 @@ func decrypted(store bucket.Store, directory string) (bucket.Store, error) {
 	return bucket.Decrypted(store, identities), nil
 }
 
+// identitiesFit is an error if there are identities for what is no archive in a volume.
+func identitiesFit(c *wirev1.SendConfig) error {
+	if c.GetIdentitiesDirectory() != "" && (c.GetSourceForm() != wirev1.Form_FORM_ARCHIVE || c.GetVolume() == "") {
+		return badConfig("identities_directory: archives in a volume alone are decrypted")
+	}
+	return nil
+}
+
 // encryption is how archives are encrypted; nil: they are not.
 func (a *agent) encryption(c *wirev1.Encryption) (*bucket.Encryption, error) {
 	if c == nil {

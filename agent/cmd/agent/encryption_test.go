@@ -96,11 +96,90 @@ func TestEncryptsArchives(t *testing.T) {
 	}
 }
 
-// TestEncryptionElsewhere has configurations refused that would write what they say is encrypted as it is.
-func TestEncryptionElsewhere(t *testing.T) {
+// TestEncryptsArchivesInAClaim has one agent encrypt into a claim, and others restore and verify there.
+func TestEncryptsArchivesInAClaim(t *testing.T) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
-	r.config.Encryption = &wirev1.Encryption{Recipients: []string{"age1x"}}
-	if code, _, _ := r.run(t.Context(), t); code != exitConfig {
-		t.Errorf("into a claim: exit code %d", code)
+	r.config.Send.Form, r.config.Transfer = wirev1.Form_FORM_ARCHIVE, "bank/ledger (1)"
+	r.config.Encryption = &wirev1.Encryption{Recipients: []string{identity.Recipient().String()}}
+	key := filepath.Join(r.directory, wirev1.ArchiveKey)
+	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, agefile.KeySize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for unchanged := range uint64(2) {
+		code, report, log := r.run(t.Context(), t)
+		if code != exitOK || report.GetProgress().GetUnchangedFiles() != unchanged {
+			t.Fatalf("the agent exits with %d, %v:\n%s", code, report.GetProgress(), log)
+		}
+	}
+	archives, err := filepath.Glob(filepath.Join(r.destination, "copy/.lighterage/archives/[0-9]*.tar.gz.age"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("archives %q, %v", archives, err)
+	}
+	back := &localRun{directory: r.directory, source: r.source, destination: t.TempDir(), content: r.content}
+	back.config = proto.CloneOf(r.config)
+	back.config.Encryption, back.config.Transfer = nil, ""
+	send := back.config.Send
+	send.Volume, send.Form, send.SourceForm = r.destination, wirev1.Form_FORM_UNSPECIFIED, wirev1.Form_FORM_ARCHIVE
+	send.Path, back.config.Receive.Volume = "copy", back.destination
+	identities := t.TempDir()
+	if code, report, _ := back.run(t.Context(), t); code != exitFailed ||
+		report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH {
+		t.Errorf("without an identity: exit code %d, %v", code, report.GetFailure())
+	}
+	send.IdentitiesDirectory = identities
+	if code, report, _ := back.run(t.Context(), t); code != exitFailed ||
+		report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_ENCRYPTION_MISMATCH {
+		t.Errorf("without a Secret: exit code %d, %v", code, report.GetFailure())
+	}
+	file := filepath.Join(identities, wirev1.AgeIdentitiesKey)
+	if err := os.WriteFile(file, []byte(identity.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, report, log := back.run(t.Context(), t)
+	if code != exitOK || strings.Contains(log+report.String(), identity.String()) {
+		t.Fatalf("the agent exits with %d:\n%s", code, log)
+	}
+	back.arrived(t)
+	for _, inflate := range []bool{false, true} {
+		c := &wirev1.LocalConfig{Send: proto.CloneOf(send), Scrub: &wirev1.Scrub{Inflate: inflate}}
+		if !inflate {
+			c.Send.IdentitiesDirectory = ""
+		}
+		r.config = c
+		code, report, log := r.run(t.Context(), t)
+		if code != exitOK || len(report.GetOmissions()) > 0 || report.GetProgress().GetFiles() == 0 {
+			t.Errorf("a scrub, inflate %v, exits with %d, %v:\n%s", inflate, code, report, log)
+		}
+	}
+}
+
+// TestEncryptionElsewhere has configurations refused that would write what they say is encrypted as it is, or that have
+// identities for what is not decrypted.
+func TestEncryptionElsewhere(t *testing.T) {
+	encryption := &wirev1.Encryption{Recipients: []string{"age1x"}}
+	for what, change := range map[string]func(*wirev1.LocalConfig){
+		"files in a claim": func(c *wirev1.LocalConfig) { c.Encryption = encryption },
+		"files in a form":  func(c *wirev1.LocalConfig) { c.Encryption, c.Send.Form = encryption, wirev1.Form_FORM_GZIP },
+		"with a receipt": func(c *wirev1.LocalConfig) {
+			c.Encryption, c.Send.Form, c.Transfer = encryption, wirev1.Form_FORM_ARCHIVE, "t"
+			c.Send.Receipt = true
+		},
+		"of plain files": func(c *wirev1.LocalConfig) { c.Send.IdentitiesDirectory = "/identities" },
+		"a scrub of files": func(c *wirev1.LocalConfig) {
+			c.Send.IdentitiesDirectory, c.Scrub, c.Send.SourceForm = "/identities", &wirev1.Scrub{}, wirev1.Form_FORM_GZIP
+		},
+		"archives of archives": func(c *wirev1.LocalConfig) {
+			c.Send.IdentitiesDirectory, c.Send.Form, c.Transfer = "/identities", wirev1.Form_FORM_ARCHIVE, "t"
+		},
+	} {
+		r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+		change(r.config)
+		if code, _, _ := r.run(t.Context(), t); code != exitConfig {
+			t.Errorf("%s: exit code %d", what, code)
+		}
 	}
 }

@@ -37,9 +37,6 @@ func (a *agent) handOff(ctx context.Context) error {
 		return err
 	}
 	sent := c.GetSend()
-	if err := ofClaim(sent.GetVolume()); err != nil {
-		return err
-	}
 	pace, err := paceOf(sent)
 	if err != nil {
 		return err

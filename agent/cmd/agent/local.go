@@ -58,6 +58,9 @@ func (a *agent) local(ctx context.Context) error {
 		)
 	}
 	resolved, err := localSettings(&c)
+	if err == nil {
+		err = identitiesFit(from)
+	}
 	if err != nil {
 		return err
 	}
@@ -104,14 +107,14 @@ func checkImage(c *wirev1.LocalConfig) error {
 
 // localSettings is settingsOf with archives, from claims.
 func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
-	from, toStore := c.GetSend(), c.GetDestinationStore() != nil
+	from := c.GetSend()
 	archive := from.GetForm() == wirev1.Form_FORM_ARCHIVE
 	switch {
 	case archive && (c.GetSourceStore() != nil || from.GetSourceForm() == wirev1.Form_FORM_ARCHIVE):
 		return compression.Settings{}, badConfig("files are archived from claims with plain files only")
-	case c.GetEncryption() != nil && (!archive || !toStore || from.GetReceipt()):
-		return compression.Settings{}, badConfig("archives in object stores alone are encrypted, without a receipt")
-	case archive && !toStore && from.GetReceipt():
+	case c.GetEncryption() != nil && (!archive || from.GetReceipt()):
+		return compression.Settings{}, badConfig("archives alone are encrypted, without a receipt")
+	case archive && c.GetDestinationStore() == nil && from.GetReceipt():
 		return compression.Settings{}, badConfig("archives in claims have no receipt")
 	case archive:
 		resolved, err := compression.Read(from.GetCompression())

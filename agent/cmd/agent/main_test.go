@@ -212,6 +212,8 @@ func TestFailuresAreReported(t *testing.T) {
 		"NoMode":       {func(c *wirev1.SendConfig) { c.Compression.Mode = 0 }, exitConfig, 0},
 		"UnknownCodec": {func(c *wirev1.SendConfig) { c.Compression.Codecs = []string{"lzw"} }, exitConfig, 0},
 		"BadPath":      {func(c *wirev1.SendConfig) { c.DataPath = "RDMA" }, exitConfig, 0},
+		"Secrets":      {func(c *wirev1.SendConfig) { c.Volume = "/etc/lighterage-identities" }, exitConfig, 0},
+		"Identities":   {func(c *wirev1.SendConfig) { c.IdentitiesDirectory = volume }, exitConfig, 0},
 		"BadAddress":   {func(c *wirev1.SendConfig) { c.ControlAddress = "nonsense" }, exitConfig, 0},
 	}
 	for name, test := range tests {

@@ -92,6 +92,9 @@ func (a *agent) sendTo(
 	if err != nil {
 		return err
 	}
+	if err := ofClaim(c.GetVolume()); err != nil { // Identities are no data, either.
+		return err
+	}
 	resolved, err := settingsOf(c)
 	if err != nil {
 		return err
@@ -268,6 +271,9 @@ func (a *agent) open(
 
 // settingsOf returns how a sender compresses. The form in which files rest fixes the codec.
 func settingsOf(c *wirev1.SendConfig) (compression.Settings, error) {
+	if err := identitiesFit(c); err != nil {
+		return compression.Settings{}, err
+	}
 	form, err := protocol.FormOf(c.GetForm())
 	if err != nil {
 		return compression.Settings{}, err

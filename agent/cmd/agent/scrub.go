@@ -7,6 +7,8 @@ import (
 	"context"
 
 	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/cargo"
+	"github.com/lighterage/lighterage/agent/claimstore"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/node"
@@ -29,14 +31,21 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 	if err != nil {
 		return err
 	}
-	form, err := protocol.FormOf(from.GetSourceForm())
+	archives := from.GetSourceForm() == wirev1.Form_FORM_ARCHIVE
+	var form cargo.Form
+	if !archives {
+		form, err = protocol.FormOf(from.GetSourceForm())
+	}
 	switch {
 	case err != nil:
 		return badConfig("send.source_form: %w", err)
 	case c.GetDestinationStore() != nil:
 		return badConfig("the configuration has a destination, and scrub, which has none")
-	case (c.GetSourceStore() == nil) != (form != 0):
+	case (c.GetSourceStore() == nil) != (form != 0 || archives):
 		return badConfig("send.source_form is %v: volumes have one, and stores none", from.GetSourceForm())
+	}
+	if err := identitiesFit(from); err != nil {
+		return err
 	}
 	a.known = knownOn(node.ReadHost(), from.GetFigures())
 	report := send.NewReport()
@@ -77,6 +86,9 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 		if err := ofClaim(from.GetVolume()); err != nil {
 			return err
 		}
+		if archives {
+			return scrubClaim(ctx, c, options)
+		}
 		source, err := tree.OpenSource(from.GetVolume(), from.GetPath())
 		if err != nil {
 			return err
@@ -84,4 +96,18 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 		defer source.Close()
 		return scrub.Tree(ctx, source, form, options)
 	}())
+}
+
+// scrubClaim verifies the archives in a claim.
+func scrubClaim(ctx context.Context, c *wirev1.LocalConfig, options scrub.Options) error {
+	store, err := claimstore.OpenRead(c.GetSend().GetVolume(), c.GetSend().GetPath())
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	readable, err := decrypted(store, c.GetSend().GetIdentitiesDirectory())
+	if err != nil {
+		return err
+	}
+	return bucket.Scrub(ctx, readable, options)
 }

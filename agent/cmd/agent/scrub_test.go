@@ -72,16 +72,52 @@ func TestScrubsAStore(t *testing.T) {
 	}
 }
 
+// TestScrubsArchivesOfAClaim, without inflating and with it.
+func TestScrubsArchivesOfAClaim(t *testing.T) {
+	r := archivedRun(t, "deflate")
+	send := proto.CloneOf(r.config.Send)
+	send.Form, send.SourceForm = wirev1.Form_FORM_UNSPECIFIED, wirev1.Form_FORM_ARCHIVE
+	send.Volume, send.Path = r.destination, "copy"
+	r.config = &wirev1.LocalConfig{Send: send, InflateInSoftware: true}
+	for _, inflate := range []bool{false, true} {
+		r.config.Scrub = &wirev1.Scrub{Inflate: inflate}
+		code, report, log := r.run(t.Context(), t)
+		if code != exitOK || report.GetProgress().GetFiles() != 1 || len(report.GetOmissions()) > 0 ||
+			report.GetCopyTime() == nil || (report.GetDecompression().GetSoftware().GetOperations() > 0) != inflate {
+			t.Fatalf("inflate %v: the agent exits with %d, %v:\n%s", inflate, code, report, log)
+		}
+	}
+	archives, err := filepath.Glob(filepath.Join(r.destination, "copy/.lighterage/archives/[0-9]*.tar.gz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("archives %q, %v", archives, err)
+	}
+	if err := os.Truncate(archives[0], 40); err != nil {
+		t.Fatal(err)
+	}
+	code, report, log := r.run(t.Context(), t)
+	if code != exitOK || report.GetProgress().GetFiles() != 0 || len(report.GetOmissions()) != 1 ||
+		report.GetOmissions()[0].GetWhat() != "Damaged" {
+		t.Errorf("damaged: the agent exits with %d, %v:\n%s", code, report, log)
+	}
+	send.Path = "."
+	code, report, _ = r.run(t.Context(), t)
+	if code != exitFailed || report.GetFailure().GetReason() != wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND {
+		t.Errorf("without archives: the agent exits with %d, %v", code, report)
+	}
+}
+
 // TestScrubsNothingElse: a configuration that says two things is rejected.
 func TestScrubsNothingElse(t *testing.T) {
 	server := objectstoretest.New(t, "me")
 	for what, change := range map[string]func(*wirev1.LocalConfig){
-		"a destination":        func(c *wirev1.LocalConfig) { c.DestinationStore = storeEnd(t, server) },
-		"no form":              func(c *wirev1.LocalConfig) { c.Send.SourceForm = wirev1.Form_FORM_UNSPECIFIED },
-		"a form of a store":    func(c *wirev1.LocalConfig) { c.SourceStore = storeEnd(t, server) },
-		"archives in a volume": func(c *wirev1.LocalConfig) { c.Send.SourceForm = wirev1.Form_FORM_ARCHIVE },
-		"no volume":            func(c *wirev1.LocalConfig) { c.Send.Volume = "" },
-		"credentials":          func(c *wirev1.LocalConfig) { c.Send.Volume = "/etc/lighterage" },
+		"a destination":     func(c *wirev1.LocalConfig) { c.DestinationStore = storeEnd(t, server) },
+		"no form":           func(c *wirev1.LocalConfig) { c.Send.SourceForm = wirev1.Form_FORM_UNSPECIFIED },
+		"a form of a store": func(c *wirev1.LocalConfig) { c.SourceStore = storeEnd(t, server) },
+		"archives of a store": func(c *wirev1.LocalConfig) {
+			c.SourceStore, c.Send.SourceForm = storeEnd(t, server), wirev1.Form_FORM_ARCHIVE
+		},
+		"no volume":   func(c *wirev1.LocalConfig) { c.Send.Volume = "" },
+		"credentials": func(c *wirev1.LocalConfig) { c.Send.Volume = "/etc/lighterage" },
 	} {
 		r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
 		r.config.Scrub, r.config.Send.SourceForm = &wirev1.Scrub{}, wirev1.Form_FORM_GZIP

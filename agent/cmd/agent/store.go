@@ -168,7 +168,12 @@ func openAnySource(
 	if err != nil {
 		return nil, nil, err
 	}
-	return archived(ctx, store, patterns, report, archives), store.Close, nil
+	readable, err := decrypted(store, c.GetIdentitiesDirectory())
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return archived(ctx, readable, patterns, report, archives), store.Close, nil
 }
 
 // How many requests there are at once unless somebody chose, more than there are cores: they wait for the store.

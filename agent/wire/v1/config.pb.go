@@ -826,8 +826,11 @@ type SendConfig struct {
 	// gateway_tunnel is what gateway_endpoint, which is the gateway of this cluster then, is asked for by HTTP CONNECT: a connection to the
 	// peer's gateway. See package tunnel.
 	GatewayTunnel string `protobuf:"bytes,42,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in volume. Empty: these are
+	// not encrypted.
+	IdentitiesDirectory string `protobuf:"bytes,158,opt,name=identities_directory,json=identitiesDirectory,proto3" json:"identities_directory,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
@@ -1052,6 +1055,13 @@ func (x *SendConfig) GetBlock() bool {
 func (x *SendConfig) GetGatewayTunnel() string {
 	if x != nil {
 		return x.GatewayTunnel
+	}
+	return ""
+}
+
+func (x *SendConfig) GetIdentitiesDirectory() string {
+	if x != nil {
+		return x.IdentitiesDirectory
 	}
 	return ""
 }
@@ -1436,7 +1446,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\x89\t\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xc3\t\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1470,7 +1480,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
 	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
 	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\x12+\n" +
-	"\x0egateway_tunnel\x18* \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\"\xf4\x02\n" +
+	"\x0egateway_tunnel\x18* \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\x128\n" +
+	"\x14identities_directory\x18\x9e\x01 \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\"\xf4\x02\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +

@@ -39,7 +39,7 @@ type LocalConfig struct {
 	InflateInSoftware bool `protobuf:"varint,6,opt,name=inflate_in_software,json=inflateInSoftware,proto3" json:"inflate_in_software,omitempty"`
 	// scrub has the source verified where it rests, and nothing is moved: there is no destination then, and receive is not read.
 	Scrub *Scrub `protobuf:"bytes,60,opt,name=scrub,proto3" json:"scrub,omitempty"`
-	// encryption has the archives in destination_store encrypted.
+	// encryption has the archives in destination_store, or in the volume of receive, encrypted.
 	Encryption *Encryption `protobuf:"bytes,120,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in
 	// source_store. Empty: these are not encrypted.

@@ -1,0 +1,245 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lighterage/lighterage/agent/bucket"
+	"github.com/lighterage/lighterage/agent/claimstore"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/scrub"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// claimed is a claim with archives of some files, and the directory that they were packed from.
+func claimed(t *testing.T, id codec.ID) (store *claimstore.Store, root, volume string, names []string) {
+	t.Helper()
+	root, volume = t.TempDir(), t.TempDir()
+	files := map[string]string{"empty": "", "z/big": random(2, 5<<18)}
+	for i := range 20 {
+		files[fmt.Sprintf("d%d/f%d", i%3, i)] = fmt.Sprintf("%x", random(uint64(100+i), 30_000))
+	}
+	put(t, root, files)
+	writer, err := claimstore.Open(volume, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	mustWrite(t, source(t, root, nil), writer, archived(id, 1<<20))
+	store, err = claimstore.OpenRead(volume, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if names, _ = archivesOf(t, store); len(names) < 2 {
+		t.Fatalf("there are the archives %q", names)
+	}
+	return store, root, filepath.Join(volume, "p"), names
+}
+
+// TestScrubOfAClaim: archives in a claim are verified like those in an object store, and nothing is written.
+func TestScrubOfAClaim(t *testing.T) {
+	for _, id := range codecs {
+		store, _, volume, names := claimed(t, id)
+		// What else is in the path is not looked at.
+		put(t, volume, map[string]string{"notes": "nobody's"})
+		before := listing(t, volume)
+		for _, inflate := range []bool{false, true} {
+			report := finds(t, id.String(), store, inflate, map[string]string{})
+			p, d := report.GetProgress(), report.GetDecompression().GetSoftware().GetOperations()
+			if p.GetFiles() != uint64(len(names)) || p.GetBytes() != p.GetBytesTotal() || report.GetCopyTime() == nil ||
+				(d > 0) != (inflate && id != codec.None) {
+				t.Errorf("%v, inflate %v: %v, %d operations", id, inflate, p, d)
+			}
+		}
+		if after := listing(t, volume); after != before {
+			t.Errorf("%v: there is\n%s, and was\n%s", id, after, before)
+		}
+	}
+}
+
+// listing is what a directory has, with times.
+func listing(t *testing.T, root string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(&b, path, info.Size(), info.Mode(), info.ModTime())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestScrubOfADamagedClaim(t *testing.T) {
+	edit := func(path string, change func([]byte) []byte) {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, change(b), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(path string) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
+	const index = bucket.IndexName
+	for name, test := range map[string]struct {
+		do func(archive, beside, index string)
+		// sums and inflating are what is found, of the archive unless of says another name.
+		sums, inflating, of string
+	}{
+		"a flipped byte": {func(a, _, _ string) { edit(a, flip) }, scrub.Damaged, scrub.Damaged, ""},
+		"truncated": {func(a, _, _ string) { edit(a, func(b []byte) []byte { return b[:len(b)/2] }) },
+			scrub.Damaged, scrub.Damaged, ""},
+		"trailing bytes": {func(a, _, _ string) { edit(a, func(b []byte) []byte { return append(b, "more"...) }) },
+			scrub.Damaged, scrub.Damaged, ""},
+		"emptied":  {func(a, _, _ string) { edit(a, func([]byte) []byte { return nil }) }, scrub.Damaged, scrub.Damaged, ""},
+		"gone":     {func(a, _, _ string) { remove(a) }, tree.OmittedMissing, tree.OmittedMissing, ""},
+		"no index": {func(_, b, _ string) { remove(b) }, scrub.IndexMissing, scrub.IndexMissing, ""},
+		"an index that is none": {func(_, b, _ string) { edit(b, func([]byte) []byte { return []byte("none") }) },
+			scrub.IndexInvalid, scrub.IndexInvalid, ""},
+		"an index that lies of what rests": {func(_, b, _ string) {
+			edit(b, func(b []byte) []byte {
+				b[32+23] ^= 1
+				return binary.BigEndian.AppendUint64(b[:len(b)-8], xxh3.Hash(b[:len(b)-8]))
+			})
+		}, scrub.Damaged, scrub.IndexInvalid, ""},
+		"a directory in its place": {func(a, _, _ string) {
+			remove(a)
+			if err := os.Mkdir(a, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, tree.OmittedMissing, tree.OmittedMissing, ""},
+		"a link in its place": {func(a, _, _ string) {
+			remove(a)
+			if err := os.Symlink("/etc/passwd", a); err != nil {
+				t.Fatal(err)
+			}
+		}, tree.OmittedMissing, tree.OmittedMissing, ""},
+		"the index of all": {func(_, _, i string) { edit(i, func(b []byte) []byte { return b[:9] }) },
+			scrub.IndexInvalid, scrub.IndexInvalid, index},
+		"no index of all": {func(_, _, i string) { remove(i) }, scrub.IndexMissing, scrub.IndexMissing, index},
+	} {
+		store, _, volume, names := claimed(t, codec.Deflate)
+		test.do(filepath.Join(volume, tars+names[1]), filepath.Join(volume, tars+"."+names[1]+".lgci"),
+			filepath.Join(volume, index))
+		of := test.of
+		if of == "" {
+			of = tars + names[1]
+		}
+		for inflate, what := range map[bool]string{false: test.sums, true: test.inflating} {
+			finds(t, name, store, inflate, map[string]string{what: of})
+		}
+	}
+	volume := t.TempDir()
+	put(t, volume, map[string]string{"a": "plain files"})
+	store, err := claimstore.OpenRead(volume, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := scrubbed(t, store, false); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) {
+		t.Errorf("without archives: %v", err)
+	}
+}
+
+// badDisk is a claim on a disk that cannot read the objects whose names end with some text.
+type badDisk struct {
+	bucket.Store
+	end string
+}
+
+func (d badDisk) Get(ctx context.Context, name, etag string, offset, length int64) (objectstore.Content, error) {
+	content, err := d.Store.Get(ctx, name, etag, offset, length)
+	if err == nil && strings.HasSuffix(name, d.end) {
+		return badSector{content, name}, nil
+	}
+	return content, err
+}
+
+type badSector struct {
+	objectstore.Content
+	name string
+}
+
+func (s badSector) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: s.name, Err: syscall.EIO}
+}
+
+// TestScrubOfABadDisk: what cannot be read is damaged, and the rest is verified.
+func TestScrubOfABadDisk(t *testing.T) {
+	store, _, _, names := claimed(t, codec.Zstd)
+	for end, want := range map[string]map[string]string{
+		names[0]:           {scrub.Damaged: tars + names[0]},
+		names[0] + ".lgci": {scrub.IndexInvalid: tars + names[0]},
+		"/index":           {scrub.IndexInvalid: bucket.IndexName},
+	} {
+		for _, inflate := range []bool{false, true} {
+			finds(t, "a bad "+end, badDisk{store, end}, inflate, want)
+		}
+	}
+}
+
+// TestScrubOfAClaimThatIsWritten: archives that a run replaces meanwhile are no damage.
+func TestScrubOfAClaimThatIsWritten(t *testing.T) {
+	store, root, volume, _ := claimed(t, codec.Deflate)
+	for i := range 20 {
+		put(t, root, map[string]string{fmt.Sprintf("d%d/f%d", i%3, i): fmt.Sprintf("%x", random(uint64(300+i), 30_000))})
+	}
+	writer, err := claimstore.Open(filepath.Dir(volume), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	written := false
+	report := finds(t, "a run meanwhile", firstArchive{store, func() {
+		if !written {
+			written = true
+			mustWrite(t, source(t, root, nil), writer, and(archived(codec.Deflate, 1<<20), mirrored, attempt(2)))
+		}
+	}}, false, map[string]string{})
+	if !written || report.GetProgress().GetFiles() == 0 {
+		t.Errorf("nobody wrote: %v", report.GetProgress())
+	}
+}
+
+// firstArchive calls then before an archive is looked at.
+type firstArchive struct {
+	bucket.Store
+	then func()
+}
+
+func (f firstArchive) Head(ctx context.Context, name string) (objectstore.Object, error) {
+	if strings.HasPrefix(name, tars) {
+		f.then()
+	}
+	return f.Store.Head(ctx, name)
+}
