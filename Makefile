@@ -94,13 +94,14 @@ generate-proto: tools-go
 .PHONY: generate-chart
 generate-chart: generate-api generate-dashboards
 	rm -rf charts/lighterage/files
-	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac charts/lighterage/files/pointintime charts/lighterage/files/claimtemplates charts/lighterage/files/populator charts/lighterage/files/hooks charts/lighterage/files/admission charts/lighterage/files/prometheus/dashboards
+	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac charts/lighterage/files/pointintime charts/lighterage/files/claimtemplates charts/lighterage/files/populator charts/lighterage/files/hooks charts/lighterage/files/pulls charts/lighterage/files/admission charts/lighterage/files/prometheus/dashboards
 	cp config/crd/bases/*.yaml charts/lighterage/files/crds/
 	cp config/rbac/*_role.yaml charts/lighterage/files/rbac/
 	cp config/pointintime/*_role.yaml charts/lighterage/files/pointintime/
 	cp config/claimtemplates/*_role.yaml charts/lighterage/files/claimtemplates/
 	cp config/populator/*_role.yaml charts/lighterage/files/populator/
 	cp config/hooks/*_role.yaml charts/lighterage/files/hooks/
+	cp config/pulls/*_role.yaml charts/lighterage/files/pulls/
 	cp $(filter-out %/kustomization.yaml,$(wildcard config/admission/*.yaml)) charts/lighterage/files/admission/
 	cp config/prometheus/rules.yaml charts/lighterage/files/prometheus/
 	cp config/prometheus/dashboards/*.json charts/lighterage/files/prometheus/dashboards/

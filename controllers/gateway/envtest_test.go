@@ -159,16 +159,20 @@ func startManager(t *testing.T, cluster *controllertest.Cluster) {
 // startGateway starts it as a user who has the gateway's role and nothing else.
 func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	t.Helper()
-	manifest, err := os.ReadFile("../../config/rbac/gateway_role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var role rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict(manifest, &role); err != nil {
-		t.Fatal(err)
-	}
 	const user = "the-gateway"
-	cluster.Allow(t, user, role.Rules...)
+	var rules []rbacv1.PolicyRule
+	for _, file := range []string{"rbac/gateway_role.yaml", "pulls/pulls_role.yaml"} {
+		manifest, err := os.ReadFile("../../config/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict(manifest, &role); err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, role.Rules...)
+	}
+	cluster.Allow(t, user, rules...)
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 

@@ -52,6 +52,10 @@ func (s *service) Pull(ctx context.Context, in *wirev1.PullRequest) (_ *wirev1.P
 	if apierrors.IsNotFound(err) {
 		return s.createPulled(ctx, wanted)
 	}
+	if apierrors.IsForbidden(err) {
+		return nil, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
+			"the source's cluster does not let others pull; have its administrator install the chart with pulls.enabled=true")
+	}
 	if err != nil {
 		return nil, s.noAPI(err, "Transfer cannot be read")
 	}
@@ -187,7 +191,8 @@ func (s *service) withdrawPulled(ctx context.Context, peer string, in *wirev1.Wi
 	present := &v1alpha1.Transfer{}
 	key := client.ObjectKey{Namespace: in.GetPull().GetNamespace(), Name: plan.PullName(of.Namespace, of.Name, of.UID)}
 	if err := s.options.Reader.Get(ctx, key, present); err != nil {
-		if apierrors.IsNotFound(err) {
+		// Where pulls were switched off, the manager ends what nobody asks for.
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			return nil
 		}
 		return s.noAPI(err, "Transfer cannot be read")

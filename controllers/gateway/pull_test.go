@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -206,6 +207,36 @@ func TestPullThatIsNotAdmitted(t *testing.T) {
 	}
 	_, err = west(apierrors.NewInvalid(kind, "x", nil)).pull(east, manager("east"), pullOf("ledger"))
 	refusedWith(t, err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+}
+
+// switchedOff is an API server for a gateway without the role lighterage-pulls.
+type switchedOff struct{ client.Reader }
+
+func (s switchedOff) Get(
+	ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
+	if _, transfer := into.(*v1alpha1.Transfer); transfer {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "transfers"}, key.Name, errors.New("no role"))
+	}
+	return s.Reader.Get(ctx, key, into, options...)
+}
+
+// TestPullsSwitchedOff: who has a grant hears of it, and a Transfer that pulled can be deleted.
+func TestPullsSwitchedOff(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, func(o *gateway.Options) { o.Reader = switchedOff{o.Reader} }, peerOf("east", east),
+		readGrant("east", "ledger"))
+	_, err := w.pull(east, manager("east"), pullOf("ledger"))
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("want FailedPrecondition, got %v", err)
+	}
+	refusedWith(t, err, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
+	_, err = w.dial(issue(t, east, manager("east"), time.Now())).Withdraw(context.Background(), &wirev1.WithdrawRequest{
+		Namespace: "bank", Name: "ledger", Pull: &wirev1.PullName{Namespace: "vault", Uid: pullUID},
+	})
+	if err != nil {
+		t.Errorf("withdrawn: %v", err)
+	}
 }
 
 func TestWithdrawnPull(t *testing.T) {

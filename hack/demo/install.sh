@@ -57,6 +57,9 @@ fi
 if grep -qs '^populator:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set populator.enabled=true)
 fi
+if grep -qs '^pulls:' "${CHART:-charts/lighterage}/values.yaml"; then
+  gateway_values+=(--set pulls.enabled=true)
+fi
 if grep -qs '^claimTemplates:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set claimTemplates.enabled=true)
 fi

@@ -129,6 +129,8 @@ func TestCopies(t *testing.T) {
 		"config/pointintime/*_role.yaml":      "files/pointintime",
 		"config/claimtemplates/*_role.yaml":   "files/claimtemplates",
 		"config/populator/*_role.yaml":        "files/populator",
+		"config/hooks/*_role.yaml":            "files/hooks",
+		"config/pulls/*_role.yaml":            "files/pulls",
 		"config/prometheus/dashboards/*.json": "files/prometheus/dashboards",
 	} {
 		sources, err := filepath.Glob(filepath.Join(root, from))

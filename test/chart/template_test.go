@@ -448,7 +448,7 @@ func TestRefused(t *testing.T) {
 func TestValuesOfBefore(t *testing.T) {
 	t.Parallel()
 	objects, err := template(
-		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "populator=null", "hooks=null",
+		t, registry, withoutCRDs, "pointInTime=null", "claimTemplates=null", "populator=null", "hooks=null", "pulls=null",
 		"gateway.tlsRoute=null", "gateway.hostPort=null", "network.dataPath=null",
 	)
 	if err != nil {

@@ -37,7 +37,6 @@ const (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries;queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete;patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=configmaps,resourceNames=lighterage-gateway-cost,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=secrets,resourceNames=lighterage-links,verbs=get;update
