@@ -290,6 +290,10 @@ func TestEncryptedRestart(t *testing.T) {
 	again := &limited{Source: source(t, root, nil)}
 	again.left.Store(1 << 40)
 	p := mustWrite(t, again, store, and(options, attempt(2)))
+	// Of what the first attempt read an archive, and what was read ahead of the one before: three parts, and blocks.
+	if repeated := again.read.Load() + first.read.Load() - 120<<20; repeated < 0 || repeated > 25<<20+3*8<<20+4<<20 {
+		t.Errorf("%d bytes were read again", repeated)
+	}
 	if read := again.read.Load(); read != 120<<20-int64(p.GetUnchangedBytes()) ||
 		int(p.GetUnchangedFiles()) < 2*len(names) {
 		t.Errorf("%d bytes were read, and %d files taken over, with %d archives", read, p.GetUnchangedFiles(), len(names))
