@@ -251,10 +251,16 @@ func TestEncryptionMismatch(t *testing.T) {
 	if after := server.Keys(); !slices.Equal(after, before) {
 		t.Errorf("there is %q, and was %q", after, before)
 	}
-	// Who removes the index has everything written again.
+	// Who removes the index and the archives has everything written again.
 	for _, s := range []*objectstore.Store{store, plain} {
 		if err := s.Delete(t.Context(), bucket.IndexName); err != nil {
 			t.Fatal(err)
+		}
+		names, _ := archivesOf(t, s)
+		for _, name := range names {
+			if err := s.Delete(t.Context(), tars+name); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p := mustWrite(t, source(t, root, nil), s, and(archived(codec.Deflate, 2<<20), encrypted(2, wrong.Recipient())))
 		if p.GetUnchangedFiles() > 0 {
