@@ -206,6 +206,7 @@ test-s390x: tools-go ## All tests of the agent as s390x under QEMU, and streams 
 test-dfltcc: tools-go ## Tests of the hardware path on a software model of DFLTCC, as s390x under QEMU
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS" ./test/dfltcc ./agent/codec/zlibng ./agent/hardware
 	env=$$(test/dfltcc/env.sh); eval "$$env"; DFLTCC_MODEL_STEP=1000 $(S390X_TEST) -count=1 -run Hardware -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng
+	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 .PHONY: test-asan
 test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz targets, under AddressSanitizer: the bindings' own C, zlib-ng and zstd, not ISA-L

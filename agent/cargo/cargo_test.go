@@ -40,11 +40,14 @@ type wireBlock struct {
 	plain   []byte
 }
 
+// accelerators are engines that this build has besides those of engines.All.
+var accelerators []codec.Engine
+
 // travel makes a block of each piece, by one engine and level after the other. Noise is stored.
 func travel(t testing.TB, form cargo.Form, pieces ...[]byte) []wireBlock {
 	t.Helper()
 	var encoders []*frame.Encoder
-	for _, engine := range codec.NewRegistry(engines.All()...).ForCodec(forms[form]) {
+	for _, engine := range codec.NewRegistry(append(accelerators, engines.All()...)...).ForCodec(forms[form]) {
 		for _, level := range codec.Levels() {
 			if engine.HasLevel(level) {
 				encoders = append(encoders, blockEncoder(t, engine, level, true))
