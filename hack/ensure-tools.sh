@@ -108,6 +108,8 @@ for need in "$@"; do
 		want curl curl
 		want nginx nginx-light
 		want python3 python3
+		want node nodejs
+		want javac default-jdk-headless
 		;;
 	prometheus) # of which only the programs are used, not the service
 		want prometheus prometheus

@@ -9,7 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -97,6 +97,8 @@ type archives struct {
 	store Store
 	// present are those that are complete, with the lengths of their indexes.
 	present map[string]int64
+	// bare are those that have lost their indexes, which can be made again. They are among others as well.
+	bare map[string]bool
 	// others are all objects in the directory that are none of present and their indexes, journals excepted.
 	others []string
 	// journal are the objects of journals, in order.
@@ -123,7 +125,8 @@ type madeArchive struct {
 // listArchives lists what is there.
 func listArchives(ctx context.Context, store Store) (*archives, error) {
 	a := &archives{
-		store: store, present: make(map[string]int64), sparse: make(map[string]bool), used: make(map[string]bool),
+		store: store, present: make(map[string]int64), bare: make(map[string]bool), sparse: make(map[string]bool),
+		used: make(map[string]bool),
 	}
 	indexes, found := make(map[string]int64), []string(nil)
 	count := 0
@@ -155,6 +158,7 @@ func listArchives(ctx context.Context, store Store) (*archives, error) {
 		if size, ok := indexes[name]; ok {
 			a.present[name] = size
 		} else {
+			a.bare[name] = true
 			a.others = append(a.others, archivesName+name)
 		}
 	}
@@ -169,14 +173,17 @@ func (a *archives) numbered(name string) {
 	}
 }
 
-// lacks reports whether an archive is missing.
+// lacks reports whether an archive or its index is missing.
 func (a *archives) lacks(name string) bool {
 	_, ok := a.present[name]
 	return !ok
 }
 
+// gone reports whether an archive is missing, not just its index.
+func (a *archives) gone(name string) bool { return a.lacks(name) && !a.bare[name] }
+
 // any reports whether there are archives, so that an index may name some.
-func (a *archives) any() bool { return len(a.present) > 0 }
+func (a *archives) any() bool { return len(a.present)+len(a.bare) > 0 }
 
 // name returns the name of a new archive.
 func (a *archives) name(form cargo.Form, encrypted bool) (string, error) {
@@ -195,6 +202,10 @@ func (a *archives) name(form cargo.Form, encrypted bool) (string, error) {
 
 // prepareArchives finds out what there is of archives to go on with.
 func (w *writing) prepareArchives(ctx context.Context) (err error) {
+	live, err := w.liveBytes(ctx)
+	if err != nil {
+		return err
+	}
 	if w.options.Archive == nil {
 		if len(w.archives.journal) > 0 {
 			return w.abortArchives(ctx, "")
@@ -209,7 +220,7 @@ func (w *writing) prepareArchives(ctx context.Context) (err error) {
 	if w.resumed, err = w.resumeArchives(ctx); err != nil {
 		return err
 	}
-	if err := w.archives.weigh(ctx); err != nil || w.encryption() == nil {
+	if err := w.archives.weigh(ctx, live); err != nil || w.encryption() == nil {
 		return err
 	}
 	for name := range w.archives.present {
@@ -221,31 +232,9 @@ func (w *writing) prepareArchives(ctx context.Context) (err error) {
 	return nil
 }
 
-// weigh finds archives of which less than a half is of files by the index, unless they are of a block. Their files are
-// packed again.
-func (a *archives) weigh(ctx context.Context) error {
-	live := make(map[string]int64)
-	index, err := openIndex(ctx, a.store)
-	if errors.Is(err, errIndex) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = index.close() }() // It was only read.
-	index.unfit, index.lacks = func(string) {}, a.lacks
-	for {
-		r, err := index.next()
-		if errors.Is(err, io.EOF) || errors.Is(err, errIndex) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if r.archive != "" {
-			live[r.archive] += tarLength(&r.entry)
-		}
-	}
+// weigh finds archives of which less than a half is live, unless they are of a block. Their files are packed again.
+func (a *archives) weigh(ctx context.Context, live map[string]int64) error {
+	maps.Copy(a.sparse, a.bare)
 	for name, size := range a.present {
 		if 2*live[name] >= cargo.BlocksIn(size)*archiveBlock {
 			continue

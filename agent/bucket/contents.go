@@ -47,7 +47,7 @@ func (s *Source) findTargets(ctx context.Context) error {
 	s.targets = make(map[string]*digested)
 	index, err := openIndex(ctx, s.store)
 	if err != nil {
-		return unusable(err)
+		return unusable(ctx, s.store, err)
 	}
 	defer func() { _ = index.close() }() // It was only read.
 	weight := 0
@@ -57,7 +57,7 @@ func (s *Source) findTargets(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return unusable(err)
+			return unusable(ctx, s.store, err)
 		}
 		if r.entry.Type != tree.HardLink {
 			continue

@@ -167,7 +167,7 @@ func (d *decrypted) explain(name string, err error) error {
 	case unfit && d.writer:
 		return encryptionMismatch("%s is not encrypted, or for somebody else than this Transfer: use another "+
 			"path of spec.destination; or, if nobody needs the copy that is there, remove this object, which is its "+
-			"only index, so that everything is written again", name)
+			"only index, and the archives in %s, so that everything is written again", name, archivesName)
 	case errors.Is(err, agefile.ErrPlain):
 		return encryptionMismatch("%s is not encrypted: remove spec.source.encryption", name)
 	case unfit:

@@ -123,7 +123,7 @@ func (s *scrubbing) objects(
 		case r != nil && r.archive != "":
 			files[r.archive]++
 			if len(files) > maxArchives {
-				return nil, false, unusable(errIndex)
+				return nil, false, unusable(ctx, s.store, errIndex)
 			}
 		case at.object() == nil && (r == nil || !r.isObject()):
 		case r == nil || !r.isObject():

@@ -85,7 +85,12 @@ func (s *Source) Omissions() *tree.Omissions { return s.omissions }
 func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error {
 	index, err := openIndex(ctx, s.store)
 	if err != nil {
-		return unusable(err)
+		return unusable(ctx, s.store, err)
+	}
+	if index.object == nil {
+		if err := unusable(ctx, s.store, errNoIndex); err != nil {
+			return err
+		}
 	}
 	if s.indexed != nil && !index.written.IsZero() {
 		s.indexed(index.written)
@@ -99,7 +104,7 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 		unfit: func(path string) { s.omissions.Add(tree.OmittedObject, path) },
 	}, index, false)
 	if err != nil {
-		return unusable(err)
+		return unusable(ctx, s.store, err)
 	}
 	defer func() { _ = b.close() }() // It was only read.
 	w := &walker{source: s, visit: visit}
@@ -111,7 +116,7 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 	something := false
 	for f := b.peek(); f != nil; f = b.peek() {
 		if err := b.advance(); err != nil {
-			return unusable(err)
+			return unusable(ctx, s.store, err)
 		}
 		something = true
 		if err := w.take(ctx, f); err != nil {
@@ -123,16 +128,6 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 			"the bucket has nothing below the prefix: check prefix of the ObjectStore and spec.source.objectStore.path")
 	}
 	return nil
-}
-
-// unusable gives a damaged index a reason.
-func unusable(err error) error {
-	if !errors.Is(err, errIndex) {
-		return err
-	}
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
-		"%s cannot be read (%w): restore an earlier version of this object, or remove it to go on without owners, modes, "+
-			"times, links and extended attributes", IndexName, err)
 }
 
 // walker makes entries of what a bucket has.

@@ -70,7 +70,7 @@ func (u *unpacker) entry(r *record) (*tree.Entry, error) {
 	number, ok := u.numbers[r.archive]
 	if !ok {
 		if len(u.names) == maxArchives {
-			return nil, unusable(fmt.Errorf("%w: it names more than %d archives", errIndex, maxArchives))
+			return nil, unusable(u.ctx, u.store, fmt.Errorf("%w: it names more than %d archives", errIndex, maxArchives))
 		}
 		u.names = append(u.names, r.archive)
 		number = uint32(len(u.names))

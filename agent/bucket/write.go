@@ -186,6 +186,8 @@ type writing struct {
 	compressors *compressors
 
 	archives *archives
+	// indexNeeded: the index names archives, so that a run without it would remove files.
+	indexNeeded bool
 	// resumed is what earlier attempts have packed.
 	resumed *resumption
 	// wake tells the packer to look again, and pressed that others wait for its block.
@@ -322,16 +324,19 @@ func (w *writing) putFiles(ctx context.Context, g *errgroup.Group) {
 // walk takes the origin beside what is there.
 func (w *writing) walk(ctx context.Context) error {
 	index, err := openIndex(ctx, w.options.Store)
-	if errors.Is(err, errIndex) {
+	if errors.Is(err, errIndex) && !w.indexNeeded {
 		index, err = &indexReader{}, nil // What it said is found out of objects, or put again.
 	}
 	if err != nil {
-		return err
+		return w.needed(err)
 	}
-	index.lacks = w.archives.lacks
-	there, err := newBoth(ctx, w.lister(), index, true)
+	if w.indexNeeded && index.object == nil {
+		return w.needed(errNoIndex) // It was there before.
+	}
+	index.lacks = w.archives.gone
+	there, err := newBoth(ctx, w.lister(), index, !w.indexNeeded)
 	if err != nil {
-		return err
+		return w.needed(err)
 	}
 	defer func() { _ = there.close() }() // It was only read.
 	m := &merger{writing: w, there: there}

@@ -22,7 +22,7 @@ import (
 func TestNginx(t *testing.T) {
 	nginx, err := exec.LookPath("nginx")
 	if err != nil {
-		t.Skip("this machine has no nginx")
+		missing(t, "nginx")
 	}
 	plain := bytes.Join(files["Small"], nil)
 	file, _ := rest(t, cargo.Gzip, travel(t, cargo.Gzip, files["Small"]...))

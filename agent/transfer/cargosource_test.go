@@ -4,9 +4,12 @@
 package transfer_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -201,6 +204,43 @@ func TestCargoAsSourceThatIsWrong(t *testing.T) {
 				same(t, rest, destination)
 			})
 		}
+	}
+}
+
+// Files that other programs have compressed go as they are, in stored blocks, since a sample says that they do not
+// shrink. One that does, which was made of very much of the same, is compressed on its way, and arrives as it was.
+func TestFilesOfOtherPrograms(t *testing.T) {
+	digits := []byte(hex.EncodeToString(noise(7, 4<<20)))
+	for name, test := range map[string]struct {
+		program []string
+		plain   []byte
+		shrinks bool
+	}{
+		"a.gz":    {[]string{"gzip", "-9", "-c"}, digits, false},
+		"a.zst":   {[]string{"zstd", "-q", "-c"}, digits, false},
+		"same.gz": {[]string{"gzip", "-9", "-c"}, make([]byte, 256<<20), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(test.program[0]); err != nil {
+				t.Skip("this machine has no", test.program[0])
+			}
+			command := exec.CommandContext(t.Context(), test.program[0], test.program[1:]...)
+			command.Stdin = bytes.NewReader(test.plain)
+			content, err := command.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, destination := t.TempDir(), t.TempDir()
+			file(t, source, name, content, 0o600)
+			sent, received := move(t, source, destination)
+			same(t, source, destination)
+			c, d := sent.GetCompression(), received.GetDecompression()
+			worked := c.GetSoftware().GetOperations() + d.GetSoftware().GetOperations()
+			if test.shrinks && (worked == 0 || c.GetCompressedBytes() > c.GetUncompressedBytes()/2) ||
+				!test.shrinks && (worked > 0 || c.GetReason() != string(policy.Incompressible)) {
+				t.Errorf("%d bytes: compression %v, decompression %v", len(content), c, d)
+			}
+		})
 	}
 }
 

@@ -536,6 +536,8 @@ const (
 	ReasonCopyIncomplete = "CopyIncomplete"
 	// ReasonRestoreTooSlow (Drill): the copy was restored, and took longer than spec.objective allows.
 	ReasonRestoreTooSlow = "RestoreTooSlow"
+	// ReasonRestoreTooCostly (Drill): the copy was restored, and took more CPU time than spec.objective allows.
+	ReasonRestoreTooCostly = "RestoreTooCostly"
 	// ReasonDeadlineExceeded (Drill): the restore had not ended by spec.deadline. The message has what it waited for.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonNameTaken (Drill): a Transfer with the name that the drill's needs is there, and belongs to somebody else.

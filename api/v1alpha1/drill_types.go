@@ -90,6 +90,12 @@ type DrillObjective struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="minBytesPerSecond must be between 1 and 1Pi; write for example 100Mi"
 	MinBytesPerSecond *resource.Quantity `json:"minBytesPerSecond,omitempty"`
+
+	// maxCPUSecondsPerGiB is how many seconds of CPU time that attempt may take for each GiB of plain bytes:
+	// cpu.secondsPerGiB of the record. With scrub: of bytes as they rest.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('1M')) <= 0",message="maxCPUSecondsPerGiB must be between 0.001 and 1M; write for example 2.5"
+	MaxCPUSecondsPerGiB *resource.Quantity `json:"maxCPUSecondsPerGiB,omitempty"`
 }
 
 // DrillSpec is what is to be proved, and when.

@@ -267,6 +267,9 @@ func TestDrillsAreValidated(t *testing.T) {
 			s.Volume, s.Scrub = v1alpha1.EphemeralVolume{}, v1alpha1.ScrubInflate
 			s.Source = ofClaim(v1alpha1.RestingGzip)
 		},
+		"maxCPUSeconds": func(s *v1alpha1.DrillSpec) {
+			s.Objective.MaxCPUSecondsPerGiB = ptr.To(resource.MustParse("0"))
+		},
 		"minBytes": func(s *v1alpha1.DrillSpec) { s.Objective.MinBytesPerSecond = ptr.To(resource.MustParse("0")) },
 	} {
 		drill := newDrill(namespace)

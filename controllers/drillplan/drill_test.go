@@ -160,6 +160,12 @@ func TestVerdicts(t *testing.T) {
 			tr.Status.Omissions = []v1alpha1.Omission{{What: what, Count: 2, Examples: []string{"a/b"}}}
 		}
 	}
+	taking := func(perGiB string) func(*v1alpha1.Transfer) {
+		return func(tr *v1alpha1.Transfer) {
+			complete(tr)
+			tr.Status.CPU = &v1alpha1.CPUStatus{SecondsPerGiB: perGiB}
+		}
+	}
 	for name, test := range map[string]struct {
 		spec     func(*v1alpha1.Drill)
 		transfer func(*v1alpha1.Transfer)
@@ -186,6 +192,12 @@ func TestVerdicts(t *testing.T) {
 			v1alpha1.ReasonRestoreTooSlow, "1m0s"},
 		"too slow": {objective(v1alpha1.DrillObjective{MinBytesPerSecond: ptr.To(resource.MustParse("1Ki"))}), complete,
 			v1alpha1.ReasonRestoreTooSlow, "1Ki"},
+		"costly": {objective(v1alpha1.DrillObjective{MaxCPUSecondsPerGiB: ptr.To(resource.MustParse("1.5"))}), taking("1.51"),
+			v1alpha1.ReasonRestoreTooCostly, "1.51 seconds"},
+		"not costly": {objective(v1alpha1.DrillObjective{MaxCPUSecondsPerGiB: ptr.To(resource.MustParse("1.5"))}),
+			taking("1.50"), v1alpha1.ReasonRecovered, ""},
+		"without CPU time": {objective(v1alpha1.DrillObjective{MaxCPUSecondsPerGiB: ptr.To(resource.MustParse("1.5"))}),
+			func(tr *v1alpha1.Transfer) { complete(tr); tr.Status.CPU = nil }, v1alpha1.ReasonRestoreTooCostly, "no CPU time"},
 		"old and slow": {objective(v1alpha1.DrillObjective{
 			MaxAge: &metav1.Duration{Duration: time.Minute}, MinBytesPerSecond: ptr.To(resource.MustParse("1Ki")),
 		}), complete, v1alpha1.ReasonCopyTooOld, "minBytesPerSecond"},

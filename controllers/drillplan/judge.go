@@ -6,6 +6,7 @@ package drillplan
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -165,4 +166,27 @@ func (d *decision) measure(miss func(reason, format string, values ...any)) {
 		miss(v1alpha1.ReasonRestoreTooSlow, "the rate was %d bytes each second, and spec.objective.minBytesPerSecond is %s",
 			run.BytesPerSecond, least)
 	}
+	if most := objective.MaxCPUSecondsPerGiB; most != nil {
+		took := CPUSecondsPerGiB(*run)
+		switch {
+		case took < 0 && run.Bytes > 0:
+			miss(v1alpha1.ReasonRestoreTooCostly, "the agent reported no CPU time, which spec.objective.maxCPUSecondsPerGiB is "+
+				"about; update the operator, or remove it")
+		case took > most.AsApproximateFloat64():
+			miss(v1alpha1.ReasonRestoreTooCostly, "the drill took %s seconds of CPU time for each GiB, and "+
+				"spec.objective.maxCPUSecondsPerGiB is %s", run.CPU.SecondsPerGiB, most)
+		}
+	}
+}
+
+// CPUSecondsPerGiB is what a drill took; -1: nobody knows.
+func CPUSecondsPerGiB(run v1alpha1.DrillRecord) float64 {
+	if run.CPU == nil {
+		return -1
+	}
+	took, err := strconv.ParseFloat(run.CPU.SecondsPerGiB, 64)
+	if err != nil {
+		return -1
+	}
+	return took
 }

@@ -45,6 +45,9 @@ func ofDrill(d *v1alpha1.Drill, s *sheet) {
 		if o.MinBytesPerSecond != nil {
 			s.row("at least", table.Rate(o.MinBytesPerSecond.AsApproximateFloat64()))
 		}
+		if o.MaxCPUSecondsPerGiB != nil {
+			s.row("at most", o.MaxCPUSecondsPerGiB.String()+" CPU seconds per GiB")
+		}
 	}
 	if run := d.Status.Run; run != nil {
 		title := "Last drill"

@@ -27,6 +27,9 @@ var (
 		"Duration of the last drill that ended: the longest of a namespace's Drills.", "namespace")
 	drillRateDescription = describe("lighterage_drill_bytes_per_second",
 		"Plain bytes that the last drill which ended restored each second: the least of a namespace's Drills.", "namespace")
+	drillCPUDescription = describe("lighterage_drill_cpu_seconds_per_byte",
+		"CPU time that the last drill which ended took for each plain byte: the most of a namespace's Drills.",
+		"namespace")
 )
 
 // drilled is what a Drill shows.
@@ -38,6 +41,8 @@ type drilled struct {
 	ended    bool
 	duration time.Duration
 	rate     int64
+	// cpu is the CPU time of the last drill in seconds for each GiB; less than 0: nobody knows.
+	cpu float64
 	// flawed is how much it found to be unfit; -1: it did not scrub.
 	flawed int64
 }
@@ -62,6 +67,7 @@ func drillOf(object any) (shown drilled, kept bool) {
 	if len(d.Status.History) > 0 && d.Status.History[0].Duration != nil {
 		last := d.Status.History[0]
 		shown.ended, shown.duration, shown.rate = true, last.Duration.Duration, last.BytesPerSecond
+		shown.cpu = drillplan.CPUSecondsPerGiB(last)
 	}
 	return shown, true
 }
@@ -70,7 +76,7 @@ func (i *Inventory) showDrills(out show) {
 	type group struct{ namespace, recoverable string }
 	ages, counts := oldest{}, map[group]int{}
 	flawed := map[string]int64{}
-	durations, rates := map[string]time.Duration{}, map[string]int64{}
+	durations, rates, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for _, d := range i.drills {
 		counts[group{d.namespace, string(d.recoverable)}]++
 		ages.note(d.namespace, d.since)
@@ -83,6 +89,9 @@ func (i *Inventory) showDrills(out show) {
 		durations[d.namespace] = max(durations[d.namespace], d.duration)
 		if rate, ok := rates[d.namespace]; !ok || d.rate < rate {
 			rates[d.namespace] = d.rate
+		}
+		if d.cpu >= 0 {
+			costs[d.namespace] = max(costs[d.namespace], d.cpu)
 		}
 	}
 	for of, n := range counts {
@@ -97,5 +106,8 @@ func (i *Inventory) showDrills(out show) {
 	}
 	for namespace, rate := range rates {
 		out(drillRateDescription, float64(rate), namespace)
+	}
+	for namespace, cpu := range costs {
+		out(drillCPUDescription, cpu/gib, namespace)
 	}
 }

@@ -37,6 +37,7 @@ func TestDrillsAreCounted(t *testing.T) {
 	scrubbed.Status.History[0].Findings = []v1alpha1.Omission{
 		{What: "Damaged", Count: 3}, {What: "IndexMissing", Count: 1}, {What: "NoChecksum", Count: 50}, {What: "Changing", Count: 9},
 	}
+	scrubbed.Status.History[0].CPU = &v1alpha1.CPUStatus{SecondsPerGiB: "0.72"}
 	never := drill("never", false, time.Minute, 0, 0)
 	for _, d := range []*v1alpha1.Drill{
 		drill("a", true, time.Hour, 100, time.Hour), drill("b", true, time.Minute, 300, 2*time.Hour), never, fresh, scrubbed,
@@ -63,7 +64,9 @@ func TestDrillsAreCounted(t *testing.T) {
 		"lighterage_drill_last_recoverable_age_seconds{bank}": 48 * 3600,
 		"lighterage_drill_last_recoverable_age_seconds{shop}": 60,
 		"lighterage_drill_duration_seconds{bank}":             3600, "lighterage_drill_bytes_per_second{bank}": 0,
-	}, "lighterage_drill_flawed{shop}", "lighterage_drill_duration_seconds{shop}", "lighterage_drill_bytes_per_second{shop}")
+		"lighterage_drill_cpu_seconds_per_byte{bank}": 0.72 / (1 << 30),
+	}, "lighterage_drill_cpu_seconds_per_byte{shop}",
+		"lighterage_drill_flawed{shop}", "lighterage_drill_duration_seconds{shop}", "lighterage_drill_bytes_per_second{shop}")
 	i.Forget(never)
 	show(map[string]float64{
 		"lighterage_drill_last_recoverable_age_seconds{bank}": 7200, "lighterage_drill_bytes_per_second{bank}": 100,

@@ -82,7 +82,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
 		stagedDescription, stagedAgeDescription, historyDescription, historyAgeDescription, historyLacksDescription,
 		drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
-		drillRateDescription, limitDescription, limitUsedDescription,
+		drillRateDescription, drillCPUDescription, limitDescription, limitUsedDescription,
 	} {
 		descriptions <- d
 	}

@@ -19,6 +19,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/drillplan"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -123,6 +124,35 @@ func TestQueued(t *testing.T) {
 	if kind, reason, _ := verdict(t, d.Status.Conditions); kind != v1alpha1.ConditionStalled ||
 		reason != v1alpha1.ReasonQuotaExceeded || d.Status.Queued == nil {
 		t.Errorf("none are allowed: %s %s %+v", kind, reason, d.Status.Queued)
+	}
+}
+
+// TestDrillQueued: the Transfer of a drill asks for a run, and for bandwidth to the store, as every other.
+func TestDrillQueued(t *testing.T) {
+	drill := &v1alpha1.Drill{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "nightly", UID: "d"},
+		Spec: v1alpha1.DrillSpec{
+			Source: v1alpha1.DrillSource{ObjectStore: *storePath("vault", "/ledger")},
+			Volume: v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("3Gi"))},
+		},
+		Status: v1alpha1.DrillStatus{Run: &v1alpha1.DrillRecord{ID: "abcde"}},
+	}
+	transfer, facts := storeTransfer(storePath("vault", "/ledger"), nil)
+	transfer.Spec, facts.Local.Claim = drillplan.Transfer(drill).Spec, nil
+	facts.Quota.Quotas = team
+	d := plan.DecideTransfer(transfer, facts, image)
+	if d.Ask == nil || d.Start != nil || d.Ask.Amounts[quota.RunningTransfers] != 1 || d.Ask.Bandwidth == nil {
+		t.Fatalf("%+v", d)
+	}
+	facts.Quota.Answer = full
+	d = plan.DecideTransfer(transfer, facts, image)
+	if d.Start != nil || d.Status.Phase != v1alpha1.TransferQueued {
+		t.Fatalf("%s %+v", d.Status.Phase, d.Status.Conditions)
+	}
+	transfer.Status, facts.Quota.Answer = d.Status, granted(10<<20)
+	d = plan.DecideTransfer(transfer, facts, image)
+	if d.Start == nil || d.Status.Run.BandwidthLimit.String() != "10Mi" {
+		t.Errorf("%s %+v", d.Status.Phase, d.Status.Run)
 	}
 }
 

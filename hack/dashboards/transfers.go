@@ -80,6 +80,10 @@ var transfers = dashboard{
 				description: "Plain bytes that the last drill restored each second: the least of a namespace.",
 				queries:     one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
 			}, {
+				title: "CPU time of restores", kind: timeseries, unit: secondsUnit, width: 6,
+				description: "CPU time that the last drill took for each GiB of plain bytes: the most of a namespace.",
+				queries:     one(`max by (namespace) (lighterage_drill_cpu_seconds_per_byte) * 1024 ^ 3`, "{{namespace}}"),
+			}, {
 				title: "Damaged data at rest", kind: timeseries, unit: short, width: 6,
 				description: "Files, objects, archives and indexes that the last drills with scrub found damaged, missing or unusable.",
 				queries:     one(`sum by (namespace) (lighterage_drill_flawed)`, "{{namespace}}"),

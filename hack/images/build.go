@@ -26,6 +26,8 @@ type component struct {
 	description string
 	// engines links the compression engines that are written in C.
 	engines bool
+	// onLinux says that it is built for no other system.
+	onLinux bool
 	// script prints the environment of the engines; that of hack/engines unless something else is set.
 	script string
 	// toolexec runs the programs of the toolchain, as go build -toolexec; empty: they run as they are.

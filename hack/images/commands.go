@@ -29,7 +29,7 @@ func releaseCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &release{root: root, components: components, plugin: plugin, pluginPlatforms: pluginPlatforms}
+	r := &release{root: root, components: components, programs: programs, pluginPlatforms: pluginPlatforms}
 	flags := flag.NewFlagSet("images release", flag.ExitOnError)
 	flags.StringVar(&r.version, "version", "", "version, such as v1.2.3")
 	flags.StringVar(

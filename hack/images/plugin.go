@@ -102,7 +102,7 @@ func krewManifest(r *release, sums map[string]string) ([]byte, error) {
 		},
 	}
 	for _, p := range r.pluginPlatforms {
-		name := r.pluginArchive(p)
+		name := r.archiveOf(pluginName, p)
 		plugin.Spec.Platforms = append(plugin.Spec.Platforms, krewPlatform{
 			Selector: krewSelector{map[string]string{"os": p.OS, "arch": p.Architecture}},
 			URI:      r.downloads + "/" + name, SHA256: sums[name], Bin: pluginName,

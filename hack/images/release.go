@@ -46,14 +46,19 @@ var semver = regexp.MustCompile(
 		`(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?$`,
 )
 
-// plugin is the kubectl plugin, which is in no image.
-var plugin = component{
-	name: pluginName, pkg: "./controllers/cmd/kubectl-lighterage", description: "The kubectl plugin of Lighterage",
+// programs are in no image: the kubectl plugin, and what reads files that rest compressed.
+var programs = []component{
+	{name: pluginName, pkg: "./controllers/cmd/kubectl-lighterage", description: "The kubectl plugin of Lighterage"},
+	{
+		name: "cargo", pkg: "./agent/cmd/lighterage-cargo",
+		description: "The program that reads and writes files that rest compressed", onLinux: true,
+	},
 }
 
 var (
 	releasePlatforms = "linux/amd64,linux/arm64,linux/s390x"
-	pluginPlatforms  = []v1.Platform{
+	// pluginPlatforms are those of programs.
+	pluginPlatforms = []v1.Platform{
 		{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}, {OS: "linux", Architecture: "s390x"},
 		{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"},
 	}
@@ -64,8 +69,7 @@ type release struct {
 	root, out string
 	// version begins with v; registry is where users pull from, or empty; downloads is the URL below which the files are.
 	version, registry, downloads string
-	components                   []component
-	plugin                       component
+	components, programs         []component
 	platforms, pluginPlatforms   []v1.Platform
 	allowDirty                   bool
 	signer                       signer
@@ -87,8 +91,8 @@ func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
 func (r *release) created() string { return r.epoch.UTC().Format(time.RFC3339) }
 
-func (r *release) pluginArchive(p v1.Platform) string {
-	return fmt.Sprintf("%s_%s_%s_%s.tar.gz", pluginName, r.version, p.OS, p.Architecture)
+func (r *release) archiveOf(program string, p v1.Platform) string {
+	return fmt.Sprintf("%s_%s_%s_%s.tar.gz", program, r.version, p.OS, p.Architecture)
 }
 
 // next says what is done, and how far the release is.
@@ -169,7 +173,10 @@ func (r *release) build(ctx context.Context) error {
 		return fmt.Errorf("setting up the build: %w", err)
 	}
 	r.files, r.toolchain = map[string][]byte{}, runtime.Version()
-	r.all = len(r.components)*len(r.platforms) + len(r.pluginPlatforms) + 3
+	r.all = len(r.components)*len(r.platforms) + 3
+	for _, c := range r.programs {
+		r.all += len(r.platformsOf(c))
+	}
 	work, err := os.MkdirTemp("", "lighterage-release-")
 	if err != nil {
 		return fmt.Errorf("making a directory for the binaries: %w", err)
@@ -180,7 +187,7 @@ func (r *release) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.buildPlugins(ctx, work); err != nil {
+	if err := r.buildPrograms(ctx, work); err != nil {
 		return err
 	}
 	r.next("packing the chart, the definitions and the manifest of krew")
@@ -283,28 +290,37 @@ func (r *release) compile(ctx context.Context, work string, c component, p v1.Pl
 	return bin, sbom, nil
 }
 
-func (r *release) buildPlugins(ctx context.Context, work string) error {
+// platformsOf are those that a program is built for.
+func (r *release) platformsOf(c component) []v1.Platform {
+	return slices.DeleteFunc(slices.Clone(r.pluginPlatforms), func(p v1.Platform) bool {
+		return c.onLinux && p.OS != "linux"
+	})
+}
+
+func (r *release) buildPrograms(ctx context.Context, work string) error {
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return fmt.Errorf("reading the licence: %w", err)
 	}
-	for _, p := range r.pluginPlatforms {
-		r.next("building %s for %s", pluginName, p)
-		bin, _, err := r.compile(ctx, work, r.plugin, p)
-		if err != nil {
-			return err
+	for _, c := range r.programs {
+		for _, p := range r.platformsOf(c) {
+			r.next("building %s for %s", c.title(), p)
+			bin, _, err := r.compile(ctx, work, c, p)
+			if err != nil {
+				return err
+			}
+			program, err := os.ReadFile(bin.path)
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", c.title(), err)
+			}
+			packed, err := archive(r.epoch, []archived{
+				{name: c.title(), content: program, program: true}, {name: "LICENSE", content: license},
+			})
+			if err != nil {
+				return fmt.Errorf("packing %s for %s: %w", c.title(), p, err)
+			}
+			r.files[r.archiveOf(c.title(), p)] = packed
 		}
-		program, err := os.ReadFile(bin.path)
-		if err != nil {
-			return fmt.Errorf("reading the plugin: %w", err)
-		}
-		packed, err := archive(r.epoch, []archived{
-			{name: pluginName, content: program, program: true}, {name: "LICENSE", content: license},
-		})
-		if err != nil {
-			return fmt.Errorf("packing the plugin for %s: %w", p, err)
-		}
-		r.files[r.pluginArchive(p)] = packed
 	}
 	return nil
 }

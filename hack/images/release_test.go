@@ -50,7 +50,7 @@ func newTree(t *testing.T) string {
 		writeText(t, filepath.Join(root, name), string(content))
 	}
 	writeText(t, filepath.Join(root, "go.mod"), "module "+modulePath+"\n\ngo 1.26.0\n")
-	for _, c := range append(slices.Clone(components), plugin) {
+	for _, c := range append(slices.Clone(components), programs...) {
 		writeText(t, filepath.Join(root, c.pkg, "main.go"), "package main\n\nfunc main() { println(\""+c.name+"\") }\n")
 	}
 	git(t, root, "init", "--quiet")
@@ -102,7 +102,7 @@ func newRelease(t *testing.T, root string, s signer) *release {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	r := &release{
 		root: root, out: filepath.Join(t.TempDir(), testVersion), version: testVersion, registry: "registry.example/team",
-		downloads: "https://downloads.example/" + testVersion, plugin: plugin, signer: s,
+		downloads: "https://downloads.example/" + testVersion, programs: programs, signer: s,
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "s390x"}},
 		pluginPlatforms: []v1.Platform{
 			{OS: "linux", Architecture: "s390x"}, {OS: "darwin", Architecture: "arm64"},
@@ -161,7 +161,13 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("Chart", func(t *testing.T) { checkChart(t, dir, found.digests) })
-	t.Run("Plugin", func(t *testing.T) { checkPlugin(t, dir) })
+	t.Run("Plugin", func(t *testing.T) { checkProgram(t, dir, pluginName, "darwin_arm64") })
+	t.Run("Cargo", func(t *testing.T) {
+		checkProgram(t, dir, "lighterage-cargo", "linux_s390x")
+		if others, err := filepath.Glob(filepath.Join(dir, "lighterage-cargo_*_darwin_*")); err != nil || len(others) > 0 {
+			t.Errorf("%q, %v", others, err)
+		}
+	})
 	t.Run("Krew", func(t *testing.T) { checkKrew(t, dir) })
 	t.Run("Definitions", func(t *testing.T) { checkDefinitions(t, dir) })
 	t.Run("OpenSSL", func(t *testing.T) { checkOpenSSL(t, dir) })
@@ -257,19 +263,19 @@ func checkChart(t *testing.T, dir string, digests map[string]v1.Hash) {
 	}
 }
 
-func checkPlugin(t *testing.T, dir string) {
+func checkProgram(t *testing.T, dir, program, platform string) {
 	t.Helper()
-	files, programs := unpacked(t, filepath.Join(dir, "kubectl-lighterage_v1.2.3-rc.1_darwin_arm64.tar.gz"))
-	if names := slices.Sorted(maps.Keys(files)); !cmp.Equal(names, []string{"LICENSE", pluginName}) ||
-		!cmp.Equal(programs, []string{pluginName}) {
+	files, programs := unpacked(t, filepath.Join(dir, program+"_v1.2.3-rc.1_"+platform+".tar.gz"))
+	if names := slices.Sorted(maps.Keys(files)); !cmp.Equal(names, []string{"LICENSE", program}) ||
+		!cmp.Equal(programs, []string{program}) {
 		t.Errorf("the archive has %v, programs %v", names, programs)
 	}
 	var doc bom
-	sbom := contentOf(t, filepath.Join(dir, "kubectl-lighterage_v1.2.3-rc.1_darwin_arm64.cdx.json"))
+	sbom := contentOf(t, filepath.Join(dir, program+"_v1.2.3-rc.1_"+platform+".cdx.json"))
 	if err := json.Unmarshal(sbom, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Metadata.Component.Name != pluginName || len(doc.Components) == 0 {
+	if doc.Metadata.Component.Name != program || len(doc.Components) == 0 {
 		t.Errorf("bill of materials %+v", doc)
 	}
 }

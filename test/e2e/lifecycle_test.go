@@ -299,6 +299,10 @@ func exchange(t *testing.T, when string) {
 		transfer.Spec.Source.PersistentVolumeClaim.ClaimName = source
 		transfer.Spec.Destination.Peer = way.to.name
 		transfer.Spec.Destination.PersistentVolumeClaim.ClaimName = copied
+		// Else the link may be faster than compression, and no block would be compressed.
+		transfer.Spec.Compression = &v1alpha1.Compression{
+			Mode: v1alpha1.CompressionAlways, Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate},
+		}
 		if err := way.from.Create(ctx, transfer); err != nil {
 			t.Fatal(err)
 		}
@@ -314,6 +318,10 @@ func exchange(t *testing.T, when string) {
 		})
 		if want, got := way.from.sh(t, namespace, source, listing), way.to.sh(t, namespace, copied, listing); want != got {
 			t.Errorf("%s, from %s to %s, the two sides differ:\n%s\n%s", when, way.from.name, way.to.name, want, got)
+		}
+		if c := transfer.Status.Compression; c == nil || c.Codec != string(v1alpha1.CodecDeflate) ||
+			c.Hardware.Bytes+c.Software.Bytes == 0 {
+			t.Errorf("%s, from %s to %s, deflate was not used: %+v", when, way.from.name, way.to.name, c)
 		}
 	}
 }

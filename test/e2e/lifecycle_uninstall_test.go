@@ -15,6 +15,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -95,16 +99,21 @@ func TestLifecycleUninstall(t *testing.T) {
 	east.waitForQueue(t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	f.leaveMessages()
 
+	drill := suspendedDrill(t, f.namespace)
 	ours := []*cluster{east, west}
 	for _, c := range ours {
 		c.must(t, "annotate", "queues", "--all", "-A", v1alpha1.DeleteMessagesAnnotation+"=true", "--overwrite")
 	}
 	for _, c := range ours {
+		c.must(t, "delete", "drills", "--all", "-A", "--timeout=4m")
 		c.must(t, "delete", "transfersets,transfers,compressiontrials,queues,httpendpoints", "--all", "-A", "--timeout=4m")
 	}
 	for _, c := range ours {
 		c.must(t, "delete", "deliveries", "--all", "-A", "--timeout=4m")
 		c.expectNothing(t, f.namespace)
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(drill), drill); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the Drill is left: %v", c.name, err)
+		}
 		c.uninstall(t)
 		c.must(t, "delete", "crd", "-l", "app.kubernetes.io/name=lighterage", "--timeout=1m")
 		if left := c.must(t, "get", "crds", "-o", "name"); strings.Contains(left, ".lighterage.dev") {
@@ -133,4 +142,28 @@ func TestLifecycleUninstall(t *testing.T) {
 	}
 	installIn(t, current, ours...)
 	exchange(t, "after uninstalling and installing")
+}
+
+// suspendedDrill makes a Drill in east that waits, and has the manager take note of it.
+func suspendedDrill(t *testing.T, namespace string) *v1alpha1.Drill {
+	t.Helper()
+	drill := &v1alpha1.Drill{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "suspended"},
+		Spec: v1alpha1.DrillSpec{
+			Source:  v1alpha1.DrillSource{ObjectStore: *vault("/ledger")},
+			Volume:  v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("100Mi"))},
+			Suspend: true,
+		},
+	}
+	if err := east.Create(context.Background(), drill); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the Drill to be suspended", func() (bool, string) {
+		if err := east.Get(context.Background(), client.ObjectKeyFromObject(drill), drill); err != nil {
+			return false, err.Error()
+		}
+		ready := meta.FindStatusCondition(drill.Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == v1alpha1.ReasonSuspended, fmt.Sprint(drill.Status.Conditions)
+	})
+	return drill
 }

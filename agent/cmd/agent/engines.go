@@ -128,10 +128,13 @@ func softwareInflates(v hardware.Verdict) policy.Reason {
 	}
 }
 
+// findAccelerator is a variable for tests on machines without one.
+var findAccelerator = hardware.Find
+
 // engines returns those of this build and, if its use is proved, the accelerator.
 func (a *agent) engines(ctx context.Context) ([]codec.Engine, hardware.Verdict) {
 	all := engines.All()
-	accelerator, verdict := hardware.Find(ctx)
+	accelerator, verdict := findAccelerator(ctx)
 	if accelerator != nil {
 		all = append([]codec.Engine{accelerator}, all...)
 	}

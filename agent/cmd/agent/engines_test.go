@@ -4,15 +4,22 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/compression"
+	"github.com/lighterage/lighterage/agent/hardware"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/policy"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 func TestEncoders(t *testing.T) {
@@ -93,5 +100,73 @@ func TestDecoders(t *testing.T) {
 		if rate < 1e5 || len(registry.ForCodec(id)) < 2 {
 			t.Errorf("%v expands at %.0f bytes a second", id, rate)
 		}
+	}
+}
+
+// accelerator is the engine in Go, which says that it is hardware.
+type accelerator struct{ codec.Engine }
+
+func (accelerator) Name() string       { return "accelerator" }
+func (accelerator) Class() codec.Class { return codec.Hardware }
+
+func (a accelerator) NewDecoder() (codec.Decoder, error) {
+	d, err := a.Engine.NewDecoder()
+	return hardwareDecoder{d}, err
+}
+
+type hardwareDecoder struct{ codec.Decoder }
+
+func (hardwareDecoder) UsedHardware() bool { return true }
+
+// TestHardwareForbidden: with inflate_in_software scrubs and restores leave an accelerator alone that they use without.
+func TestHardwareForbidden(t *testing.T) {
+	before := findAccelerator
+	t.Cleanup(func() { findAccelerator = before })
+	found := func(context.Context) (codec.Engine, hardware.Verdict) {
+		return accelerator{goflate.New()}, hardware.Verdict{State: hardware.Verified, Levels: codec.Levels()}
+	}
+	for _, forbidden := range []bool{false, true} {
+		scrubbed := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+		scrubbed.rests(t)
+		send := proto.CloneOf(scrubbed.config.GetSend())
+		send.SourceForm = wirev1.Form_FORM_GZIP
+		scrubbed.config = &wirev1.LocalConfig{
+			Send: send, Scrub: &wirev1.Scrub{Inflate: true}, InflateInSoftware: forbidden,
+		}
+
+		server := objectstoretest.New(t, "me")
+		restored := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS)
+		both := restored.config
+		send = proto.CloneOf(both.GetSend())
+		send.Form = wirev1.Form_FORM_GZIP
+		restored.config = &wirev1.LocalConfig{
+			Send: send, Receive: both.GetReceive(), DestinationStore: storeEnd(t, server), Transfer: "bank/ledger (1)",
+		}
+		if code, _, log := restored.run(t.Context(), t); code != exitOK {
+			t.Fatalf("the agent exits with %d:\n%s", code, log)
+		}
+		send = proto.CloneOf(send)
+		send.Volume, send.Path, send.Form = "", "", wirev1.Form_FORM_UNSPECIFIED
+		send.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+		restored.config = &wirev1.LocalConfig{
+			Send: send, Receive: both.GetReceive(), SourceStore: storeEnd(t, server), InflateInSoftware: forbidden,
+		}
+
+		findAccelerator = found
+		for what, r := range map[string]*localRun{"a scrub": scrubbed, "a restore": restored} {
+			code, report, log := r.run(t.Context(), t)
+			if code != exitOK {
+				t.Fatalf("%s: the agent exits with %d:\n%s", what, code, log)
+			}
+			d := report.GetDecompression()
+			used, other := d.GetHardware().GetOperations(), d.GetSoftware().GetOperations()
+			if forbidden {
+				used, other = other, used
+			}
+			if used == 0 || other != 0 {
+				t.Errorf("%s, with hardware forbidden %t: %v", what, forbidden, d)
+			}
+		}
+		findAccelerator = before
 	}
 }

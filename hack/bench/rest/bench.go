@@ -63,6 +63,7 @@ func stores() []*store {
 		{name: "as they are"},
 		{name: "run-length", application: "run-length"},
 		{name: "run-length and cargo", application: "run-length", form: cargo.Gzip},
+		{name: "run-length and cargo of zstd", application: "run-length", form: cargo.Zstd},
 		{name: "deflate", application: "deflate"},
 		{name: "deflate and cargo", application: "deflate", form: cargo.Gzip},
 		{name: "cargo", form: cargo.Gzip},

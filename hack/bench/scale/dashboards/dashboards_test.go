@@ -42,24 +42,20 @@ const (
 
 // empty are panels, or a series of one, that have nothing to show in this bed, and why.
 var empty = map[string]string{
-	"queues: Alerts":                                "no alert of Queues fires",
-	"endpoints: Alerts":                             "no alert of HTTPEndpoints fires",
-	"cost: Alerts":                                  "no alert of cost fires",
-	"fleet: Bytes passed":                           "senders of the fleet send nothing",
-	"fleet: Rejections":                             "nobody asks for what is not granted",
-	"transfers: Probes of ObjectStores":             "there is no ObjectStore",
-	"transfers: Relays that ended":                  "there is no ObjectStore",
-	"transfers: Relays not ready":                   "there is no ObjectStore",
-	"transfers: Drills by result":                   "there is no Drill",
-	"transfers: Time since copies were recoverable": "there is no Drill",
-	"transfers: Duration of restores":               "there is no Drill",
-	"transfers: Rate of restores":                   "there is no Drill",
-	"queues: Time of a sync of the volume":          "members of the fleet have no volumes",
-	"queues: Bytes stored: files":                   "members of the fleet have no volumes",
-	"queues: Bytes stored: memory":                  "members of the fleet have no volumes",
-	"queues: Archives":                              "no Queue has an archive",
-	"nodes: Busy accelerators":                      "nodes of the fleet have no counters, whose window is five minutes",
-	"nodes: Contention for accelerators":            "nodes of the fleet have no counters, whose window is five minutes",
+	"queues: Alerts":                       "no alert of Queues fires",
+	"endpoints: Alerts":                    "no alert of HTTPEndpoints fires",
+	"cost: Alerts":                         "no alert of cost fires",
+	"fleet: Bytes passed":                  "senders of the fleet send nothing",
+	"fleet: Rejections":                    "nobody asks for what is not granted",
+	"transfers: Probes of ObjectStores":    "there is no ObjectStore",
+	"transfers: Relays that ended":         "there is no ObjectStore",
+	"transfers: Relays not ready":          "there is no ObjectStore",
+	"queues: Time of a sync of the volume": "members of the fleet have no volumes",
+	"queues: Bytes stored: files":          "members of the fleet have no volumes",
+	"queues: Bytes stored: memory":         "members of the fleet have no volumes",
+	"queues: Archives":                     "no Queue has an archive",
+	"nodes: Busy accelerators":             "nodes of the fleet have no counters, whose window is five minutes",
+	"nodes: Contention for accelerators":   "nodes of the fleet have no counters, whose window is five minutes",
 }
 
 var directory string

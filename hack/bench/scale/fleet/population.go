@@ -107,6 +107,7 @@ func (f *Fleet) Populate(ctx context.Context) error {
 		{w.Transfers, func(ctx context.Context, i int) error {
 			return f.makeDelivery(ctx, asGateway, asManager, i, owner)
 		}},
+		{1, func(ctx context.Context, _ int) error { return f.makeDrills(ctx, owner) }},
 	}
 	for _, step := range steps {
 		if err := each(ctx, step.n, atOnce, step.do); err != nil {
@@ -196,6 +197,35 @@ func Phase(w World, i int) v1alpha1.TransferPhase {
 // Nightly reports whether the i-th Transfer, which has completed, runs every night.
 func Nightly(i int) bool { return i%8 == 4 || i%8 == 5 }
 
+// farAway is a night in half a year.
+func farAway() *v1alpha1.TransferSchedule {
+	return &v1alpha1.TransferSchedule{Cron: fmt.Sprintf("0 2 1 %d *", (int(time.Now().Month())+5)%12+1)}
+}
+
+// makeDrills makes one that has restored, and one that has scrubbed and found damage.
+func (f *Fleet) makeDrills(ctx context.Context, owner client.FieldOwner) error {
+	restore := &v1alpha1.Drill{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(0), Name: "restore"},
+		Spec: v1alpha1.DrillSpec{
+			Source:   v1alpha1.DrillSource{ObjectStore: v1alpha1.ObjectStorePath{Name: "vault", Path: "/copies"}},
+			Volume:   v1alpha1.EphemeralVolume{Size: ptr.To(resource.MustParse("50Gi"))},
+			Schedule: farAway(),
+		},
+	}
+	scrub := restore.DeepCopy()
+	scrub.Name, scrub.Spec.Volume, scrub.Spec.Scrub = "scrub", v1alpha1.EphemeralVolume{}, v1alpha1.ScrubChecksums
+	for _, d := range []*v1alpha1.Drill{restore, scrub} {
+		if err := f.Client.Create(ctx, d, owner); err != nil {
+			return fmt.Errorf("create Drill %s: %w", d.Name, err)
+		}
+		d.Status = drilled(d)
+		if err := f.Client.Status().Update(ctx, d, owner); err != nil {
+			return fmt.Errorf("write the status of Drill %s: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
 func (f *Fleet) makeTransfer(ctx context.Context, i int, owner client.FieldOwner) error {
 	peer := peerName(i % f.World.Peers)
 	t := &v1alpha1.Transfer{
@@ -216,8 +246,7 @@ func (f *Fleet) makeTransfer(ctx context.Context, i int, owner client.FieldOwner
 		},
 	}
 	runs := 0
-	// Its night is half a year away.
-	schedule := &v1alpha1.TransferSchedule{Cron: fmt.Sprintf("0 2 1 %d *", (int(time.Now().Month())+5)%12+1)}
+	schedule := farAway()
 	switch Phase(f.World, i) {
 	case v1alpha1.TransferTransferring:
 		t.Finalizers = nil // it is new

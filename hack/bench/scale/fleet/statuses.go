@@ -97,3 +97,28 @@ func received(d *v1alpha1.Delivery) v1alpha1.DeliveryStatus {
 			conditions.Ready(v1alpha1.ReasonSucceeded, "everything was received and synced"), d.Generation, at),
 	}
 }
+
+// drilled is the status of a Drill of which one has ended an hour ago. A scrub has found an object damaged.
+func drilled(d *v1alpha1.Drill) v1alpha1.DrillStatus {
+	at := metav1.NewTime(d.CreationTimestamp.Add(-time.Hour))
+	run := v1alpha1.DrillRecord{
+		ID: runID(0), StartTime: metav1.NewTime(at.Add(-time.Hour)), CompletionTime: &at,
+		Reason: v1alpha1.ReasonRecovered, Duration: &metav1.Duration{Duration: time.Hour}, CopyTime: &at,
+		Message: "drill " + runID(0) + " restored and verified 4000 files, 42949672960 bytes, of the copy",
+		Files:   4000, Bytes: runBytes, BytesPerSecond: 11e6, Attempts: 1, Node: nodeName(0), Architecture: amd64,
+		CPU: &v1alpha1.CPUStatus{ReceiveSeconds: "55.0", DecompressSeconds: "12.0", SecondsPerGiB: "1.38"},
+	}
+	status := v1alpha1.DrillStatus{ObservedGeneration: d.Generation}
+	state := conditions.Ready
+	if d.Spec.Scrub == "" {
+		status.LastRecoverableTime = &at
+	} else {
+		state = conditions.Stalled
+		run.Reason, run.Message = v1alpha1.ReasonDataDamaged, `Damaged: 1, for example "a"`
+		run.Findings = []v1alpha1.Omission{{What: "Damaged", Count: 1, Examples: []string{"a"}}}
+	}
+	status.Run, status.History = &run, []v1alpha1.DrillRecord{run}
+	status.Conditions = conditions.Merge(nil, append(state(run.Reason, run.Message), conditions.New(
+		v1alpha1.ConditionRecoverable, d.Spec.Scrub == "", run.Reason, run.Message)), d.Generation, at.Time)
+	return status
+}
