@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -24,6 +25,10 @@ type hooked struct {
 	jobs     map[string]*batchv1.Job
 	// made are the Jobs in their order.
 	made []string
+	// hookProblem keeps the manager from looking at hooks.
+	hookProblem *agentpod.Problem
+	// rejected is what the API server has against Jobs of hooks; empty: nothing.
+	rejected string
 }
 
 func newHooked(t *testing.T, method v1alpha1.CopyMethod) *hooked {
@@ -50,10 +55,15 @@ func (h *hooked) step() {
 			Before: plan.HookSeen{CronJob: h.cronJobs[s.Before.CronJob], Job: h.jobs[s.Before.Job]},
 			After:  plan.HookSeen{CronJob: h.cronJobs[s.After.CronJob], Job: h.jobs[s.After.Job]},
 		}
+		if h.hookProblem != nil {
+			h.facts.Hooks = plan.HookFacts{Seen: true, Problem: h.hookProblem}
+		}
 	}
 	h.at = h.at.Add(time.Second)
 	h.look()
-	if step := h.last.Hook; step != nil && step.Start != nil {
+	if step := h.last.Hook; step != nil && step.Start != nil && h.rejected != "" {
+		h.transfer.Status = plan.RefuseHook(h.transfer, step, h.rejected, h.at).Status
+	} else if step != nil && step.Start != nil {
 		h.jobs[step.Start.Name] = step.Start
 		h.made = append(h.made, step.Start.Labels[v1alpha1.HookLabel])
 	} else if step != nil {
@@ -163,4 +173,62 @@ func TestDeadlineBeginsBehindTheBeforeHook(t *testing.T) {
 	}
 	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
 	h.steps("snapshot", h.snapshotTaken)
+}
+
+// afterIsDue has the after-hook noted in status, and its Job lost: the manager was killed before it made it.
+func (h *hooked) afterIsDue() {
+	h.Helper()
+	h.steps("before", h.has(1))
+	h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+	h.steps("snapshot", h.snapshotTaken)
+	h.taken()
+	h.steps("after", h.has(2))
+	delete(h.jobs, h.transfer.Status.Hooks.After.Job)
+	h.made = h.made[:1]
+}
+
+// A manager that was away for longer than the time-out starts the after-hook, which has its whole time.
+func TestAfterHookIsTriedBehindItsTimeout(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	h.afterIsDue()
+	h.at = h.at.Add(time.Hour)
+	h.step()
+	if len(h.made) != 2 {
+		t.Fatalf("no try: %+v", h.transfer.Status.Hooks.After)
+	}
+	h.step()
+	if got := h.transfer.Status.Hooks.After; got.State != v1alpha1.HookRunning {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An after-hook whose Job is rejected is given up when its time is over, and not before.
+func TestAfterHookIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for what, refuse := range map[string]func(*hooked){
+		"rejected":    func(h *hooked) { h.rejected = "exceeded quota" },
+		"no CronJob":  func(h *hooked) { delete(h.cronJobs, "lighterage-after") },
+		"not allowed": func(h *hooked) { h.hookProblem = &agentpod.Problem{Message: "may not read CronJobs"} },
+	} {
+		h := newHooked(t, v1alpha1.CopySnapshot)
+		h.afterIsDue()
+		h.at = h.at.Add(time.Hour)
+		refuse(h)
+		for range 10 {
+			h.step()
+		}
+		if got := h.transfer.Status.Hooks.After; got.State != v1alpha1.HookStarting || got.Message == "" {
+			t.Errorf("%s: %+v", what, got)
+		}
+		h.at = h.at.Add(5 * time.Minute)
+		h.step()
+		if got := h.transfer.Status.Hooks.After; got.State != v1alpha1.HookRejected || got.Message == "" {
+			t.Errorf("%s: %+v", what, got)
+		}
+		c := meta.FindStatusCondition(h.transfer.Status.Conditions, v1alpha1.ConditionHooksSucceeded)
+		if c == nil || c.Reason != v1alpha1.ReasonAfterHookFailed {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
 }
