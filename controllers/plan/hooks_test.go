@@ -232,3 +232,105 @@ func TestAfterHookIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// A before-hook that does not end in time is ended before its after-hook begins, and nothing is read.
+func TestBeforeHookTimesOut(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	h.transfer.Spec.Source.Hooks.Before.Timeout = &metav1.Duration{Duration: time.Minute}
+	h.steps("before", h.has(1))
+	h.step()
+	before := &h.transfer.Status.Hooks.Before
+	if before.State != v1alpha1.HookRunning {
+		t.Fatalf("%+v", before)
+	}
+	h.at = h.at.Add(time.Minute)
+	h.step()
+	if before = &h.transfer.Status.Hooks.Before; before.State != v1alpha1.HookEnding || h.last.Hook == nil ||
+		h.last.Hook.End == nil || len(h.made) != 1 {
+		t.Fatalf("%+v, made %q", before, h.made)
+	}
+	h.steps("after", h.has(2))
+	if before = &h.transfer.Status.Hooks.Before; before.State != v1alpha1.HookFailed || h.snapshotTaken() ||
+		h.made[1] != "lighterage-after" {
+		t.Errorf("%+v, made %q", before, h.made)
+	}
+	if got := h.transfer.Status.History[0].Reason; got != v1alpha1.ReasonBeforeHookFailed {
+		t.Errorf("the attempt ended with %s", got)
+	}
+}
+
+// With onFailure: Continue the source is read whatever becomes of the before-hook, and the condition tells of it.
+func TestContinueBehindABeforeHook(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		spoil         func(*hooked)
+		before, after v1alpha1.HookState
+		reason        string
+	}{
+		"failed": {func(h *hooked) {
+			h.steps("before", h.has(1))
+			h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobFailed)
+		}, v1alpha1.HookFailed, v1alpha1.HookComplete, v1alpha1.ReasonBeforeHookFailed},
+		"too late": {func(h *hooked) {
+			h.steps("before", h.has(1))
+			h.at = h.at.Add(time.Hour)
+		}, v1alpha1.HookFailed, v1alpha1.HookComplete, v1alpha1.ReasonBeforeHookFailed},
+		// Nothing was quiesced, so nothing is to be released.
+		"no CronJob": {func(h *hooked) {
+			delete(h.cronJobs, "lighterage-before")
+		}, v1alpha1.HookRejected, v1alpha1.HookSkipped, v1alpha1.ReasonBeforeHookRejected},
+		"rejected": {func(h *hooked) {
+			h.rejected = "exceeded quota"
+		}, v1alpha1.HookRejected, v1alpha1.HookSkipped, v1alpha1.ReasonBeforeHookRejected},
+	} {
+		h := newHooked(t, v1alpha1.CopySnapshot)
+		h.transfer.Spec.Source.Hooks.Before.OnFailure = v1alpha1.HookContinue
+		test.spoil(h)
+		h.steps(what+": snapshot", h.snapshotTaken)
+		h.taken()
+		h.steps(what+": end", func() bool {
+			hooks := h.transfer.Status.Hooks
+			if job := h.jobs[hooks.After.Job]; job != nil && hooks.After.State == v1alpha1.HookRunning {
+				h.end(job.Name, batchv1.JobComplete)
+			}
+			return hooks.After.Ended()
+		})
+		hooks := h.transfer.Status.Hooks
+		if hooks.Before.State != test.before || hooks.After.State != test.after || len(h.transfer.Status.History) > 0 {
+			t.Errorf("%s: %+v, %+v", what, hooks, h.transfer.Status.History)
+		}
+		c := meta.FindStatusCondition(h.transfer.Status.Conditions, v1alpha1.ConditionHooksSucceeded)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != test.reason {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+}
+
+// An after-hook that fails does not end the run, and the condition says that the application may be quiesced.
+func TestAfterHookFails(t *testing.T) {
+	t.Parallel()
+	for what, fail := range map[string]func(*hooked, string){
+		"failed":   func(h *hooked, job string) { h.end(job, batchv1.JobFailed) },
+		"deleted":  func(h *hooked, job string) { delete(h.jobs, job) },
+		"too late": func(h *hooked, _ string) { h.at = h.at.Add(time.Hour) },
+	} {
+		h := newHooked(t, v1alpha1.CopySnapshot)
+		h.steps("before", h.has(1))
+		h.end(h.transfer.Status.Hooks.Before.Job, batchv1.JobComplete)
+		h.steps("snapshot", h.snapshotTaken)
+		h.taken()
+		h.steps("after", func() bool {
+			return h.has(2)() && h.transfer.Status.Hooks.After.State == v1alpha1.HookRunning
+		})
+		fail(h, h.transfer.Status.Hooks.After.Job)
+		h.steps(what, func() bool { return h.transfer.Status.Hooks.After.Ended() })
+		if got := h.transfer.Status.Hooks; got.After.State != v1alpha1.HookFailed || len(h.transfer.Status.History) > 0 {
+			t.Errorf("%s: %+v, %+v", what, got.After, h.transfer.Status.History)
+		}
+		c := meta.FindStatusCondition(h.transfer.Status.Conditions, v1alpha1.ConditionHooksSucceeded)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonAfterHookFailed {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+}
