@@ -313,7 +313,7 @@ func TestAfterHookFails(t *testing.T) {
 	for what, fail := range map[string]func(*hooked, string){
 		"failed":   func(h *hooked, job string) { h.end(job, batchv1.JobFailed) },
 		"deleted":  func(h *hooked, job string) { delete(h.jobs, job) },
-		"too late": func(h *hooked, _ string) { h.at = h.at.Add(time.Hour) },
+		"too late": func(h *hooked, _ string) { h.at = h.at.Add(5 * time.Minute) },
 	} {
 		h := newHooked(t, v1alpha1.CopySnapshot)
 		h.steps("before", h.has(1))
