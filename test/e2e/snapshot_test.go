@@ -81,7 +81,7 @@ func readDirectly(t *testing.T, namespace string) {
 	t.Helper()
 	for try := range 3 {
 		transfer := newLiveTransfer(namespace, fmt.Sprintf("direct-%d", try))
-		transfer.Spec.MaxAttempts = ptr.To[int32](1)
+		transfer.Spec.MaxAttempts = 1
 		if err := east.Create(context.Background(), transfer); err != nil {
 			t.Fatal(err)
 		}
