@@ -297,12 +297,13 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 
 .PHONY: test-sources
-test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
+test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, check the CSI driver (as root), and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
 	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
 		STAGING_KILLS=all go test -v -count=1 -timeout 20m -tags envtest ./controllers/staging
+	$(SUBMAKE) test-csi
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 20m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestKeepsHistory)$$' ./test/e2e
+	go test -v -count=1 -timeout 30m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaim.*)$$' ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them

@@ -272,8 +272,8 @@ const (
 	ReasonClassUnsuitable = "ClassUnsuitable"
 	// ReasonCopyMethodUnsupported (Transfer): the volume of the source is not of a CSI driver. Use copyMethod Direct.
 	ReasonCopyMethodUnsupported = "CopyMethodUnsupported"
-	// ReasonSnapshotFailed (Transfer, TransferSet): the driver cannot take the snapshot, for example because its pool is full. The
-	// message has its words.
+	// ReasonSnapshotFailed (Transfer, TransferSet): the driver cannot take the snapshot, for example because its pool is
+	// full, or says that it needs more than ten times the size of the source. The message has its words.
 	ReasonSnapshotFailed = "SnapshotFailed"
 	// ReasonStagingTimedOut (Transfer, TransferSet): the copy was not ready within spec.source.stagingDeadline, and was removed. Look
 	// at the driver, or raise the deadline.

@@ -441,9 +441,17 @@ func (d *transferDecision) release(h *v1alpha1.HooksStatus) {
 
 // stepHooks has made or deleted what is to be. The status is written first.
 func (d *transferDecision) stepHooks(h *v1alpha1.HooksStatus, facts *HookFacts) {
+	if facts.Seen && h.After.State == v1alpha1.HookStarting && d.hookLate(&h.After) && h.After.Message == "" {
+		// The manager was away and has tried nothing, so the time for tries begins now.
+		begun := metav1.NewTime(d.facts.Now)
+		h.After.StartTime = &begun
+	}
 	if !facts.Seen || facts.Problem != nil {
-		if h.After.State == v1alpha1.HookStarting && facts.Problem != nil && d.hookLate(&h.After) {
-			d.endHook(&h.After, v1alpha1.HookRejected, facts.Problem.Message)
+		if h.After.State == v1alpha1.HookStarting && facts.Problem != nil {
+			h.After.Message = conditions.Shorten(facts.Problem.Message)
+			if d.hookLate(&h.After) {
+				d.endHook(&h.After, v1alpha1.HookRejected, facts.Problem.Message)
+			}
 		}
 		return
 	}

@@ -252,6 +252,33 @@ func TestQueuedForAPeer(t *testing.T) {
 	}
 }
 
+// TestNoCopyWhileQueued: a run that waits for a quota or for a Peer has no copy of its source made.
+func TestNoCopyWhileQueued(t *testing.T) {
+	for what, limits := range map[string]plan.QuotaFacts{
+		"not asked": {Quotas: team},
+		"DataQuota": {Quotas: team, Answer: full},
+		"Peer": {Shared: ofWest, Answer: &quota.Answer{Exceeded: &quota.Exceeded{
+			Kind: quota.KindPeer, Name: "west", Resource: quota.Share, Limit: 100 << 20, Used: 100 << 20, Wanted: 1,
+		}}},
+	} {
+		for _, method := range []v1alpha1.CopyMethod{v1alpha1.CopySnapshot, v1alpha1.CopyClone} {
+			w := newWorld(t, method)
+			w.facts.Quota = limits
+			for range 5 {
+				w.at = w.at.Add(time.Minute)
+				if w.look(); w.last.Stage != nil || w.transfer.Status.Staged != nil {
+					t.Fatalf("%s, %s: %+v, %+v", what, method, w.last.Stage, w.transfer.Status.Staged)
+				}
+			}
+			w.facts.Quota.Answer = granted(quota.Unlimited)
+			w.look()
+			if staged := w.transfer.Status.Staged; staged == nil || !staged.StartTime.Time.Equal(w.at) {
+				t.Errorf("%s, %s: when it is its turn: %+v", what, method, staged)
+			}
+		}
+	}
+}
+
 // TestShareEndsWithTheAttempt: between two attempts, and until the next agent answers, a run has the least.
 func TestShareEndsWithTheAttempt(t *testing.T) {
 	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()

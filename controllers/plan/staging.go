@@ -238,6 +238,10 @@ func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 	case !snapshot.Ready:
 		d.staging(d.nextLook(s), fmt.Sprintf("VolumeSnapshot %q is being taken", snapshot.Name))
 	default:
+		if problem := checkRestoreSize(facts.Source, snapshot); problem != nil {
+			d.failStaging(*problem)
+			return false
+		}
 		taken := metav1.NewTime(snapshot.Created)
 		if grouped := s.VolumeGroupSnapshotName != ""; !grouped && taken.Before(&s.StartTime) || taken.After(d.facts.Now) {
 			taken = s.StartTime // it cannot be older, whatever the driver's clock says, and should not seem younger

@@ -343,6 +343,10 @@ func TestStagingGoesWrong(t *testing.T) {
 			w.until("claim", w.claimMade)
 			w.at = w.at.Add(10 * time.Minute)
 		}, v1alpha1.ReasonStagingTimedOut, "claim"},
+		"snapshot of a wrong size": {func(w *world) {
+			w.taken()
+			w.facts.Staging.Snapshots[0].RestoreSize = ptr.To(resource.MustParse("7Ei"))
+		}, v1alpha1.ReasonSnapshotFailed, "7Ei"},
 		"snapshot lost": {func(w *world) {
 			w.taken()
 			w.until("claim", w.claimMade)
@@ -405,9 +409,9 @@ func TestRejectedCopies(t *testing.T) {
 	}
 }
 
-// TestNeverSmallerThanTheSource, whatever a driver tells of a snapshot.
-func TestNeverSmallerThanTheSource(t *testing.T) {
-	for _, size := range []string{"", "1", "2Gi"} {
+// TestSizeOfTheCopy: never smaller than the source, whatever a driver tells of a snapshot, and larger within bounds.
+func TestSizeOfTheCopy(t *testing.T) {
+	for size, want := range map[string]string{"": "2Gi", "1": "2Gi", "-7Ei": "2Gi", "2Gi": "2Gi", "20Gi": "20Gi"} {
 		w := newWorld(t, v1alpha1.CopySnapshot)
 		w.taken()
 		w.facts.Staging.Snapshots[0].RestoreSize = nil
@@ -417,7 +421,7 @@ func TestNeverSmallerThanTheSource(t *testing.T) {
 		w.facts.Staging.Snapshots[0].Created = w.at.Add(time.Hour) // and whatever its clock is
 		w.until("claim", w.claimMade)
 		got := w.facts.Staging.Claims[0].Spec.Resources.Requests[corev1.ResourceStorage]
-		if got.String() != "2Gi" || w.transfer.Status.Staged.PointInTime.After(w.at) {
+		if got.String() != want || w.transfer.Status.Staged.PointInTime.After(w.at) {
 			t.Errorf("%q: %s, %+v", size, &got, w.transfer.Status.Staged)
 		}
 	}

@@ -23,6 +23,8 @@ const (
 	StagedComponent = "staged"
 	// SnapshotGroup is the API group of VolumeSnapshots.
 	SnapshotGroup = "snapshot.storage.k8s.io"
+	// maxRestoreFactor is how many times the size of its source a snapshot may need at most.
+	maxRestoreFactor = 10
 )
 
 // StagedLabels are those of the copies of a Transfer's source.
@@ -165,6 +167,19 @@ func stagedSize(source *corev1.PersistentVolumeClaim, snapshot *Snapshot) resour
 		larger(*snapshot.RestoreSize)
 	}
 	return size
+}
+
+// checkRestoreSize is what speaks against a claim as large as the driver says that a snapshot needs; nil if nothing
+// does. A driver that is wrong there would take a pool or a quota for one copy.
+func checkRestoreSize(source *corev1.PersistentVolumeClaim, snapshot *Snapshot) *agentpod.Problem {
+	own, wanted := stagedSize(source, nil), stagedSize(source, snapshot)
+	if wanted.AsApproximateFloat64() <= maxRestoreFactor*own.AsApproximateFloat64() {
+		return nil
+	}
+	return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotFailed, Message: fmt.Sprintf(
+		"the driver says that VolumeSnapshot %q needs %s (restoreSize), more than %d times the %s of the source, so no claim "+
+			"was made of it; look at the log of the CSI driver, or set spec.source.copyMethod to Clone or Direct",
+		snapshot.Name, wanted.String(), maxRestoreFactor, own.String())}
 }
 
 // validateStaging checks again what the API server checks of copies.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -27,6 +28,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/populate"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 )
@@ -184,8 +186,9 @@ func TestTellsWhatIsMissing(t *testing.T) {
 	fill := named(claim, &v1alpha1.Transfer{})
 	eventually(t, fill, there)
 	before := []string{prime.ResourceVersion, fill.ResourceVersion}
+	recorder, registry := events.NewFakeRecorder(8), prometheus.NewRegistry()
 	reconciler := &populate.Reconciler{Options: populate.Options{
-		Client: cluster.Client, Reader: cluster.Client, Recorder: events.NewFakeRecorder(8),
+		Client: cluster.Client, Reader: cluster.Client, Recorder: recorder, Metrics: metrics.NewPopulating(registry),
 	}}
 	for range 2 { // further looks change nothing
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}
@@ -197,5 +200,39 @@ func TestTellsWhatIsMissing(t *testing.T) {
 	eventually(t, fill, there)
 	if after := []string{prime.ResourceVersion, fill.ResourceVersion}; !slices.Equal(after, before) {
 		t.Errorf("%v, before %v", after, before)
+	}
+	if n := len(recorder.Events); n > 0 {
+		t.Errorf("%d events, the first %q", n, <-recorder.Events)
+	}
+	counted(t, registry, populateplan.StatePopulating)
+	if err := cluster.Client.Delete(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}
+	if _, err := reconciler.Reconcile(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	counted(t, registry, "")
+}
+
+// counted checks that one claim is counted, in that state; empty: none is.
+func counted(t *testing.T, registry *prometheus.Registry, state string) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "state" {
+					got += label.GetValue()
+				}
+			}
+		}
+	}
+	if got != state {
+		t.Errorf("claims in state %q are counted, want %q", got, state)
 	}
 }

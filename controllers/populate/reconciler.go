@@ -28,6 +28,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/staging"
@@ -47,6 +48,7 @@ type Options struct {
 	// Reader reads past the cache, which has little of claims and no classes.
 	Reader   client.Reader
 	Recorder events.EventRecorder
+	Metrics  *metrics.Populating
 	// Concurrency is how many claims are looked after at once.
 	Concurrency int
 }
@@ -113,6 +115,9 @@ func claimsOf(reader client.Reader) handler.MapFunc {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	facts, found, err := r.look(ctx, request.NamespacedName)
 	if facts.Claim == nil || err == nil && !found {
+		if err == nil {
+			r.Metrics.Observe(request.NamespacedName, "")
+		}
 		return ctrl.Result{}, err
 	}
 	decision := populateplan.Decision{}
@@ -125,6 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if e := decision.Event; e != nil && err == nil {
 		r.Recorder.Eventf(facts.Claim, nil, e.Type, e.Reason, "Populate", "%s", e.Message)
+	}
+	if err == nil {
+		r.Metrics.Observe(request.NamespacedName, populateplan.StateOf(facts, decision))
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 }

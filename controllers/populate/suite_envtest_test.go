@@ -9,7 +9,10 @@ import (
 	"os"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/populate"
 )
 
@@ -30,6 +33,7 @@ func startManager() error {
 		return populate.Setup(mgr, populate.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
 			Recorder: mgr.GetEventRecorder("lighterage-populate"), Concurrency: 8,
+			Metrics: metrics.NewPopulating(prometheus.NewRegistry()),
 		})
 	})
 	if err == nil {

@@ -77,6 +77,29 @@ type Decision struct {
 	RequeueAfter time.Duration
 }
 
+// States of claims that are to be filled, as the metric has them.
+const (
+	// StateWaiting: nothing is made yet, for example because the claim's consumer has no node.
+	StateWaiting = "Waiting"
+	// StatePopulating: a prime is made or filled.
+	StatePopulating = "Populating"
+	// StateFailing: somebody has to do something.
+	StateFailing = "Failing"
+)
+
+// StateOf is the state of a claim of which this was decided; empty if it needs nothing more.
+func StateOf(f Facts, d Decision) string {
+	switch {
+	case f.Claim.DeletionTimestamp != nil, f.Claim.Status.Phase == corev1.ClaimBound:
+		return ""
+	case d.Event != nil && d.Event.Type == corev1.EventTypeWarning:
+		return StateFailing
+	case f.Prime != nil, d.CreatePrime != nil:
+		return StatePopulating
+	}
+	return StateWaiting
+}
+
 // Wanted reports whether a claim is to be filled by this cluster's manager.
 func Wanted(claim *corev1.PersistentVolumeClaim) bool {
 	ref := claim.Spec.DataSourceRef

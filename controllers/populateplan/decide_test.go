@@ -4,6 +4,7 @@
 package populateplan_test
 
 import (
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -231,6 +232,50 @@ func TestLostPrimes(t *testing.T) {
 	f.Fill = nil // a manager was killed before it made it, and the volume was there at once
 	if d := populateplan.Decide(f); d.CreateFill == nil || d.CreatePrime != nil {
 		t.Errorf("without a Transfer: %+v", d)
+	}
+}
+
+// TestDeletedHalfway: nothing is made, bound or told for a claim that goes, and the garbage collector removes what it
+// owns.
+func TestDeletedHalfway(t *testing.T) {
+	filled := filling()
+	complete(filled.Fill)
+	unfilled := filling()
+	unfilled.Fill = nil
+	for name, f := range map[string]populateplan.Facts{
+		"before the prime": waiting(), "without a Transfer": unfilled, "while it is filled": filling(), "filled": filled,
+	} {
+		for what, o := range map[string]metav1.Object{"prime": f.Prime, "Transfer": f.Fill} {
+			if !reflect.ValueOf(o).IsNil() && !metav1.IsControlledBy(o, f.Claim) {
+				t.Errorf("%s: the claim does not own its %s", name, what)
+			}
+		}
+		f.Claim.DeletionTimestamp = &metav1.Time{}
+		if d := populateplan.Decide(f); d != (populateplan.Decision{}) {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// TestStates: what the metric shows of a claim.
+func TestStates(t *testing.T) {
+	for want, change := range map[string]func(*populateplan.Facts){
+		populateplan.StateWaiting: func(f *populateplan.Facts) {
+			f.Fill, f.Prime, f.Class.VolumeBindingMode = nil, nil, ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+		},
+		populateplan.StatePopulating: func(*populateplan.Facts) {},
+		populateplan.StateFailing:    func(f *populateplan.Facts) { f.Prime.OwnerReferences = nil },
+		"":                           func(f *populateplan.Facts) { f.Claim.Status.Phase = corev1.ClaimBound },
+	} {
+		f := filling()
+		change(&f)
+		if got := populateplan.StateOf(f, populateplan.Decide(f)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f := waiting()
+	if got := populateplan.StateOf(f, populateplan.Decide(f)); got != populateplan.StatePopulating {
+		t.Errorf("when the prime is made: %q", got)
 	}
 }
 

@@ -323,7 +323,7 @@ func historyKilled(t *testing.T) {
 				s := prepareHistory(t)
 				s.transfer.Spec.Destination.Snapshot.Retention.Last = 1
 				cluster.Create(t, s.transfer)
-				m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
+				m := &mortal{Client: manager.GetClient(), left: writes, answered: answered, group: groupOf(t)}
 				r, runs := reconciler(m), 1
 				for range 80 {
 					if s.refresh(); m.dead || runs == 2 && s.kept(1)() {

@@ -7,20 +7,27 @@ package staging_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 const beforeHook, afterHook = "lighterage-before", "lighterage-after"
@@ -29,6 +36,8 @@ const beforeHook, afterHook = "lighterage-before", "lighterage-after"
 type hooks struct {
 	// fails is how many before-hooks fail before one succeeds.
 	fails int
+	// idle: before-hooks go on without end.
+	idle bool
 	// order has a letter for each thing that was seen first: a before-hook that was made (B), one that ended (b), a
 	// snapshot (S), an agent that reads the source itself (M), an after-hook that was made (A).
 	order []string
@@ -98,7 +107,8 @@ func (s *storage) runHook(job *batchv1.Job) {
 		job.Finalizers = nil
 		s.ignoreGone(cluster.Client.Update(context.Background(), job))
 		return
-	case s.first(job.UID, map[bool]string{true: "B", false: "A"}[isBefore]), len(job.Status.Conditions) > 0:
+	case s.first(job.UID, map[bool]string{true: "B", false: "A"}[isBefore]), len(job.Status.Conditions) > 0,
+		isBefore && s.hooks.idle:
 		return
 	}
 	now := metav1.Now()
@@ -166,6 +176,139 @@ func hooksAroundASnapshot(t *testing.T) {
 	}
 	if h := s.transfer.Status.Hooks; h.Before.State != v1alpha1.HookComplete || h.After.State != v1alpha1.HookComplete {
 		t.Errorf("%+v", h)
+	}
+}
+
+// refusing is a client whose API server answers some writes with an error.
+type refusing struct {
+	client.Client
+	create, delete func(client.Object) error
+}
+
+func (c *refusing) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	if c.create != nil {
+		if err := c.create(o); err != nil {
+			return err
+		}
+	}
+	return c.Client.Create(ctx, o, options...)
+}
+
+func (c *refusing) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	if c.delete != nil {
+		if err := c.delete(o); err != nil {
+			return err
+		}
+	}
+	return c.Client.Delete(ctx, o, options...)
+}
+
+// hooksAndAgents: an agent that dies without a report takes no hook with it.
+func hooksAndAgents(t *testing.T) {
+	for method, want := range map[v1alpha1.CopyMethod]string{
+		v1alpha1.CopySnapshot: "BbSA", v1alpha1.CopyDirect: "BbMMMA",
+	} {
+		t.Run(string(method), func(t *testing.T) {
+			s, r := prepare(t), reconciler(manager.GetClient())
+			s.hook()
+			s.dies = 2
+			s.transfer.Spec.Source.CopyMethod = method
+			cluster.Create(t, s.transfer)
+			s.until("end", r, func() bool {
+				s.hurry()
+				return s.hooksEnded()
+			})
+			s.nothingLeft()
+			if got := strings.Join(s.hooks.order, ""); got != want || s.dies > 0 {
+				t.Errorf("the order is %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// beforeHookDeleted: a before-hook whose Job somebody deletes half-way has failed, and its after-hook runs.
+func beforeHookDeleted(t *testing.T) {
+	s, r := prepare(t), reconciler(manager.GetClient())
+	s.hook()
+	s.hooks.idle = true
+	cluster.Create(t, s.transfer)
+	s.until("before", r, func() bool {
+		h := s.transfer.Status.Hooks
+		return h != nil && h.Before.State == v1alpha1.HookRunning
+	})
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.transfer.Status.Hooks.Before.Job}}
+	if err := cluster.Client.Delete(
+		context.Background(), job, client.PropagationPolicy(metav1.DeletePropagationBackground),
+	); err != nil {
+		t.Fatal(err)
+	}
+	s.until("failure", r, s.stuck(v1alpha1.ReasonBeforeHookFailed))
+	s.hooks.idle = false
+	s.until("end", r, func() bool {
+		s.hurry()
+		return s.hooksEnded()
+	})
+	s.nothingLeft()
+	if got := strings.Join(s.hooks.order, ""); got != "BABbSA" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+// managerAway: the after-hook runs when the manager was away for longer than its time-out.
+func managerAway(t *testing.T) {
+	s, r := prepare(t), reconciler(&refusing{Client: manager.GetClient(), create: func(o client.Object) error {
+		if o.GetLabels()[v1alpha1.HookLabel] == afterHook {
+			return errKilled
+		}
+		return nil
+	}})
+	s.hook()
+	cluster.Create(t, s.transfer)
+	s.until("after", r, func() bool {
+		h := s.transfer.Status.Hooks
+		return h != nil && h.After.State == v1alpha1.HookStarting
+	})
+	r = reconcilerAt(manager.GetClient(), testclock.NewFakePassiveClock(time.Now().Add(time.Hour)))
+	s.until("end", r, func() bool { return s.transfer.Status.Hooks.After.Ended() })
+	s.ordered()
+	if h := s.transfer.Status.Hooks; h.After.State != v1alpha1.HookComplete {
+		t.Errorf("%+v", h)
+	}
+}
+
+// keepsCopies is a client that may not delete copies any more.
+func keepsCopies(o client.Object) error {
+	if o.GetLabels()[agentpod.ComponentLabel] == plan.StagedComponent {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "copies"}, o.GetName(), errors.New("no role"))
+	}
+	return nil
+}
+
+// copiesStay: who may not delete copies any more runs the after-hook, and lets a Transfer go.
+func copiesStay(t *testing.T) {
+	for name, broken := range map[string]bool{"Deleted": false, "Broken": true} {
+		t.Run(name, func(t *testing.T) {
+			s, r := prepare(t), reconciler(&refusing{Client: manager.GetClient(), delete: keepsCopies})
+			s.hook()
+			if broken {
+				s.failure = "out of space"
+				s.transfer.Spec.Source.StagingDeadline = &metav1.Duration{Duration: 10 * time.Second}
+			}
+			cluster.Create(t, s.transfer)
+			s.until("snapshot", r, func() bool { return len(s.snapshots()) == 1 })
+			if broken {
+				s.until("after", r, func() bool { return s.transfer.Status.Hooks.After.State == v1alpha1.HookComplete })
+			}
+			if err := cluster.Client.Delete(context.Background(), s.transfer); err != nil {
+				t.Fatal(err)
+			}
+			s.until("deletion", r, func() bool { return !s.refresh() })
+			s.work()
+			s.ordered()
+			if got := strings.Join(s.hooks.order, ""); got != "BbSA" {
+				t.Errorf("the order is %s", got)
+			}
+		})
 	}
 }
 

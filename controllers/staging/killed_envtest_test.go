@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +26,47 @@ type mortal struct {
 	left     int
 	answered bool
 	dead     bool
+	// group is the test whose manager it is.
+	group string
+}
+
+// kills counts the managers that were killed, by group of tests.
+var kills = counter{of: map[string]int{}}
+
+type counter struct {
+	sync.Mutex
+	of map[string]int
+}
+
+func (c *counter) add(group string) {
+	c.Lock()
+	defer c.Unlock()
+	c.of[group]++
+}
+
+// groupOf is the part of TestStaging that a test is of.
+func groupOf(t *testing.T) string {
+	_, rest, _ := strings.Cut(t.Name(), "/")
+	group, _, _ := strings.Cut(rest, "/")
+	return group
+}
+
+// leastKills is how often managers are killed at least where they are killed at each write.
+const leastKills = 200
+
+// killedOften checks that the groups of tests that have run have killed managers, and not ended before.
+func killedOften(t *testing.T) {
+	kills.Lock()
+	defer kills.Unlock()
+	sum := 0
+	for group, n := range kills.of {
+		t.Logf("%s: %d managers were killed", group, n)
+		sum += n
+	}
+	// A part of the tests by -run may kill none.
+	if all := len(kills.of) == killingGroups && killedEvery() == 1; all && sum < leastKills {
+		t.Errorf("%d managers were killed, want %d", sum, leastKills)
+	}
 }
 
 // write does one write, or dies.
@@ -35,6 +78,7 @@ func (m *mortal) write(do func() error) error {
 		return do()
 	}
 	m.dead = true
+	kills.add(m.group)
 	if m.answered {
 		_ = do()
 	}
@@ -80,6 +124,9 @@ func (m *mortalStatus) Update(ctx context.Context, o client.Object, options ...c
 	return m.of.write(func() error { return m.SubResourceWriter.Update(ctx, o, options...) })
 }
 
+// killingGroups is how many parts of TestStaging kill managers.
+const killingGroups = 5
+
 // killedWrites is how many writes a manager makes at most before it is killed: more than a run has.
 const killedWrites = 25
 
@@ -124,7 +171,7 @@ func killed(t *testing.T) {
 // was told to it.
 func (s *storage) killed(writes int, answered bool) {
 	s.Helper()
-	m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
+	m := &mortal{Client: manager.GetClient(), left: writes, answered: answered, group: groupOf(s.T)}
 	r := reconciler(m)
 	for range 80 {
 		if s.refresh(); m.dead || s.ended() {

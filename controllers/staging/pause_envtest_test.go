@@ -112,7 +112,7 @@ func killedWhilePausing(t *testing.T) {
 				s.until("an agent", r, s.busy)
 				run := s.transfer.Status.Run.ID
 				s.pause(true)
-				m := &mortal{Client: manager.GetClient(), left: writes, answered: answered}
+				m := &mortal{Client: manager.GetClient(), left: writes, answered: answered, group: groupOf(t)}
 				dying := reconciler(m)
 				for range 20 {
 					if s.refresh(); m.dead || s.transfer.Status.Phase == v1alpha1.TransferPaused {

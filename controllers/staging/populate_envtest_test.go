@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/populate"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 )
@@ -44,6 +46,7 @@ func populateOutlivesTheTransfer(t *testing.T) {
 	populator := &populate.Reconciler{Options: populate.Options{
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Recorder: manager.GetEventRecorder("lighterage-populate"),
+		Metrics:  metrics.NewPopulating(prometheus.NewRegistry()),
 	}}
 	// primes looks once, and says how many there are that stay.
 	primes := func() int {

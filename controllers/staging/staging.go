@@ -34,6 +34,8 @@ const (
 	defaultClass = "snapshot.storage.kubernetes.io/is-default-class"
 	// maxFailure bounds what is read of a driver's words.
 	maxFailure = 4096
+	// maxQuantity bounds what is read of a size.
+	maxQuantity = 64
 )
 
 var version = schema.GroupVersion{Group: plan.SnapshotGroup, Version: "v1"}
@@ -143,7 +145,7 @@ func read(o *unstructured.Unstructured) plan.Snapshot {
 			seen.Created = taken
 		}
 	}
-	if text, _, _ := unstructured.NestedString(o.Object, "status", "restoreSize"); text != "" {
+	if text, _, _ := unstructured.NestedString(o.Object, "status", "restoreSize"); len(text) <= maxQuantity {
 		if size, err := resource.ParseQuantity(text); err == nil && size.Sign() > 0 {
 			seen.RestoreSize = &size
 		}

@@ -24,12 +24,15 @@ import (
 // TestStaging runs its parts one after the other: at first there are no CRDs.
 func TestStaging(t *testing.T) {
 	early, history := prepare(t), prepareHistory(t)
+	prepareStorageClass(t)
+	t.Cleanup(func() { killedOften(t) })
 	t.Run("WithoutCRDs", func(t *testing.T) { early.T = t; withoutCRDs(early) })
 	t.Run("HistoryWithoutCRDs", func(t *testing.T) { history.T = t; historyWithoutCRDs(history) })
+	t.Run("ReadsACloneWithoutCRDs", readsAClone)
 	if err := cluster.InstallSnapshots(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	prepareClasses(t)
+	prepareSnapshotClass(t)
 	t.Run("WithCRDsLater", func(t *testing.T) {
 		early.T = t
 		early.hurry()
@@ -51,6 +54,7 @@ func TestStaging(t *testing.T) {
 	t.Run("ReadsASnapshot", readsASnapshot)
 	t.Run("ReadsAGroup", readsAGroup)
 	t.Run("SweptGroups", sweptGroups)
+	t.Run("ReadsAClone", readsAClone)
 	t.Run("FullPool", fullPool)
 	t.Run("MissingClass", missingClass)
 	t.Run("QuotaOfClaims", quotaOfClaims)
@@ -58,6 +62,10 @@ func TestStaging(t *testing.T) {
 	t.Run("SnapshotLost", snapshotLost)
 	t.Run("Swept", swept)
 	t.Run("HooksAroundASnapshot", hooksAroundASnapshot)
+	t.Run("ManagerAway", managerAway)
+	t.Run("CopiesStay", copiesStay)
+	t.Run("HooksAndAgents", hooksAndAgents)
+	t.Run("BeforeHookDeleted", beforeHookDeleted)
 	t.Run("HookChangedMeanwhile", hookChangedMeanwhile)
 	t.Run("HugeHook", hugeHook)
 	t.Run("Killed", killed)
@@ -119,6 +127,24 @@ func readsASnapshot(t *testing.T) {
 	if len(s.mounted) != 2 {
 		t.Errorf("mounted %v", s.mounted)
 	}
+}
+
+// readsAClone needs no CRDs.
+func readsAClone(t *testing.T) {
+	s, r := prepare(t), reconciler(manager.GetClient())
+	s.transfer.Spec.Source.CopyMethod = v1alpha1.CopyClone
+	cluster.Create(t, s.transfer)
+	s.until("claim", r, func() bool { return len(s.copies()) == 1 })
+	claim := s.copies()[0]
+	if from := claim.Spec.DataSource; from == nil || from.Kind != "PersistentVolumeClaim" || from.Name != "ledger" {
+		t.Errorf("%+v", claim.Spec)
+	}
+	s.until("end", r, s.ended)
+	s.nothingLeft()
+	if len(s.mounted) != 1 || !s.mounted[claim.Name] || !s.transfer.Status.RecoveryPoint.Equal(&claim.CreationTimestamp) {
+		t.Errorf("mounted %v, %+v", s.mounted, s.transfer.Status)
+	}
+	s.atRest(r)
 }
 
 func fullPool(t *testing.T) {

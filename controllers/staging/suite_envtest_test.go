@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,6 +109,8 @@ type storage struct {
 	idle bool
 	// fails is how many attempts of the agent end with a failure before one succeeds.
 	fails int32
+	// dies is how many agents end without a report before one does its work.
+	dies int
 	// stays: agents run until they are ended.
 	stays bool
 	// hooks are those of the namespace, which do what they are told.
@@ -127,25 +130,25 @@ type storage struct {
 	mounted map[string]bool
 }
 
-// objects of the cluster that all tests share.
-func prepareClasses(t testing.TB) {
+// prepareStorageClass makes the class of all claims.
+func prepareStorageClass(t testing.TB) {
 	t.Helper()
 	mode, waits := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
-	snapshotClass := &unstructured.Unstructured{Object: map[string]any{"driver": driver, "deletionPolicy": "Delete"}}
-	snapshotClass.SetGroupVersionKind(kind("VolumeSnapshotClass"))
-	snapshotClass.SetName("fast")
-	snapshotClass.SetAnnotations(map[string]string{"snapshot.storage.kubernetes.io/is-default-class": "true"})
-	for _, object := range []client.Object{
-		&storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: driver, VolumeBindingMode: &mode,
-		}, &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Provisioner: driver, VolumeBindingMode: &waits,
-		}, snapshotClass,
-	} {
-		if err := cluster.Client.Create(context.Background(), object); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
+	cluster.Create(t, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: driver, VolumeBindingMode: &mode,
+	}, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Provisioner: driver, VolumeBindingMode: &waits,
+	})
+}
+
+// prepareSnapshotClass makes the default class of the driver.
+func prepareSnapshotClass(t testing.TB) {
+	t.Helper()
+	class := &unstructured.Unstructured{Object: map[string]any{"driver": driver, "deletionPolicy": "Delete"}}
+	class.SetGroupVersionKind(kind("VolumeSnapshotClass"))
+	class.SetName("fast")
+	class.SetAnnotations(map[string]string{"snapshot.storage.kubernetes.io/is-default-class": "true"})
+	cluster.Create(t, class)
 }
 
 func kind(name string) schema.GroupVersionKind {
@@ -200,7 +203,8 @@ func (s *storage) snapshots() []unstructured.Unstructured {
 	s.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind("VolumeSnapshotList"))
-	if err := cluster.Client.List(context.Background(), list, client.InNamespace(s.namespace)); err != nil {
+	err := cluster.Client.List(context.Background(), list, client.InNamespace(s.namespace))
+	if err != nil && !meta.IsNoMatchError(err) { // of an API server without the CRDs there are none
 		s.Fatal(err)
 	}
 	// Those of groups are not the Transfer's.
@@ -315,6 +319,11 @@ func (s *storage) runJobs() {
 		}
 		pod := cluster.RunPod(s, job, s.namespace)
 		if s.stays {
+			continue
+		}
+		if s.dies > 0 {
+			s.dies--
+			cluster.EndPod(s, pod, 137, "")
 			continue
 		}
 		report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}

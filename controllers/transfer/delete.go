@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -58,11 +59,6 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 			return ctrl.Result{RequeueAfter: podPause}, err
 		}
 	}
-	if plan.Stages(transfer) || transfer.Status.Staged != nil {
-		if err := r.staging.Remove(ctx, transfer, ""); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
 	if told := plan.ReleaseTrigger(transfer); told != nil {
 		if _, err := r.tellOfCopy(ctx, transfer, told); err != nil {
 			return ctrl.Result{}, err
@@ -70,6 +66,12 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	}
 	if waiting, err = r.endHooks(ctx, transfer, deleted); err != nil || waiting {
 		return ctrl.Result{RequeueAfter: hookPause}, err
+	}
+	if plan.Stages(transfer) || transfer.Status.Staged != nil {
+		// Without the right to delete copies the garbage collector does: the Transfer owns them.
+		if err := r.staging.Remove(ctx, transfer, ""); err != nil && !apierrors.IsForbidden(err) {
+			return ctrl.Result{}, err
+		}
 	}
 	again, err := r.withdraw(ctx, transfer, deleted)
 	if err != nil || again {

@@ -282,7 +282,8 @@ func (r *Reconciler) execute(
 	if err := r.keepLegs(ctx, transfer, facts, decision); err != nil {
 		return nil, err
 	}
-	if decision.Unstage {
+	if decision.Unstage && decision.Hook == nil {
+		// A hook comes first: the application waits for it, and does not for the removal of a copy.
 		if err := r.staging.Remove(ctx, transfer, plan.KeptCopy(transfer)); err != nil {
 			return nil, err
 		}

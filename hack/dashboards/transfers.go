@@ -46,6 +46,10 @@ var transfers = dashboard{
 				description: "Time since the oldest snapshot or clone of a namespace was begun. It takes up storage.",
 				queries:     one(`max by (namespace) (lighterage_staged_copy_age_seconds)`, "{{namespace}}"),
 			}, {
+				title: "Claims that are populated", kind: timeseries, unit: short, width: 8, stacked: true,
+				description: "Claims that do not have yet what a Transfer wrote, by state.",
+				queries:     one(`sum by (state) (lighterage_populating_claims)`, "{{state}}"),
+			}, {
 				title: "Snapshots of destinations", kind: timeseries, unit: short, width: 8, stacked: true,
 				description: "VolumeSnapshots of destinations that keep history, by state.",
 				queries:     one(`sum by (state) (lighterage_destination_snapshots)`, "{{state}}"),

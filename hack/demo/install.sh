@@ -54,6 +54,9 @@ pods_wait() {
 if grep -qs '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set pointInTime.enabled=true)
 fi
+if grep -qs '^hooks:' "${CHART:-charts/lighterage}/values.yaml"; then
+  gateway_values+=(--set hooks.enabled=true)
+fi
 if grep -qs '^populator:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set populator.enabled=true)
 fi

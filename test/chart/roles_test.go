@@ -111,3 +111,40 @@ func TestAggregation(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyMayExec: no role lets anybody into a running container, whatever is opted in to. Hooks are Jobs for that.
+func TestNobodyMayExec(t *testing.T) {
+	t.Parallel()
+	all, err := template(t, registry, withoutCRDs,
+		"pointInTime.enabled=true,claimTemplates.enabled=true,populator.enabled=true,hooks.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, config := both(t)
+	ways := []string{"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers", "pods/*", "*"}
+	for source, objects := range map[string][]unstructured.Unstructured{
+		"chart": chart, "chart with all": all, "config/default": config,
+	} {
+		roles := 0
+		for _, o := range objects {
+			if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+				continue
+			}
+			roles++
+			var role rbacv1.ClusterRole
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range role.Rules {
+				for _, way := range ways {
+					if slices.Contains(rule.Resources, way) {
+						t.Errorf("%s: %s %s allows %v on %s", source, o.GetKind(), o.GetName(), rule.Verbs, way)
+					}
+				}
+			}
+		}
+		if roles == 0 {
+			t.Errorf("%s has no roles", source)
+		}
+	}
+}

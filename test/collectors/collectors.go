@@ -72,6 +72,10 @@ var parts = []struct {
 		metrics.NewTransfers(r)
 		return nil
 	}},
+	{"Populated claims (manager)", func(r prometheus.Registerer) error {
+		metrics.NewPopulating(r)
+		return nil
+	}},
 	{"Deliveries (manager)", func(r prometheus.Registerer) error {
 		metrics.NewDeliveries(r)
 		return nil

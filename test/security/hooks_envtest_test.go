@@ -6,6 +6,7 @@
 package security
 
 import (
+	"maps"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -46,6 +47,29 @@ func cronJob(namespace, name string) *batchv1.CronJob {
 	}
 }
 
+// permittedTemplates are templates whose copies the API server completes in other ways.
+var permittedTemplates = map[string]func(*batchv1.JobTemplateSpec){
+	"marked": func(j *batchv1.JobTemplateSpec) {
+		j.Labels, j.Annotations = map[string]string{"team": "db"}, map[string]string{"page": "freeze"}
+	},
+	"work queue": func(j *batchv1.JobTemplateSpec) { j.Spec.Parallelism = ptr.To[int32](2) },
+	"completions": func(j *batchv1.JobTemplateSpec) {
+		j.Spec.Completions, j.Spec.ActiveDeadlineSeconds = ptr.To[int32](3), ptr.To[int64](60)
+		j.Spec.TTLSecondsAfterFinished = ptr.To[int32](600)
+	},
+	"indexed": func(j *batchv1.JobTemplateSpec) {
+		j.Spec.CompletionMode, j.Spec.Completions = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2)
+		j.Spec.Parallelism, j.Spec.BackoffLimitPerIndex = ptr.To[int32](2), ptr.To[int32](1)
+		j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededCount: ptr.To[int32](1)}}}
+	},
+	"pod failure policy": func(j *batchv1.JobTemplateSpec) {
+		j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action:          batchv1.PodFailurePolicyActionIgnore,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget}},
+		}}}
+	},
+}
+
 // Whoever has the manager's token starts exact copies of suspended CronJobs that may be hooks, and nothing else by that
 // way.
 func TestHooksAreExactCopies(t *testing.T) {
@@ -60,6 +84,17 @@ func TestHooksAreExactCopies(t *testing.T) {
 
 	permitted(t, func() error { return create(hookFrom(before)) })
 	permitted(t, func() error { return create(hookFrom(elsewhere)) })
+	for what, change := range permittedTemplates {
+		t.Log(what)
+		from := cronJob(cluster.Namespace(t), "lighterage-before")
+		change(&from.Spec.JobTemplate)
+		cluster.Create(t, from)
+		job := hookFrom(from)
+		job.Annotations = map[string]string{"cronjob.kubernetes.io/instantiate": "manual", v1alpha1.HookAnnotation: "a-uid"}
+		maps.Copy(job.Annotations, from.Spec.JobTemplate.Annotations)
+		maps.Copy(job.Labels, from.Spec.JobTemplate.Labels)
+		permitted(t, func() error { return create(job) })
+	}
 	for what, change := range map[string]func(*batchv1.Job){
 		"image":       func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "evil.example/miner" },
 		"command":     func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Command = []string{"steal"} },
@@ -69,7 +104,37 @@ func TestHooksAreExactCopies(t *testing.T) {
 		"more labels": func(j *batchv1.Job) { j.Spec.Template.Labels["inject"] = "yes" },
 		"no labels":   func(j *batchv1.Job) { j.Spec.Template.Labels = nil },
 		"annotation":  func(j *batchv1.Job) { j.Spec.Template.Annotations = map[string]string{"inject": "yes"} },
-		"many":        func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To[int32](9), ptr.To[int32](9) },
+		"many":        func(j *batchv1.Job) { j.Spec.Completions = ptr.To[int32](9) },
+		"parallel":    func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To[int32](9), ptr.To[int32](1) },
+		"work queue":  func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](1) },
+		"indexed":     func(j *batchv1.Job) { j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion) },
+		"restarts":    func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](9) },
+		"deadline":    func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) },
+		"TTL":         func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = ptr.To[int32](0) },
+		"suspended":   func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) },
+		"managed by":  func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("evil.example/controller") },
+		"replacement": func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) },
+		"pod failure policy": func(j *batchv1.Job) {
+			j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action: batchv1.PodFailurePolicyActionFailJob,
+				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+					Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{1},
+				},
+			}}}
+		},
+		"success policy": func(j *batchv1.Job) {
+			j.Spec.CompletionMode, j.Spec.Completions = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](1)
+			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{
+				SucceededCount: ptr.To[int32](1),
+			}}}
+		},
+		"selector": func(j *batchv1.Job) {
+			j.Spec.ManualSelector = ptr.To(true)
+			j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+		},
+		"finalizer":      func(j *batchv1.Job) { j.Finalizers = []string{"evil.example/stays"} },
+		"Job label":      func(j *batchv1.Job) { j.Labels["inject"] = "yes" },
+		"Job annotation": func(j *batchv1.Job) { j.Annotations = map[string]string{"inject": "yes"} },
 	} {
 		t.Log(what)
 		job := hookFrom(before)

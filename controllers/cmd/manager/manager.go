@@ -203,6 +203,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			return populate.Setup(mgr, populate.Options{
 				Client: mgr.GetClient(), Reader: wiring.transfers.Reader,
 				Recorder: mgr.GetEventRecorder("lighterage-populate"), Concurrency: s.concurrency,
+				Metrics: metrics.NewPopulating(ctrlmetrics.Registry),
 			})
 		},
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
