@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/cargo"
@@ -139,13 +140,20 @@ func walkImage(
 	return visit(found)
 }
 
-// Again returns what the image is now.
+// Again returns the image if it is still the same one, and fails otherwise: a device is written in its place, so that it
+// may have parts of the former image, also beyond the end of this one. The next attempt compares before it writes.
 func (s *ImageSource) Again(e *tree.Entry) (*tree.Entry, error) {
 	now, err := s.source.Again(image(e))
-	if err != nil {
-		return nil, err
+	if err == nil && now.Changed == e.Changed {
+		return device(now), nil
 	}
-	return device(now), nil
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+			"%s in the bucket was replaced or removed while it was read, so the destination is partly of that image: let no "+
+				"Transfer write to spec.source.objectStore.path during a restore; the next attempt restores the image that is "+
+				"there then", tree.ImageName)
+	}
+	return nil, err
 }
 
 // ReadAt fills p with the bytes from offset on. See Source.ReadAt.

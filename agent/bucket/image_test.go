@@ -334,27 +334,36 @@ func TestScrubOfADamagedImage(t *testing.T) {
 	}
 }
 
-// While it is read, an image may be replaced.
+// While it is read, an image may be replaced or removed. A device that has parts of it gets none of another one.
 func TestImageReplaced(t *testing.T) {
-	server := objectstoretest.New(t, "")
-	store := open(t, server, prefix)
-	mustWrite(t, volume(t, mostlyZeros(), "a"), store, ofImage(forms.Gzip))
-	s := bucket.NewImageSource(bucket.NewSource(t.Context(), store, nil))
-	e, _ := deviceOf(t, store)
-	if err := s.Walk(t.Context(), func(*tree.Entry) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	after := random(5, 3<<20)
-	mustWrite(t, volume(t, after, "b"), store, ofImage(forms.Gzip))
-	if err := s.ReadAt(e, make([]byte, 1<<20), 0); !errors.Is(err, tree.ErrChanged) {
-		t.Fatalf("%v; want that it has changed", err)
-	}
-	now, err := s.Again(e)
-	if err != nil || now.Path != tree.DeviceName || now.Size != int64(len(after)) || !now.Sparse {
-		t.Fatalf("%+v, %v", now, err)
-	}
-	p := make([]byte, now.Size)
-	if err := s.ReadAt(now, p, 0); err != nil || string(p) != after {
-		t.Errorf("%v, or another content", err)
+	for name, form := range imageForms {
+		t.Run(name, func(t *testing.T) {
+			server := objectstoretest.New(t, "")
+			store := open(t, server, prefix)
+			mustWrite(t, volume(t, mostlyZeros(), "a"), store, ofImage(form))
+			s := bucket.NewImageSource(bucket.NewSource(t.Context(), store, nil))
+			e, _ := deviceOf(t, store)
+			if err := s.Walk(t.Context(), func(*tree.Entry) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := s.Again(e); err != nil || *now != *e {
+				t.Fatalf("the same image: %+v, %v", now, err)
+			}
+			changed := func(how string) {
+				t.Helper()
+				if err := s.ReadAt(e, make([]byte, 1<<20), 0); !errors.Is(err, tree.ErrChanged) {
+					t.Errorf("%s: %v; want that it has changed", how, err)
+				}
+				if now, err := s.Again(e); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) {
+					t.Errorf("%s: %+v, %v; want a changed source", how, now, err)
+				}
+			}
+			mustWrite(t, volume(t, random(5, 3<<20), "b"), store, ofImage(form))
+			changed("replaced")
+			for _, key := range keys(server) {
+				server.Remove(prefix + "/" + key)
+			}
+			changed("removed")
+		})
 	}
 }
