@@ -314,3 +314,34 @@ func TestImageThatChangesWhileItIsRestored(t *testing.T) {
 		checkDevice(t, to, second)
 	}
 }
+
+// Images of the same size and second are told apart in a claim with files.
+func TestImagesOfTheSameSecondAreRestoredAsFiles(t *testing.T) {
+	server := objectstoretest.New(t, "")
+	store := objectstoretest.Open(t, server.Options("disk"))
+	destination := t.TempDir()
+	for _, version := range []string{"a", "b"} {
+		content := bytes.Repeat([]byte(version), 4096)
+		from, err := tree.OpenDeviceSource(standIn(t, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = from.Close() })
+		from.Image(version, time.Unix(1700000000, 0))
+		err = bucket.Write(t.Context(), bucket.WriteOptions{
+			Origin: from, Store: store, Transfer: "bank/disk (1)", RunID: version, Attempt: 1, Image: true, Streams: 1,
+			Report: send.NewReport(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startReceiver(t, destination)
+		_, err = p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
+			o.Source = bucket.NewSource(t.Context(), store, nil)
+		})
+		if received := p.wait(t); err != nil || received != nil {
+			t.Fatalf("sender: %v; receiver: %v", err, received)
+		}
+		checkDevice(t, filepath.Join(destination, tree.ImageName), content)
+	}
+}
