@@ -176,8 +176,8 @@ func walkImage(
 	return visit(found)
 }
 
-// Again returns the image if it is still the same one, and fails otherwise: a device is written in its place, so that it
-// may have parts of the former image, also beyond the end of this one. The next attempt compares before it writes.
+// Again returns the image if it is still the same one, and fails otherwise: a device is written in its place, so that
+// it may have parts of the former image, also beyond the end of this one. The next attempt compares before it writes.
 func (s *ImageSource) Again(e *tree.Entry) (*tree.Entry, error) {
 	now, err := s.source.Again(image(e))
 	if err == nil && now.Changed == e.Changed {
