@@ -39,9 +39,9 @@ func OpenDeviceSource(path string) (*DeviceSource, error) {
 }
 
 // Image makes the device a tree of the file ImageName, for where files are kept. version tells its content from all
-// else, such as the UID of a copy that nobody writes to, and modified is when that was made. Its nanoseconds give way to
-// some bits of the version: a restore takes a file of the same size and time for unchanged, and another copy may be of
-// the same second. An empty version is that of no other source. It must be called before Walk.
+// else, such as the UID of a copy that nobody writes to, and modified is when that was made. Its nanoseconds give way
+// to some bits of the version: a restore takes a file of the same size and time for unchanged, and another copy may be
+// of the same second. An empty version is that of no other source. It must be called before Walk.
 func (s *DeviceSource) Image(version string, modified time.Time) {
 	if version == "" {
 		version = rand.Text()
