@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -33,9 +35,12 @@ func ofImage(name string) bool {
 // checkImage rejects a prefix that holds something else than an image: nobody could restore that into a block volume.
 // It returns the objects of the image in other forms, which are to go when it is there in this one.
 func (w *writing) checkImage(ctx context.Context) (former []string, err error) {
+	if w.archives.any() {
+		return nil, notAlone(archivesName)
+	}
 	index, err := openIndex(ctx, w.options.Store)
 	if errors.Is(err, errIndex) {
-		index, err = &indexReader{}, nil
+		index, err = &indexReader{}, nil // Without archives nothing but objects has content, and the list has these.
 	}
 	if err != nil {
 		return nil, err
@@ -51,17 +56,46 @@ func (w *writing) checkImage(ctx context.Context) (former []string, err error) {
 			return nil, err
 		}
 		switch {
-		case f.path == tree.Root:
+		case f.path == tree.Root, f.listed == nil && !f.onlyIndexed():
 		case !ofImage(f.path) || f.below():
-			return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH,
-				"the prefix holds %q, and a block volume needs one of its own, so nothing was written: set "+
-					"spec.destination.objectStore.path to one that nothing else is written to", failure.Shorten(f.path, 256))
+			return nil, notAlone(f.path)
 		case f.object() != nil && f.path != tree.ImageName && !slices.Contains(own, f.path):
 			former = append(former, f.path)
 		}
 		// One under the plain name in the place of one in a form is displaced by that.
 	}
+	for _, form := range []cargo.Form{cargo.Gzip, cargo.Zstd} {
+		if name := form.Name(tree.ImageName); slices.Contains(former, name) {
+			ours, err := w.ownImage(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if !ours || !slices.Contains(former, form.IndexPath(tree.ImageName)) {
+				return nil, notAlone(name)
+			}
+		}
+	}
 	return former, nil
+}
+
+// onlyIndexed reports whether the index alone has the content of an entry: no object is missing if none is listed.
+func (f *found) onlyIndexed() bool { return f.record != nil && f.record.entry.Type == tree.Symlink }
+
+// ownImage reports whether a Transfer put what an image is in a form. Who else did may need it.
+func (w *writing) ownImage(ctx context.Context, name string) (bool, error) {
+	object, err := w.options.Store.Head(ctx, name)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return true, nil // There is nothing to lose any more.
+	}
+	return object.Metadata[restsKey] != "", err
+}
+
+// notAlone is the failure for what an image has no place beside.
+func notAlone(path string) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH,
+		"the prefix holds %q, and a block volume needs one of its own, so nothing was written: set "+
+			"spec.destination.objectStore.path to one that nothing else is written to; if nobody needs what is there, remove "+
+			"all of it, %s included", failure.Shorten(path, 256), Reserved)
 }
 
 // removeFormer removes what an image was in other forms.
@@ -115,6 +149,9 @@ func walkImage(
 		switch {
 		case e.Path == tree.Root:
 			return nil
+		case e.Path == tree.ImageName && e.Size == 0 && e.Type == tree.File:
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+				"%s in the bucket is empty, so nothing was written: put the image again", tree.ImageName)
 		case e.Path == tree.ImageName && e.Type == tree.File && (e.Place == nil || e.Form != 0):
 			found = device(e)
 			return nil
@@ -139,13 +176,20 @@ func walkImage(
 	return visit(found)
 }
 
-// Again returns what the image is now.
+// Again returns the image if it is still the same one, and fails otherwise: a device is written in its place, so that
+// it may have parts of the former image, also beyond the end of this one. The next attempt compares before it writes.
 func (s *ImageSource) Again(e *tree.Entry) (*tree.Entry, error) {
 	now, err := s.source.Again(image(e))
-	if err != nil {
-		return nil, err
+	if err == nil && now.Changed == e.Changed {
+		return device(now), nil
 	}
-	return device(now), nil
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+			"%s in the bucket was replaced or removed while it was read, so the destination is partly of that image: let no "+
+				"Transfer write to spec.source.objectStore.path during a restore; the next attempt restores the image that is "+
+				"there then", tree.ImageName)
+	}
+	return nil, err
 }
 
 // ReadAt fills p with the bytes from offset on. See Source.ReadAt.

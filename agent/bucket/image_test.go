@@ -6,6 +6,7 @@ package bucket_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,7 +114,7 @@ func TestImage(t *testing.T) {
 			}
 			_, all, files := entries(t, bucket.NewSource(t.Context(), store, nil))
 			if e := all[tree.ImageName]; files[tree.ImageName] != content || !e.Sparse || e.Mode != 0o600 ||
-				e.Modified != 1700000000e9 || int(e.UID) != os.Getuid() {
+				e.Modified/1e9 != 1700000000 || int(e.UID) != os.Getuid() {
 				t.Errorf("the file is %+v", e)
 			}
 			if root := all[tree.Root]; root.Mode != 0o755 {
@@ -272,6 +273,84 @@ func TestImageNeedsAPrefixOfItsOwn(t *testing.T) {
 	}
 }
 
+// mismatches has an image rejected, and nothing removed.
+func mismatches(t *testing.T, server *objectstoretest.Server, form forms.Form) {
+	t.Helper()
+	before := server.Keys()
+	_, err := write(t, volume(t, "image", ""), open(t, server, prefix), ofImage(form))
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH) {
+		t.Errorf("form %v: %v; want the wrong volume mode", form, err)
+	}
+	if got := server.Keys(); !slices.Equal(got, before) {
+		t.Errorf("form %v: the store has %q, and had %q", form, got, before)
+	}
+}
+
+// What others put under the name of an image in another form is not removed. An index without its object is.
+func TestImageBesideForeignObjects(t *testing.T) {
+	name, index := prefix+"/"+imageName(forms.Gzip), prefix+"/"+forms.Gzip.IndexPath(tree.ImageName)
+	for _, form := range []forms.Form{0, forms.Zstd} {
+		server := objectstoretest.New(t, "")
+		server.Add(name, []byte("somebody's"), time.Now())
+		mismatches(t, server, form)
+		server.Add(index, []byte("somebody's"), time.Now())
+		mismatches(t, server, form)
+		server.Remove(name)
+		store := open(t, server, prefix)
+		mustWrite(t, volume(t, "image", ""), store, ofImage(form))
+		if _, got := deviceOf(t, store); got != "image" || slices.Contains(server.Keys(), index) {
+			t.Errorf("form %v: the device has %q, and the store %q", form, got, server.Keys())
+		}
+	}
+}
+
+// Archives that no index names are not removed for an image.
+func TestImageBesideArchivesWithoutAnIndex(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"x/y": "a file"})
+	server := objectstoretest.New(t, "")
+	mustWrite(t, source(t, root, nil), open(t, server, prefix), archived(codec.Zstd, 0))
+	for form := range maps.Values(imageForms) {
+		server.Add(prefix+"/"+bucket.IndexName, []byte("damaged"), time.Now())
+		mismatches(t, server, form)
+		server.Remove(prefix + "/" + bucket.IndexName)
+		mismatches(t, server, form)
+	}
+}
+
+// What the index has of objects that are gone keeps no image out, and is not beside it. Links are in the index alone.
+func TestImageInAPrefixThatWasEmptied(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"x/y": "a file"})
+	if err := os.Link(filepath.Join(root, "x/y"), filepath.Join(root, "z")); err != nil {
+		t.Fatal(err)
+	}
+	for form := range maps.Values(imageForms) {
+		server := objectstoretest.New(t, "")
+		store := open(t, server, prefix)
+		empty := func() {
+			mustWrite(t, source(t, root, nil), store, nil)
+			for _, key := range keys(server) {
+				server.Remove(prefix + "/" + key)
+			}
+		}
+		empty()
+		mustWrite(t, volume(t, "image", ""), store, ofImage(form))
+		if _, got := deviceOf(t, store); got != "image" {
+			t.Errorf("form %v: the device has %q", form, got)
+		}
+		link := filepath.Join(root, "link")
+		if err := os.Symlink("somewhere", link); err != nil {
+			t.Fatal(err)
+		}
+		empty()
+		mismatches(t, server, form)
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What is no image is not taken for one.
 func TestNoImage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -292,6 +371,12 @@ func TestNoImage(t *testing.T) {
 		"in an archive": {
 			map[string]string{tree.ImageName: "1"}, archived(codec.Zstd, 0),
 			wirev1.FailureReason_FAILURE_REASON_VOLUME_MODE_MISMATCH,
+		},
+		"an empty image": {
+			map[string]string{tree.ImageName: ""}, nil, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+		},
+		"an empty image in a form": {
+			map[string]string{tree.ImageName: ""}, resting(forms.Gzip), wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
 		},
 		"nothing": {nil, nil, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND},
 	} {
@@ -334,27 +419,36 @@ func TestScrubOfADamagedImage(t *testing.T) {
 	}
 }
 
-// While it is read, an image may be replaced.
+// While it is read, an image may be replaced or removed. A device that has parts of it gets none of another one.
 func TestImageReplaced(t *testing.T) {
-	server := objectstoretest.New(t, "")
-	store := open(t, server, prefix)
-	mustWrite(t, volume(t, mostlyZeros(), "a"), store, ofImage(forms.Gzip))
-	s := bucket.NewImageSource(bucket.NewSource(t.Context(), store, nil))
-	e, _ := deviceOf(t, store)
-	if err := s.Walk(t.Context(), func(*tree.Entry) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	after := random(5, 3<<20)
-	mustWrite(t, volume(t, after, "b"), store, ofImage(forms.Gzip))
-	if err := s.ReadAt(e, make([]byte, 1<<20), 0); !errors.Is(err, tree.ErrChanged) {
-		t.Fatalf("%v; want that it has changed", err)
-	}
-	now, err := s.Again(e)
-	if err != nil || now.Path != tree.DeviceName || now.Size != int64(len(after)) || !now.Sparse {
-		t.Fatalf("%+v, %v", now, err)
-	}
-	p := make([]byte, now.Size)
-	if err := s.ReadAt(now, p, 0); err != nil || string(p) != after {
-		t.Errorf("%v, or another content", err)
+	for name, form := range imageForms {
+		t.Run(name, func(t *testing.T) {
+			server := objectstoretest.New(t, "")
+			store := open(t, server, prefix)
+			mustWrite(t, volume(t, mostlyZeros(), "a"), store, ofImage(form))
+			s := bucket.NewImageSource(bucket.NewSource(t.Context(), store, nil))
+			e, _ := deviceOf(t, store)
+			if err := s.Walk(t.Context(), func(*tree.Entry) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := s.Again(e); err != nil || *now != *e {
+				t.Fatalf("the same image: %+v, %v", now, err)
+			}
+			changed := func(how string) {
+				t.Helper()
+				if err := s.ReadAt(e, make([]byte, 1<<20), 0); !errors.Is(err, tree.ErrChanged) {
+					t.Errorf("%s: %v; want that it has changed", how, err)
+				}
+				if now, err := s.Again(e); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) {
+					t.Errorf("%s: %+v, %v; want a changed source", how, now, err)
+				}
+			}
+			mustWrite(t, volume(t, random(5, 3<<20), "b"), store, ofImage(form))
+			changed("replaced")
+			for _, key := range keys(server) {
+				server.Remove(prefix + "/" + key)
+			}
+			changed("removed")
+		})
 	}
 }

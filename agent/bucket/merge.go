@@ -188,8 +188,9 @@ func (m *merger) others(ctx context.Context, before string) error {
 			continue
 		}
 		// What it says of an object that stays is still true. A directory with an object in its place is not known: sweep
-		// would take the object for one that the source displaced.
-		if f.known() {
+		// would take the object for one that the source displaced. What is beside an image by the index alone is of files
+		// that are gone, and nobody could restore the image with it.
+		if f.known() && !m.writing.options.Image {
 			if err := m.writing.add(ctx, &slot{record: *f.record}); err != nil {
 				return err
 			}

@@ -420,7 +420,7 @@ func (c *compressor) block(
 		return nil, b, fmt.Errorf("compress %q at %d: %w", failure.Shorten(of.entry.Path, 256), offset, err)
 	}
 	o.Report.Blocks.Add(outcome)
-	if zeros {
+	if zeros && (outcome.Path != meter.Stored || c.options.Policy.Mode == policy.Never) { // Else the next may compress.
 		c.zeros.keep(rest, b, outcome)
 	}
 	return rest, b, nil

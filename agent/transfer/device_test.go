@@ -7,17 +7,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/bucket"
 	"github.com/lighterage/lighterage/agent/cargo"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -237,57 +241,107 @@ func TestLargerDeviceIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	checkDevice(t, to, before)
 }
 
-// replacedDevice is one that knows nothing of holes, and has become another one when something behind its beginning is
-// read for the first time.
-type replacedDevice struct {
-	first, second *tree.DeviceSource
-	replaced      atomic.Bool
-}
+// withdrawnDevice is gone when something behind its beginning is read.
+type withdrawnDevice struct{ send.Source }
 
-func (r *replacedDevice) now() *tree.DeviceSource {
-	if r.replaced.Load() {
-		return r.second
-	}
-	return r.first
-}
+func (withdrawnDevice) Again(*tree.Entry) (*tree.Entry, error) { return nil, fs.ErrNotExist }
 
-func (r *replacedDevice) Walk(ctx context.Context, visit func(*tree.Entry) error) error {
-	return r.first.Walk(ctx, visit)
-}
-
-func (r *replacedDevice) Again(e *tree.Entry) (*tree.Entry, error) { return r.now().Again(e) }
-func (r *replacedDevice) Omissions() *tree.Omissions               { return r.first.Omissions() }
-
-func (r *replacedDevice) ReadAt(e *tree.Entry, p []byte, offset int64) error {
-	if offset > 6<<20 && r.replaced.CompareAndSwap(false, true) {
+func (d withdrawnDevice) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	if offset > 6<<20 {
 		return tree.ErrChanged
 	}
-	return r.now().ReadAt(e, p, offset)
+	return d.Source.ReadAt(e, p, offset)
 }
 
-// A store may have another image while one is read. What is at the destination in the end is that one alone.
-func TestDeviceThatIsReplacedWhileItIsRead(t *testing.T) {
-	content := deviceContent()
-	clear(content[:1<<20])
-	open := func(content []byte) *tree.DeviceSource {
-		s, err := tree.OpenDeviceSource(standIn(t, content))
+func TestDeviceThatIsWithdrawnIsNotComplete(t *testing.T) {
+	s, err := tree.OpenDeviceSource(standIn(t, deviceContent()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	p := startReceiver(t, t.TempDir(), toDevice(t, standIn(t, bytes.Repeat([]byte{7}, deviceSize))))
+	_, err = p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
+		o.Source, o.Block, o.ChangedPauses = withdrawnDevice{s}, true, []time.Duration{0, 0}
+	})
+	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+}
+
+// An image that is replaced, or removed, while it is restored ends the attempt. The next one makes the device that of
+// the image which is there then, and leaves nothing of the first one.
+func TestImageThatChangesWhileItIsRestored(t *testing.T) {
+	first := bytes.Repeat([]byte{7}, deviceSize)
+	second := deviceContent()
+	clear(second[:1<<20])
+	for _, removed := range []bool{true, false} {
+		server := objectstoretest.New(t, "")
+		store := objectstoretest.Open(t, server.Options("disk"))
+		key := "disk/" + tree.ImageName
+		server.Add(key, first, time.Unix(1, 0))
+		reads := 0
+		server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, key) {
+				reads++
+			}
+			if reads == 5 {
+				reads++
+				server.Unlocked(func() {
+					if server.Remove(key); !removed {
+						server.Add(key, second, time.Unix(2, 0))
+					}
+				})
+			}
+			return false
+		})
+		to := standIn(t, make([]byte, deviceSize))
+		restore := func() (*pair, error) {
+			p := startReceiver(t, t.TempDir(), toDevice(t, to))
+			_, err := p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
+				o.Source, o.Block = bucket.NewImageSource(bucket.NewSource(t.Context(), store, nil)), true
+				o.ChangedPauses = []time.Duration{0, 0}
+			})
+			return p, err
+		}
+		p, err := restore()
+		if received := p.wait(t); received == nil || !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) {
+			t.Errorf("removed %v: sender: %v; receiver: %v", removed, err, received)
+		}
+		server.Intercept(nil)
+		server.Add(key, second, time.Unix(2, 0))
+		p, err = restore()
+		if received := p.wait(t); err != nil || received != nil {
+			t.Fatalf("removed %v: sender: %v; receiver: %v", removed, err, received)
+		}
+		checkDevice(t, to, second)
+	}
+}
+
+// Images of the same size and second are told apart in a claim with files.
+func TestImagesOfTheSameSecondAreRestoredAsFiles(t *testing.T) {
+	server := objectstoretest.New(t, "")
+	store := objectstoretest.Open(t, server.Options("disk"))
+	destination := t.TempDir()
+	for _, version := range []string{"a", "b"} {
+		content := bytes.Repeat([]byte(version), 4096)
+		from, err := tree.OpenDeviceSource(standIn(t, content))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}
-	source := &replacedDevice{first: open(bytes.Repeat([]byte{7}, deviceSize)), second: open(content)}
-	to := standIn(t, make([]byte, deviceSize))
-	p := startReceiver(t, t.TempDir(), toDevice(t, to))
-	sent, err := p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
-		o.Source, o.Block, o.ChangedPauses = source, true, []time.Duration{0, 0}
-	})
-	if received := p.wait(t); err != nil || received != nil {
-		t.Fatalf("sender: %v; receiver: %v", err, received)
-	}
-	checkDevice(t, to, content)
-	if holes := sent.GetProgress().GetHoleBytes(); holes < 8<<20 {
-		t.Errorf("%d bytes were holes of a source that does not know them", holes)
+		t.Cleanup(func() { _ = from.Close() })
+		from.Image(version, time.Unix(1700000000, 0))
+		err = bucket.Write(t.Context(), bucket.WriteOptions{
+			Origin: from, Store: store, Transfer: "bank/disk (1)", RunID: version, Attempt: 1, Image: true, Streams: 1,
+			Report: send.NewReport(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startReceiver(t, destination)
+		_, err = p.send(t.Context(), t, t.TempDir(), func(o *send.Options) {
+			o.Source = bucket.NewSource(t.Context(), store, nil)
+		})
+		if received := p.wait(t); err != nil || received != nil {
+			t.Fatalf("sender: %v; receiver: %v", err, received)
+		}
+		checkDevice(t, filepath.Join(destination, tree.ImageName), content)
 	}
 }

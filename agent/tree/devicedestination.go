@@ -29,7 +29,7 @@ import (
 type DeviceDestination struct {
 	fd        int // -1 after Close
 	capacity  int64
-	device    atomic.Pointer[Entry] // nil until it was announced
+	device    atomic.Pointer[Entry] // nil until it was announced, and after Forget
 	omissions *Omissions
 	content   contentReader
 }
@@ -64,13 +64,17 @@ func (d *DeviceDestination) Look(e *Entry) (needed bool, err error) {
 // LookAgain is Look.
 func (d *DeviceDestination) LookAgain(e *Entry) (needed bool, err error) { return d.Look(e) }
 
-// OpenOld opens what the device holds, as far as the source reaches.
+// OpenOld opens what the device holds, as far as the source reaches; nil after Forget.
 func (d *DeviceDestination) OpenOld(string) (*OldFile, error) {
+	device := d.device.Load()
+	if device == nil {
+		return nil, nil
+	}
 	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the device of the destination claim again: %w", err)
 	}
-	return &OldFile{path: DeviceName, fd: fd, size: d.device.Load().Size}, nil
+	return &OldFile{path: DeviceName, fd: fd, size: device.Size}, nil
 }
 
 // Open returns the device for writing, which Close leaves open.
@@ -85,8 +89,8 @@ func (d *DeviceDestination) Removed() uint64 { return 0 }
 // Rest does nothing: a session for a device has no form.
 func (d *DeviceDestination) Rest(cargo.Form) {}
 
-// Forget does nothing.
-func (d *DeviceDestination) Forget(string) {}
+// Forget has Finish fail: the sender has the device no more, of which a part may be written.
+func (d *DeviceDestination) Forget(string) { d.device.Store(nil) }
 
 // Discard does nothing: what was written stays.
 func (d *DeviceDestination) Discard(uint64) error { return nil }
@@ -114,10 +118,11 @@ func (d *DeviceDestination) Omissions() *Omissions { return d.omissions }
 // Sync puts what was written on stable storage.
 func (d *DeviceDestination) Sync() error { return d.Open().Sync() }
 
-// Finish syncs the device. It refuses a sender that announced none.
+// Finish syncs the device. It refuses a sender that announced none, or has it no more.
 func (d *DeviceDestination) Finish() error {
 	if d.device.Load() == nil {
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the sender announced no device")
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			"the sender announced no device, or withdrew it before all was sent")
 	}
 	return d.Sync()
 }

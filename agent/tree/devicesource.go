@@ -39,16 +39,18 @@ func OpenDeviceSource(path string) (*DeviceSource, error) {
 }
 
 // Image makes the device a tree of the file ImageName, for where files are kept. version tells its content from all
-// else, such as the UID of a copy that nobody writes to, and modified is when that was made. An empty version is that of
-// no other source. It must be called before Walk.
+// else, such as the UID of a copy that nobody writes to, and modified is when that was made. Its nanoseconds give way
+// to some bits of the version: a restore takes a file of the same size and time for unchanged, and another copy may be
+// of the same second. An empty version is that of no other source. It must be called before Walk.
 func (s *DeviceSource) Image(version string, modified time.Time) {
 	if version == "" {
 		version = rand.Text()
 	}
 	sum := sha256.Sum256([]byte(version))
 	s.image = true
-	s.entry.Path, s.entry.Device, s.entry.Modified = ImageName, true, modified.UnixNano()
+	s.entry.Path, s.entry.Device = ImageName, true
 	s.entry.Changed = int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
+	s.entry.Modified = modified.Unix()*1e9 + s.entry.Changed%1e9
 	s.entry.UID, s.entry.GID = uint32(os.Getuid()), uint32(os.Getgid())
 }
 
