@@ -100,7 +100,7 @@ func (d *Decision) wantsGroup(due bool) bool {
 		return false
 	case g == nil, due:
 		return true
-	case g.State == v1alpha1.GroupFailed && attempt.UntilNext(g.RetryTime, d.now) <= 0:
+	case g.State == v1alpha1.GroupFailed && d.untilRetry() == 0:
 		return true
 	}
 	asked := d.set.Annotations[v1alpha1.RunAnnotation]
@@ -271,6 +271,14 @@ func (d *Decision) groupOf(s *state) (name string, joins bool) {
 	return "", false
 }
 
+// untilRetry is how long one that failed still keeps the next from being begun.
+func (d *Decision) untilRetry() time.Duration {
+	if d.group.RetryTime == nil {
+		return 0
+	}
+	return max(attempt.UntilNext(d.group.RetryTime, d.now), 0)
+}
+
 // untilGroup is when to look at the group again; 0: not by the clock.
 func (d *Decision) untilGroup() time.Duration {
 	after := plan.UntilNext(d.schedule, d.now)
@@ -282,7 +290,7 @@ func (d *Decision) untilGroup() time.Duration {
 		return attempt.Sooner(after, min(max(d.now.Sub(g.StartTime.Time)/8, groupFirst), groupLast))
 	case g.State == v1alpha1.GroupFailed:
 		// One whose time has come waits for something else, which wakes the set.
-		after = attempt.Sooner(after, attempt.UntilNext(g.RetryTime, d.now))
+		after = attempt.Sooner(after, d.untilRetry())
 	}
 	if d.grouping != nil {
 		after = attempt.Sooner(after, attempt.StallLast)

@@ -306,6 +306,25 @@ func TestGroupThatFails(t *testing.T) {
 	}
 }
 
+// TestFailedGroupIsLookedAfter: when its time has come and something else is in the way, the set is looked at again by
+// the clock, as nothing tells of classes.
+func TestFailedGroupIsLookedAfter(t *testing.T) {
+	s := newStorage(t)
+	s.until(v1alpha1.GroupSnapshotting)
+	s.facts.Now = s.facts.Now.Add(10 * time.Minute)
+	s.until(v1alpha1.GroupFailed)
+	s.class = nil
+	for _, retry := range []*metav1.Time{s.set.Status.Group.RetryTime, nil} {
+		s.set.Status.Group.RetryTime = retry
+		s.facts.Now = s.facts.Now.Add(time.Hour)
+		s.step()
+		s.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonGroupSnapshotClassNotFound)
+		if after := s.last.RequeueAfter(); after <= 0 {
+			t.Errorf("RetryTime %v: looked at again in %s", retry, after)
+		}
+	}
+}
+
 // TestGroupIsGivenUp: members go on by themselves, by their schedule, and what there is is removed.
 func TestGroupIsGivenUp(t *testing.T) {
 	s := newStorage(t, func(s *v1alpha1.TransferSetSpec) {
