@@ -341,7 +341,7 @@ func TestStagingGoesWrong(t *testing.T) {
 		"driver that never has a group ready": {func(w *world) {
 			w.grouped()
 			w.at = w.at.Add(10 * time.Minute)
-		}, v1alpha1.ReasonStagingTimedOut, `VolumeSnapshot "of-moment" was not ready within 10m0s (spec.source.stagingDeadline);`},
+		}, v1alpha1.ReasonStagingTimedOut, `"of-moment" was not ready within 10m0s (spec.source.stagingDeadline);`},
 		"driver that fails with a group": {func(w *world) {
 			w.grouped()
 			w.facts.Staging.Grouped.Failure = "pool tank is out of space"

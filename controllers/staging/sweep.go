@@ -53,8 +53,8 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep looks once. Without the right to see copies there are none that it could remove. What goes wrong with one object
-// keeps no other.
+// Sweep looks once. Without the right to see copies there are none that it could remove. What goes wrong with one
+// object keeps no other.
 func (s *Sweeper) Sweep(ctx context.Context) error {
 	return errors.Join(s.sweepGroups(ctx), s.sweepCopies(ctx))
 }

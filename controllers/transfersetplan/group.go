@@ -265,8 +265,8 @@ func (d *Decision) failGroup(p agentpod.Problem) {
 // RefuseGroup notes that the API server does not accept the VolumeGroupSnapshot.
 func (d *Decision) RefuseGroup(p agentpod.Problem) { d.failGroup(p) }
 
-// wasRead reports whether all members have run since the VolumeGroupSnapshot was taken, at least one. Those whose claims
-// are not in it do not count.
+// wasRead reports whether all members have run since the VolumeGroupSnapshot was taken, at least one. Those whose
+// claims are not in it do not count.
 func (d *Decision) wasRead() bool {
 	read := len(d.states) == 0
 	for i := range d.states {

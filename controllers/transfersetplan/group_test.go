@@ -325,8 +325,8 @@ func TestFailedGroupIsLookedAfter(t *testing.T) {
 	}
 }
 
-// TestClaimIsLabelledLater: the member of a claim that existed already finds nothing of it in the group, which keeps that
-// from no end.
+// TestClaimIsLabelledLater: the member of a claim that existed already finds nothing of it in the group, and does not
+// keep the group.
 func TestClaimIsLabelledLater(t *testing.T) {
 	s := newStorage(t)
 	s.take()
@@ -400,8 +400,8 @@ func TestGroupIsNotThrownAway(t *testing.T) {
 	}
 }
 
-// TestReadGroupIsRemoved: what keeps the next group from being begun keeps no group that all have read. The time is still
-// to be acted upon.
+// TestReadGroupIsRemoved: what keeps the next group from being begun keeps no group that all have read. The time is
+// still to be acted upon.
 func TestReadGroupIsRemoved(t *testing.T) {
 	s := newStorage(t, func(s *v1alpha1.TransferSetSpec) {
 		s.Template.Schedule = &v1alpha1.TransferSchedule{Cron: "0 * * * *"}
