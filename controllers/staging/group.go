@@ -183,21 +183,25 @@ func (c *Cluster) groups(ctx context.Context, options ...client.ListOption) ([]u
 	return list.Items, nil
 }
 
-// RemoveGroups deletes the VolumeGroupSnapshots of a TransferSet but that named keep. The snapshot-controller deletes
-// what is in them, as soon as no claim is being made of it.
-func (c *Cluster) RemoveGroups(ctx context.Context, set *v1alpha1.TransferSet, keep string) error {
+// RemoveGroups deletes the VolumeGroupSnapshots of a TransferSet but that named keep, and reports whether there were
+// any. The snapshot-controller deletes what is in them, as soon as no claim is being made of it.
+func (c *Cluster) RemoveGroups(ctx context.Context, set *v1alpha1.TransferSet, keep string) (left bool, err error) {
 	groups, err := c.groups(ctx, client.InNamespace(set.Namespace))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range groups {
 		o := &groups[i]
-		if !metav1.IsControlledBy(o, set) || o.GetName() == keep || o.GetDeletionTimestamp() != nil {
+		if !metav1.IsControlledBy(o, set) || o.GetName() == keep {
+			continue
+		}
+		left = true
+		if o.GetDeletionTimestamp() != nil {
 			continue
 		}
 		if err := c.delete(ctx, o); err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }
