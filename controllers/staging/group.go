@@ -38,6 +38,7 @@ func (c *Cluster) grouped(ctx context.Context, transfer *v1alpha1.Transfer) (*pl
 		return nil, nil
 	}
 	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace))
+	var found *plan.Snapshot
 	for i := range snapshots {
 		s := &snapshots[i]
 		of, _, _ := unstructured.NestedString(s.Object, "spec", "source", "persistentVolumeClaimName")
@@ -45,11 +46,13 @@ func (c *Cluster) grouped(ctx context.Context, transfer *v1alpha1.Transfer) (*pl
 			!slices.ContainsFunc(s.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return isGroup(o, group) }) {
 			continue
 		}
-		seen := read(s)
-		seen.Ready = seen.Ready && !seen.Created.IsZero()
-		return &seen, nil
+		// There may be one of a former group of the name that is still being deleted.
+		if seen := read(s); found == nil || !seen.Deleting {
+			seen.Ready = seen.Ready && !seen.Created.IsZero()
+			found = &seen
+		}
 	}
-	return nil, err
+	return found, err
 }
 
 func isGroup(owner metav1.OwnerReference, name string) bool {
