@@ -94,8 +94,8 @@ const (
 	// ReasonRetrying (Transfer, CompressionTrial): an attempt ended early. The next one follows after a back-off; the
 	// message has the reason and the time.
 	ReasonRetrying = "Retrying"
-	// ReasonGathering (Transfer): of several destinations, those that are ready wait up to a minute for the others, so that
-	// one pod sends to all of them. One that gets ready later waits until that pod has ended.
+	// ReasonGathering (Transfer): of several destinations, those that are ready wait up to a minute for the others, so
+	// that one pod sends to all of them. One that gets ready later waits until that pod has ended.
 	ReasonGathering = "Gathering"
 	// ReasonDestinationsFailed (Transfer): of several destinations, those that the message names did not get everything.
 	// status.destinations and their Transfers say why. A new value of the annotation lighterage.dev/run starts another
@@ -258,8 +258,8 @@ const (
 	// snapshot of the claim, for example because it was removed when all members had read it. Have the TransferSet make
 	// another one by its annotation lighterage.dev/run, or name another one.
 	ReasonGroupSnapshotNotFound = "GroupSnapshotNotFound"
-	// ReasonStagingNotAllowed (Transfer, TransferSet): the manager may not make snapshots or claims in this cluster. Install the chart
-	// with pointInTime.enabled, or use copyMethod Direct.
+	// ReasonStagingNotAllowed (Transfer, TransferSet): the manager may not make snapshots or claims in this cluster.
+	// Install the chart with pointInTime.enabled, or use copyMethod Direct.
 	ReasonStagingNotAllowed = "StagingNotAllowed"
 	// ReasonSnapshotClassNotFound (Transfer): the VolumeSnapshotClass that the spec names, or a default one of the
 	// volume's driver, does not exist. Create it or correct the spec.
@@ -267,25 +267,25 @@ const (
 	// ReasonStorageClassNotFound (Transfer): the StorageClass of the copy does not exist. Create it or correct
 	// spec.source.stagedStorageClassName.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
-	// ReasonClassUnsuitable (Transfer, TransferSet): a class cannot be used for copies: it is of another driver than the volume, or
-	// keeps what is deleted, so that every run would leave something behind. Name another class.
+	// ReasonClassUnsuitable (Transfer, TransferSet): a class cannot be used for copies: it is of another driver than the
+	// volume, or keeps what is deleted, so that every run would leave something behind. Name another class.
 	ReasonClassUnsuitable = "ClassUnsuitable"
 	// ReasonCopyMethodUnsupported (Transfer): the volume of the source is not of a CSI driver. Use copyMethod Direct.
 	ReasonCopyMethodUnsupported = "CopyMethodUnsupported"
 	// ReasonSnapshotFailed (Transfer, TransferSet): the driver cannot take the snapshot, for example because its pool is
 	// full, or says that it needs more than ten times the size of the source. The message has its words.
 	ReasonSnapshotFailed = "SnapshotFailed"
-	// ReasonStagingTimedOut (Transfer, TransferSet): the copy was not ready within spec.source.stagingDeadline, and was removed. Look
-	// at the driver, or raise the deadline.
+	// ReasonStagingTimedOut (Transfer, TransferSet): the copy was not ready within spec.source.stagingDeadline, and was
+	// removed. Look at the driver, or raise the deadline.
 	ReasonStagingTimedOut = "StagingTimedOut"
 	// ReasonStagedCopyLost (Transfer): the snapshot or the claim that the run was to read was deleted or lost before an
 	// agent could read it. The next attempt makes another copy.
 	ReasonStagedCopyLost = "StagedCopyLost"
-	// ReasonStagingRejected (Transfer, TransferSet): the API server rejects the snapshot or claim of the copy, for example because of a
-	// ResourceQuota. The message has its words.
+	// ReasonStagingRejected (Transfer, TransferSet): the API server rejects the snapshot or claim of the copy, for
+	// example because of a ResourceQuota. The message has its words.
 	ReasonStagingRejected = "StagingRejected"
-	// ReasonWaitingForTrigger (Transfer): the claim has the annotation lighterage.dev/use-copy-trigger. Give its annotation
-	// lighterage.dev/copy-trigger another value when the application is quiesced.
+	// ReasonWaitingForTrigger (Transfer): the claim has the annotation lighterage.dev/use-copy-trigger. Give its
+	// annotation lighterage.dev/copy-trigger another value when the application is quiesced.
 	ReasonWaitingForTrigger = "WaitingForTrigger"
 	// ReasonCopyTriggerTimedOut (Transfer): the trigger did not change within 10 minutes. Nothing was copied. Look at what
 	// sets it, or remove the annotation lighterage.dev/use-copy-trigger from the claim.
@@ -543,59 +543,4 @@ const (
 	// ReasonNameTaken (Drill): a Transfer with the name that the drill's needs is there, and belongs to somebody else.
 	// Delete it, or create the Drill under another name.
 	ReasonNameTaken = "NameTaken"
-)
-
-// Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.
-const (
-	// ReasonInForce (DataQuota): the limits apply.
-	ReasonInForce = "InForce"
-	// ReasonReachable (Peer): the peer's gateway answered and accepted this cluster's certificate.
-	ReasonReachable = "Reachable"
-	// ReasonReceiveOnly (Peer): the Peer has no endpoint: runs from it are accepted, none can be sent to it.
-	ReasonReceiveOnly = "ReceiveOnly"
-	// ReasonInvalidCABundle (Peer, Transfer, Delivery): spec.caBundle of the Peer holds no usable CA certificate.
-	ReasonInvalidCABundle = "InvalidCABundle"
-	// ReasonDuplicateCA (Peer): another Peer holds the same CA, so that the two cannot be told apart. Delete one of
-	// them.
-	ReasonDuplicateCA = "DuplicateCA"
-	// ReasonReferencesResolved (PeerGrant): everything that the grant names exists.
-	ReasonReferencesResolved = "ReferencesResolved"
-	// ReasonReferenceNotFound (PeerGrant): something that the grant names does not exist yet.
-	ReasonReferenceNotFound = "ReferenceNotFound"
-	// ReasonGrantExpired (PeerGrant): spec.expirationTime has passed.
-	ReasonGrantExpired = "GrantExpired"
-	// ReasonMeasured (NodeProfile): the node agent measured, and the figures are in status.
-	ReasonMeasured = "Measured"
-	// ReasonNodeAgentUnreachable (NodeProfile): the node agent does not answer. The figures are the last known ones.
-	ReasonNodeAgentUnreachable = "NodeAgentUnreachable"
-	// ReasonNodeAgentSilent (NodeProfile): the node agent has not answered for 10 minutes or longer. Agents are placed
-	// as on a node without an accelerator.
-	ReasonNodeAgentSilent = "NodeAgentSilent"
-	// ReasonImplausibleMeasurement (NodeProfile): the node agent reported impossible figures. The figures are the last
-	// plausible ones, and agents are placed as on a node without an accelerator.
-	ReasonImplausibleMeasurement = "ImplausibleMeasurement"
-	// ReasonNodeBusy (NodeProfile): what the network costs was not measured, because others use too much of the
-	// processors' time. It is in status.network.
-	ReasonNodeBusy = "NodeBusy"
-	// ReasonKernelChanged (NodeProfile): the node was measured again, because its kernel changed. It is in
-	// status.lastChange.
-	ReasonKernelChanged = "KernelChanged"
-	// ReasonImageChanged (NodeProfile): the same for the agent's image.
-	ReasonImageChanged = "ImageChanged"
-	// ReasonCPUModelChanged (NodeProfile): the same for the processor.
-	ReasonCPUModelChanged = "CPUModelChanged"
-	// ReasonAccepted (CompressionPolicy, Tariff): the object can be used.
-	ReasonAccepted = "Accepted"
-	// ReasonMultipleDefaults (CompressionPolicy, Tariff): more than one object of the kind is annotated as the default.
-	// The oldest is used.
-	ReasonMultipleDefaults = "MultipleDefaults"
-	// ReasonTariffNotFound (CompressionPolicy): the Tariff that spec.tariffName names does not exist, so that nothing is
-	// priced. Create it or correct the name.
-	ReasonTariffNotFound = "TariffNotFound"
-	// ReasonTariffInvalid (CompressionPolicy): a value of the Tariff that applies cannot be used, so that nothing is
-	// priced. The message says which one and what to write.
-	ReasonTariffInvalid = "TariffInvalid"
-	// ReasonCurrencyMismatch (CompressionPolicy): spec.prices and the Tariff that spec.tariffName names are in different
-	// currencies, so that costs of this policy cannot be compared with others. Change one of them.
-	ReasonCurrencyMismatch = "CurrencyMismatch"
 )

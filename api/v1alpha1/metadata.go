@@ -5,8 +5,9 @@ package v1alpha1
 
 // Annotations, labels and finalizers that users and other programs may meet.
 const (
-	// RunAnnotation on a Transfer, a CompressionTrial, a Drill or a TransferSet with spec.group asks for another run: any new value starts one as soon as the
-	// present run has ended. The value last acted upon is echoed in status.lastRunRequest.
+	// RunAnnotation on a Transfer, a CompressionTrial, a Drill or a TransferSet with spec.group asks for another run:
+	// any new value starts one as soon as the present run has ended. The value last acted upon is echoed in
+	// status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 
 	// KueueQueueLabel on a Transfer names a LocalQueue of Kueue. The Jobs of its sending agents have it, and start when

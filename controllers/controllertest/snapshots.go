@@ -17,8 +17,8 @@ import (
 // snapshotModule has the CRDs of VolumeSnapshots.
 const snapshotModule = "github.com/kubernetes-csi/external-snapshotter/client/v8@v8.7.0"
 
-// InstallSnapshots installs the CRDs of VolumeSnapshots and of groups of them, from the Go module that has them. They are not in this
-// repository.
+// InstallSnapshots installs the CRDs of VolumeSnapshots and of groups of them, from the Go module that has them. They
+// are not in this repository.
 func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 	paths, err := ModuleFiles(
 		ctx, snapshotModule, "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml",
@@ -38,8 +38,8 @@ func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 	return nil
 }
 
-// ModuleFiles downloads a Go module, PATH@VERSION, into the module cache, and returns where the files of it are. They may
-// be absent.
+// ModuleFiles downloads a Go module, PATH@VERSION, into the module cache, and returns where the files of it are. They
+// may be absent.
 func ModuleFiles(ctx context.Context, module string, files ...string) ([]string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	var problem bytes.Buffer

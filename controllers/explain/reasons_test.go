@@ -43,7 +43,9 @@ func TestEveryReasonHasASentence(t *testing.T) {
 // TestEveryReasonIsDocumented: reasons.txt has what the API says of each reason of conditions.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	var lines []string
-	for _, name := range []string{"conditions.go", "peerreasons.go", "statementreasons.go"} {
+	for _, name := range []string{
+		"conditions.go", "conditions_cluster.go", "peerreasons.go", "statementreasons.go",
+	} {
 		lines = append(lines, reasonsIn(t, "../../api/v1alpha1/"+name)...)
 	}
 	slices.Sort(lines)

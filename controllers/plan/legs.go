@@ -158,6 +158,7 @@ func legOf(whole *v1alpha1.Transfer, to v1alpha1.NamedDestination) v1alpha1.Tran
 	spec := *whole.Spec.DeepCopy()
 	spec.Destinations, spec.Schedule, spec.Objective = nil, nil, nil
 	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect} // the whole makes the copy
+	spec.Source.VolumeGroupSnapshotName = ""
 	spec.Destination = v1alpha1.TransferDestination{
 		Peer: to.Peer, Namespace: to.Namespace,
 		PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: to.PersistentVolumeClaim},

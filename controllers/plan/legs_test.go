@@ -534,6 +534,22 @@ func TestOneSnapshotForAll(t *testing.T) {
 	}
 }
 
+// The whole reads a VolumeGroupSnapshot, and its legs get what the whole reads.
+func TestOneGroupSnapshotForAll(t *testing.T) {
+	f := newFamily(t, "here")
+	f.staging = &newWorld(t, v1alpha1.CopySnapshot).facts.Staging
+	f.staging.Grouped = &plan.Snapshot{Name: "of-moment", Ready: true, Created: f.now}
+	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.VolumeGroupSnapshotName = v1alpha1.CopySnapshot, "moment"
+	f.settle()
+	if f.jobs != 1 || len(f.staging.Snapshots) > 0 || len(f.staging.Claims) != 1 {
+		t.Fatalf("%d pods, %d snapshots, %d claims: %+v", f.jobs, len(f.staging.Snapshots), len(f.staging.Claims),
+			f.whole.Status)
+	}
+	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
+	f.end(map[string]*wirev1.Report{"west": succeeded(), "here": succeeded()})
+	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
+}
+
 // A Transfer of somebody else with the name of a leg is left alone.
 func TestNameOfALegIsTaken(t *testing.T) {
 	f := newFamily(t)

@@ -292,7 +292,10 @@ func (d *transferDecision) stagedProblem(
 	case s.Method == v1alpha1.CopySnapshot && !bound && s.PointInTime != nil && snapshot == nil,
 		!bound && snapshot != nil && snapshot.Deleting:
 		return lost("VolumeSnapshot")
-	case !bound && s.State != v1alpha1.StagedPreparing && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim):
+	}
+	begun := s.State != v1alpha1.StagedPreparing ||
+		s.VolumeGroupSnapshotName != "" && !snapshot.Ready // the driver's turn, although nothing is made here
+	if !bound && begun && !d.facts.Now.Before(d.deadline(s)) && d.driversTurn(claim) {
 		return d.late(s, snapshot, claim)
 	}
 	return nil
@@ -311,19 +314,22 @@ func groupedNotFound(transfer *v1alpha1.Transfer) agentpod.Problem {
 func (d *transferDecision) late(
 	s *v1alpha1.StagedStatus, snapshot *Snapshot, claim *corev1.PersistentVolumeClaim,
 ) *agentpod.Problem {
-	what := fmt.Sprintf("VolumeSnapshot %q", s.Name)
-	if claim != nil || s.Method == v1alpha1.CopyClone {
+	what, removed := fmt.Sprintf("VolumeSnapshot %q", s.Name), " and was removed"
+	switch {
+	case claim != nil || s.Method == v1alpha1.CopyClone:
 		what = fmt.Sprintf("claim %q", s.Name)
+	case s.VolumeGroupSnapshotName != "":
+		what, removed = fmt.Sprintf("VolumeSnapshot %q", snapshot.Name), "" // it is the group's
 	}
 	deadline := d.deadline(s).Sub(s.StartTime.Time)
 	if snapshot != nil && !snapshot.Ready && snapshot.Failure != "" {
 		return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotFailed, Message: fmt.Sprintf(
-			"the driver could not take %s within %s and it was removed; free space in its pool if that is full: %s", what,
-			deadline, conditions.Shorten(snapshot.Failure))}
+			"the driver could not take %s within %s%s; free space in its pool if that is full: %s", what, deadline, removed,
+			conditions.Shorten(snapshot.Failure))}
 	}
 	return &agentpod.Problem{Reason: v1alpha1.ReasonStagingTimedOut, Message: fmt.Sprintf(
-		"%s was not ready within %s (spec.source.stagingDeadline) and was removed; look at the events of the namespace and "+
-			"at the log of the CSI driver, or raise the deadline: kubectl -n %s get events", what, deadline,
+		"%s was not ready within %s (spec.source.stagingDeadline)%s; look at the events of the namespace and at the log of "+
+			"the CSI driver, or raise the deadline: kubectl -n %s get events", what, deadline, removed,
 		d.transfer.Namespace)}
 }
 

@@ -338,6 +338,15 @@ func TestStagingGoesWrong(t *testing.T) {
 			w.verdict("Stalled", "SnapshotFailed", "out of space")
 			w.at = w.at.Add(10 * time.Minute)
 		}, v1alpha1.ReasonSnapshotFailed, "out of space"},
+		"driver that never has a group ready": {func(w *world) {
+			w.grouped()
+			w.at = w.at.Add(10 * time.Minute)
+		}, v1alpha1.ReasonStagingTimedOut, `"of-moment" was not ready within 10m0s (spec.source.stagingDeadline);`},
+		"driver that fails with a group": {func(w *world) {
+			w.grouped()
+			w.facts.Staging.Grouped.Failure = "pool tank is out of space"
+			w.at = w.at.Add(10 * time.Minute)
+		}, v1alpha1.ReasonSnapshotFailed, `VolumeSnapshot "of-moment" within 10m0s;`},
 		"driver that never makes the volume": {func(w *world) {
 			w.taken()
 			w.until("claim", w.claimMade)
@@ -384,6 +393,14 @@ func TestStagingGoesWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// grouped has the run read the VolumeSnapshot of a group that is not ready.
+func (w *world) grouped() {
+	w.Helper()
+	w.transfer.Spec.Source.VolumeGroupSnapshotName = "moment"
+	w.facts.Staging.Grouped = &plan.Snapshot{Name: "of-moment"}
+	w.until("copy", func() bool { return w.transfer.Status.Staged != nil })
 }
 
 // ready has everything ready.

@@ -38,6 +38,7 @@ func (c *Cluster) grouped(ctx context.Context, transfer *v1alpha1.Transfer) (*pl
 		return nil, nil
 	}
 	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace))
+	var found *plan.Snapshot
 	for i := range snapshots {
 		s := &snapshots[i]
 		of, _, _ := unstructured.NestedString(s.Object, "spec", "source", "persistentVolumeClaimName")
@@ -45,11 +46,13 @@ func (c *Cluster) grouped(ctx context.Context, transfer *v1alpha1.Transfer) (*pl
 			!slices.ContainsFunc(s.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return isGroup(o, group) }) {
 			continue
 		}
-		seen := read(s)
-		seen.Ready = seen.Ready && !seen.Created.IsZero()
-		return &seen, nil
+		// There may be one of a former group of the name that is still being deleted.
+		if seen := read(s); found == nil || !seen.Deleting {
+			seen.Ready = seen.Ready && !seen.Created.IsZero()
+			found = &seen
+		}
 	}
-	return nil, err
+	return found, err
 }
 
 func isGroup(owner metav1.OwnerReference, name string) bool {
@@ -183,21 +186,25 @@ func (c *Cluster) groups(ctx context.Context, options ...client.ListOption) ([]u
 	return list.Items, nil
 }
 
-// RemoveGroups deletes the VolumeGroupSnapshots of a TransferSet but that named keep. The snapshot-controller deletes
-// what is in them, as soon as no claim is being made of it.
-func (c *Cluster) RemoveGroups(ctx context.Context, set *v1alpha1.TransferSet, keep string) error {
+// RemoveGroups deletes the VolumeGroupSnapshots of a TransferSet but that named keep, and reports whether there were
+// any. The snapshot-controller deletes what is in them, as soon as no claim is being made of it.
+func (c *Cluster) RemoveGroups(ctx context.Context, set *v1alpha1.TransferSet, keep string) (left bool, err error) {
 	groups, err := c.groups(ctx, client.InNamespace(set.Namespace))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range groups {
 		o := &groups[i]
-		if !metav1.IsControlledBy(o, set) || o.GetName() == keep || o.GetDeletionTimestamp() != nil {
+		if !metav1.IsControlledBy(o, set) || o.GetName() == keep {
+			continue
+		}
+		left = true
+		if o.GetDeletionTimestamp() != nil {
 			continue
 		}
 		if err := c.delete(ctx, o); err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }

@@ -58,6 +58,15 @@ func readsAGroup(t *testing.T) {
 	if len(s.copies()) > 0 {
 		t.Error("a copy of what is not there")
 	}
+	// What a former group of the name has left, kept by a finalizer, comes first by its name.
+	former := s.inGroup("moment", "former", "ledger", taken.Add(-time.Hour))
+	former.SetFinalizers([]string{"lighterage.dev/test"})
+	if err := cluster.Client.Update(context.Background(), former); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Client.Delete(context.Background(), former); err != nil {
+		t.Fatal(err)
+	}
 	s.grouped = "of-ledger"
 	of := s.inGroup("moment", s.grouped, "ledger", taken)
 	s.annotate(v1alpha1.UseCopyTriggerAnnotation, "")

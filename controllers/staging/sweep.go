@@ -5,6 +5,7 @@ package staging
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,11 +53,14 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep looks once. Without the right to see copies there are none that it could remove.
+// Sweep looks once. Without the right to see copies there are none that it could remove. What goes wrong with one
+// object keeps no other.
 func (s *Sweeper) Sweep(ctx context.Context) error {
-	if err := s.sweepGroups(ctx); err != nil {
-		return err
-	}
+	return errors.Join(s.sweepGroups(ctx), s.sweepCopies(ctx))
+}
+
+// sweepCopies looks once for copies that no Transfer needs.
+func (s *Sweeper) sweepCopies(ctx context.Context) error {
 	ours := client.MatchingLabels{
 		agentpod.ComponentLabel: plan.StagedComponent, agentpod.ManagedByLabel: agentpod.ManagedBy,
 	}
@@ -89,12 +93,11 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			named[transfers.Items[i].UID] = staged.Name
 		}
 	}
+	var failed error
 	for _, object := range copies {
-		if err := s.sweep(ctx, object, "Transfer", named); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, s.sweep(ctx, object, "Transfer", named))
 	}
-	return nil
+	return failed
 }
 
 // sweepGroups looks once for VolumeGroupSnapshots that no TransferSet needs.
@@ -115,12 +118,11 @@ func (s *Sweeper) sweepGroups(ctx context.Context) error {
 			named[sets.Items[i].UID] = g.Name
 		}
 	}
+	var failed error
 	for i := range groups {
-		if err := s.sweep(ctx, &groups[i], "TransferSet", named); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, s.sweep(ctx, &groups[i], "TransferSet", named))
 	}
-	return nil
+	return failed
 }
 
 // sweep deletes a copy that nobody needs. One that is not the operator's own, by its owner, is left alone.

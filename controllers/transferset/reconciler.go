@@ -151,20 +151,21 @@ func (r *Reconciler) decide(ctx context.Context, set *v1alpha1.TransferSet) (*tr
 	return transfersetplan.Decide(set, selection, facts)
 }
 
-// doGroup removes and makes VolumeGroupSnapshots. That of the status as it is now is made; one that is begun is named
-// there first.
+// doGroup removes and makes VolumeGroupSnapshots. That of the status as it is now is made, once all others are gone;
+// one that is begun is named there first.
 func (r *Reconciler) doGroup(ctx context.Context, set *v1alpha1.TransferSet, decision *transfersetplan.Decision) error {
-	step := decision.Group
+	step, left := decision.Group, false
 	if step.Remove {
 		keep := ""
 		if step.Make {
 			keep = set.Status.Group.Name
 		}
-		if err := r.staging.RemoveGroups(ctx, set, keep); err != nil {
+		var err error
+		if left, err = r.staging.RemoveGroups(ctx, set, keep); err != nil {
 			return err
 		}
 	}
-	if !step.Make {
+	if !step.Make || left {
 		return nil
 	}
 	problem, err := r.staging.MakeGroup(ctx, set)

@@ -58,6 +58,9 @@ func (d *Decision) decideGroup(facts GroupFacts) {
 		return
 	}
 	d.group = kept.DeepCopy()
+	if kept != nil && kept.State == v1alpha1.GroupReady && d.wasRead() {
+		d.group.State, d.Group.Remove = v1alpha1.GroupComplete, true // whatever keeps the next one from being begun
+	}
 	runs := d.reads()
 	busy := runs || kept != nil && kept.State == v1alpha1.GroupSnapshotting
 	table := plan.Keep(
@@ -72,8 +75,6 @@ func (d *Decision) decideGroup(facts GroupFacts) {
 		if d.beginGroup(facts); d.Group.Look || d.grouping != nil {
 			d.schedule = d.set.Status.Schedule // the time is still to be acted upon
 		}
-	case kept != nil && kept.State == v1alpha1.GroupReady && d.wasRead():
-		d.group.State, d.Group.Remove = v1alpha1.GroupComplete, true
 	case kept != nil && kept.State == v1alpha1.GroupFailed:
 		if c := meta.FindStatusCondition(d.set.Status.Conditions, v1alpha1.ConditionStalled); c != nil &&
 			c.Status == metav1.ConditionTrue {
@@ -82,14 +83,33 @@ func (d *Decision) decideGroup(facts GroupFacts) {
 	}
 }
 
-// reads reports whether runs of members are under way.
+// reads reports whether runs of members are under way, or about to begin with the VolumeGroupSnapshot that is Ready.
 func (d *Decision) reads() bool {
 	for i := range d.states {
-		if d.states[i].phase == running {
+		if s := &d.states[i]; s.phase == running || d.begins(s) {
 			return true
 		}
 	}
 	return false
+}
+
+// begins reports whether a member has been given the VolumeGroupSnapshot and waits for nothing but its manager.
+func (d *Decision) begins(s *state) bool {
+	if d.group == nil || d.group.State != v1alpha1.GroupReady || !d.given(s) ||
+		s.transfer.Annotations[v1alpha1.RunAnnotation] == s.transfer.Status.LastRunRequest {
+		return false
+	}
+	switch s.transfer.Status.Phase {
+	case "", v1alpha1.TransferPending, v1alpha1.TransferComplete:
+		return s.phase == waiting || s.phase == complete
+	}
+	return false
+}
+
+// given reports whether a member names the VolumeGroupSnapshot.
+func (d *Decision) given(s *state) bool {
+	return s.transfer != nil && s.transfer.DeletionTimestamp == nil &&
+		s.transfer.Spec.Source.VolumeGroupSnapshotName == d.group.Name
 }
 
 // wantsGroup reports whether another VolumeGroupSnapshot is wanted. due: a time of the schedule has come.
@@ -100,7 +120,7 @@ func (d *Decision) wantsGroup(due bool) bool {
 		return false
 	case g == nil, due:
 		return true
-	case g.State == v1alpha1.GroupFailed && attempt.UntilNext(g.RetryTime, d.now) <= 0:
+	case g.State == v1alpha1.GroupFailed && d.untilRetry() == 0:
 		return true
 	}
 	asked := d.set.Annotations[v1alpha1.RunAnnotation]
@@ -117,6 +137,13 @@ func (d *Decision) beginGroup(facts GroupFacts) {
 		d.grouping = &problem{p.Reason, p.Message}
 		return
 	}
+	// Which claims are in it is told by when they were created, which the clock of the API server says.
+	start := metav1.NewTime(d.now)
+	for i := range facts.Claims {
+		if created := facts.Claims[i].CreationTimestamp; start.Before(&created) {
+			start = created
+		}
+	}
 	failures := int32(0)
 	if d.group != nil && d.group.State == v1alpha1.GroupFailed {
 		failures = d.group.Failures
@@ -124,7 +151,7 @@ func (d *Decision) beginGroup(facts GroupFacts) {
 	d.Group.Begin = true
 	d.group = &v1alpha1.TransferSetGroupStatus{
 		Name:  "lighterage-" + digest(fmt.Appendf(nil, "%s/%d", d.set.UID, d.now.UnixNano())),
-		State: v1alpha1.GroupSnapshotting, StartTime: metav1.NewTime(d.now), Failures: failures,
+		State: v1alpha1.GroupSnapshotting, StartTime: start, Failures: failures,
 		LastRunRequest: d.set.Annotations[v1alpha1.RunAnnotation],
 	}
 }
@@ -206,8 +233,12 @@ func (d *Decision) takeGroup(facts GroupFacts) {
 		d.group.State, d.group.PointInTime, d.group.Failures = v1alpha1.GroupReady, &taken, 0
 	case late && s != nil && s.Failure != "":
 		failed(v1alpha1.ReasonSnapshotFailed, "the driver could not take VolumeGroupSnapshot %q within %s and it was "+
-			"removed: free space in its pool if that is full, and see that all claims are of the class's driver: %s", s.Name, allowed,
-			conditions.Shorten(s.Failure))
+			"removed: free space in its pool if that is full, and see that all claims are of the class's driver: %s", s.Name,
+			allowed, conditions.Shorten(s.Failure))
+	case late && s == nil:
+		failed(v1alpha1.ReasonStagingTimedOut, "VolumeGroupSnapshot %q could not be made within %s "+
+			"(spec.template.source.stagingDeadline), for example because an older one of the set is still being deleted; look "+
+			"at what keeps it: kubectl -n %s get volumegroupsnapshots", d.group.Name, allowed, d.set.Namespace)
 	case late:
 		failed(v1alpha1.ReasonStagingTimedOut, "VolumeGroupSnapshot %q was not ready within %s "+
 			"(spec.template.source.stagingDeadline) and was removed; look at its events, at the log of the CSI driver, and "+
@@ -234,25 +265,29 @@ func (d *Decision) failGroup(p agentpod.Problem) {
 // RefuseGroup notes that the API server does not accept the VolumeGroupSnapshot.
 func (d *Decision) RefuseGroup(p agentpod.Problem) { d.failGroup(p) }
 
-// wasRead reports whether all members have run since the VolumeGroupSnapshot was taken. Those whose claims are not in
-// it do not count.
+// wasRead reports whether all members have run since the VolumeGroupSnapshot was taken, at least one. Those whose
+// claims are not in it do not count.
 func (d *Decision) wasRead() bool {
+	read := len(d.states) == 0
 	for i := range d.states {
 		s := &d.states[i]
-		if s.phase == barred || !d.joined(s) {
-			continue
-		}
-		t := s.transfer
-		if t == nil || t.Spec.Source.VolumeGroupSnapshotName != d.group.Name || t.Status.ObservedGeneration != t.Generation ||
-			t.Annotations[v1alpha1.RunAnnotation] != t.Status.LastRunRequest {
+		switch {
+		case s.phase == barred || !d.joined(s) || d.lacks(s):
+		case !d.given(s) || s.transfer.Status.ObservedGeneration != s.transfer.Generation ||
+			s.transfer.Annotations[v1alpha1.RunAnnotation] != s.transfer.Status.LastRunRequest ||
+			s.transfer.Status.Run == nil || s.transfer.Status.Run.CompletionTime == nil:
 			return false
-		}
-		run := t.Status.Run
-		if run == nil || run.CompletionTime == nil || run.StartTime.Before(&d.group.StartTime) {
-			return false
+		default:
+			read = true
 		}
 	}
-	return true
+	return read
+}
+
+// lacks reports whether a member has found that the VolumeGroupSnapshot has nothing of its claim, which was there and
+// got the label later.
+func (d *Decision) lacks(s *state) bool {
+	return d.given(s) && s.phase == failed && s.problem.reason == v1alpha1.ReasonGroupSnapshotNotFound
 }
 
 // joined reports whether the claim of a member was there when the VolumeGroupSnapshot was begun.
@@ -271,6 +306,14 @@ func (d *Decision) groupOf(s *state) (name string, joins bool) {
 	return "", false
 }
 
+// untilRetry is how long one that failed still keeps the next from being begun.
+func (d *Decision) untilRetry() time.Duration {
+	if d.group.RetryTime == nil {
+		return 0
+	}
+	return max(attempt.UntilNext(d.group.RetryTime, d.now), 0)
+}
+
 // untilGroup is when to look at the group again; 0: not by the clock.
 func (d *Decision) untilGroup() time.Duration {
 	after := plan.UntilNext(d.schedule, d.now)
@@ -282,7 +325,7 @@ func (d *Decision) untilGroup() time.Duration {
 		return attempt.Sooner(after, min(max(d.now.Sub(g.StartTime.Time)/8, groupFirst), groupLast))
 	case g.State == v1alpha1.GroupFailed:
 		// One whose time has come waits for something else, which wakes the set.
-		after = attempt.Sooner(after, attempt.UntilNext(g.RetryTime, d.now))
+		after = attempt.Sooner(after, d.untilRetry())
 	}
 	if d.grouping != nil {
 		after = attempt.Sooner(after, attempt.StallLast)

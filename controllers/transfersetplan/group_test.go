@@ -306,6 +306,121 @@ func TestGroupThatFails(t *testing.T) {
 	}
 }
 
+// TestFailedGroupIsLookedAfter: when its time has come and something else is in the way, the set is looked at again by
+// the clock, as nothing tells of classes.
+func TestFailedGroupIsLookedAfter(t *testing.T) {
+	s := newStorage(t)
+	s.until(v1alpha1.GroupSnapshotting)
+	s.facts.Now = s.facts.Now.Add(10 * time.Minute)
+	s.until(v1alpha1.GroupFailed)
+	s.class = nil
+	for _, retry := range []*metav1.Time{s.set.Status.Group.RetryTime, nil} {
+		s.set.Status.Group.RetryTime = retry
+		s.facts.Now = s.facts.Now.Add(time.Hour)
+		s.step()
+		s.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonGroupSnapshotClassNotFound)
+		if after := s.last.RequeueAfter(); after <= 0 {
+			t.Errorf("RetryTime %v: looked at again in %s", retry, after)
+		}
+	}
+}
+
+// TestClaimIsLabelledLater: the member of a claim that existed already finds nothing of it in the group, and does not
+// keep the group.
+func TestClaimIsLabelledLater(t *testing.T) {
+	s := newStorage(t)
+	s.take()
+	late := claims("c")[0]
+	late.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+	late.Status.Phase = corev1.ClaimBound
+	s.claims = append(s.claims, late)
+	s.step()
+	s.begins("move-a", "move-b")
+	s.ends("move-a", "move-b")
+	s.step()
+	s.begins("move-c")
+	m := s.member("move-c")
+	m.Status.Phase = v1alpha1.TransferRetrying
+	m.Status.Conditions = conditions.Stalled(v1alpha1.ReasonGroupSnapshotNotFound, "no VolumeSnapshot")
+	s.until(v1alpha1.GroupComplete)
+	if len(s.groups) > 0 {
+		t.Error("it stays")
+	}
+}
+
+// TestGroupThatNobodyCanRead: nobody has read a group that is lost.
+func TestGroupThatNobodyCanRead(t *testing.T) {
+	s := newStorage(t)
+	s.take()
+	s.step()
+	s.begins("move-a", "move-b")
+	for _, name := range []string{"move-a", "move-b"} {
+		m := s.member(name)
+		m.Status.Phase = v1alpha1.TransferRetrying
+		m.Status.Conditions = conditions.Stalled(v1alpha1.ReasonGroupSnapshotNotFound, "no VolumeSnapshot")
+	}
+	if s.step(); s.set.Status.Group.State != v1alpha1.GroupReady {
+		t.Errorf("%+v", s.set.Status.Group)
+	}
+}
+
+// TestGroupUnderAnotherClock: the API server, which says when claims were created, may be ahead of the manager.
+func TestGroupUnderAnotherClock(t *testing.T) {
+	s := newStorage(t)
+	for i := range s.claims {
+		s.claims[i].CreationTimestamp = metav1.NewTime(now.Add(time.Minute))
+	}
+	s.take()
+	s.step()
+	s.begins("move-a", "move-b")
+	if s.step(); s.set.Status.Group.State != v1alpha1.GroupReady {
+		t.Fatalf("nobody has read it: %+v", s.set.Status.Group)
+	}
+	s.ends("move-a", "move-b")
+	s.until(v1alpha1.GroupComplete)
+}
+
+// TestGroupIsNotThrownAway: what comes after a group is ready and before the runs of its members begin waits.
+func TestGroupIsNotThrownAway(t *testing.T) {
+	s := newStorage(t, func(s *v1alpha1.TransferSetSpec) {
+		s.Template.Schedule = &v1alpha1.TransferSchedule{Cron: "0 * * * *"}
+	})
+	s.take()
+	first := s.set.Status.Group.Name
+	s.set.Annotations = map[string]string{v1alpha1.RunAnnotation: "now"}
+	s.facts.Now = now.Add(time.Hour + time.Minute)
+	if s.step(); s.set.Status.Group.Name != first || s.set.Status.Schedule.MissedRuns != 1 {
+		t.Fatalf("%+v, %+v", s.set.Status.Group, s.set.Status.Schedule)
+	}
+	for _, name := range []string{"move-a", "move-b"} {
+		s.member(name).Status.Phase = v1alpha1.TransferQueued
+	}
+	if s.until(v1alpha1.GroupSnapshotting); s.set.Status.Group.Name == first {
+		t.Error("members that a quota keeps waiting keep the next group from being taken")
+	}
+}
+
+// TestReadGroupIsRemoved: what keeps the next group from being begun keeps no group that all have read. The time is
+// still to be acted upon.
+func TestReadGroupIsRemoved(t *testing.T) {
+	s := newStorage(t, func(s *v1alpha1.TransferSetSpec) {
+		s.Template.Schedule = &v1alpha1.TransferSchedule{Cron: "0 * * * *"}
+	})
+	s.take()
+	s.step()
+	s.begins("move-a", "move-b")
+	s.ends("move-a", "move-b")
+	s.facts.Now = now.Add(time.Hour + time.Minute)
+	s.class = nil
+	s.step()
+	s.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonGroupSnapshotClassNotFound)
+	if len(s.groups) > 0 || s.set.Status.Group.State != v1alpha1.GroupComplete {
+		t.Errorf("%d groups, %+v", len(s.groups), s.set.Status.Group)
+	}
+	s.class = &plan.SnapshotClass{Name: "fast", Driver: "csi.example"}
+	s.until(v1alpha1.GroupSnapshotting)
+}
+
 // TestGroupIsGivenUp: members go on by themselves, by their schedule, and what there is is removed.
 func TestGroupIsGivenUp(t *testing.T) {
 	s := newStorage(t, func(s *v1alpha1.TransferSetSpec) {

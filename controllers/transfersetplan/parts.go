@@ -148,6 +148,14 @@ func partOf(set, part *v1alpha1.TransferSet) bool {
 func (d *Parts) follow() error {
 	wanted := partSpec(d.set)
 	hash, err := hashOf(wanted)
+	asked := ""
+	if d.set.Spec.Group != nil {
+		asked = d.set.Annotations[v1alpha1.RunAnnotation]
+	}
+	if asked != "" && err == nil {
+		// A part gets each value once: it may be given others by itself.
+		hash, err = hashOf([]string{hash, asked})
+	}
 	if err != nil {
 		return err
 	}
@@ -161,11 +169,14 @@ func (d *Parts) follow() error {
 		switch {
 		case s.set == nil:
 			s.stale = true
-			d.Create = append(d.Create, newPart(d.set, s.namespace, *spec.DeepCopy(), hash))
+			made := newPart(d.set, s.namespace, *spec.DeepCopy(), hash)
+			ask(made, asked)
+			d.Create = append(d.Create, made)
 		case s.set.Annotations[v1alpha1.TemplateHashAnnotation] != hash:
 			s.stale = true
 			after := s.set.DeepCopy()
 			after.Spec, after.Annotations[v1alpha1.TemplateHashAnnotation] = *spec.DeepCopy(), hash
+			ask(after, asked)
 			d.Update = append(d.Update, Update[*v1alpha1.TransferSet]{Before: s.set, After: after})
 		case !equality.Semantic.DeepEqual(spec, s.set.Spec): // both have the API server's defaults
 			s.stale, s.problem = true, &problem{v1alpha1.ReasonSetConflict,
@@ -175,6 +186,13 @@ func (d *Parts) follow() error {
 		}
 	}
 	return nil
+}
+
+// ask has a part make another VolumeGroupSnapshot, if one is asked for.
+func ask(part *v1alpha1.TransferSet, asked string) {
+	if asked != "" {
+		part.Annotations[v1alpha1.RunAnnotation] = asked
+	}
 }
 
 // partSpec is what the specs of all parts have in common.

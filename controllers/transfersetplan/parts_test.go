@@ -402,3 +402,25 @@ func TestRivalsOfParts(t *testing.T) {
 		t.Errorf("selected %q", got)
 	}
 }
+
+// TestPartsAreAskedForGroups: the annotation of the set reaches each part once, so that a part can be asked by itself.
+func TestPartsAreAskedForGroups(t *testing.T) {
+	y := newYard(t, "bank", "shop")
+	y.set.Spec.Group = &v1alpha1.TransferSetGroup{VolumeGroupSnapshotClassName: "fast"}
+	y.round("create bank, create shop")
+	y.set.Annotations = map[string]string{v1alpha1.RunAnnotation: "1"}
+	y.round("update bank, update shop")
+	y.part("bank").Annotations[v1alpha1.RunAnnotation] = "by itself"
+	y.round("")
+	if got := y.part("shop").Annotations[v1alpha1.RunAnnotation]; got != "1" {
+		t.Errorf("asked for %q", got)
+	}
+	y.set.Annotations[v1alpha1.RunAnnotation] = "2"
+	y.round("update bank, update shop")
+	if got := y.part("bank").Annotations[v1alpha1.RunAnnotation]; got != "2" {
+		t.Errorf("asked for %q", got)
+	}
+	y.set.Spec.Group = nil
+	y.round("update bank, update shop")
+	y.round("")
+}

@@ -106,6 +106,10 @@ func (d *Decision) conditions(members v1alpha1.TransferSetMembers, first map[pha
 		return conditions.Resting(v1alpha1.ReasonSuspended,
 			progress+"; nothing starts while spec.suspend is true; set it to false to go on")
 	}
+	if d.group != nil && d.group.State == v1alpha1.GroupComplete && members.Running == 0 {
+		progress += "; those that wait join with the next VolumeGroupSnapshot, which the schedule makes, or another value " +
+			"of the set's annotation " + v1alpha1.RunAnnotation
+	}
 	return conditions.Reconciling(v1alpha1.ReasonMembersRunning, progress)
 }
 

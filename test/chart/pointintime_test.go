@@ -80,9 +80,9 @@ func optIn(t *testing.T, name string, wanted map[string][]string) (all []map[str
 			found = append(found, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
 			all = append(all, rulesOf(o)...)
 			for _, rule := range rulesOf(o) {
-				resources := fmt.Sprint(rule["resources"])
-				ofCluster := resources == "[volumesnapshotclasses]" || resources == "[storageclasses]" ||
-					resources == "[persistentvolumes]"
+				ofCluster := slices.Contains([]string{
+					"[volumesnapshotclasses]", "[volumegroupsnapshotclasses]", "[storageclasses]", "[persistentvolumes]",
+				}, fmt.Sprint(rule["resources"]))
 				if strings.HasPrefix(o.GetKind(), "Role") && ofCluster ||
 					o.GetKind() == "ClusterRole" && len(want) > 2 && !ofCluster {
 					t.Errorf("%s: %s %s has %v", values, o.GetKind(), o.GetNamespace(), rule)

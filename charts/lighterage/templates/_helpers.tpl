@@ -84,7 +84,7 @@ podAntiAffinity:
 {{- define "lighterage.clusterResources" -}}
 [namespaces, nodes, persistentvolumes, servicecidrs, volumeattachments, tokenreviews, subjectaccessreviews,
  compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status,
- tariffs, tariffs/status, volumesnapshotclasses, storageclasses, priorityclasses]
+ tariffs, tariffs/status, volumesnapshotclasses, volumegroupsnapshotclasses, storageclasses, priorityclasses]
 {{- end }}
 
 {{/* A role as the code declares it; arguments: root, component, file, name, and account if it is not the name. config holds the same file. When namespaces

@@ -62,7 +62,8 @@ func (d *Driver) Serve(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range d.nodes {
-		server := grpc.NewServer(grpc.UnaryInterceptor(logErrors))
+		// What holds writers lets them go on before the process ends.
+		server := grpc.NewServer(grpc.UnaryInterceptor(logErrors), grpc.WaitForHandlers(true))
 		csiv1.RegisterIdentityServer(server, identity{})
 		csiv1.RegisterControllerServer(server, &controller{Driver: d})
 		csiv1.RegisterGroupControllerServer(server, &groups{Driver: d})

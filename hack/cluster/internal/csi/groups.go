@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/lighterage/lighterage/hack/cluster/internal/mounts"
+	"github.com/lighterage/lighterage/hack/cluster/internal/loop"
 	"github.com/lighterage/lighterage/hack/cluster/internal/pool"
 )
 
@@ -65,10 +66,10 @@ func (g *groups) CreateVolumeGroupSnapshot(
 
 // freeze holds those who write to volumes, and has their images hold what was written before.
 func (g *groups) freeze(volumes []string) (thaw func() error, err error) {
-	var frozen []string
+	var frozen []*os.File
 	thaw = func() (failed error) {
-		for _, path := range frozen {
-			failed = errors.Join(failed, control(path, fiThaw))
+		for _, f := range frozen {
+			failed = errors.Join(failed, control(f, fiThaw), f.Close())
 		}
 		return failed
 	}
@@ -77,34 +78,72 @@ func (g *groups) freeze(volumes []string) (thaw func() error, err error) {
 		if err != nil {
 			return nil, errors.Join(err, thaw())
 		}
-		for _, place := range v.Staged {
-			mounted, err := mounts.Is(place.Path)
-			if err == nil && !mounted {
-				err = status.Errorf(codes.FailedPrecondition, "volume %s is used as a device, whose writers cannot be held", v.ID)
-			}
-			if err == nil {
-				err = control(place.Path, fiFreeze)
-			}
-			if err != nil {
-				return nil, errors.Join(err, thaw())
-			}
-			frozen = append(frozen, place.Path)
+		held, err := g.hold(v)
+		if held != nil {
+			frozen = append(frozen, held)
 		}
-		if err := g.flushImage(v); err != nil {
+		if err == nil {
+			err = g.flushImage(v)
+		}
+		if err != nil {
 			return nil, errors.Join(err, thaw())
 		}
 	}
 	return thaw, nil
 }
 
-func control(path string, request uint) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("holding writers: %w", err)
+// hold holds those who write to a volume, and returns the file by which they are let go on; nil if none is held. The
+// file system is one wherever it is mounted, and is held once.
+func (g *groups) hold(v pool.Volume) (held *os.File, err error) {
+	for _, place := range v.Staged {
+		f, err := g.fileSystem(v, place.Path)
+		switch {
+		case err != nil:
+		case f == nil:
+			err = status.Errorf(codes.FailedPrecondition, "volume %s is used as a device, whose writers cannot be held", v.ID)
+		case held != nil:
+			err = f.Close()
+		default:
+			if err = control(f, fiFreeze); err == nil {
+				held = f
+			} else {
+				f.Close()
+			}
+		}
+		if err != nil {
+			return held, err
+		}
 	}
-	defer f.Close()
+	return held, nil
+}
+
+// fileSystem opens that of a volume where it is staged; nil if something else is there. While the file is open it
+// cannot be unmounted, so that nobody's file system is frozen but the volume's.
+func (d *Driver) fileSystem(v pool.Volume, path string) (*os.File, error) {
+	device, err := loop.Find(d.pool.Image(v.ID))
+	if err != nil || device == "" {
+		return nil, err
+	}
+	var of, at unix.Stat_t
+	if err := unix.Stat(device, &of); err != nil {
+		return nil, fmt.Errorf("looking at %s: %w", device, err)
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening volume %s: %w", v.ID, err)
+	}
+	if err = unix.Fstat(int(f.Fd()), &at); err == nil && at.Dev == of.Rdev {
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+func control(f *os.File, request uint) error {
 	if err := unix.IoctlSetInt(int(f.Fd()), request, 0); err != nil {
-		return fmt.Errorf("holding writers of %s: %w", path, err)
+		return fmt.Errorf("holding writers of %s: %w", f.Name(), err)
 	}
 	return nil
 }
@@ -114,8 +153,9 @@ func (d *Driver) thawAll() error {
 	volumes, err := d.pool.Volumes()
 	for _, v := range volumes {
 		for _, place := range v.Staged {
-			if mounted, _ := mounts.Is(place.Path); mounted {
-				_ = control(place.Path, fiThaw) // It fails where nobody is held.
+			if f, _ := d.fileSystem(v, place.Path); f != nil {
+				_ = control(f, fiThaw) // It fails where nobody is held.
+				f.Close()
 			}
 		}
 	}
