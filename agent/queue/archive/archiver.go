@@ -80,6 +80,8 @@ type current struct {
 	directory *Directory
 	life      string
 	index     Index
+	// announced is that the index on the volume says that there may be ranges of lines.
+	announced bool
 	// ranges that there are, the oldest first.
 	ranges []Range
 	// seen is the sequence up to which the archive has all. The index ends before if there was nothing after its end.
@@ -270,6 +272,9 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 			"to an older state, or lost what was not on its volume yet; move the archive away, and another one begins", ErrOther,
 			c.directory.Name(), c.seen, last)
 	}
+	if !c.announced {
+		c.left(&info.State) // A lost index, which is made again before a range is written, says what has left the queue.
+	}
 	encoders, err := NewEncoders(settings.Compression)
 	if err != nil {
 		return err
@@ -377,11 +382,12 @@ type opened struct {
 }
 
 func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)) (*opened, error) {
-	if x := &c.index; x.Version < linesVersion {
-		// A release that does not know ranges of lines must not take what else is there for all.
-		if err := c.directory.writeIndex(x, encoders, o.Member); err != nil {
+	if !c.announced {
+		// A release that does not know ranges of lines must not take what else is there for all, nor begin again.
+		if err := c.directory.writeIndex(&c.index, encoders, o.Member); err != nil {
 			return nil, err
 		}
+		c.announced = true
 	}
 	file, err := c.directory.create(o.Member)
 	if err != nil {
@@ -428,6 +434,11 @@ func (c *current) took(r Range, foot Foot, own uint64) {
 	x.WrittenBytes += uint64(r.Size)
 }
 
+// left notes what has left the queue.
+func (c *current) left(state *jetstream.StreamState) {
+	c.index.Below, c.index.Left = state.FirstSeq, runs(state.Deleted, c.index.To)
+}
+
 // conclude writes down what has left the queue since, and deletes what is not to be kept any longer.
 func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Settings, encoders *Encoders) error {
 	// An index that was written and is not there went together with what it counts.
@@ -437,7 +448,7 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 		}
 	}
 	x := &c.index
-	x.Below, x.Left = info.State.FirstSeq, runs(info.State.Deleted, x.To)
+	c.left(&info.State)
 	var old []Range
 	now := time.Now()
 	for settings.Retention > 0 && len(old) < len(c.ranges) {

@@ -175,7 +175,8 @@ func TestMovedAway(t *testing.T) {
 			}
 		}
 		_, err := os.Stat(filepath.Join(path, "index"))
-		return moved && err == nil
+		written, _ := filepath.Glob(filepath.Join(path, "0*.jsonl.zst"))
+		return moved && err == nil && len(written) == 1
 	})
 	if s.LastError != nil {
 		t.Errorf("status %+v", s)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -46,11 +45,9 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 		}
 	}
 	index, err := c.directory.ReadIndex(decoder)
+	c.announced = err == nil && index.Version == linesVersion
 	if absent(err) {
-		index = &Index{Version: linesVersion, Queue: o.Stream, Life: c.life, From: 1}
-		if slices.ContainsFunc(all, func(r Range) bool { return r.form == 0 }) {
-			index.Version = blocksVersion
-		}
+		index = &Index{Version: blocksVersion, Queue: o.Stream, Life: c.life, From: 1}
 		if len(all) > 0 {
 			index.From = all[0].First
 		}
