@@ -384,10 +384,10 @@ type opened struct {
 func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)) (*opened, error) {
 	if !c.announced {
 		// A release that does not know ranges of lines must not take what else is there for all, nor begin again.
-		if err := c.directory.writeIndex(&c.index, encoders, o.Member); err != nil {
+		c.index.Version = linesVersion
+		if err := c.writeIndex(o, encoders); err != nil {
 			return nil, err
 		}
-		c.announced = true
 	}
 	file, err := c.directory.create(o.Member)
 	if err != nil {
@@ -399,6 +399,15 @@ func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)
 		return nil, errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), file.abandon())
 	}
 	return &opened{file: file, writer: w, first: first}, nil
+}
+
+// writeIndex replaces the index on the volume.
+func (c *current) writeIndex(o Options, encoders *Encoders) error {
+	if err := c.directory.writeIndex(&c.index, encoders, o.Member); err != nil {
+		return err
+	}
+	c.announced = c.index.Version == linesVersion
+	return nil
 }
 
 // add ends a range and gives it its name.
@@ -477,7 +486,7 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 	}
 	// Who restores must not miss what was deleted, so it is written first.
 	x.Time = now.UTC().Truncate(time.Second)
-	if err := c.directory.writeIndex(x, encoders, a.options.Member); err != nil {
+	if err := c.writeIndex(a.options, encoders); err != nil {
 		return err
 	}
 	c.state = &state

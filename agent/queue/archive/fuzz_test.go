@@ -122,7 +122,7 @@ func FuzzRecord(f *testing.F) {
 func FuzzIndex(f *testing.F) {
 	d, e := testDecoder(f), testEncoders(f)
 	b, err := (&Index{
-		Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}},
+		Version: linesVersion, Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}},
 	}).Encode(e)
 	if err != nil {
 		f.Fatal(err)

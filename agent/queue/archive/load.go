@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -56,6 +57,9 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 		return err
 	}
 	c.index = *index
+	if slices.ContainsFunc(all, func(r Range) bool { return r.form != 0 }) {
+		c.index.Version = linesVersion
+	}
 	in := opener{directory: c.directory, queue: c.index.Queue, life: c.life, engines: o.Decoders, decoder: decoder}
 	if _, reached := Chain(all, index.From-1); reached < index.To {
 		return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which "+
