@@ -39,12 +39,6 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range lost {
-		tick()
-		if err := c.directory.remove(r); err != nil {
-			return err
-		}
-	}
 	index, err := c.directory.ReadIndex(decoder)
 	c.announced = err == nil && index.Version == linesVersion
 	if absent(err) {
@@ -93,6 +87,13 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 			return err
 		}
 		c.took(r, foot, 0)
+	}
+	// Where a range is missing, as above, the index beside it is needed when that is restored.
+	for _, r := range lost {
+		tick()
+		if err := c.directory.remove(r); err != nil {
+			return err
+		}
 	}
 	c.seen = c.index.To
 	return nil
