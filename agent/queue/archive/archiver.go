@@ -401,8 +401,12 @@ func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)
 	return &opened{file: file, writer: w, first: first}, nil
 }
 
-// writeIndex replaces the index on the volume.
+// writeIndex replaces the index on the volume, as only the member does that leads.
 func (c *current) writeIndex(o Options, encoders *Encoders) error {
+	if !o.Leads() {
+		return errNotLeading
+	}
+	c.index.Time = time.Now().UTC().Truncate(time.Second)
 	if err := c.directory.writeIndex(&c.index, encoders, o.Member); err != nil {
 		return err
 	}
@@ -481,11 +485,7 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 	if len(old) == 0 && c.state != nil && reflect.DeepEqual(*c.state, state) {
 		return nil
 	}
-	if !a.options.Leads() {
-		return errNotLeading
-	}
 	// Who restores must not miss what was deleted, so it is written first.
-	x.Time = now.UTC().Truncate(time.Second)
 	if err := c.writeIndex(a.options, encoders); err != nil {
 		return err
 	}
