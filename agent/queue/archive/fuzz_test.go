@@ -153,6 +153,7 @@ func FuzzLine(f *testing.F) {
 		}
 		f.Add(line)
 	}
+	f.Add([]byte(`{"sequence":1,"time":"9999-12-31T23:59:59-23:00","subject":"orders"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseLine(line, "orders")
 		// Who reads JSON reads the same payload.
