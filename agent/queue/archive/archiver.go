@@ -336,7 +336,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		if !a.options.Leads() {
 			return errors.Join(errNotLeading, o.file.abandon())
 		}
-		if err := c.add(o, last, own, a.options.Member, encoders.form); err != nil {
+		if err := c.add(o, last, own, a.options, encoders.form); err != nil {
 			return err
 		}
 		a.show(c)
@@ -415,15 +415,19 @@ func (c *current) writeIndex(o Options, encoders *Encoders) error {
 }
 
 // add ends a range and gives it its name.
-func (c *current) add(o *opened, last, own uint64, member string, form cargo.Form) error {
+func (c *current) add(o *opened, last, own uint64, options Options, form cargo.Form) error {
 	foot, index, err := o.writer.Close(last)
 	if err != nil {
 		return errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), o.file.abandon())
 	}
 	r := Range{First: o.first, Last: foot.Last, Size: o.writer.Written(), form: form, tag: newTag()}
 	// A range that is there has its index.
-	if err := c.directory.write(r.indexName(), index.Append(nil), member+cargo.IndexSuffix); err != nil {
+	if err := c.directory.write(r.indexName(), index.Append(nil), options.Member+cargo.IndexSuffix); err != nil {
 		return errors.Join(err, o.file.abandon())
+	}
+	// The index may have taken a while.
+	if !options.Leads() {
+		return errors.Join(errNotLeading, o.file.abandon(), c.directory.remove(r))
 	}
 	if err := o.file.commit(r.name()); err != nil {
 		return err
@@ -477,8 +481,8 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 			break
 		}
 		old = append(old, r)
-		x.From = r.Last + 1
-		x.Ranges--
+		x.From = max(x.From, r.Last+1)
+		x.Ranges -= min(1, x.Ranges)
 		x.Bytes -= min(uint64(r.Size), x.Bytes)
 	}
 	state := info.State

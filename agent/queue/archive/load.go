@@ -95,6 +95,11 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 			return err
 		}
 	}
+	// Members that both thought that they lead may have left ranges of the same messages.
+	c.index.Ranges, c.index.Bytes = uint64(len(c.ranges)), 0
+	for _, r := range c.ranges {
+		c.index.Bytes += uint64(r.Size)
+	}
 	c.seen = c.index.To
 	return nil
 }
