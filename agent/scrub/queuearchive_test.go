@@ -66,7 +66,8 @@ func TestQueueArchive(t *testing.T) {
 		t.Errorf("found %v, %v", found, r.GetProgress())
 	}
 	edit(t, data, flip(-100))
-	if found := findings(looked(t, root, cargo.Gzip, true)); !strings.Contains(found[scrub.Damaged], "-1a2b3c4d.jsonl.gz") {
+	found := findings(looked(t, root, cargo.Gzip, true))
+	if !strings.Contains(found[scrub.Damaged], "-1a2b3c4d.jsonl.gz") {
 		t.Errorf("found %v", found)
 	}
 	if err := os.Remove(data); err != nil {

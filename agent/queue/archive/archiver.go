@@ -80,6 +80,8 @@ type current struct {
 	directory *Directory
 	life      string
 	index     Index
+	// announced is that the index on the volume says that there may be ranges of lines.
+	announced bool
 	// ranges that there are, the oldest first.
 	ranges []Range
 	// seen is the sequence up to which the archive has all. The index ends before if there was nothing after its end.
@@ -270,6 +272,9 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 			"to an older state, or lost what was not on its volume yet; move the archive away, and another one begins", ErrOther,
 			c.directory.Name(), c.seen, last)
 	}
+	if !c.announced {
+		c.left(&info.State) // A lost index, which is made again before a range is written, says what has left the queue.
+	}
 	encoders, err := NewEncoders(settings.Compression)
 	if err != nil {
 		return err
@@ -331,7 +336,7 @@ func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Se
 		if !a.options.Leads() {
 			return errors.Join(errNotLeading, o.file.abandon())
 		}
-		if err := c.add(o, last, own, a.options.Member, encoders.form); err != nil {
+		if err := c.add(o, last, own, a.options, encoders.form); err != nil {
 			return err
 		}
 		a.show(c)
@@ -377,9 +382,10 @@ type opened struct {
 }
 
 func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)) (*opened, error) {
-	if x := &c.index; x.Version < linesVersion {
-		// A release that does not know ranges of lines must not take what else is there for all.
-		if err := c.directory.writeIndex(x, encoders, o.Member); err != nil {
+	if !c.announced {
+		// A release that does not know ranges of lines must not take what else is there for all, nor begin again.
+		c.index.Version = linesVersion
+		if err := c.writeIndex(o, encoders); err != nil {
 			return nil, err
 		}
 	}
@@ -395,16 +401,33 @@ func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)
 	return &opened{file: file, writer: w, first: first}, nil
 }
 
+// writeIndex replaces the index on the volume, as only the member does that leads.
+func (c *current) writeIndex(o Options, encoders *Encoders) error {
+	if !o.Leads() {
+		return errNotLeading
+	}
+	c.index.Time = time.Now().UTC().Truncate(time.Second)
+	if err := c.directory.writeIndex(&c.index, encoders, o.Member); err != nil {
+		return err
+	}
+	c.announced = c.index.Version == linesVersion
+	return nil
+}
+
 // add ends a range and gives it its name.
-func (c *current) add(o *opened, last, own uint64, member string, form cargo.Form) error {
+func (c *current) add(o *opened, last, own uint64, options Options, form cargo.Form) error {
 	foot, index, err := o.writer.Close(last)
 	if err != nil {
 		return errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), o.file.abandon())
 	}
 	r := Range{First: o.first, Last: foot.Last, Size: o.writer.Written(), form: form, tag: newTag()}
 	// A range that is there has its index.
-	if err := c.directory.write(r.indexName(), index.Append(nil), member+cargo.IndexSuffix); err != nil {
+	if err := c.directory.write(r.indexName(), index.Append(nil), options.Member+cargo.IndexSuffix); err != nil {
 		return errors.Join(err, o.file.abandon())
+	}
+	// The index may have taken a while.
+	if !options.Leads() {
+		return errors.Join(errNotLeading, o.file.abandon(), c.directory.remove(r))
 	}
 	if err := o.file.commit(r.name()); err != nil {
 		return err
@@ -428,6 +451,11 @@ func (c *current) took(r Range, foot Foot, own uint64) {
 	x.WrittenBytes += uint64(r.Size)
 }
 
+// left notes what has left the queue.
+func (c *current) left(state *jetstream.StreamState) {
+	c.index.Below, c.index.Left = state.FirstSeq, runs(state.Deleted, c.index.To)
+}
+
 // conclude writes down what has left the queue since, and deletes what is not to be kept any longer.
 func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Settings, encoders *Encoders) error {
 	// An index that was written and is not there went together with what it counts.
@@ -437,7 +465,7 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 		}
 	}
 	x := &c.index
-	x.Below, x.Left = info.State.FirstSeq, runs(info.State.Deleted, x.To)
+	c.left(&info.State)
 	var old []Range
 	now := time.Now()
 	for settings.Retention > 0 && len(old) < len(c.ranges) {
@@ -453,20 +481,16 @@ func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Set
 			break
 		}
 		old = append(old, r)
-		x.From = r.Last + 1
-		x.Ranges--
+		x.From = max(x.From, r.Last+1)
+		x.Ranges -= min(1, x.Ranges)
 		x.Bytes -= min(uint64(r.Size), x.Bytes)
 	}
 	state := info.State
 	if len(old) == 0 && c.state != nil && reflect.DeepEqual(*c.state, state) {
 		return nil
 	}
-	if !a.options.Leads() {
-		return errNotLeading
-	}
 	// Who restores must not miss what was deleted, so it is written first.
-	x.Time = now.UTC().Truncate(time.Second)
-	if err := c.directory.writeIndex(x, encoders, a.options.Member); err != nil {
+	if err := c.writeIndex(a.options, encoders); err != nil {
 		return err
 	}
 	c.state = &state

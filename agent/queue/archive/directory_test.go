@@ -131,7 +131,10 @@ func TestLatest(t *testing.T) {
 }
 
 func TestIndex(t *testing.T) {
-	x := &Index{Queue: "orders", Life: testHead.Life, From: 1, To: 20, Below: 4, Left: runs([]uint64{5, 6, 7, 9, 21}, 20)}
+	x := &Index{
+		Version: linesVersion, Queue: "orders", Life: testHead.Life, From: 1, To: 20, Below: 4,
+		Left: runs([]uint64{5, 6, 7, 9, 21}, 20),
+	}
 	if diff := cmp.Diff([]Run{{5, 3}, {9, 1}}, x.Left); diff != "" {
 		t.Error(diff)
 	}

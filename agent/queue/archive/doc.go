@@ -34,8 +34,8 @@
 // go on in the form above. Before that the index has version 2, which those releases reject. Such a range consists of
 //
 //	head     one block: JSON, as above
-//	groups   three lengths of 4 bytes, big-endian: of the fields, of the payloads beside them, and the number of messages;
-//	         then the fields, in one block or several, then the payloads, in blocks of their own
+//	groups   three lengths of 4 bytes, big-endian: of the fields, of the payloads beside them, and the number of
+//	         messages; then the fields, in one block or several, then the payloads, in blocks of their own
 //	foot     one block, the last: JSON, as above
 //
 // In an object store each file is an object, named by the archive and the file with a slash between them. An object is

@@ -122,7 +122,7 @@ func FuzzRecord(f *testing.F) {
 func FuzzIndex(f *testing.F) {
 	d, e := testDecoder(f), testEncoders(f)
 	b, err := (&Index{
-		Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}},
+		Version: linesVersion, Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}},
 	}).Encode(e)
 	if err != nil {
 		f.Fatal(err)
@@ -153,6 +153,7 @@ func FuzzLine(f *testing.F) {
 		}
 		f.Add(line)
 	}
+	f.Add([]byte(`{"sequence":1,"time":"9999-12-31T23:59:59-23:00","subject":"orders"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseLine(line, "orders")
 		// Who reads JSON reads the same payload.

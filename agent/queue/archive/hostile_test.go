@@ -175,7 +175,8 @@ func TestMovedAway(t *testing.T) {
 			}
 		}
 		_, err := os.Stat(filepath.Join(path, "index"))
-		return moved && err == nil
+		written, _ := filepath.Glob(filepath.Join(path, "0*.jsonl.zst"))
+		return moved && err == nil && len(written) == 1
 	})
 	if s.LastError != nil {
 		t.Errorf("status %+v", s)
@@ -200,35 +201,48 @@ func TestMovedAway(t *testing.T) {
 
 // A member that stops leading while it writes leaves nothing behind and says nothing.
 func TestLeadLost(t *testing.T) {
-	directory := t.TempDir()
 	from := newQueue(t, "orders", store.Settings{})
 	from.put("orders", "1")
-	var lost, asked atomic.Int64
-	a := from.archiver(directory, func(o *archive.Options, _ *archive.Settings) {
-		// It leads when a look begins, and not when that comes to its end.
-		o.Leads = func() bool {
-			leads := asked.Add(1)%2 == 1 || lost.Load() > 3
-			if !leads {
-				lost.Add(1)
+	// It leads when a look begins, and not before it writes the index of a new archive, or the range,
+	// or between the index beside the range and this.
+	for questions, indexed := range map[int64]bool{2: false, 3: true, 4: true} {
+		t.Run(fmt.Sprint("question ", questions), func(t *testing.T) {
+			from.T = t
+			directory := t.TempDir()
+			var lost, asked atomic.Int64
+			a := from.archiver(directory, func(o *archive.Options, _ *archive.Settings) {
+				o.Leads = func() bool {
+					leads := asked.Add(1) < questions || lost.Load() > 0
+					if !leads {
+						lost.Add(1)
+						if index, err := filepath.Glob(filepath.Join(directory, "*", "index")); err != nil || len(index) > 0 != indexed {
+							t.Errorf("the index: %q, %v", index, err)
+						}
+					}
+					return leads
+				}
+			})
+			s := from.archived(a, func(s archive.Status) bool {
+				if s.LastError != nil {
+					t.Errorf("status %+v", s)
+				}
+				if files := ranges(t, directory); lost.Load() == 0 && (s.Sequence != 0 || len(files) > 0) {
+					t.Errorf("it writes and does not lead: %+v", s)
+				}
+				return lost.Load() > 0 && s.Sequence == 1 && !s.LastTime.IsZero()
+			})
+			if s.Index.Messages != 1 {
+				t.Errorf("status %+v", s)
 			}
-			return leads
-		}
-	})
-	s := from.archived(a, func(s archive.Status) bool {
-		if s.LastError != nil {
-			t.Errorf("status %+v", s)
-		}
-		if files := ranges(t, directory); lost.Load() <= 3 && (s.Sequence != 0 || len(files) > 0) {
-			t.Errorf("it writes and does not lead: %+v", s)
-		}
-		return lost.Load() > 3 && s.Sequence == 1 && !s.LastTime.IsZero()
-	})
-	if s.Index.Messages != 1 {
-		t.Errorf("status %+v", s)
+			for _, left := range []string{"*.tmp", ".*.lgci"} {
+				found, err := filepath.Glob(filepath.Join(directory, "*", left))
+				if err != nil || left == "*.tmp" && len(found) > 0 || left != "*.tmp" && len(found) != 1 {
+					t.Errorf("%v is left, %v", found, err)
+				}
+			}
+		})
 	}
-	if left, err := filepath.Glob(filepath.Join(directory, "*", "*.tmp")); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, %v", left, err)
-	}
+	from.T = t
 }
 
 // A member that does not lead says nothing of its own, and is done when the one is that does.

@@ -73,7 +73,6 @@ func runs(sequences []uint64, to uint64) []Run {
 
 // Encode returns the index as it is on the volume.
 func (x *Index) Encode(e *Encoders) ([]byte, error) {
-	x.Version = linesVersion
 	text, err := json.Marshal(x)
 	if err != nil {
 		return nil, fmt.Errorf("write the index of an archive: %w", err)

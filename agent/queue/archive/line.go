@@ -26,6 +26,10 @@ import (
 // has as text of twice the length at most, and headers of which all are short of thrice.
 const maxLine = 4 * message.MaxLength
 
+// maxHeaderText bounds the headers in a line: each may take many times as much memory. A stream takes headers of
+// 64 KiB, of which no line has more than some times as many bytes.
+const maxHeaderText = 512 << 10
+
 // messageLine is a message as a line has it. Of what is no text, or would be more than twice as long as one, it has the
 // bytes, which are base64 in JSON.
 type messageLine struct {
@@ -221,7 +225,10 @@ func parseHeaderBytes(b []byte) (nats.Header, bool) {
 
 // parseLine reads the line of a message of a queue. Errors match ErrDamaged.
 func parseLine(line []byte, queue string) (Record, error) {
-	var l messageLine
+	var l struct {
+		messageLine
+		Headers json.RawMessage `json:"headers"` // hides that of the other
+	}
 	if !utf8.Valid(line) {
 		return Record{}, damaged("a line is no UTF-8")
 	}
@@ -235,8 +242,19 @@ func parseLine(line []byte, queue string) (Record, error) {
 	if cut && (l.Text != "" || l.Bytes != nil) {
 		return Record{}, damaged("the line of message %d has two payloads", l.Sequence)
 	}
-	r := Record{Sequence: l.Sequence, Time: l.Time.UTC(), Headers: l.Headers, Payload: l.Bytes}
-	if l.Sequence == 0 || l.Subject != "" && l.SubjectBytes != nil || l.Headers != nil && l.HeaderBytes != nil ||
+	r := Record{Sequence: l.Sequence, Time: l.Time.UTC(), Payload: l.Bytes}
+	if max(len(l.Headers), len(l.HeaderBytes)) > maxHeaderText {
+		return r, damaged("message %d has headers of more than %d bytes", r.Sequence, maxHeaderText)
+	}
+	if l.Headers != nil {
+		if err := parse(l.Headers, &r.Headers); err != nil {
+			return r, err
+		}
+	}
+	if year := r.Time.Year(); year < 0 || year > 9999 {
+		return r, damaged("message %d has a time of the year %d", r.Sequence, year)
+	}
+	if l.Sequence == 0 || l.Subject != "" && l.SubjectBytes != nil || r.Headers != nil && l.HeaderBytes != nil ||
 		l.Text != "" && l.Bytes != nil {
 		return r, damaged("the line of message %d has too little or too much", l.Sequence)
 	}

@@ -94,15 +94,16 @@ func (o opener) ends(f Foot, r Range) error {
 
 // lines is each for a range of lines.
 func (o opener) lines(ctx context.Context, r Range, after uint64, found func(*Record) error) (Foot, error) {
+	// The data goes before its index, so that one of which there is only the data is damaged.
+	index, err := o.index(r)
+	if err != nil {
+		return Foot{}, err
+	}
 	file, err := o.directory.files.part(r.name())
 	if err != nil {
 		return Foot{}, fmt.Errorf("open %s/%s: %w", o.directory.name, r.name(), err)
 	}
 	defer file.Close()
-	index, err := o.index(r)
-	if err != nil {
-		return Foot{}, err
-	}
 	reader, err := cargo.NewReader(&counted{part: file, read: o.read}, file.size(), index, o.engines)
 	if err != nil {
 		return Foot{}, o.wrong(r, err)
@@ -138,6 +139,9 @@ func (o opener) index(r Range) (*cargo.Index, error) {
 	d, name := o.directory, r.indexName()
 	f, err := d.files.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.files.stat(r.name()); err != nil {
+			return nil, fmt.Errorf("look at %s/%s: %w", d.name, r.name(), err)
+		}
 		return nil, d.wrong(name, damaged(
 			"it is missing; lighterage-cargo rebuild --records lines %s makes it again", r.name(),
 		))
@@ -208,6 +212,7 @@ type lineReader struct {
 
 	part  []byte // of a line
 	last  uint64 // sequence of the last message
+	dense bool   // each message has the sequence after that of the one before
 	sum   Foot   // of messages that came
 	whole bool   // all do
 	foot  Foot
@@ -236,6 +241,7 @@ func (l *lineReader) begin(ctx context.Context, reader *cargo.Reader, after uint
 // range has a message of every sequence that is known without reading. Else lines are looked at.
 func (l *lineReader) find(ctx context.Context, reader *cargo.Reader, after uint64) (int64, error) {
 	if uint64(l.total-2) == l.of.Last-l.of.First+1 {
+		l.last, l.dense = after, true
 		return 1 + int64(after-l.of.First+1), nil
 	}
 	n, err := reader.SearchRecords(ctx, 1, l.total-1, func(line []byte) (bool, error) {
@@ -288,7 +294,8 @@ func (l *lineReader) line(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if r.Sequence <= l.last || r.Sequence < l.of.First || r.Sequence > l.of.Last {
+	if r.Sequence <= l.last || r.Sequence < l.of.First || r.Sequence > l.of.Last ||
+		l.dense && r.Sequence != l.last+1 {
 		return damaged("message %d comes after message %d", r.Sequence, l.last)
 	}
 	l.last = r.Sequence

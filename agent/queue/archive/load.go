@@ -39,18 +39,10 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range lost {
-		tick()
-		if err := c.directory.remove(r); err != nil {
-			return err
-		}
-	}
 	index, err := c.directory.ReadIndex(decoder)
+	c.announced = err == nil && index.Version == linesVersion
 	if absent(err) {
-		index = &Index{Version: linesVersion, Queue: o.Stream, Life: c.life, From: 1}
-		if slices.ContainsFunc(all, func(r Range) bool { return r.form == 0 }) {
-			index.Version = blocksVersion
-		}
+		index = &Index{Version: blocksVersion, Queue: o.Stream, Life: c.life, From: 1}
 		if len(all) > 0 {
 			index.From = all[0].First
 		}
@@ -59,6 +51,9 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 		return err
 	}
 	c.index = *index
+	if slices.ContainsFunc(all, func(r Range) bool { return r.form != 0 }) {
+		c.index.Version = linesVersion
+	}
 	in := opener{directory: c.directory, queue: c.index.Queue, life: c.life, engines: o.Decoders, decoder: decoder}
 	if _, reached := Chain(all, index.From-1); reached < index.To {
 		return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which "+
@@ -92,6 +87,18 @@ func (c *current) load(ctx context.Context, o Options, tick func()) error {
 			return err
 		}
 		c.took(r, foot, 0)
+	}
+	// Where a range is missing, as above, the index beside it is needed when that is restored.
+	for _, r := range lost {
+		tick()
+		if err := c.directory.remove(r); err != nil {
+			return err
+		}
+	}
+	// Members that both thought that they lead may have left ranges of the same messages.
+	c.index.Ranges, c.index.Bytes = uint64(len(c.ranges)), 0
+	for _, r := range c.ranges {
+		c.index.Bytes += uint64(r.Size)
 	}
 	c.seen = c.index.To
 	return nil

@@ -317,7 +317,7 @@ func TestRestoreOnce(t *testing.T) {
 	}
 	// Each range ends a batch.
 	s := from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) {
-		s.RangeBytes = 100
+		s.RangeBytes = 5000
 	}), upTo(messages))
 	if s.Index.Ranges < 10 || s.Index.Messages != messages {
 		t.Fatalf("status %+v", s)
@@ -371,7 +371,7 @@ func TestRestoreByTwo(t *testing.T) {
 		t.Fatal("the messages are not put")
 	}
 	from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) {
-		s.RangeBytes = 100
+		s.RangeBytes = 5000
 	}), upTo(messages))
 	to := newQueue(t, "orders-2", store.Settings{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

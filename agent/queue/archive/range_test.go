@@ -176,6 +176,11 @@ func (m *memory) open(name string) (io.ReadCloser, error) { return m.get(name) }
 
 func (m *memory) part(name string) (part, error) { return m.get(name) }
 
+func (m *memory) stat(name string) (file, error) {
+	_, err := m.get(name)
+	return file{name: name}, err
+}
+
 func (m *memory) get(name string) (memoryFile, error) {
 	content, ok := m.content[name]
 	if !ok {
@@ -448,6 +453,12 @@ func TestDamage(t *testing.T) {
 					t.Fatalf("index cut after %d bytes: %v", n, err)
 				}
 			}
+		}
+		// Who finds neither has come while both were deleted.
+		if _, err := (opener{directory: &Directory{files: &memory{}, name: "gone"}}).each(
+			t.Context(), r, 0, func(*Record) error { return nil },
+		); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
+			t.Errorf("deleted: %v", err)
 		}
 		for what, test := range map[string]struct {
 			r           Range

@@ -52,10 +52,11 @@ func NewReader(from io.Reader, decoder *frame.Decoder) (*Reader, error) {
 	return r, nil
 }
 
-// parse reads JSON. What it does not know is of no importance, or the version is another.
+// parse reads JSON. What it does not know is of no importance, or the version is another. Errors of package json may
+// repeat any length of it.
 func parse(text []byte, to any) error {
 	if err := json.Unmarshal(text, to); err != nil {
-		return damaged("%w", err)
+		return damaged("%.200s", err.Error())
 	}
 	return nil
 }

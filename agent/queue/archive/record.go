@@ -38,12 +38,14 @@ type Record struct {
 	Form message.Form
 }
 
-// size of the message as the queue stores it, in bytes.
+// size of the message in bytes, with what its line has around it: of many without a payload, that is most. The line has
+// at most four times as many.
 func (r *Record) size() int64 {
-	n := len(r.Suffix) + len(r.Payload)
+	const around, aroundHeader = 128, 8
+	n := around + len(r.Suffix) + len(r.Payload)
 	for name, values := range r.Headers {
 		for _, value := range values {
-			n += len(name) + len(value)
+			n += aroundHeader + len(name) + len(value)
 		}
 	}
 	return int64(n)

@@ -59,7 +59,7 @@ func TestContinue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := from.archived(from.archiver(directory, nil), upTo(3)); s.Index.Messages != 3 || s.Index.Ranges != 3 ||
-		s.Index.PlainBytes != 3 {
+		s.Index.PlainBytes != 3 || s.Index.Version != 2 {
 		t.Errorf("status %+v", s)
 	}
 	second, err := os.ReadFile(files[1])
@@ -135,6 +135,42 @@ func TestLostIndex(t *testing.T) {
 	to := newQueue(t, "again", store.Settings{})
 	to.restore(to.restorer(directory, nil))
 	to.expect("again=1", "again=2")
+}
+
+// The index beside a range that is missing is not removed: the range may be put back.
+func TestMissingRange(t *testing.T) {
+	directory := t.TempDir()
+	from := newQueue(t, "orders", store.Settings{})
+	for i := uint64(1); i <= 3; i++ {
+		from.put("orders", fmt.Sprint(i))
+		from.archived(from.archiver(directory, nil), upTo(i))
+	}
+	files := ranges(t, directory)
+	old := time.Now().Add(-2 * time.Hour)
+	for i, missing := range files {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			from.T = t
+			content, err := os.ReadFile(missing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Remove(missing), os.Chtimes(sidecar(missing), old, old)); err != nil {
+				t.Fatal(err)
+			}
+			s := from.archived(from.archiver(directory, nil), func(s archive.Status) bool { return s.LastError != nil })
+			if !errors.Is(s.LastError, archive.ErrGap) {
+				t.Errorf("refused with %v", s.LastError)
+			}
+			if err := os.WriteFile(missing, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			from.archived(from.archiver(directory, nil), upTo(3))
+			to := newQueue(t, "again", store.Settings{})
+			to.restore(to.restorer(directory, nil))
+			to.expect("again=1", "again=2", "again=3")
+		})
+	}
+	from.T = t
 }
 
 // Only the member that leads writes, and says anything.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
@@ -152,8 +153,8 @@ func TestStoreKilled(t *testing.T) {
 		from.put("orders", text)
 		want = append(want, "again="+text)
 	}
-	const last = 7
-	for step := 1; step <= last; step++ { // three ranges, each with what is beside it before, and the index
+	const last = 8
+	for step := 1; step <= last; step++ { // the index, three ranges, each with what is beside it before, and the index
 		for _, carriedOut := range []bool{false, true} {
 			t.Run(fmt.Sprintf("put %d, carried out: %t", step, carriedOut), func(t *testing.T) {
 				server, at := newStore(t)
@@ -180,7 +181,7 @@ func TestStoreKilled(t *testing.T) {
 				}
 				from.storeArchiver(at, each).Run(ctx)
 				server.Intercept(nil)
-				if n, least := len(named(server, dataSuffix)), (step-1)/2; n < least || n > step/2 ||
+				if n, least := len(named(server, dataSuffix)), (step-2)/2; n < least || n > (step-1)/2 ||
 					len(named(server, ".lgci")) < n {
 					t.Errorf("%d ranges are there: %q", n, server.Keys())
 				}
@@ -420,6 +421,29 @@ func TestStoreUpgraded(t *testing.T) {
 		}
 		server.Add(storePrefix+"/"+name+"/"+f.Name(), content, time.Now())
 	}
+	// As long as nothing is put the index stays in a version that this release reads.
+	decoder, err := archive.NewDecoder(engines.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	version := func() int {
+		t.Helper()
+		d, err := archive.Open(directory, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		x, err := d.ReadIndex(decoder)
+		if err != nil || x.To < 3 {
+			t.Fatalf("index %+v, %v", x, err)
+		}
+		return x.Version
+	}
+	from.archived(from.archiver(directory, nil), upTo(3))
+	if v := version(); v != 1 {
+		t.Errorf("the index has version %d although nothing was put", v)
+	}
 	from.put("orders.eu", "four")
 	var order []string
 	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -445,6 +469,9 @@ func TestStoreUpgraded(t *testing.T) {
 		to.expect("again.eu=one", "again.eu=three", "again.eu=four")
 	}
 	server.Intercept(nil)
+	if v := version(); v != 2 {
+		t.Errorf("the index has version %d", v)
+	}
 	if len(order) < 4 || !strings.HasSuffix(order[0], "/index") || order[1] != ".lgci" || order[2] != ".zst" {
 		t.Errorf("put %q", order)
 	}

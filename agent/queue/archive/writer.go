@@ -16,7 +16,8 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// Versions of the form of ranges and indexes. An index has that of the latest range.
+// Versions of the form of ranges and indexes. An index has that of the latest range, so that releases before it
+// read archives that were not written to since.
 const (
 	blocksVersion = 1 // ranges are blocks of package frame; read only
 	linesVersion  = 2 // ranges are lines that rest as package cargo has it

@@ -146,8 +146,8 @@ func newRecords(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "records NAME N|N-M",
 		Short: "Write records of a file to standard output",
-		Long: `Write records of a file to standard output, as they are in the plain file: lines with their newlines, others with
-their record descriptor words. They are numbered from 0. One request reads the blocks that have them.
+		Long: `Write records of a file to standard output, as they are in the plain file: lines with their newlines, others
+with their record descriptor words. They are numbered from 0. One request reads the blocks that have them.
 
 With --key the records are lines of JSON, and N and M are values of a number in them that grows from line to line, such
 as sequence in the archive of a Queue. Where it grows by 1 the records are known by the first and the last one; else a
