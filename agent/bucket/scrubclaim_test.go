@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -220,12 +221,10 @@ func TestScrubOfAClaimThatIsWritten(t *testing.T) {
 	}
 	defer writer.Close()
 	written := false
-	report := finds(t, "a run meanwhile", firstArchive{store, func() {
-		if !written {
-			written = true
-			mustWrite(t, source(t, root, nil), writer, and(archived(codec.Deflate, 1<<20), mirrored, attempt(2)))
-		}
-	}}, false, map[string]string{})
+	report := finds(t, "a run meanwhile", firstArchive{store, sync.OnceFunc(func() {
+		written = true
+		mustWrite(t, source(t, root, nil), writer, and(archived(codec.Deflate, 1<<20), mirrored, attempt(2)))
+	})}, false, map[string]string{})
 	if !written || report.GetProgress().GetFiles() == 0 {
 		t.Errorf("nobody wrote: %v", report.GetProgress())
 	}
