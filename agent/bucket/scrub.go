@@ -82,8 +82,8 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 	return s.archives(ctx, f, files)
 }
 
-// unreadable reports whether an index is damaged, or on a part of a disk that is.
-func unreadable(err error) bool { return errors.Is(err, errIndex) || errors.Is(err, syscall.EIO) }
+// unreadable reports whether an index is damaged, or on a part of a disk that is. To who writes the latter is a failure.
+func unreadable(err error) bool { return isDamaged(err) || errors.Is(err, syscall.EIO) }
 
 // anyArchive reports whether there are archives, which an index may have been lost of.
 func (s *scrubbing) anyArchive(ctx context.Context) (bool, error) {
@@ -108,7 +108,7 @@ func (s *scrubbing) found(f *scrub.Findings, name, what string) {
 func (s *scrubbing) objects(
 	ctx context.Context, g *errgroup.Group, f *scrub.Findings, index *indexReader, first bool,
 ) (files map[string]int, something bool, err error) {
-	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}, form: index.form}, index, true)
+	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}, form: index.form}, index, unreadable)
 	if err != nil {
 		return nil, false, err
 	}

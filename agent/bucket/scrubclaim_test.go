@@ -6,6 +6,7 @@ package bucket_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/scrub"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -172,16 +174,17 @@ func TestScrubOfADamagedClaim(t *testing.T) {
 	}
 }
 
-// badDisk is a claim on a disk that cannot read the objects whose names end with some text.
+// badDisk is a claim on a disk that cannot read the objects whose names end with some text, from a byte on.
 type badDisk struct {
 	bucket.Store
-	end string
+	end  string
+	from int64
 }
 
 func (d badDisk) Get(ctx context.Context, name, etag string, offset, length int64) (objectstore.Content, error) {
 	content, err := d.Store.Get(ctx, name, etag, offset, length)
 	if err == nil && strings.HasSuffix(name, d.end) {
-		return badSector{content, name}, nil
+		return &badSector{content, name, max(d.from-offset, 0)}, nil
 	}
 	return content, err
 }
@@ -189,10 +192,41 @@ func (d badDisk) Get(ctx context.Context, name, etag string, offset, length int6
 type badSector struct {
 	objectstore.Content
 	name string
+	left int64
 }
 
-func (s badSector) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: s.name, Err: syscall.EIO}
+func (s *badSector) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, &fs.PathError{Op: "read", Path: s.name, Err: syscall.EIO}
+	}
+	n, err := s.Content.Read(p[:min(int64(len(p)), s.left)])
+	s.left -= int64(n)
+	return n, err
+}
+
+// TestWriteFromABadDisk: a run does not go on behind what it cannot read of the index, which it would forget.
+func TestWriteFromABadDisk(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"file": "content"})
+	for i := range 2000 {
+		target := fmt.Sprintf("%x", random(uint64(i), 100))
+		if err := os.Symlink(target, filepath.Join(root, fmt.Sprintf("link%04d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := open(t, objectstoretest.New(t, ""), prefix)
+	mustWrite(t, source(t, root, nil), store, nil)
+	before, err := store.Head(t.Context(), bucket.IndexName)
+	if err != nil || before.Size < 160<<10 {
+		t.Fatalf("the index has %d bytes, %v", before.Size, err)
+	}
+	disk := badDisk{store, bucket.IndexName, before.Size - 1000}
+	if _, err := write(t, source(t, root, nil), disk, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the run ends with %v", err)
+	}
+	if after, err := store.Head(t.Context(), bucket.IndexName); err != nil || after.ETag != before.ETag {
+		t.Errorf("the index was replaced, %v", err)
+	}
 }
 
 // TestScrubOfABadDisk: what cannot be read is damaged, and the rest is verified.
@@ -204,7 +238,7 @@ func TestScrubOfABadDisk(t *testing.T) {
 		"/index":           {scrub.IndexInvalid: bucket.IndexName},
 	} {
 		for _, inflate := range []bool{false, true} {
-			finds(t, "a bad "+end, badDisk{store, end}, inflate, want)
+			finds(t, "a bad "+end, badDisk{store, end, 0}, inflate, want)
 		}
 	}
 }
