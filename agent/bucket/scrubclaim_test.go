@@ -243,6 +243,73 @@ func TestScrubOfABadDisk(t *testing.T) {
 	}
 }
 
+// onceBad is a disk that cannot read the index the nth time.
+type onceBad struct {
+	bucket.Store
+	n int
+}
+
+func (d *onceBad) Get(ctx context.Context, name, etag string, offset, length int64) (objectstore.Content, error) {
+	content, err := d.Store.Get(ctx, name, etag, offset, length)
+	if err == nil && name == bucket.IndexName {
+		if d.n--; d.n == 0 {
+			return &badSector{content, name, 0}, nil
+		}
+	}
+	return content, err
+}
+
+// TestScrubOfADiskThatRecovers: when the index can be read again, all that it names is looked at, and counted once.
+func TestScrubOfADiskThatRecovers(t *testing.T) {
+	store, _, volume, names := claimed(t, codec.Deflate)
+	for n := range 3 { // The first pass has the second time, and when it inflates the third.
+		for _, inflate := range []bool{false, true} {
+			p := finds(t, fmt.Sprint("intact, ", n), &onceBad{store, n + 1}, inflate, map[string]string{}).GetProgress()
+			if p.GetFiles() != uint64(len(names)) || p.GetFilesTotal() != p.GetFiles() || p.GetBytes() != p.GetBytesTotal() {
+				t.Errorf("%d, inflate %v: %v", n, inflate, p)
+			}
+		}
+	}
+	path := filepath.Join(volume, tars+names[1])
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 7 {
+		for _, inflate := range []bool{false, true} {
+			report, err := scrubbed(t, &onceBad{store, n}, inflate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := uint64(0)
+			for _, o := range report.GetOmissions() {
+				if o.GetWhat() == scrub.Damaged {
+					found = o.GetCount()
+				}
+			}
+			if found != 1 {
+				t.Errorf("%d, inflate %v: found %v", n, inflate, report.GetOmissions())
+			}
+		}
+	}
+}
+
+// TestScrubOfAFirstRun: archives of a run that has written no index yet are no damage.
+func TestScrubOfAFirstRun(t *testing.T) {
+	store, _, volume, _ := claimed(t, codec.Deflate)
+	if err := os.Remove(filepath.Join(volume, bucket.IndexName)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, volume, map[string]string{bucket.Reserved + "/writer": "a run"})
+	if _, err := scrubbed(t, store, false); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) {
+		t.Errorf("the scrub ends with %v", err)
+	}
+}
+
 // TestScrubOfAClaimThatIsWritten: archives that a run replaces meanwhile are no damage.
 func TestScrubOfAClaimThatIsWritten(t *testing.T) {
 	store, root, volume, _ := claimed(t, codec.Deflate)
