@@ -45,7 +45,7 @@ func (w *writing) checkImage(ctx context.Context) (former []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := newBoth(ctx, w.lister(), index, true)
+	there, err := newBoth(ctx, w.lister(), index, isDamaged)
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,9 @@ func (r *record) isObject() bool { return r.entry.Type == tree.File && r.archive
 // errIndex says that an index cannot be used.
 var errIndex = errors.New("the index is damaged")
 
+// isDamaged reports whether an index cannot be used, whoever reads it.
+func isDamaged(err error) bool { return errors.Is(err, errIndex) }
+
 // indexReader reads an index from its beginning to its end. The zero value is one of nothing.
 type indexReader struct {
 	object objectstore.Content

@@ -168,8 +168,9 @@ type both struct {
 	next  func() (listed, error, bool)
 	stop  func()
 	index *indexReader
-	// lenient: a damaged index is taken for one that ends there. broken is why, then.
-	lenient bool
+	// lenient reports whether an index that cannot be read on is taken for one that ends there; nil: never. broken is
+	// why, then.
+	lenient func(error) bool
 	broken  error
 
 	listed *listed
@@ -177,7 +178,7 @@ type both struct {
 	now    *found
 }
 
-func newBoth(ctx context.Context, l *lister, index *indexReader, lenient bool) (*both, error) {
+func newBoth(ctx context.Context, l *lister, index *indexReader, lenient func(error) bool) (*both, error) {
 	index.unfit = l.unfit
 	b := &both{index: index, lenient: lenient}
 	b.next, b.stop = iter.Pull2(l.all(ctx))
@@ -207,7 +208,7 @@ func (b *both) advanceList() error {
 func (b *both) advanceIndex() error {
 	r, err := b.index.next()
 	b.record = r
-	if b.lenient && unreadable(err) {
+	if err != nil && b.lenient != nil && b.lenient(err) {
 		b.broken, err = err, io.EOF
 	}
 	if errors.Is(err, io.EOF) {

@@ -218,7 +218,7 @@ func (w *writing) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there, err := newBoth(ctx, w.lister(), index, false)
+	there, err := newBoth(ctx, w.lister(), index, nil)
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Scrub verifies what a store's prefix holds, or the archives in a claim, and writes nothing: archives by their indexes,
-// and objects by the ETags in the index of the prefix, where these are MD5s. It returns nil when it has looked at everything: what was found is
-// in the omissions of the report. With Inflate files in archives are compared with the index of the prefix as well.
+// Scrub verifies what a store's prefix holds, or the archives in a claim, and writes nothing: archives by their
+// indexes, and objects by the ETags in the index of the prefix, where these are MD5s. It returns nil when it has looked
+// at everything: what was found is in the omissions of the report. With Inflate files in archives are compared with the
+// index of the prefix as well.
 // Encrypted archives are verified as they rest, by their SHA-256, or with Inflate in a store that is Decrypted.
 func Scrub(ctx context.Context, store Store, o scrub.Options) error {
 	s := &scrubbing{store: store, options: &o, counts: &tree.Omissions{}}
@@ -43,20 +44,32 @@ type scrubbing struct {
 	store   Store
 	options *scrub.Options
 	counts  *tree.Omissions
+	// invalid: the present pass could not read the index to its end.
+	invalid bool
 }
 
 // pass goes through list and index, and then through the archives that the index names.
 func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) error {
+	s.invalid = false
+	if !first && f.Wants(IndexName) {
+		there, err := s.records(ctx, func(*record) {})
+		if err != nil && !unreadable(err) {
+			return err
+		}
+		if first = there && err == nil; first {
+			f.Everything()
+		}
+	}
 	index, err := openIndex(ctx, s.store)
 	damaged := unreadable(err)
 	switch {
 	case damaged:
-		s.found(f, IndexName, scrub.IndexInvalid)
+		s.lacks(f)
 		index = &indexReader{}
 	case err != nil:
 		return err
 	case index.object == nil:
-		s.found(f, IndexName, scrub.IndexMissing)
+		f.Found(IndexName, scrub.IndexMissing)
 	default:
 		s.options.Report.SetCopyTime(index.written)
 	}
@@ -70,7 +83,14 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 		return err
 	}
 	if !something && !damaged {
-		if something, err = s.anyArchive(ctx); err != nil {
+		if something, err = hasArchives(ctx, s.store); err != nil {
+			return err
+		}
+		if _, err := s.store.Head(ctx, writerName); something && err == nil {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+				"there are archives without an index, which the first run of the Transfer that writes there puts at its end: wait "+
+					"for it, or run the Transfer again")
+		} else if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
 			return err
 		}
 	}
@@ -82,25 +102,34 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 	return s.archives(ctx, f, files)
 }
 
-// unreadable reports whether an index is damaged, or on a part of a disk that is.
-func unreadable(err error) bool { return errors.Is(err, errIndex) || errors.Is(err, syscall.EIO) }
+// unreadable reports whether an index is damaged, or on a part of a disk that is. To who writes the latter is a failure.
+func unreadable(err error) bool { return isDamaged(err) || errors.Is(err, syscall.EIO) }
 
-// anyArchive reports whether there are archives, which an index may have been lost of.
-func (s *scrubbing) anyArchive(ctx context.Context) (bool, error) {
-	for object, err := range s.store.List(ctx, archivesName) {
-		if err != nil {
-			return false, err
-		}
-		if _, ok := archiveForm(strings.TrimPrefix(object.Name, archivesName)); ok {
-			return true, nil
-		}
+// lacks finds that the index cannot be read to its end, in whatever pass: what it lacks is not looked at.
+func (s *scrubbing) lacks(f *scrub.Findings) {
+	if !s.invalid {
+		s.invalid = true
+		f.Found(IndexName, scrub.IndexInvalid)
 	}
-	return false, nil
 }
 
-func (s *scrubbing) found(f *scrub.Findings, name, what string) {
-	if f.Wants(name) {
-		f.Found(name, what)
+// records passes those of the index to visit. It reports whether there is one.
+func (s *scrubbing) records(ctx context.Context, visit func(*record)) (there bool, err error) {
+	index, err := openIndex(ctx, s.store)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = index.close() }() // It was only read.
+	index.unfit = func(string) {}
+	for {
+		r, err := index.next()
+		if err != nil && (unreadable(err) || !errors.Is(err, io.EOF)) {
+			return true, err
+		}
+		if err != nil {
+			return index.object != nil, nil
+		}
+		visit(r)
 	}
 }
 
@@ -108,7 +137,7 @@ func (s *scrubbing) found(f *scrub.Findings, name, what string) {
 func (s *scrubbing) objects(
 	ctx context.Context, g *errgroup.Group, f *scrub.Findings, index *indexReader, first bool,
 ) (files map[string]int, something bool, err error) {
-	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}, form: index.form}, index, true)
+	b, err := newBoth(ctx, &lister{store: s.store, unfit: func(string) {}, form: index.form}, index, unreadable)
 	if err != nil {
 		return nil, false, err
 	}
@@ -151,7 +180,7 @@ func (s *scrubbing) objects(
 		}
 	}
 	if b.broken != nil {
-		s.found(f, IndexName, scrub.IndexInvalid)
+		s.lacks(f)
 	}
 	return files, something, nil
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"maps"
 	"slices"
 	"syscall"
@@ -56,7 +55,7 @@ func (s *scrubbing) archives(ctx context.Context, f *scrub.Findings, files map[s
 			for _, name := range names[:n] {
 				extents[name] = nil
 			}
-			if err := s.collect(ctx, extents); err != nil {
+			if err := s.collect(ctx, f, extents); err != nil {
 				return err
 			}
 		}
@@ -82,27 +81,16 @@ func (s *scrubbing) archivesAtOnce() int {
 }
 
 // collect reads in the index where files are in archives.
-func (s *scrubbing) collect(ctx context.Context, of map[string][]extent) error {
-	index, err := openIndex(ctx, s.store)
-	if unreadable(err) {
-		return nil // It was found before.
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = index.close() }() // It was only read.
-	index.unfit = func(string) {}
-	for {
-		r, err := index.next()
-		if errors.Is(err, io.EOF) || unreadable(err) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+func (s *scrubbing) collect(ctx context.Context, f *scrub.Findings, of map[string][]extent) error {
+	_, err := s.records(ctx, func(r *record) {
 		if have, wanted := of[r.archive]; wanted && r.archive != "" {
 			of[r.archive] = append(have, extent{r.offset, r.entry.Size, r.crc})
 		}
+	})
+	if unreadable(err) {
+		s.lacks(f)
+	} else if err != nil {
+		return err
 	}
 	for _, all := range of {
 		slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.offset, b.offset) })

@@ -6,11 +6,13 @@ package bucket_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/objectstore"
+	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/scrub"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -171,16 +174,17 @@ func TestScrubOfADamagedClaim(t *testing.T) {
 	}
 }
 
-// badDisk is a claim on a disk that cannot read the objects whose names end with some text.
+// badDisk is a claim on a disk that cannot read the objects whose names end with some text, from a byte on.
 type badDisk struct {
 	bucket.Store
-	end string
+	end  string
+	from int64
 }
 
 func (d badDisk) Get(ctx context.Context, name, etag string, offset, length int64) (objectstore.Content, error) {
 	content, err := d.Store.Get(ctx, name, etag, offset, length)
 	if err == nil && strings.HasSuffix(name, d.end) {
-		return badSector{content, name}, nil
+		return &badSector{content, name, max(d.from-offset, 0)}, nil
 	}
 	return content, err
 }
@@ -188,10 +192,41 @@ func (d badDisk) Get(ctx context.Context, name, etag string, offset, length int6
 type badSector struct {
 	objectstore.Content
 	name string
+	left int64
 }
 
-func (s badSector) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: s.name, Err: syscall.EIO}
+func (s *badSector) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, &fs.PathError{Op: "read", Path: s.name, Err: syscall.EIO}
+	}
+	n, err := s.Content.Read(p[:min(int64(len(p)), s.left)])
+	s.left -= int64(n)
+	return n, err
+}
+
+// TestWriteFromABadDisk: a run does not go on behind what it cannot read of the index, which it would forget.
+func TestWriteFromABadDisk(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"file": "content"})
+	for i := range 2000 {
+		target := fmt.Sprintf("%x", random(uint64(i), 100))
+		if err := os.Symlink(target, filepath.Join(root, fmt.Sprintf("link%04d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := open(t, objectstoretest.New(t, ""), prefix)
+	mustWrite(t, source(t, root, nil), store, nil)
+	before, err := store.Head(t.Context(), bucket.IndexName)
+	if err != nil || before.Size < 160<<10 {
+		t.Fatalf("the index has %d bytes, %v", before.Size, err)
+	}
+	disk := badDisk{store, bucket.IndexName, before.Size - 1000}
+	if _, err := write(t, source(t, root, nil), disk, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the run ends with %v", err)
+	}
+	if after, err := store.Head(t.Context(), bucket.IndexName); err != nil || after.ETag != before.ETag {
+		t.Errorf("the index was replaced, %v", err)
+	}
 }
 
 // TestScrubOfABadDisk: what cannot be read is damaged, and the rest is verified.
@@ -203,8 +238,75 @@ func TestScrubOfABadDisk(t *testing.T) {
 		"/index":           {scrub.IndexInvalid: bucket.IndexName},
 	} {
 		for _, inflate := range []bool{false, true} {
-			finds(t, "a bad "+end, badDisk{store, end}, inflate, want)
+			finds(t, "a bad "+end, badDisk{store, end, 0}, inflate, want)
 		}
+	}
+}
+
+// onceBad is a disk that cannot read the index the nth time.
+type onceBad struct {
+	bucket.Store
+	n int
+}
+
+func (d *onceBad) Get(ctx context.Context, name, etag string, offset, length int64) (objectstore.Content, error) {
+	content, err := d.Store.Get(ctx, name, etag, offset, length)
+	if err == nil && name == bucket.IndexName {
+		if d.n--; d.n == 0 {
+			return &badSector{content, name, 0}, nil
+		}
+	}
+	return content, err
+}
+
+// TestScrubOfADiskThatRecovers: when the index can be read again, all that it names is looked at, and counted once.
+func TestScrubOfADiskThatRecovers(t *testing.T) {
+	store, _, volume, names := claimed(t, codec.Deflate)
+	for n := range 3 { // The first pass has the second time, and when it inflates the third.
+		for _, inflate := range []bool{false, true} {
+			p := finds(t, fmt.Sprint("intact, ", n), &onceBad{store, n + 1}, inflate, map[string]string{}).GetProgress()
+			if p.GetFiles() != uint64(len(names)) || p.GetFilesTotal() != p.GetFiles() || p.GetBytes() != p.GetBytesTotal() {
+				t.Errorf("%d, inflate %v: %v", n, inflate, p)
+			}
+		}
+	}
+	path := filepath.Join(volume, tars+names[1])
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 7 {
+		for _, inflate := range []bool{false, true} {
+			report, err := scrubbed(t, &onceBad{store, n}, inflate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := uint64(0)
+			for _, o := range report.GetOmissions() {
+				if o.GetWhat() == scrub.Damaged {
+					found = o.GetCount()
+				}
+			}
+			if found != 1 {
+				t.Errorf("%d, inflate %v: found %v", n, inflate, report.GetOmissions())
+			}
+		}
+	}
+}
+
+// TestScrubOfAFirstRun: archives of a run that has written no index yet are no damage.
+func TestScrubOfAFirstRun(t *testing.T) {
+	store, _, volume, _ := claimed(t, codec.Deflate)
+	if err := os.Remove(filepath.Join(volume, bucket.IndexName)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, volume, map[string]string{bucket.Reserved + "/writer": "a run"})
+	if _, err := scrubbed(t, store, false); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) {
+		t.Errorf("the scrub ends with %v", err)
 	}
 }
 
@@ -220,12 +322,10 @@ func TestScrubOfAClaimThatIsWritten(t *testing.T) {
 	}
 	defer writer.Close()
 	written := false
-	report := finds(t, "a run meanwhile", firstArchive{store, func() {
-		if !written {
-			written = true
-			mustWrite(t, source(t, root, nil), writer, and(archived(codec.Deflate, 1<<20), mirrored, attempt(2)))
-		}
-	}}, false, map[string]string{})
+	report := finds(t, "a run meanwhile", firstArchive{store, sync.OnceFunc(func() {
+		written = true
+		mustWrite(t, source(t, root, nil), writer, and(archived(codec.Deflate, 1<<20), mirrored, attempt(2)))
+	})}, false, map[string]string{})
 	if !written || report.GetProgress().GetFiles() == 0 {
 		t.Errorf("nobody wrote: %v", report.GetProgress())
 	}

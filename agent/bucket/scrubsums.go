@@ -48,19 +48,23 @@ func (s *scrubbing) bySums(ctx context.Context, f *scrub.Findings, first bool) e
 	object, err := s.store.Head(ctx, IndexName)
 	if err == nil {
 		s.options.Report.SetCopyTime(object.Modified)
-	} else if !errors.Is(err, objectstore.ErrNotFound) {
+	} else if !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, syscall.EIO) { // Its sum is compared below.
 		return err
 	}
 	all, err := s.sums(ctx)
 	switch {
 	case errors.Is(err, errSums), errors.Is(err, syscall.EIO):
-		s.found(f, sumsName, scrub.IndexInvalid)
+		f.Found(sumsName, scrub.IndexInvalid)
 		return nil
 	case err != nil:
 		return err
 	case all == nil:
-		s.found(f, sumsName, scrub.IndexMissing)
+		f.Found(sumsName, scrub.IndexMissing)
 		return nil
+	}
+	if !first && f.Wants(sumsName) {
+		f.Everything()
+		first = true
 	}
 	if first {
 		if err := s.withoutSums(ctx, f, all); err != nil {
@@ -142,7 +146,9 @@ func (s *scrubbing) bySum(
 		return 0, tree.OmittedMissing, nil
 	}
 	if err != nil {
-		return 0, "", err
+		f.Total(0)
+		what, err = changing(err)
+		return 0, what, err
 	}
 	f.Total(at.Size)
 	if at.Size == 0 {

@@ -102,7 +102,7 @@ func (s *Source) Walk(ctx context.Context, visit func(*tree.Entry) error) error 
 	b, err := newBoth(ctx, &lister{
 		store: s.store, enter: s.filter.Enter, form: form, strict: true,
 		unfit: func(path string) { s.omissions.Add(tree.OmittedObject, path) },
-	}, index, false)
+	}, index, nil)
 	if err != nil {
 		return unusable(ctx, s.store, err)
 	}

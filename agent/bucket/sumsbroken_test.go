@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	"github.com/lighterage/lighterage/agent/scrub"
+	"github.com/lighterage/lighterage/agent/tree"
 )
 
 // endingStore ends an attempt before an object is put, or removed.
@@ -95,6 +97,20 @@ func TestSumsOfEitherIndex(t *testing.T) {
 	}
 }
 
+// uploading is limited, and fails when there is an upload.
+type uploading struct {
+	*limited
+	server *objectstoretest.Server
+}
+
+func (u *uploading) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	err := u.limited.ReadAt(e, p, offset)
+	for end := time.Now().Add(time.Minute); err != nil && u.server.Uploads() == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}
+
 // TestEncryptionMismatchAbortsNothing has writers that cannot read an index leave the uploads and journals of who can.
 func TestEncryptionMismatchAbortsNothing(t *testing.T) {
 	i := anIdentity(t)
@@ -104,8 +120,8 @@ func TestEncryptionMismatchAbortsNothing(t *testing.T) {
 	options := and(archived(codec.Deflate, 25<<20), encrypted(1, i.Recipient()))
 	mustWrite(t, source(t, root, nil), store, options)
 	put(t, root, map[string]string{"b": random(2, 12<<20), "c": random(3, 12<<20), "d": random(4, 12<<20)})
-	broken := &limited{Source: source(t, root, nil)}
-	broken.left.Store(30 << 20)
+	broken := &uploading{&limited{Source: source(t, root, nil)}, server}
+	broken.left.Store(20 << 20) // Within an archive, behind its first part.
 	if _, err := write(t, broken, store, options); !errors.Is(err, errLimited) {
 		t.Fatal(err)
 	}

@@ -334,7 +334,11 @@ func (w *writing) walk(ctx context.Context) error {
 		return w.needed(errNoIndex) // It was there before.
 	}
 	index.lacks = w.archives.gone
-	there, err := newBoth(ctx, w.lister(), index, !w.indexNeeded)
+	lenient := isDamaged
+	if w.indexNeeded {
+		lenient = nil
+	}
+	there, err := newBoth(ctx, w.lister(), index, lenient)
 	if err != nil {
 		return w.needed(err)
 	}

@@ -142,9 +142,11 @@ func (s *Store) regular(name string, flags int) (*os.File, os.FileInfo, error) {
 	// Nobody at the other end of a FIFO is waited for.
 	f, err := s.root.OpenFile(name, flags|unix.O_NONBLOCK, 0)
 	if err != nil {
-		// A link out of the directory is no object, either.
+		// A link out of the directory is no archive, either. In the place of another object it is a failure: without the
+		// index a writer would begin again.
 		info, looked := s.root.Lstat(name)
-		if none(err) || looked == nil && !info.Mode().IsRegular() {
+		link := looked == nil && !info.Mode().IsRegular() && strings.HasPrefix(name, below+"archives/")
+		if none(err) || link {
 			return nil, nil, fmt.Errorf("open %q: %w", name, objectstore.ErrNotFound)
 		}
 		return nil, nil, fmt.Errorf("open %q: %w", name, err)

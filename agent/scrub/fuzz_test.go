@@ -23,7 +23,8 @@ func FuzzResting(f *testing.F) {
 	for _, form := range []cargo.Form{cargo.Gzip, cargo.Zstd} {
 		for _, records := range []cargo.Records{{}, {Layout: cargo.Lines}} {
 			var file bytes.Buffer
-			index, err := cargo.Pack(f.Context(), &file, bytes.NewReader([]byte("one\ntwo\nthree and some more\n")), cargo.PackOptions{
+			lines := bytes.NewReader([]byte("one\ntwo\nthree and some more\n"))
+			index, err := cargo.Pack(f.Context(), &file, lines, cargo.PackOptions{
 				Form: form, Records: records, BlockSize: 10, Engines: engines.Default(),
 			})
 			if err != nil {

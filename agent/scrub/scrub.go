@@ -111,6 +111,14 @@ func (f *Findings) Wants(name string) bool {
 	return wanted
 }
 
+// Everything has the present pass, which has not looked at anything yet, look at all things as the first one does: what
+// that had to pass over, without an index, can be looked at now. What was counted until then is forgotten.
+func (f *Findings) Everything() {
+	f.only = nil
+	f.counts.Reset()
+	f.report.Update(func(p *wirev1.Progress) { p.Files, p.FilesTotal, p.Bytes, p.BytesTotal = 0, 0, 0, 0 })
+}
+
 // Found takes what was found of something that Wants has let through; empty: it is as it should be.
 func (f *Findings) Found(name, what string) {
 	if what == "" {

@@ -32,7 +32,8 @@ func FuzzStageName(f *testing.F) {
 // there and nothing else has the name.
 func FuzzSourceNames(f *testing.F) {
 	for _, names := range []string{
-		"a.gz\x00.a.gz.lgci", "a\x00a.gz\x00.a.gz.lgci", "...gz.lgci\x00..gz", ".gz\x00..gz.lgci", "a.gz.gz\x00.a.gz.gz.lgci\x00.a.gz.lgci",
+		"a.gz\x00.a.gz.lgci", "a\x00a.gz\x00.a.gz.lgci", "...gz.lgci\x00..gz", ".gz\x00..gz.lgci",
+		"a.gz.gz\x00.a.gz.gz.lgci\x00.a.gz.lgci",
 		StagingName + ".gz\x00." + StagingName + ".gz.lgci",
 	} {
 		f.Add([]byte(names), true)
@@ -41,7 +42,7 @@ func FuzzSourceNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, root bool) {
 		var all []string
 		for name := range bytes.SplitSeq(text, []byte{0}) {
-			if len(name) > 0 && !bytes.ContainsRune(name, '/') {
+			if len(name) > 0 && len(name) <= 255 && !bytes.ContainsRune(name, '/') {
 				all = append(all, string(name))
 			}
 		}

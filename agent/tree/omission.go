@@ -73,6 +73,13 @@ func (o *Omissions) Add(what, path string) {
 	}
 }
 
+// Reset forgets what was counted.
+func (o *Omissions) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kind = nil
+}
+
 // Count returns how many entries were counted of a kind.
 func (o *Omissions) Count(what string) uint64 {
 	o.mu.Lock()

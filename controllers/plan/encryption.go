@@ -17,7 +17,8 @@ import (
 // cannot.
 func validateEncryption(spec v1alpha1.TransferSpec) error {
 	from, to := spec.Source, spec.Destination
-	if from.Encryption != nil && (from.ObjectStore == nil && !from.Form.Archived() || to.Scrub == v1alpha1.ScrubChecksums) {
+	archives := from.ObjectStore != nil || from.Form.Archived()
+	if from.Encryption != nil && (!archives || to.Scrub == v1alpha1.ScrubChecksums) {
 		return &policy.InvalidError{
 			Field: "spec.source.encryption", Fix: "is for archives that are decrypted; set source.form: Archive beside a " +
 				"claim, or remove it, as with scrub: Checksums, which needs no identity",
@@ -33,8 +34,8 @@ func validateEncryption(spec v1alpha1.TransferSpec) error {
 	}
 	if !to.Form.Archived() || spec.Receipt {
 		return &policy.InvalidError{
-			Field: "spec.destination.encryption", Fix: "is for form: Archive, without receipt, for which the archives would " +
-				"have to be decrypted",
+			Field: "spec.destination.encryption",
+			Fix:   "is for form: Archive, without receipt, for which the archives would have to be decrypted",
 		}
 	}
 	hybrid := 0

@@ -78,11 +78,14 @@ func TestTemplateHasAll(t *testing.T) {
 func TestTemplateReachesMembers(t *testing.T) {
 	identity := &v1alpha1.ArchiveDecryption{IdentitySecretName: "identity"}
 	template := v1alpha1.TransferSetTemplate{
-		Source: &v1alpha1.TransferSetSource{Path: "/data", Form: v1alpha1.RestingGzip, Encryption: identity, SourceCopy: v1alpha1.SourceCopy{
-			CopyMethod: v1alpha1.CopySnapshot, SnapshotClassName: "fast", StagedStorageClassName: "slow",
-			StagedAccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
-			StagingDeadline:   &metav1.Duration{Duration: time.Minute}, Hooks: &v1alpha1.SourceHooks{},
-		}},
+		Source: &v1alpha1.TransferSetSource{
+			Path: "/data", Form: v1alpha1.RestingGzip, Encryption: identity,
+			SourceCopy: v1alpha1.SourceCopy{
+				CopyMethod: v1alpha1.CopySnapshot, SnapshotClassName: "fast", StagedStorageClassName: "slow",
+				StagedAccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
+				StagingDeadline:   &metav1.Duration{Duration: time.Minute}, Hooks: &v1alpha1.SourceHooks{},
+			},
+		},
 		Destination: v1alpha1.TransferSetDestination{
 			Peer: "west", Via: &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "s3"}}, Namespace: "shop",
 			Form: "Gzip", Encryption: &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{"age1x"}},

@@ -116,7 +116,8 @@ find . -type f | sort | while read -r f; do echo "$f $(sha256sum < "$f")"; done`
 				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "archives"},
 				Form:                  v1alpha1.RestingArchive,
 			},
-			Scrub: v1alpha1.ScrubChecksums, Objective: &v1alpha1.DrillObjective{MaxAge: &metav1.Duration{Duration: time.Hour}},
+			Scrub:     v1alpha1.ScrubChecksums,
+			Objective: &v1alpha1.DrillObjective{MaxAge: &metav1.Duration{Duration: time.Hour}},
 		},
 	}
 	if err := west.Create(ctx, drill); err != nil {

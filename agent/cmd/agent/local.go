@@ -4,9 +4,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
@@ -46,10 +49,9 @@ func (a *agent) local(ctx context.Context) error {
 	if err := checkImage(&c); err != nil {
 		return err
 	}
-	for _, volume := range []string{from.GetVolume(), to.GetVolume()} {
-		if err := ofClaim(volume); err != nil && volume != "" {
-			return err
-		}
+	err = cmp.Or(ofClaim(from.GetVolume(), from.GetBlock()), ofClaim(to.GetVolume(), to.GetBlock()))
+	if err != nil {
+		return err
 	}
 	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
 		return badConfig(
@@ -126,11 +128,23 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	return settingsOf(from)
 }
 
-// ofClaim is an error unless a volume can be that of a claim: credentials of stores, which are nobody's data, are
-// mounted in /etc.
-func ofClaim(volume string) error {
-	if clean := path.Clean("/" + volume); clean == "/" || clean == "/etc" || strings.HasPrefix(clean, "/etc/") {
-		return badConfig("the volume %q is not that of a claim", volume)
+// ofClaim is an error unless a volume can be that of a claim: credentials of stores and identities, which are nobody's
+// data, are mounted in /etc, and what the kernel shows leads there. Only a block volume is in /dev. Links count as what
+// they lead to. Without a volume there is no error.
+func ofClaim(volume string, block bool) error {
+	if volume == "" {
+		return nil
+	}
+	found := []string{volume}
+	if resolved, err := filepath.EvalSymlinks(volume); err == nil { // Else it cannot be opened, which says why.
+		found = append(found, resolved)
+	}
+	for _, name := range found {
+		clean := path.Clean("/" + name)
+		first, _, _ := strings.Cut(clean[1:], "/")
+		if clean == "/" || slices.Contains([]string{"etc", "proc", "sys"}, first) || first == "dev" && !block {
+			return badConfig("the volume %q is not that of a claim", volume)
+		}
 	}
 	return nil
 }

@@ -76,6 +76,9 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	if err != nil {
 		return err
 	}
+	if err := ofClaim(c.GetVolume(), c.GetBlock()); err != nil {
+		return err
+	}
 	resolved, err := settingsOf(c)
 	if err != nil {
 		return err

@@ -231,6 +231,52 @@ func TestOneOfSeveralFails(t *testing.T) {
 	}
 }
 
+// TestNoModeReadsSecrets: whatever a volume is called, and whatever it leads to, what is mounted in /etc is no data.
+func TestNoModeReadsSecrets(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/proc/self/root/etc", link); err != nil {
+		t.Fatal(err)
+	}
+	receivers := []*wirev1.SendReceiver{
+		{Name: "a", RunId: "abcde", ReceiverEndpoint: "127.0.0.1:1", ReceiverServerName: "r"},
+	}
+	compression := &wirev1.CompressionSettings{
+		Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+	}
+	for _, volume := range []string{
+		"/etc", "/etc/ssl", "/tmp/..", "/proc/self/root/etc", "/sys", "/dev/shm", link, filepath.Join(link, "ssl"),
+	} {
+		one := &wirev1.SendConfig{
+			RunId: "abcde", Attempt: 1, Volume: volume, Path: ".", ControlAddress: "127.0.0.1:0",
+			ReceiverEndpoint: "127.0.0.1:1", ReceiverServerName: "r", Compression: compression,
+		}
+		several := proto.CloneOf(one)
+		several.Receivers = receivers
+		local := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_AUTO)
+		scrubbed := proto.CloneOf(local.config)
+		local.config.Send.Volume = volume
+		scrubbed.Send.Volume, scrubbed.Send.SourceForm = volume, wirev1.Form_FORM_GZIP
+		scrubbed.Scrub = &wirev1.Scrub{}
+		for what, c := range map[string]struct {
+			mode   string
+			config proto.Message
+		}{
+			"a sender":   {"send", one},
+			"of several": {"send", several},
+			"a trial":    {"trial", trialConfig(t, volume)},
+			"in one pod": {"local", local.config},
+			"verifying":  {"local", scrubbed},
+		} {
+			configure(t, local.directory, c.config)
+			var lines lines
+			code := run(t.Context(), []string{c.mode, "--config-dir", local.directory}, &lines, &lines)
+			if code != exitConfig || !strings.Contains(lines.String(), volume) {
+				t.Errorf("%s, %s: exit code %d:\n%s", what, volume, code, lines.String())
+			}
+		}
+	}
+}
+
 func TestSeveralReceiversAreChecked(t *testing.T) {
 	valid := func(name string) *wirev1.SendReceiver {
 		return &wirev1.SendReceiver{Name: name, RunId: "abcde", ReceiverEndpoint: "127.0.0.1:1", ReceiverServerName: "r"}

@@ -91,7 +91,11 @@ func trialSetting(c *wirev1.TrialConfig) (policy.Setting, []float64, error) {
 func trialSource(c *wirev1.TrialConfig) error {
 	agents := c.GetAgents()
 	if agents == nil {
-		return required("volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
+		err := required("volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
+		if err != nil {
+			return err
+		}
+		return ofClaim(c.GetVolume(), false)
 	}
 	if err := required(
 		"control_address", c.GetControlAddress(), "agents.server_name", agents.GetServerName(),
