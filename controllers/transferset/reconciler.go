@@ -89,7 +89,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err = r.doGroup(ctx, set, decision); err != nil {
+	if err := r.doGroup(ctx, set, decision); err != nil {
 		return ctrl.Result{}, err
 	}
 	err = write(ctx, r.Client, decision.Writes, noteMember(decision), transfersetplan.MaxRejections)

@@ -16,7 +16,7 @@ import (
 // TestKeys: lines of JSON are found by a number that grows in them, with holes and without.
 func TestKeys(t *testing.T) {
 	line := func(n int) string {
-		return fmt.Sprintf("{\"sequence\":%d,\"text\":\"%s\"}\n", n, strings.Repeat("x", 500))
+		return fmt.Sprintf("{\"sequence\":%d,\"text\":%q}\n", n, strings.Repeat("x", 500))
 	}
 	for name, step := range map[string]int{"each": 1, "every third": 3} {
 		t.Run(name, func(t *testing.T) {
