@@ -49,7 +49,7 @@ func (a *agent) local(ctx context.Context) error {
 	if err := checkImage(&c); err != nil {
 		return err
 	}
-	err = cmp.Or(ofClaim(from.GetVolume(), from.GetBlock()), ofClaim(to.GetVolume(), to.GetBlock()))
+	err = cmp.Or(ofClaim(from.GetVolume()), ofClaim(to.GetVolume()))
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,9 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 }
 
 // ofClaim is an error unless a volume can be that of a claim: credentials of stores and identities, which are nobody's
-// data, are mounted in /etc, and what the kernel shows leads there. Only a block volume is in /dev. Links count as what
-// they lead to. Without a volume there is no error.
-func ofClaim(volume string, block bool) error {
+// data, are mounted in /etc, and what the kernel shows leads there. Links count as what they lead to, those of /dev/fd
+// among them. Without a volume there is no error.
+func ofClaim(volume string) error {
 	if volume == "" {
 		return nil
 	}
@@ -142,7 +142,7 @@ func ofClaim(volume string, block bool) error {
 	for _, name := range found {
 		clean := path.Clean("/" + name)
 		first, _, _ := strings.Cut(clean[1:], "/")
-		if clean == "/" || slices.Contains([]string{"etc", "proc", "sys"}, first) || first == "dev" && !block {
+		if clean == "/" || slices.Contains([]string{"etc", "proc", "sys"}, first) {
 			return badConfig("the volume %q is not that of a claim", volume)
 		}
 	}

@@ -92,7 +92,7 @@ func (a *agent) sendTo(
 	if err != nil {
 		return err
 	}
-	if err := ofClaim(c.GetVolume(), c.GetBlock()); err != nil { // Identities are no data, either.
+	if err := ofClaim(c.GetVolume()); err != nil { // Identities are no data, either.
 		return err
 	}
 	resolved, err := settingsOf(c)

@@ -83,7 +83,7 @@ func (a *agent) scrub(ctx context.Context, c *wirev1.LocalConfig) error {
 			}
 			return bucket.Scrub(ctx, readable, options)
 		}
-		if err := ofClaim(from.GetVolume(), false); err != nil {
+		if err := ofClaim(from.GetVolume()); err != nil {
 			return err
 		}
 		if archives {

@@ -76,7 +76,7 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := ofClaim(c.GetVolume(), c.GetBlock()); err != nil {
+	if err := ofClaim(c.GetVolume()); err != nil {
 		return err
 	}
 	resolved, err := settingsOf(c)

@@ -244,7 +244,7 @@ func TestNoModeReadsSecrets(t *testing.T) {
 		Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 	}
 	for _, volume := range []string{
-		"/etc", "/etc/ssl", "/tmp/..", "/proc/self/root/etc", "/sys", "/dev/shm", link, filepath.Join(link, "ssl"),
+		"/etc", "/etc/ssl", "/tmp/..", "/proc/self/root/etc", "/sys", "/dev/fd/..", link, filepath.Join(link, "ssl"),
 	} {
 		one := &wirev1.SendConfig{
 			RunId: "abcde", Attempt: 1, Volume: volume, Path: ".", ControlAddress: "127.0.0.1:0",

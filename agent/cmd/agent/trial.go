@@ -95,7 +95,7 @@ func trialSource(c *wirev1.TrialConfig) error {
 		if err != nil {
 			return err
 		}
-		return ofClaim(c.GetVolume(), false)
+		return ofClaim(c.GetVolume())
 	}
 	if err := required(
 		"control_address", c.GetControlAddress(), "agents.server_name", agents.GetServerName(),
