@@ -179,7 +179,7 @@ export GORACE := atexit_sleep_ms=50
 
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
-	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
+	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
 	$(ALL_ENGINES); for m in $(MODULES); do go test -C $$m -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C $$m ./... | grep -vE '$(SERIAL)'); done
 	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
 		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
