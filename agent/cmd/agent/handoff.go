@@ -37,6 +37,9 @@ func (a *agent) handOff(ctx context.Context) error {
 		return err
 	}
 	sent := c.GetSend()
+	if err := required("volume", sent.GetVolume()); err != nil {
+		return err
+	}
 	pace, err := paceOf(sent)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/nats-io/nats.go"
 
 	"github.com/lighterage/lighterage/agent/cargo"
@@ -524,9 +525,32 @@ func TestFormerArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(testRecords(t), got); diff != "" {
+	want := testRecords(t)
+	for i := range want { // What another engine compressed has other bytes.
+		if want[i].Form.Codec == codec.Zstd && i < len(got) && got[i].Form == want[i].Form {
+			if !bytes.Equal(inflated(t, got[i].Payload), inflated(t, want[i].Payload)) {
+				t.Errorf("record %d has another content", i)
+			}
+			got[i].Payload = want[i].Payload
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func inflated(t *testing.T, frame []byte) []byte {
+	t.Helper()
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	plain, err := d.DecodeAll(frame, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
 }
 
 func TestOrder(t *testing.T) {

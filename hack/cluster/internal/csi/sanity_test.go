@@ -435,6 +435,12 @@ func TestGroupOfMountedVolumes(t *testing.T) {
 	}
 	goesOn()
 	c.use("again", first, false) // as by the kubelets of two nodes
+	var releases []func()
+	defer func() {
+		for _, release := range releases {
+			release()
+		}
+	}()
 	const rounds = 3
 	for i := range rounds {
 		taken, err := c.CreateVolumeGroupSnapshot(t.Context(), &csiv1.CreateVolumeGroupSnapshotRequest{
@@ -451,7 +457,7 @@ func TestGroupOfMountedVolumes(t *testing.T) {
 			name := fmt.Sprintf("restored-%d-%s", i, s.GetSnapshotId())
 			id, path := c.volume(name, size, false, source)
 			restored[s.GetSourceVolumeId()] = path
-			defer c.release(name, id)
+			releases = append(releases, func() { c.release(name, id) })
 		}
 		if a, b := read(restored[first]), read(restored[second]); a != b && a != b+1 {
 			t.Errorf("the first has %d and the second %d", a, b)
