@@ -303,13 +303,13 @@ test-sources: tools-go ## Kill managers at every write of a run, with hooks and 
 	$(SUBMAKE) test-csi
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaim.*)$$' ./test/e2e
+	go test -v -count=1 -timeout 30m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaim.*|TestBlockImage|TestEncryptedArchiveInAClaim)$$' ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestKeepsHistory)$$' ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim)$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,24 +107,6 @@ find . -type f | sort | while read -r f; do echo "$f $(sha256sum < "$f")"; done`
 	west.WaitFor(t, unpack, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if got := west.sh(t, namespace, "restored", listing); got != west.sh(t, namespace, "source", listing) {
 		t.Errorf("what was restored differs:\n%s", got)
-	}
-	drill := &v1alpha1.Drill{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scrub"},
-		Spec: v1alpha1.DrillSpec{
-			Source: v1alpha1.DrillSource{
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "archives"},
-				Form:                  v1alpha1.RestingArchive,
-			},
-			Scrub:     v1alpha1.ScrubChecksums,
-			Objective: &v1alpha1.DrillObjective{MaxAge: &metav1.Duration{Duration: time.Hour}},
-		},
-	}
-	if err := west.Create(ctx, drill); err != nil {
-		t.Fatal(err)
-	}
-	drilled(t, drill, metav1.ConditionTrue, v1alpha1.ReasonVerified)
-	if r := drill.Status.History[0]; r.Files == 0 || r.CopyTime == nil {
-		t.Errorf("%+v", r)
 	}
 }
 

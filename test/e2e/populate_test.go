@@ -22,8 +22,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestPopulatedClaim takes the chart with populator.enabled: a claim of a class that waits for its first consumer gets
-// what a Transfer archived, before the pod that mounts it starts.
+// TestPopulatedClaim takes the chart with populator.enabled: a claim gets what a Transfer archived, before the pod
+// that mounts it starts.
 func TestPopulatedClaim(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -38,7 +38,7 @@ func TestPopulatedClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, backup, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	claim := populated(namespace, "restored", "btrfs-wait")
+	claim := populated(namespace, "restored", "btrfs")
 	if err := east.Create(ctx, claim); err != nil {
 		t.Fatal(err)
 	}
