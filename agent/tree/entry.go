@@ -60,13 +60,13 @@ type Entry struct {
 	Xattrs   Xattrs
 	// Sparse: the file has ranges without blocks.
 	Sparse bool
+	// Device: the file is a block volume, whose time says nothing of its content. Only Changed does. It does not travel.
+	Device bool
 	// Form in which the file rests at the source, with its length in Place; 0: it is as it is. It does not travel.
 	Form cargo.Form
 	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
 	// (ctime).
 	Changed int64
-	// Device: the file is a block volume, whose time says nothing of its content. Only Changed does. It does not travel.
-	Device bool
 	// Place of the content of a file, for a source that is no tree, or if it rests in a form; nil: none. It does not travel.
 	Place *Place
 
