@@ -207,7 +207,6 @@ test-s390x: tools-go ## All tests of the agent as s390x under QEMU, and streams 
 test-dfltcc: tools-go ## Tests of the hardware path on a software model of DFLTCC, as s390x under QEMU
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS" ./test/dfltcc ./agent/codec/zlibng ./agent/hardware
 	env=$$(test/dfltcc/env.sh); eval "$$env"; DFLTCC_MODEL_STEP=1000 $(S390X_TEST) -count=1 -run Hardware -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng
-	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 .PHONY: test-asan
 test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz targets, under AddressSanitizer: the bindings' own C, zlib-ng and zstd, not ISA-L
@@ -295,6 +294,7 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	$(ENSURE) readers
 	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
+	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 .PHONY: test-sources
 test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, check the CSI driver (as root), and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
