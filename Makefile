@@ -296,6 +296,10 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
+# Tests on the clusters that test-sources has, and test-e2e not.
+OF_SOURCES := TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory
+OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim
+
 .PHONY: test-sources
 test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, check the CSI driver (as root), and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
 	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
@@ -303,13 +307,13 @@ test-sources: tools-go ## Kill managers at every write of a run, with hooks and 
 	$(SUBMAKE) test-csi
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -run '^(TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaim.*|TestBlockImage|TestEncryptedArchiveInAClaim)$$' ./test/e2e
+	go test -v -count=1 -timeout 30m -tags e2e -run '^($(OF_SOURCES)|TestPopulatedClaim)$$' ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim)$$' ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|$(OF_SOURCES))$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e

@@ -102,7 +102,7 @@ func (s *scrubbing) pass(ctx context.Context, f *scrub.Findings, first bool) err
 	return s.archives(ctx, f, files)
 }
 
-// unreadable reports whether an index is damaged, or on a part of a disk that is. To who writes the latter is a failure.
+// unreadable reports whether an index is damaged, or on a part of a disk that is. For a writer the latter is a failure.
 func unreadable(err error) bool { return isDamaged(err) || errors.Is(err, syscall.EIO) }
 
 // lacks finds that the index cannot be read to its end, in whatever pass: what it lacks is not looked at.

@@ -213,7 +213,8 @@ func TestReport(t *testing.T) {
 		says   []string
 	}{
 		"TransferSet": {set, []string{
-			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "lighterage-0123: Ready", "EUR 0.1 for CPU",
+			"3 selected: 1 complete, 1 running, 0 waiting, 1 failed", "1.00 GiB of 2.00 GiB", "lighterage-0123: Ready",
+			"EUR 0.1 for CPU",
 			"Transfer move-ledger: NotGranted: no PeerGrant", "explain transfer/move-ledger -n bank",
 			"-l lighterage.dev/transfer-set=move",
 		}},

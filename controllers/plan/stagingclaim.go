@@ -177,8 +177,8 @@ func checkRestoreSize(source *corev1.PersistentVolumeClaim, snapshot *Snapshot) 
 		return nil
 	}
 	return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotFailed, Message: fmt.Sprintf(
-		"the driver says that VolumeSnapshot %q needs %s (restoreSize), more than %d times the %s of the source, so no claim "+
-			"was made of it; look at the log of the CSI driver, or set spec.source.copyMethod to Clone or Direct",
+		"the driver says that VolumeSnapshot %q needs %s (restoreSize), more than %d times the %s of the source, so no "+
+			"claim was made of it; look at the log of the CSI driver, or set spec.source.copyMethod to Clone or Direct",
 		snapshot.Name, wanted.String(), maxRestoreFactor, own.String())}
 }
 

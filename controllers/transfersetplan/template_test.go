@@ -31,7 +31,7 @@ var own = map[string]string{
 	"source.peer":                    "a set finds the claims of its own cluster",
 	"source.namespace":               "a set finds the claims of its own cluster",
 	"source.volumeGroupSnapshotName": "spec.group of the set",
-	"destination.snapshot":           "members write to other namespaces and clusters, where history is not kept by who sends",
+	"destination.snapshot":           "members write to other namespaces and clusters, where no sender keeps history",
 
 	"destination.persistentVolumeClaim.claimName": "by namePrefix",
 }

@@ -27,14 +27,16 @@ func TestPulls(t *testing.T) {
 		var roles []string
 		for i := range objects {
 			o := &objects[i]
-			if o.GetKind() != "Role" && o.GetKind() != "ClusterRole" || o.GetLabels()["app.kubernetes.io/component"] != "gateway" {
+			ofGateway := o.GetLabels()["app.kubernetes.io/component"] == "gateway"
+			if !ofGateway || o.GetKind() != "Role" && o.GetKind() != "ClusterRole" {
 				continue
 			}
 			var role rbacv1.ClusterRole
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
 				t.Fatal(err)
 			}
-			if slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "transfers") }) {
+			touches := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "transfers") }
+			if slices.ContainsFunc(role.Rules, touches) {
 				roles = append(roles, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
 			}
 		}

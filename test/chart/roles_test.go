@@ -121,7 +121,9 @@ func TestNobodyMayExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	chart, config := both(t)
-	ways := []string{"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers", "pods/*", "*"}
+	ways := []string{
+		"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers", "pods/*", "*",
+	}
 	for source, objects := range map[string][]unstructured.Unstructured{
 		"chart": chart, "chart with all": all, "config/default": config,
 	} {

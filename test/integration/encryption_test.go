@@ -16,8 +16,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestEncryptionAtAdmission accepts recipients of either kind for archives in a store or a claim, and rejects what would
-// not be encrypted or cannot be read.
+// TestEncryptionAtAdmission accepts recipients of either kind for archives in a store or a claim, and rejects what
+// would not be encrypted or cannot be read.
 func TestEncryptionAtAdmission(t *testing.T) {
 	classic := v1alpha1.AgeRecipient("age1" + strings.Repeat("q", 58))
 	hybrid := v1alpha1.AgeRecipient("age1pq1" + strings.Repeat("z", 1952))

@@ -50,7 +50,8 @@ func targets(samples [][]sample) []harness.Target {
 			Measured: harness.RatioOf(samples[3], samples[1], wall), Bound: 1.05, Digits: 2,
 		},
 		{
-			Name: "fanout-16-slow", What: fmt.Sprintf("wall time of the last of 16 over %d Mbit/s each, of one alone", linkMbits),
+			Name:     "fanout-16-slow",
+			What:     fmt.Sprintf("wall time of the last of 16 over %d Mbit/s each, of one alone", linkMbits),
 			Measured: harness.RatioOf(samples[5], samples[4], wall), Bound: 1.1, Digits: 2,
 		},
 	}
