@@ -297,7 +297,7 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 # Tests on the clusters that test-sources has, and test-e2e not.
-OF_SOURCES := TestSnapshotOfALiveVolume|TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory
+OF_SOURCES := TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory
 OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim
 
 .PHONY: test-sources
@@ -307,7 +307,7 @@ test-sources: tools-go ## Kill managers at every write of a run, with hooks and 
 	$(SUBMAKE) test-csi
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -run '^($(OF_SOURCES)|TestPopulatedClaim)$$' ./test/e2e
+	go test -v -count=1 -timeout 30m -tags e2e -run '^($(OF_SOURCES)|TestSnapshotOfALiveVolume|TestPopulatedClaim)$$' ./test/e2e
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them

@@ -132,6 +132,7 @@ func TestBlockImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, restore, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	leavePlace(t, restore)
 	blockClaim(t, namespace, "populated", &corev1.TypedObjectReference{
 		APIGroup: ptr.To(v1alpha1.GroupVersion.Group), Kind: "Transfer", Name: "backup",
 	})

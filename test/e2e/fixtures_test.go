@@ -110,6 +110,17 @@ func (c *cluster) allow(t *testing.T, namespace string) {
 	})
 }
 
+// leavePlace suspends a Transfer of east, which holds its place at the destination from younger ones as long as it may
+// run again.
+func leavePlace(t *testing.T, transfer *v1alpha1.Transfer) {
+	t.Helper()
+	patch := client.MergeFrom(transfer.DeepCopy())
+	transfer.Spec.Suspend = true
+	if err := east.Patch(context.Background(), transfer, patch); err != nil {
+		t.Fatalf("suspend Transfer %s: %v", transfer.Name, err)
+	}
+}
+
 // folder is the volume of a claim on this machine, "" if the cluster is elsewhere.
 func (c *cluster) folder(t *testing.T, namespace, claim string) string {
 	t.Helper()

@@ -92,6 +92,7 @@ func readDirectly(t *testing.T, namespace string) {
 			failed := meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionFailed)
 			return err == nil && (complete || failed), fmt.Sprint(transfer.Status.Phase, err)
 		})
+		leavePlace(t, transfer)
 		if whole, numbers := ofOneMoment(t, namespace); complete && !whole && len(numbers) == 50 {
 			return
 		}
