@@ -182,7 +182,7 @@ test-unit: tools-go ## Unit tests with the race detector, and what uses engines 
 	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
 	$(ALL_ENGINES); for m in $(MODULES); do go test -C $$m -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C $$m ./... | grep -vE '$(SERIAL)'); done
 	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
-		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
+		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)') ./agent/bucket; \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
 		CGO_ENABLED=0 go test $(AT_ONCE) -short $${packages:?no package uses an engine in C}

@@ -330,7 +330,10 @@ func (l *limited) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 }
 
 // TestArchivesResumed ends attempts in the middle of archives, and of a file that has one of its own.
-func TestArchivesResumed(t *testing.T) { inPlaces(t, archivesResumed) }
+func TestArchivesResumed(t *testing.T) {
+	moves(t)
+	inPlaces(t, archivesResumed)
+}
 
 func archivesResumed(t *testing.T, at func(*testing.T) place) {
 	t.Helper()
@@ -461,6 +464,7 @@ func archivesOfChangedFiles(t *testing.T, at func(*testing.T) place) {
 // TestArchivesWait has a file in an unfinished block that others wait for: a changed one at the begin of many that are
 // not.
 func TestArchivesWait(t *testing.T) {
+	moves(t)
 	if testing.Short() {
 		t.Skip("it makes many files")
 	}

@@ -64,6 +64,7 @@ func (s *brokenStore) fail(ctx context.Context) error {
 // attempt fills that with other files. What the first one noted of the third is not true any more then, even where all
 // parts are of one length.
 func TestArchivesOfBrokenAttempts(t *testing.T) {
+	moves(t)
 	for _, id := range []codec.ID{codec.None, codec.Zstd} {
 		t.Run(id.String(), func(t *testing.T) {
 			root, files := t.TempDir(), map[string]string{}

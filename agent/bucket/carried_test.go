@@ -181,6 +181,7 @@ type plainOnly struct{ bucket.Origin }
 // TestCarriedInterrupted ends an attempt within a file of several parts: the next one goes on behind the parts that are
 // there, whether they are of the blocks that rest or not.
 func TestCarriedInterrupted(t *testing.T) {
+	moves(t)
 	content := text(1, 5<<20) + random(2, 55<<20)
 	for _, form := range formsAtRest {
 		t.Run(form.String(), func(t *testing.T) {

@@ -286,7 +286,10 @@ func encryptionMismatch(t *testing.T, at func(*testing.T) place) {
 
 // TestEncryptedRestart breaks attempts off: archives that are complete are taken over by the next one, the one that was
 // not begins again, and its upload is aborted.
-func TestEncryptedRestart(t *testing.T) { inPlaces(t, encryptedRestart) }
+func TestEncryptedRestart(t *testing.T) {
+	moves(t)
+	inPlaces(t, encryptedRestart)
+}
 
 func encryptedRestart(t *testing.T, at func(*testing.T) place) {
 	t.Helper()

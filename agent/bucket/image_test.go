@@ -196,6 +196,7 @@ func (l *limitedVolume) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 // TestImageInterrupted ends an attempt within the image. One that reads the same copy goes on, and one that reads
 // another takes nothing of what there is.
 func TestImageInterrupted(t *testing.T) {
+	moves(t)
 	before := random(1, 60<<20)
 	for name, form := range imageForms {
 		for _, c := range []struct {

@@ -30,6 +30,15 @@ type place struct {
 	server *objectstoretest.Server
 }
 
+// moves is called by tests that move tens of megabytes, some of them several times: the race detector makes minutes of
+// them, and the concurrency is that of the tests beside them.
+func moves(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("make test-unit runs it without the race detector")
+	}
+}
+
 // inPlaces runs a test with object stores, and with claims, which are made by at.
 func inPlaces(t *testing.T, test func(t *testing.T, at func(*testing.T) place)) {
 	t.Helper()
