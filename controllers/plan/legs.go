@@ -157,7 +157,7 @@ func attemptOf(transfer *v1alpha1.Transfer) string {
 func legOf(whole *v1alpha1.Transfer, to v1alpha1.NamedDestination) v1alpha1.Transfer {
 	spec := *whole.Spec.DeepCopy()
 	spec.Destinations, spec.Schedule, spec.Objective = nil, nil, nil
-	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect} // the whole makes the copy
+	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect} // the whole makes the copy, and runs the hooks
 	spec.Source.VolumeGroupSnapshotName = ""
 	spec.Destination = v1alpha1.TransferDestination{
 		Peer: to.Peer, Namespace: to.Namespace,
@@ -185,8 +185,11 @@ func validateDestinations(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: field, Fix: "must not be set beside spec.destination; remove one of them"}
 	case len(spec.Destinations) > maxDestinations:
 		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must have at most %d items", maxDestinations)}
-	case spec.Source.ObjectStore != nil || spec.Source.Hooks != nil:
-		return &policy.InvalidError{Field: field, Fix: "need a persistentVolumeClaim without hooks as source"}
+	case spec.Source.ObjectStore != nil:
+		return &policy.InvalidError{Field: field, Fix: "need a persistentVolumeClaim as source"}
+	case spec.Source.Hooks != nil && !copies(spec.Source):
+		return &policy.InvalidError{Field: "spec.source.copyMethod", Fix: "must be Snapshot or Clone for hooks with several " +
+			"destinations: they would last until the slowest of these has everything; set it, or remove hooks"}
 	}
 	seen := map[string]bool{}
 	places := map[v1alpha1.NamedDestination]bool{}

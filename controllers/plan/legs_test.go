@@ -40,6 +40,7 @@ type family struct {
 	reports map[string]*wirev1.Report
 	peer    bool // the Peer exists
 	staging *plan.StagingFacts
+	hooks   *hooked // nil: there are none
 	runs    int
 }
 
@@ -100,9 +101,15 @@ func (f *family) look() {
 		facts.Staging = *f.staging
 		facts.Staging.Seen = true
 	}
+	if f.hooks != nil {
+		facts.Hooks = f.hooks.seen(f.whole)
+	}
 	decision := plan.DecideTransfer(f.whole, facts, image)
 	f.whole.Status = decision.Status
 	f.stage(decision)
+	if f.hooks != nil {
+		f.hooks.do(decision.Hook)
+	}
 	for _, wanted := range decision.Legs {
 		f.keep(wanted)
 	}
@@ -534,6 +541,59 @@ func TestOneSnapshotForAll(t *testing.T) {
 	}
 }
 
+// The hooks are those of the whole, and the after-hook begins with the snapshot: neither with each leg nor when these have
+// ended. A further pod of the run reads the same copy, so that the application is not quiesced again.
+func TestHooksOfSeveralDestinations(t *testing.T) {
+	f := newFamily(t, "here")
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	f.staging, f.hooks = &h.facts.Staging, h
+	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.Hooks = v1alpha1.CopySnapshot, h.transfer.Spec.Source.Hooks
+	f.settle()
+	if len(h.made) != 1 || len(f.staging.Snapshots) > 0 || len(f.legs) > 0 {
+		t.Fatalf("%v were made, %d snapshots, %d legs: %+v", h.made, len(f.staging.Snapshots), len(f.legs), f.whole.Status)
+	}
+	h.end(f.whole.Status.Hooks.Before.Job, batchv1.JobComplete)
+	f.settle()
+	if len(h.made) != 2 || len(f.staging.Claims) != 1 || f.jobs != 1 || h.made[1] != "lighterage-after" {
+		t.Fatalf("%v were made, %d claims, %d pods: %+v", h.made, len(f.staging.Claims), f.jobs, f.whole.Status)
+	}
+	for name, leg := range f.legs {
+		if leg.Spec.Source.Hooks != nil || leg.Status.Hooks != nil {
+			t.Errorf("leg %s has hooks of its own: %+v", name, leg.Spec.Source)
+		}
+	}
+	h.end(f.whole.Status.Hooks.After.Job, batchv1.JobComplete)
+	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
+	f.end(map[string]*wirev1.Report{"west": broken(), "here": succeeded()})
+	f.now = f.now.Add(time.Minute)
+	f.settle()
+	if f.jobs != 2 || len(f.staging.Claims) != 1 {
+		t.Fatalf("%d pods, %d claims: %+v", f.jobs, len(f.staging.Claims), f.whole.Status)
+	}
+	f.end(map[string]*wirev1.Report{"west": succeeded()})
+	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
+	if len(h.made) != 2 || len(f.staging.Claims) > 0 ||
+		!meta.IsStatusConditionTrue(f.whole.Status.Conditions, v1alpha1.ConditionHooksSucceeded) {
+		t.Errorf("%v were made, %d claims are left: %+v", h.made, len(f.staging.Claims), f.whole.Status.Conditions)
+	}
+}
+
+// Nothing is read when the before-hook fails: no leg is made.
+func TestBeforeHookOfSeveralDestinationsFails(t *testing.T) {
+	f := newFamily(t, "here")
+	h := newHooked(t, v1alpha1.CopySnapshot)
+	f.staging, f.hooks = &h.facts.Staging, h
+	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.Hooks = v1alpha1.CopySnapshot, h.transfer.Spec.Source.Hooks
+	f.settle()
+	h.end(f.whole.Status.Hooks.Before.Job, batchv1.JobFailed)
+	f.settle()
+	if len(h.made) != 2 || len(f.staging.Snapshots) > 0 || len(f.legs) > 0 || f.jobs > 0 ||
+		f.whole.Status.History[0].Reason != v1alpha1.ReasonBeforeHookFailed {
+		t.Errorf("%v were made, %d snapshots, %d legs, %d pods: %+v", h.made, len(f.staging.Snapshots), len(f.legs), f.jobs,
+			f.whole.Status)
+	}
+}
+
 // The whole reads a VolumeGroupSnapshot, and its legs get what the whole reads.
 func TestOneGroupSnapshotForAll(t *testing.T) {
 	f := newFamily(t, "here")
@@ -570,7 +630,7 @@ func TestDestinationsAreValidated(t *testing.T) {
 			s.Destinations[1].Name = "another"
 		},
 		"Both":  func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" },
-		"Hooks": func(s *v1alpha1.TransferSpec) { s.Source.Hooks = &v1alpha1.SourceHooks{} },
+		"Hooks around all": func(s *v1alpha1.TransferSpec) { s.Source.Hooks = &v1alpha1.SourceHooks{} },
 		"Path":  func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.Path = "/../x" },
 		"Claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.ClaimName = "" },
 	} {

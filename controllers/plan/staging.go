@@ -110,8 +110,10 @@ type Stage struct {
 }
 
 // Stages reports whether runs of a Transfer read a copy of the source.
-func Stages(transfer *v1alpha1.Transfer) bool {
-	switch transfer.Spec.Source.CopyMethod {
+func Stages(transfer *v1alpha1.Transfer) bool { return copies(transfer.Spec.Source) }
+
+func copies(source v1alpha1.TransferSource) bool {
+	switch source.CopyMethod {
 	case v1alpha1.CopySnapshot, v1alpha1.CopyClone:
 		return true
 	}

@@ -174,6 +174,9 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 		"neither":   func(t *v1alpha1.Transfer) { t.Spec.Destinations = nil },
 		"same-name": func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].Name = "a" },
 		"source":    func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].PersistentVolumeClaim.ClaimName = "ledger" },
+		"hooks": func(t *v1alpha1.Transfer) {
+			t.Spec.Source.Hooks = &v1alpha1.SourceHooks{After: &v1alpha1.Hook{CronJob: "after"}}
+		},
 		"too-many": func(t *v1alpha1.Transfer) {
 			for i := range 63 {
 				t.Spec.Destinations = append(t.Spec.Destinations, one(fmt.Sprint("x", i), fmt.Sprint("x", i)))
@@ -186,6 +189,10 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	hooked := valid("hooked")
+	hooked.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
+	hooked.Spec.Source.Hooks = &v1alpha1.SourceHooks{After: &v1alpha1.Hook{CronJob: "after"}}
+	cluster.Create(t, hooked)
 	transfer := valid("valid")
 	for i := range 62 {
 		transfer.Spec.Destinations = append(transfer.Spec.Destinations, one(fmt.Sprint("x", i), fmt.Sprint("x", i)))
