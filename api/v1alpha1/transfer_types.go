@@ -181,8 +181,9 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim)",message="with several destinations the source is a persistentVolumeClaim; use one, or make a Transfer for each destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.hooks) || has(self.source.copyMethod) && self.source.copyMethod != 'Direct'",message="hooks of a run with several destinations that reads the claim itself would last until the slowest of them has everything; set source.copyMethod to Snapshot or Clone, or remove hooks"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.receipt) || !self.receipt || !self.destinations.exists(d, has(d.encryption))",message="for a receipt the archives would be decrypted and read again, for which the writer has no identity; remove receipt or encryption of destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
-// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, !has(d.persistentVolumeClaim) || has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
@@ -201,7 +202,8 @@ type TransferSpec struct {
 	// +optional
 	Destination TransferDestination `json:"destination,omitzero"`
 
-	// destinations are several claims that get the same. The source is read and compressed once for all that keep up.
+	// destinations are several claims and objectStores that get the same. For claims the source is read and compressed
+	// once, as far as they keep up; each objectStore is written by a pod of its own, from the same copy of the source.
 	// Each has a Transfer of its own, which this one owns: with attempts, a Delivery, quotas, statistics and a receipt.
 	// What this spec says of runs holds for each: maxAttempts, bandwidthLimit, verify. Destinations can be added and
 	// removed, which starts another run.

@@ -39,9 +39,13 @@ type family struct {
 	// reports of receivers by destination.
 	reports map[string]*wirev1.Report
 	peer    bool // the Peer exists
+	noStore bool // ObjectStores do not
 	staging *plan.StagingFacts
 	hooks   *hooked // nil: there are none
-	runs    int
+	// apart are the pods of legs to object stores, by destination, and made how many there were of each.
+	apart map[string]*apart
+	made  map[string]int
+	runs  int
 }
 
 // newFamily is of one destination in the cluster of the Peer west, and of others in this one.
@@ -49,7 +53,7 @@ func newFamily(t *testing.T, here ...string) *family {
 	t.Helper()
 	f := &family{
 		T: t, whole: newTransfer("ledger", time.Hour), legs: map[string]*v1alpha1.Transfer{}, now: now, peer: true,
-		reports: map[string]*wirev1.Report{},
+		reports: map[string]*wirev1.Report{}, apart: map[string]*apart{}, made: map[string]int{},
 	}
 	f.whole.Spec.Destination = v1alpha1.TransferDestination{}
 	f.whole.Spec.Destinations = []v1alpha1.NamedDestination{{
@@ -67,7 +71,12 @@ func (f *family) facts(of *v1alpha1.Transfer) plan.TransferFacts {
 	facts := goodFacts()
 	f.runs++
 	facts.Now, facts.NewRunID = f.now, fmt.Sprintf("run%02d", f.runs)
-	if of.Spec.Destination.Peer == "" {
+	if at := of.Spec.Destination.ObjectStore; at != nil {
+		facts.Peer, facts.Stores.Dial = nil, &wirev1.DialPolicy{}
+		if !f.noStore {
+			facts.Stores.Destination = readyStore(at.Name, at.Name+"-keys")
+		}
+	} else if of.Spec.Destination.Peer == "" {
 		facts.Peer, facts.Local.Claim = nil, &corev1.PersistentVolumeClaim{}
 		facts.Local.Deliveries = f.deliveries
 	} else if !f.peer {
@@ -192,6 +201,10 @@ func (f *family) lookAt(name string) {
 	leg := f.legs[name]
 	facts := f.facts(leg)
 	facts.Whole = f.whole
+	if plan.HasPod(leg) {
+		f.lookAtApart(name, facts)
+		return
+	}
 	if plan.Sends(f.whole, leg) && f.job != nil && f.job.Name == jobOf(f.whole) {
 		facts.Job, facts.Pod, facts.Report = f.job, f.pod, f.reports[name]
 		if f.pod != nil && f.pod.Status.ContainerStatuses[0].State.Running == nil {
@@ -507,109 +520,6 @@ func TestLegIsNotPaused(t *testing.T) {
 	}
 }
 
-// There is one snapshot for all, which the pod reads, and each leg has its time.
-func TestOneSnapshotForAll(t *testing.T) {
-	f := newFamily(t, "here")
-	f.staging = &newWorld(t, v1alpha1.CopySnapshot).facts.Staging
-	f.whole.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
-	f.look()
-	if len(f.legs) > 0 {
-		t.Errorf("legs were made before the copy: %v", f.legs)
-	}
-	f.now = f.now.Add(time.Second)
-	taken := f.now
-	f.settle()
-	if f.jobs != 1 || len(f.staging.Snapshots) != 1 || len(f.staging.Claims) != 1 {
-		t.Fatalf("%d pods, %d snapshots, %d claims: %+v", f.jobs, len(f.staging.Snapshots), len(f.staging.Claims),
-			f.whole.Status)
-	}
-	mounted := f.job.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName
-	if mounted != f.staging.Claims[0].Name {
-		t.Errorf("the pod mounts %s", mounted)
-	}
-	f.now = f.now.Add(time.Minute)
-	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "here": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-	for name, leg := range f.legs {
-		if leg.Status.Staged != nil || leg.Status.RecoveryPoint == nil || !leg.Status.RecoveryPoint.Time.Equal(taken) {
-			t.Errorf("%s: %+v", name, leg.Status.RecoveryPoint)
-		}
-	}
-	if !f.whole.Status.RecoveryPoint.Time.Equal(taken) || len(f.staging.Claims) > 0 {
-		t.Errorf("%+v, %d claims are left", f.whole.Status.RecoveryPoint, len(f.staging.Claims))
-	}
-}
-
-// The hooks are those of the whole, and the after-hook begins with the snapshot: neither with each leg nor when these have
-// ended. A further pod of the run reads the same copy, so that the application is not quiesced again.
-func TestHooksOfSeveralDestinations(t *testing.T) {
-	f := newFamily(t, "here")
-	h := newHooked(t, v1alpha1.CopySnapshot)
-	f.staging, f.hooks = &h.facts.Staging, h
-	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.Hooks = v1alpha1.CopySnapshot, h.transfer.Spec.Source.Hooks
-	f.settle()
-	if len(h.made) != 1 || len(f.staging.Snapshots) > 0 || len(f.legs) > 0 {
-		t.Fatalf("%v were made, %d snapshots, %d legs: %+v", h.made, len(f.staging.Snapshots), len(f.legs), f.whole.Status)
-	}
-	h.end(f.whole.Status.Hooks.Before.Job, batchv1.JobComplete)
-	f.settle()
-	if len(h.made) != 2 || len(f.staging.Claims) != 1 || f.jobs != 1 || h.made[1] != "lighterage-after" {
-		t.Fatalf("%v were made, %d claims, %d pods: %+v", h.made, len(f.staging.Claims), f.jobs, f.whole.Status)
-	}
-	for name, leg := range f.legs {
-		if leg.Spec.Source.Hooks != nil || leg.Status.Hooks != nil {
-			t.Errorf("leg %s has hooks of its own: %+v", name, leg.Spec.Source)
-		}
-	}
-	h.end(f.whole.Status.Hooks.After.Job, batchv1.JobComplete)
-	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
-	f.end(map[string]*wirev1.Report{"west": broken(), "here": succeeded()})
-	f.now = f.now.Add(time.Minute)
-	f.settle()
-	if f.jobs != 2 || len(f.staging.Claims) != 1 {
-		t.Fatalf("%d pods, %d claims: %+v", f.jobs, len(f.staging.Claims), f.whole.Status)
-	}
-	f.end(map[string]*wirev1.Report{"west": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-	if len(h.made) != 2 || len(f.staging.Claims) > 0 ||
-		!meta.IsStatusConditionTrue(f.whole.Status.Conditions, v1alpha1.ConditionHooksSucceeded) {
-		t.Errorf("%v were made, %d claims are left: %+v", h.made, len(f.staging.Claims), f.whole.Status.Conditions)
-	}
-}
-
-// Nothing is read when the before-hook fails: no leg is made.
-func TestBeforeHookOfSeveralDestinationsFails(t *testing.T) {
-	f := newFamily(t, "here")
-	h := newHooked(t, v1alpha1.CopySnapshot)
-	f.staging, f.hooks = &h.facts.Staging, h
-	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.Hooks = v1alpha1.CopySnapshot, h.transfer.Spec.Source.Hooks
-	f.settle()
-	h.end(f.whole.Status.Hooks.Before.Job, batchv1.JobFailed)
-	f.settle()
-	if len(h.made) != 2 || len(f.staging.Snapshots) > 0 || len(f.legs) > 0 || f.jobs > 0 ||
-		f.whole.Status.History[0].Reason != v1alpha1.ReasonBeforeHookFailed {
-		t.Errorf("%v were made, %d snapshots, %d legs, %d pods: %+v", h.made, len(f.staging.Snapshots), len(f.legs), f.jobs,
-			f.whole.Status)
-	}
-}
-
-// The whole reads a VolumeGroupSnapshot, and its legs get what the whole reads.
-func TestOneGroupSnapshotForAll(t *testing.T) {
-	f := newFamily(t, "here")
-	f.staging = &newWorld(t, v1alpha1.CopySnapshot).facts.Staging
-	f.staging.Grouped = &plan.Snapshot{Name: "of-moment", Ready: true, Created: f.now}
-	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.VolumeGroupSnapshotName = v1alpha1.CopySnapshot, "moment"
-	f.settle()
-	if f.jobs != 1 || len(f.staging.Snapshots) > 0 || len(f.staging.Claims) != 1 {
-		t.Fatalf("%d pods, %d snapshots, %d claims: %+v", f.jobs, len(f.staging.Snapshots), len(f.staging.Claims),
-			f.whole.Status)
-	}
-	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "here": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-}
-
 // A Transfer of somebody else with the name of a leg is left alone.
 func TestNameOfALegIsTaken(t *testing.T) {
 	f := newFamily(t)
@@ -629,10 +539,28 @@ func TestDestinationsAreValidated(t *testing.T) {
 			s.Destinations = append(s.Destinations, s.Destinations[0])
 			s.Destinations[1].Name = "another"
 		},
-		"Both":  func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" },
+		"Both":             func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" },
 		"Hooks around all": func(s *v1alpha1.TransferSpec) { s.Source.Hooks = &v1alpha1.SourceHooks{} },
-		"Path":  func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.Path = "/../x" },
-		"Claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.ClaimName = "" },
+		"Path":             func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.Path = "/../x" },
+		"Claim":            func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.ClaimName = "" },
+		"Claim and store": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0].Peer, s.Destinations[0].ObjectStore = "", storePath("vault", "/")
+		},
+		"Store of a peer": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0] = v1alpha1.NamedDestination{Name: "a", Peer: "west", ObjectStore: storePath("vault", "/")}
+		},
+		"Store twice": func(s *v1alpha1.TransferSpec) {
+			for _, name := range []string{"a", "b"} {
+				at := storePath("vault", "/x")
+				s.Destinations = append(s.Destinations, v1alpha1.NamedDestination{Name: name, ObjectStore: at})
+			}
+		},
+		"Archives in a claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].Form = v1alpha1.RestingArchive },
+		"Encryption of files": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0] = v1alpha1.NamedDestination{
+				Name: "a", ObjectStore: storePath("vault", "/"), Encryption: &v1alpha1.ArchiveEncryption{},
+			}
+		},
 	} {
 		f := newFamily(t)
 		if err := plan.ValidateTransfer(f.whole.Spec); err != nil {

@@ -126,7 +126,8 @@ func NeedsStaging(transfer *v1alpha1.Transfer) bool {
 	s := transfer.Status.Staged
 	switch transfer.Status.Phase {
 	case v1alpha1.TransferOpening, v1alpha1.TransferTransferring:
-		return s != nil && s.State == v1alpha1.StagedRemoving
+		// While legs are gathered, its own pod is yet to come.
+		return s != nil && (s.State == v1alpha1.StagedRemoving || transfer.Status.GatheringTime != nil)
 	}
 	return s != nil
 }
