@@ -485,28 +485,6 @@ func TestFanOutOfDifferentNeeds(t *testing.T) {
 	}
 }
 
-// Forms in which files rest are those of one receiver.
-func TestFanOutOfForms(t *testing.T) {
-	source := t.TempDir()
-	mixedTree(t, source)
-	for _, form := range forms {
-		f := newFanOut(t, source, send.FanOptions{}, 2)
-		for i := range f.pairs {
-			f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]), inForm(form))
-		}
-		f.running.Wait()
-		var total int64
-		for i, p := range f.pairs {
-			f.ended(i, p)
-			rests(t, source, f.destinations[i], form)
-			total = int64(f.sent[i].Progress.BytesTotal)
-		}
-		if read := f.read.Load(); read != total {
-			t.Errorf("form %v: %d bytes were read of %d", form, read, total)
-		}
-	}
-}
-
 // In mode Auto each attempt chooses for the blocks that it makes, and the others take them.
 func TestFanOutAdaptive(t *testing.T) {
 	source := t.TempDir()

@@ -11,7 +11,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a destination is immutable; remove it and add one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="each of destinations must have exactly one of persistentVolumeClaim and objectStore"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
-// +kubebuilder:validation:XValidation:rule="has(self.objectStore) || !has(self.form) || self.form == 'Files'",message="of several destinations files rest in a form in an objectStore only; remove form, or make a Transfer of its own for the claim"
+// +kubebuilder:validation:XValidation:rule="has(self.objectStore) || !has(self.form) || self.form != 'Archive'",message="of several destinations an objectStore alone has archives; use form: Gzip or Zstd, remove form, or make a Transfer of its own for the claim"
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 type NamedDestination struct {
 	// name of the destination. Its Transfer is called like this one, a hyphen and this name.
@@ -44,7 +44,8 @@ type NamedDestination struct {
 	// +optional
 	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
 
-	// form in which files rest in the objectStore, as of spec.destination.
+	// form in which files rest, as of spec.destination. Archive is for an objectStore. What claims get is compressed once
+	// for all of them with the codec of the form, if those without a form read that.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
 

@@ -223,13 +223,13 @@ func (d *transferDecision) send(where placement.Plan, names []string) {
 	}
 	first := d.facts.Legs[names[0]].Transfer
 	config := sendConfig(first, policy.Kept(first.Status.Policy))
-	config.RunId, config.Attempt, config.Destination, config.BandwidthLimit = "", 0, nil, 0
+	config.RunId, config.Attempt, config.Destination, config.BandwidthLimit, config.Form = "", 0, nil, 0, 0
 	for _, name := range names {
 		leg := d.facts.Legs[name]
 		own := sendConfig(leg.Transfer, policy.Kept(leg.Transfer.Status.Policy))
 		receiver := &wirev1.SendReceiver{
 			Name: name, RunId: own.GetRunId(), Attempt: own.GetAttempt(), Destination: own.GetDestination(),
-			BandwidthLimit: own.GetBandwidthLimit(),
+			BandwidthLimit: own.GetBandwidthLimit(), Form: own.GetForm(),
 		}
 		if leg.Peer != nil {
 			to, _ := route.To(leg.Peer, d.image.Tunnels)

@@ -234,9 +234,9 @@ func validateDestinations(spec v1alpha1.TransferSpec) error {
 				"must not name a directory twice, as %q does; remove one of the two", to.Name)}
 		}
 		places[at] = true
-		if to.Form.Compressed() && to.ObjectStore == nil {
+		if to.Form.Archived() && to.ObjectStore == nil { // A leg to a claim has no pod of its own to archive with.
 			return &policy.InvalidError{
-				Field: field + "." + to.Name + ".form", Fix: "must be Files or absent without objectStore",
+				Field: field + "." + to.Name + ".form", Fix: "must be Files, Gzip, Zstd or absent without objectStore",
 			}
 		}
 		if err := ValidateTransfer(legSpec(spec, to)); err != nil {

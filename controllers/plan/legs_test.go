@@ -343,6 +343,17 @@ func TestOnePodSendsToAll(t *testing.T) {
 	}
 }
 
+// Each claim has its own form, in one pod.
+func TestFormsOfSeveralDestinations(t *testing.T) {
+	f := newFamily(t, "here")
+	f.whole.Spec.Destinations[0].Form = v1alpha1.RestingGzip
+	f.settle()
+	forms := []wirev1.Form{f.config.GetReceivers()[0].GetForm(), f.config.GetReceivers()[1].GetForm()}
+	if f.jobs != 1 || f.config.GetForm() != 0 || !slices.Equal(forms, []wirev1.Form{wirev1.Form_FORM_GZIP, 0}) {
+		t.Errorf("%d pods, %v", f.jobs, f.config)
+	}
+}
+
 // Who fails is reported at once and tried again when the others have ended, without them.
 func TestOneDestinationFails(t *testing.T) {
 	f := newFamily(t, "here")
@@ -556,6 +567,9 @@ func TestDestinationsAreValidated(t *testing.T) {
 			}
 		},
 		"Archives in a claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].Form = v1alpha1.RestingArchive },
+		"Receipt of a form": func(s *v1alpha1.TransferSpec) {
+			s.Receipt, s.Destinations[0].Form = true, v1alpha1.RestingGzip
+		},
 		"Encryption of files": func(s *v1alpha1.TransferSpec) {
 			s.Destinations[0] = v1alpha1.NamedDestination{
 				Name: "a", ObjectStore: storePath("vault", "/"), Encryption: &v1alpha1.ArchiveEncryption{},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
@@ -32,8 +33,8 @@ const (
 // first to need it leaves it in a spool of a fixed size for the others. The spool is a cache. A receiver that falls
 // behind finds nothing there and has its blocks read again, and nobody waits for another's network.
 //
-// The options of all attempts must be the same, but for how the receiver is reached. The source must be a tree.Source,
-// whose entries tell versions of a file apart.
+// The options of all attempts must be the same, but for how the receiver is reached and the form in which files are to
+// rest there, with what follows from that. The source must be a tree.Source, whose entries tell versions of a file apart.
 type Fan struct {
 	options FanOptions
 	spool   spool
@@ -77,6 +78,8 @@ type Place struct {
 	met             bool
 	reads, writes   []codec.ID
 	joinable, joins bool
+	// onlyJoinable: its blocks become parts of gzip members, which takes deflate that is joinable.
+	onlyJoinable bool
 
 	position int64 // under spool.mu; see spool.take
 	share    share // under shares.mu
@@ -181,7 +184,7 @@ func (f *Fan) begin(now bool) {
 func (p *Place) meet(ctx context.Context, o *Options, t *terms) error {
 	f := p.fan
 	f.mu.Lock()
-	p.met, p.reads, p.joinable = true, readOf(o, t), t.accepted.GetJoinable()
+	p.met, p.reads, p.joinable, p.onlyJoinable = true, readOf(o, t), t.accepted.GetJoinable(), o.Form == cargo.Gzip
 	f.missing--
 	p.together = !f.begun
 	if f.timer == nil && !f.begun {
@@ -238,7 +241,7 @@ func (p *Place) agree(o *Options, t *terms) {
 	if len(writes) > 0 {
 		t.codec = writes[0]
 		accepted := &wirev1.Accepted{
-			Codec: uint32(writes[0]), Joinable: p.joinable && f.joinable, Inflate: t.accepted.GetInflate(),
+			Codec: uint32(writes[0]), Joinable: p.joinable && (f.joinable || p.onlyJoinable), Inflate: t.accepted.GetInflate(),
 			Cores: t.accepted.GetCores(), EarlyFinish: t.accepted.GetEarlyFinish(),
 		}
 		for _, id := range writes {
