@@ -480,39 +480,6 @@ func TestLegWaitsForItsWhole(t *testing.T) {
 	}
 }
 
-// Destinations are added and removed.
-func TestDestinationsChange(t *testing.T) {
-	f := newFamily(t, "a")
-	f.settle()
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "a": succeeded()})
-	more := newFamily(t, "a", "b").whole.Spec.Destinations
-	f.whole.Spec.Destinations = more[1:]
-	f.whole.Generation++
-	f.settle()
-	if f.jobs != 2 || !slices.Equal(f.receivers(), []string{"a", "b"}) || f.legs["west"] != nil {
-		t.Fatalf("%d pods, the last one for %v, legs %v", f.jobs, f.receivers(), f.legs)
-	}
-	f.end(map[string]*wirev1.Report{"a": succeeded(), "b": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-	if len(f.whole.Status.Destinations) != 2 {
-		t.Errorf("%+v", f.whole.Status.Destinations)
-	}
-}
-
-// A destination that is replaced by another one of its name, before anybody looked, gets a leg of its own.
-func TestDestinationIsReplaced(t *testing.T) {
-	f := newFamily(t, "a")
-	f.settle()
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "a": succeeded()})
-	f.whole.Spec.Destinations[1].PersistentVolumeClaim.ClaimName = "other"
-	f.whole.Generation++
-	f.whole.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
-	f.settle()
-	if f.jobs != 2 || f.legs["a"] == nil || f.legs["a"].Spec.Destination.PersistentVolumeClaim.ClaimName != "other" {
-		t.Errorf("%d pods, leg %+v", f.jobs, f.legs["a"])
-	}
-}
-
 // A leg that somebody pauses by hand goes on: its pod is of others, too.
 func TestLegIsNotPaused(t *testing.T) {
 	f := newFamily(t, "here")

@@ -104,7 +104,7 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	}
 	defer walked.Close()
 	//nolint:contextcheck // The walk is of all attempts, and ends when the last of them has left.
-	_, places, err := send.NewFan(send.FanOptions{Source: walked}, names...)
+	places, err := send.NewFan(send.FanOptions{Source: walked}, names...)
 	if err != nil {
 		return badConfig("receivers: %w", err)
 	}

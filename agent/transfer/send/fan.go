@@ -85,47 +85,37 @@ type Place struct {
 	share    share // under shares.mu
 }
 
-// NewFan returns a Fan and a place for each receiver, by names that differ.
-func NewFan(o FanOptions, receivers ...string) (*Fan, []*Place, error) {
+// NewFan makes a Fan and returns a place in it for each receiver, by names that differ, of which there are MaxReceivers
+// at most. None is added later.
+func NewFan(o FanOptions, receivers ...string) ([]*Place, error) {
 	if o.Spool <= 0 {
 		o.Spool = defaultSpool
 	}
 	if o.Gathering <= 0 {
 		o.Gathering = defaultGathering
 	}
-	f := &Fan{options: o, places: make(map[string]*Place), gathered: make(chan struct{})}
+	if len(receivers) > MaxReceivers {
+		return nil, fmt.Errorf("more than %d destinations: make several Transfers", MaxReceivers)
+	}
+	f := &Fan{
+		options: o, places: make(map[string]*Place), missing: len(receivers), gathered: make(chan struct{}),
+	}
 	f.spool.init(o.Spool)
 	f.shares.init()
 	places := make([]*Place, len(receivers))
 	for i, name := range receivers {
-		var err error
-		if places[i], err = f.Join(name); err != nil {
-			return nil, nil, err
+		if f.places[name] != nil {
+			return nil, fmt.Errorf("destination %q is named twice: what it gets is sent once", name)
 		}
+		p := &Place{fan: f, name: name}
+		places[i], f.places[name] = p, p
+		f.spool.join(p)
+		f.shares.join(p)
 	}
 	if o.Source != nil {
 		f.walk = newWalk(o.Source)
 	}
-	return f, places, nil
-}
-
-// Join returns a place for another attempt: of a receiver whose last one has ended, or of one that is new. It finds in
-// the spool what is there.
-func (f *Fan) Join(receiver string) (*Place, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.places[receiver] != nil {
-		return nil, fmt.Errorf("destination %q is named twice: what it gets is sent once", receiver)
-	}
-	if len(f.places) == MaxReceivers {
-		return nil, fmt.Errorf("more than %d destinations: make several Transfers", MaxReceivers)
-	}
-	p := &Place{fan: f, name: receiver}
-	f.places[receiver] = p
-	f.missing++
-	f.spool.join(p)
-	f.shares.join(p)
-	return p, nil
+	return places, nil
 }
 
 // Leave gives the place up, when the attempt has ended and its report is made. It may be called again.
