@@ -7,6 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// TransferVia is a way to another cluster.
+type TransferVia struct {
+	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
+	// have handOff: Receive. The bucket gets what the connections between the agents carry, encrypted from end to end.
+	// +required
+	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
+}
+
 // NamedDestination is one of several that a Transfer writes: exactly one of persistentVolumeClaim and objectStore.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a destination is immutable; remove it and add one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="each of destinations must have exactly one of persistentVolumeClaim and objectStore"

@@ -39,14 +39,6 @@ type PersistentVolumeClaimPath struct {
 	Path string `json:"path,omitempty"`
 }
 
-// TransferVia is a way to another cluster.
-type TransferVia struct {
-	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
-	// have handOff: Receive. The bucket gets what the connections between the agents carry, encrypted from end to end.
-	// +required
-	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
-}
-
 // TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore, ephemeral and
 // scrub.
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral), has(self.scrub)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub"

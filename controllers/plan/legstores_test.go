@@ -265,7 +265,8 @@ func TestStoreIsBlocked(t *testing.T) {
 	f.now = f.now.Add(10 * time.Second)
 	f.settle()
 	f.expect(v1alpha1.TransferStarting, v1alpha1.TransferComplete, v1alpha1.TransferPending)
-	if kind, _, message := verdict(t, f.whole.Status.Conditions); kind != v1alpha1.ConditionStalled || f.made["vault"] != 0 {
+	kind, _, message := verdict(t, f.whole.Status.Conditions)
+	if kind != v1alpha1.ConditionStalled || f.made["vault"] != 0 {
 		t.Errorf("%s %s, %v", kind, message, f.made)
 	}
 	f.noStore = false

@@ -34,7 +34,8 @@ const (
 // behind finds nothing there and has its blocks read again, and nobody waits for another's network.
 //
 // The options of all attempts must be the same, but for how the receiver is reached and the form in which files are to
-// rest there, with what follows from that. The source must be a tree.Source, whose entries tell versions of a file apart.
+// rest there, with what follows from that. The source must be a tree.Source, whose entries tell versions of a file
+// apart.
 type Fan struct {
 	options FanOptions
 	spool   spool
@@ -174,7 +175,8 @@ func (f *Fan) begin(now bool) {
 func (p *Place) meet(ctx context.Context, o *Options, t *terms) error {
 	f := p.fan
 	f.mu.Lock()
-	p.met, p.reads, p.joinable, p.onlyJoinable = true, readOf(o, t), t.accepted.GetJoinable(), o.Form == cargo.Gzip
+	p.met, p.reads, p.joinable = true, readOf(o, t), t.accepted.GetJoinable()
+	p.onlyJoinable = o.Form == cargo.Gzip
 	f.missing--
 	p.together = !f.begun
 	if f.timer == nil && !f.begun {

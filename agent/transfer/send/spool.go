@@ -197,6 +197,8 @@ func (p *Place) accepts(b *block) bool {
 
 // acceptsAllOf reports whether the receiver accepts whatever another's attempt may make.
 func (p *Place) acceptsAllOf(other *Place) bool {
-	lacks := func(id codec.ID) bool { return !slices.Contains(p.reads, id) }
-	return (!p.onlyJoinable || other.joins) && (p.joinable || !other.joins) && (!other.stores() || p.stores()) && !slices.ContainsFunc(other.writes, lacks)
+	if p.onlyJoinable && !other.joins || !p.joinable && other.joins || other.stores() && !p.stores() {
+		return false
+	}
+	return !slices.ContainsFunc(other.writes, func(id codec.ID) bool { return !slices.Contains(p.reads, id) })
 }
