@@ -46,7 +46,6 @@ func (c counted) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 type fanOut struct {
 	t      *testing.T
 	walked *tree.Source
-	fan    *send.Fan
 	read   atomic.Int64
 
 	places       []*send.Place
@@ -78,7 +77,7 @@ func newFanOut(t *testing.T, source string, o send.FanOptions, receivers int) *f
 		names = append(names, fmt.Sprint(i))
 		f.destinations = append(f.destinations, t.TempDir())
 	}
-	if f.fan, f.places, err = send.NewFan(o, names...); err != nil {
+	if f.places, err = send.NewFan(o, names...); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -321,17 +320,11 @@ func TestFanOutWithLostReceiver(t *testing.T) {
 	}
 	f.wait(source, 1)
 	lost.wait(t)
-	// Its next attempt is another one of the same Fan, which has begun.
-	place, err := f.fan.Join("1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.places[1] = place
-	f.start(t.Context(), 1, source, startAttempt(t, 2, f.destinations[1]), func(o *send.Options) { o.Attempt = 2 })
-	f.running.Wait()
-	f.ended(1, f.pairs[1])
-	same(t, source, f.destinations[1])
-	if p := f.sent[1].Progress; p.ResumedBytes < 1<<20 || p.Bytes != size {
+	again := newFanOut(t, source, send.FanOptions{}, 1)
+	again.destinations[0] = f.destinations[1]
+	again.start(t.Context(), 0, source, startAttempt(t, 2, f.destinations[1]), func(o *send.Options) { o.Attempt = 2 })
+	again.wait(source)
+	if p := again.sent[0].Progress; p.ResumedBytes < 1<<20 || p.Bytes != size {
 		t.Errorf("progress of the second attempt is %v", p)
 	}
 }
@@ -485,28 +478,6 @@ func TestFanOutOfDifferentNeeds(t *testing.T) {
 	}
 }
 
-// Forms in which files rest are those of one receiver.
-func TestFanOutOfForms(t *testing.T) {
-	source := t.TempDir()
-	mixedTree(t, source)
-	for _, form := range forms {
-		f := newFanOut(t, source, send.FanOptions{}, 2)
-		for i := range f.pairs {
-			f.start(t.Context(), i, source, startReceiver(t, f.destinations[i]), inForm(form))
-		}
-		f.running.Wait()
-		var total int64
-		for i, p := range f.pairs {
-			f.ended(i, p)
-			rests(t, source, f.destinations[i], form)
-			total = int64(f.sent[i].Progress.BytesTotal)
-		}
-		if read := f.read.Load(); read != total {
-			t.Errorf("form %v: %d bytes were read of %d", form, read, total)
-		}
-	}
-}
-
 // In mode Auto each attempt chooses for the blocks that it makes, and the others take them.
 func TestFanOutAdaptive(t *testing.T) {
 	source := t.TempDir()
@@ -577,23 +548,20 @@ func TestFanOutWithLateReceiver(t *testing.T) {
 }
 
 func TestFanOutPlaces(t *testing.T) {
-	if _, _, err := send.NewFan(send.FanOptions{}, "a", "b", "a"); err == nil || !strings.Contains(err.Error(), `"a"`) {
+	if _, err := send.NewFan(send.FanOptions{}, "a", "b", "a"); err == nil || !strings.Contains(err.Error(), `"a"`) {
 		t.Errorf("a destination twice: %v", err)
 	}
 	var names []string
 	for i := range send.MaxReceivers {
 		names = append(names, fmt.Sprint(i))
 	}
-	fan, places, err := send.NewFan(send.FanOptions{}, names...)
+	places, err := send.NewFan(send.FanOptions{}, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fan.Join("one more"); err == nil {
+	places[3].Leave()
+	places[3].Leave()
+	if _, err := send.NewFan(send.FanOptions{}, append(names, "one more")...); err == nil {
 		t.Error("there is a place for one too many")
-	}
-	places[3].Leave()
-	places[3].Leave()
-	if _, err := fan.Join("3"); err != nil {
-		t.Errorf("another attempt: %v", err)
 	}
 }

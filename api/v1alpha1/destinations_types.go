@@ -7,8 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamedDestination is one of several claims that a Transfer writes.
+// TransferVia is a way to another cluster.
+type TransferVia struct {
+	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
+	// have handOff: Receive. The bucket gets what the connections between the agents carry, encrypted from end to end.
+	// +required
+	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
+}
+
+// NamedDestination is one of several that a Transfer writes: exactly one of persistentVolumeClaim and objectStore.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a destination is immutable; remove it and add one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.persistentVolumeClaim) != has(self.objectStore)",message="each of destinations must have exactly one of persistentVolumeClaim and objectStore"
+// +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the Transfer's namespace; remove peer and namespace, and create an ObjectStore here"
+// +kubebuilder:validation:XValidation:rule="has(self.objectStore) || !has(self.form) || self.form != 'Archive'",message="of several destinations an objectStore alone has archives; use form: Gzip or Zstd, remove form, or make a Transfer of its own for the claim"
+// +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 type NamedDestination struct {
 	// name of the destination. Its Transfer is called like this one, a hyphen and this name.
 	// +required
@@ -32,8 +44,22 @@ type NamedDestination struct {
 
 	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it
 	// is in the Transfer's own namespace of this cluster.
-	// +required
+	// +optional
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+
+	// objectStore in the Transfer's namespace, as of spec.destination. It is written by a pod of its own, which reads and
+	// compresses for itself: what is read and compressed once is for claims.
+	// +optional
+	ObjectStore *ObjectStorePath `json:"objectStore,omitempty"`
+
+	// form in which files rest, as of spec.destination. Archive is for an objectStore. What claims get is compressed once
+	// for all of them with the codec of the form, if those without a form read that.
+	// +optional
+	Form RestingForm `json:"form,omitempty"`
+
+	// encryption of archives, as of spec.destination.
+	// +optional
+	Encryption *ArchiveEncryption `json:"encryption,omitempty"`
 }
 
 // DestinationStatus is of one of several destinations. Its Transfer has more: conditions, history, usage, cost and the

@@ -51,6 +51,9 @@ const (
 
 	// TransferLabel is on everything that the manager makes for a Transfer; the value is the object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"
+	// DestinationsLabel is on Jobs and pods of a Transfer with several destinations, those of its legs included; the value
+	// is its UID.
+	DestinationsLabel = "lighterage.dev/destinations-uid"
 	// TransferSetLabel is on the Transfers that a TransferSet made, and on the TransferSets that one with
 	// namespaceSelector made; the value is the set's name. What lacks it is never changed or deleted by a set.
 	TransferSetLabel = "lighterage.dev/transfer-set"

@@ -39,14 +39,6 @@ type PersistentVolumeClaimPath struct {
 	Path string `json:"path,omitempty"`
 }
 
-// TransferVia is a way to another cluster.
-type TransferVia struct {
-	// objectStore of the Transfer's namespace. In the other cluster an ObjectStore with the same bucket and prefix must
-	// have handOff: Receive. The bucket gets what the connections between the agents carry, encrypted from end to end.
-	// +required
-	ObjectStore ObjectStoreReference `json:"objectStore,omitzero"`
-}
-
 // TransferDestination is what a Transfer writes: exactly one of persistentVolumeClaim, objectStore, ephemeral and
 // scrub.
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.objectStore), has(self.ephemeral), has(self.scrub)].exists_one(x, x)",message="destination must have exactly one of persistentVolumeClaim, objectStore, ephemeral and scrub"
@@ -179,9 +171,11 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.source.form) || self.source.form == 'Files' || !has(self.destination) || has(self.destination.form) && self.destination.form != 'Files' || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="files take more space than where they rest compressed; add destination.persistentVolumeClaim.template.size"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) == has(oldSelf.destination) && (!has(self.destination) || has(self.destination.peer) == has(oldSelf.destination.peer) && has(self.destination.via) == has(oldSelf.destination.via) && has(self.destination.namespace) == has(oldSelf.destination.namespace) && has(self.destination.persistentVolumeClaim) == has(oldSelf.destination.persistentVolumeClaim) && has(self.destination.objectStore) == has(oldSelf.destination.objectStore) && has(self.destination.ephemeral) == has(oldSelf.destination.ephemeral) && has(self.destination.scrub) == has(oldSelf.destination.scrub) && has(self.destination.form) == has(oldSelf.destination.form) && has(self.destination.encryption) == has(oldSelf.destination.encryption))",message="destination but for its snapshot is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
-// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim)",message="with several destinations the source is a persistentVolumeClaim; use one, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.hooks) || has(self.source.copyMethod) && self.source.copyMethod != 'Direct'",message="hooks of a run with several destinations that reads the claim itself would last until the slowest of them has everything; set source.copyMethod to Snapshot or Clone, or remove hooks"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.receipt) || !self.receipt || self.destinations.all(d, !has(d.encryption) && (has(d.objectStore) || !has(d.form) || d.form == 'Files'))",message="a receipt is of files that can be read again, as with form Files, or in an objectStore without encryption; remove receipt, or form and encryption of destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
-// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, !has(d.persistentVolumeClaim) || has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 // +kubebuilder:validation:XValidation:rule="has(self.source.objectStore) || !has(self.destination) || !has(self.destination.ephemeral)",message="what goes into an ephemeral volume is lost, so it is for proving that an objectStore can be restored; use an objectStore as source, or a persistentVolumeClaim as destination"
@@ -200,7 +194,8 @@ type TransferSpec struct {
 	// +optional
 	Destination TransferDestination `json:"destination,omitzero"`
 
-	// destinations are several claims that get the same. The source is read and compressed once for all that keep up.
+	// destinations are several claims and objectStores that get the same. For claims the source is read and compressed
+	// once, as far as they keep up; each objectStore is written by a pod of its own, from the same copy of the source.
 	// Each has a Transfer of its own, which this one owns: with attempts, a Delivery, quotas, statistics and a receipt.
 	// What this spec says of runs holds for each: maxAttempts, bandwidthLimit, verify. Destinations can be added and
 	// removed, which starts another run.

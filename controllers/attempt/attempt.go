@@ -75,6 +75,8 @@ type Spec struct {
 	stores   []StoreTraffic
 	Template v1alpha1.AgentPodTemplate
 	Where    placement.Plan
+	// Beside are labels of pods on whose node this one is to be, if it has space: they mount the same claim. nil: none.
+	Beside map[string]string
 	// Capabilities make the agent root; without any it is an ordinary user.
 	Capabilities []corev1.Capability
 	Image        agentpod.Image

@@ -87,7 +87,7 @@ func (a *Attempt) pod() corev1.PodSpec {
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](10),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      a.spec.Where.Affinity,
+		Affinity:                      a.affinity(),
 		Tolerations:                   a.spec.Template.Tolerations,
 		PriorityClassName:             a.spec.Template.PriorityClassName,
 		SecurityContext:               security,
@@ -117,6 +117,26 @@ func (a *Attempt) pod() corev1.PodSpec {
 		}})
 	}
 	return pod
+}
+
+// affinity is that of placement, with the node of pods beside which this one is to be. A claim may be attached to one
+// node at a time, and where it is nobody knows before one of them has a node.
+func (a *Attempt) affinity() *corev1.Affinity {
+	if a.spec.Beside == nil {
+		return a.spec.Where.Affinity
+	}
+	affinity := &corev1.Affinity{}
+	if a.spec.Where.Affinity != nil {
+		affinity = a.spec.Where.Affinity.DeepCopy()
+	}
+	affinity.PodAffinity = &corev1.PodAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: a.spec.Beside}, TopologyKey: corev1.LabelHostname,
+			},
+		}},
+	}
+	return affinity
 }
 
 // ephemeral is a volume whose claim Kubernetes makes for the pod, and removes with it.

@@ -48,6 +48,11 @@ func Explain(in Input) (*Explanation, error) {
 	e.stalled(status)
 	if len(transfer.Spec.Destinations) > 0 {
 		e.note("each destination has a Transfer of its own, which has figures and decisions: see status.destinations")
+		toStore := func(d v1alpha1.NamedDestination) bool { return d.ObjectStore != nil }
+		if slices.ContainsFunc(transfer.Spec.Destinations, toStore) {
+			e.note("each ObjectStore has a pod of its own, which reads and compresses for it alone: what is read and compressed " +
+				"once is for claims")
+		}
 		return e, nil
 	}
 	if transfer.Spec.Source.Peer != "" {

@@ -80,13 +80,23 @@ func (s *sheet) destinations(t *v1alpha1.Transfer) {
 	s.section("Destinations")
 	for i := range t.Status.Destinations {
 		d := &t.Status.Destinations[i]
-		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", cmp.Or(d.Peer, v1alpha1.ThisCluster),
+		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", placeOf(t, d),
 			cmp.Or(d.Phase, v1alpha1.TransferPending), d.Percent, table.Bytes(d.Bytes), table.Bytes(d.BytesTotal), d.Transfer)
 		if d.Phase != v1alpha1.TransferComplete && d.Reason != "" {
 			text += ": " + d.Reason + ": " + d.Message
 		}
 		s.row(d.Name, text)
 	}
+}
+
+// placeOf is where one of several destinations is.
+func placeOf(t *v1alpha1.Transfer, d *v1alpha1.DestinationStatus) string {
+	for i := range t.Spec.Destinations {
+		if to := &t.Spec.Destinations[i]; to.Name == d.Name && to.ObjectStore != nil {
+			return "ObjectStore " + to.ObjectStore.Name
+		}
+	}
+	return cmp.Or(d.Peer, v1alpha1.ThisCluster)
 }
 
 // copies tell which state of the source is read, and which the destination has.

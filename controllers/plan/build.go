@@ -108,6 +108,9 @@ func sendSpec(transfer *v1alpha1.Transfer, where placement.Plan, image agentpod.
 	if claim := StagedClaim(transfer); claim != "" {
 		a.Mounts = []attempt.Mount{{Claim: claim, Path: attempt.VolumePath, ReadOnly: true}}
 	}
+	if HasLegs(transfer) {
+		ofDestinations(&a, transfer)
+	}
 	if transfer.Spec.PodTemplate != nil {
 		a.Template = *transfer.Spec.PodTemplate
 	}

@@ -52,6 +52,8 @@ const (
 	// legComing: it may soon be ready.
 	legComing legState = iota
 	legReady
+	// legApart: its own pod is at work, or may soon be.
+	legApart
 	// legBlocked: it waits for somebody, for a quota or for its back-off.
 	legBlocked
 	legComplete
@@ -59,10 +61,13 @@ const (
 )
 
 // legState judges a leg by its status.
-func (d *transferDecision) legState(name string) legState {
-	leg := d.facts.Legs[name].Transfer
+func (d *transferDecision) legState(to v1alpha1.NamedDestination) legState {
+	leg, coming := d.facts.Legs[to.Name].Transfer, legComing
+	if to.ObjectStore != nil {
+		coming = legApart
+	}
 	if leg == nil || leg.DeletionTimestamp != nil {
-		return legComing
+		return coming
 	}
 	gathering := d.facts.Now
 	if at := d.transfer.Status.GatheringTime; at != nil {
@@ -75,13 +80,17 @@ func (d *transferDecision) legState(name string) legState {
 	switch {
 	case isReady(leg):
 		return legReady
-	case status.Queued != nil, leg.Spec.Suspend:
+	case status.Queued != nil:
+		return legBlocked
+	case HasPod(leg) && UnderWay(leg) && current && !stalled:
+		return legApart
+	case leg.Spec.Suspend:
 		return legBlocked
 	case status.Run == nil, status.Run.CompletionTime != nil && !current:
 		if status.Phase == v1alpha1.TransferPending && stalled && settled {
 			return legBlocked
 		}
-		return legComing
+		return coming
 	case status.Run.CompletionTime != nil && status.Phase == v1alpha1.TransferComplete:
 		return legComplete
 	case status.Run.CompletionTime != nil:
@@ -90,11 +99,11 @@ func (d *transferDecision) legState(name string) legState {
 		if stalled || status.Run.NextAttemptTime.After(gathering.Add(gatherPatience)) {
 			return legBlocked
 		}
-		return legComing
+		return coming
 	case stalled && settled:
 		return legBlocked
 	}
-	return legComing
+	return coming
 }
 
 // newGathering forgets for whom the last pod was.
@@ -127,7 +136,7 @@ func (d *transferDecision) gather(where placement.Plan) {
 	}
 	ready, states := []string(nil), map[legState]int{}
 	for _, to := range d.transfer.Spec.Destinations {
-		state := d.legState(to.Name)
+		state := d.legState(to)
 		if state == legReady && !d.reachable(to) {
 			state = legComing
 		}
@@ -147,11 +156,13 @@ func (d *transferDecision) gather(where placement.Plan) {
 		}
 		status.GatheringTime = nil
 		d.send(where, ready)
-	case len(ready) == 0 && states[legComing] == 0 && states[legBlocked] == 0:
+	case len(ready) == 0 && states[legComing] == 0 && states[legBlocked] == 0 && states[legApart] == 0:
 		d.endLegs()
-	case len(ready) == 0 && states[legComing] == 0:
+	case len(ready) == 0 && states[legComing] == 0 && states[legApart] == 0:
 		d.out.RequeueAfter = attempt.StallLast
 		d.showBlocked()
+	case len(ready) == 0 && states[legComing] == 0:
+		d.followLegs()
 	default:
 		d.out.RequeueAfter = attempt.UntilFirst(waited, gatherSettle, gatherPatience)
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonGathering, fmt.Sprintf(
@@ -175,7 +186,7 @@ func (d *transferDecision) showBlocked() {
 	var why []string
 	for _, to := range d.transfer.Spec.Destinations {
 		leg := d.facts.Legs[to.Name].Transfer
-		if d.legState(to.Name) != legBlocked {
+		if d.legState(to) != legBlocked {
 			continue
 		}
 		stuck = stuck && meta.IsStatusConditionTrue(leg.Status.Conditions, v1alpha1.ConditionStalled)
@@ -212,13 +223,13 @@ func (d *transferDecision) send(where placement.Plan, names []string) {
 	}
 	first := d.facts.Legs[names[0]].Transfer
 	config := sendConfig(first, policy.Kept(first.Status.Policy))
-	config.RunId, config.Attempt, config.Destination, config.BandwidthLimit = "", 0, nil, 0
+	config.RunId, config.Attempt, config.Destination, config.BandwidthLimit, config.Form = "", 0, nil, 0, 0
 	for _, name := range names {
 		leg := d.facts.Legs[name]
 		own := sendConfig(leg.Transfer, policy.Kept(leg.Transfer.Status.Policy))
 		receiver := &wirev1.SendReceiver{
 			Name: name, RunId: own.GetRunId(), Attempt: own.GetAttempt(), Destination: own.GetDestination(),
-			BandwidthLimit: own.GetBandwidthLimit(),
+			BandwidthLimit: own.GetBandwidthLimit(), Form: own.GetForm(),
 		}
 		if leg.Peer != nil {
 			to, _ := route.To(leg.Peer, d.image.Tunnels)
@@ -235,13 +246,13 @@ func (d *transferDecision) send(where placement.Plan, names []string) {
 		"attempt %d of run %s: the pod that sends to %d destinations is being started", run.Attempt, run.ID, len(names)))
 }
 
-// followLegs looks after a pod that runs.
+// followLegs looks after a pod that runs, or those that legs have.
 func (d *transferDecision) followLegs() {
 	d.wantLegs()
 	d.out.RequeueAfter = legsInterval
 	run, complete := d.transfer.Status.Run, 0
 	for _, to := range d.transfer.Spec.Destinations {
-		if d.legState(to.Name) == legComplete {
+		if d.legState(to) == legComplete {
 			complete++
 		}
 	}
@@ -262,7 +273,7 @@ func (d *transferDecision) podEnded() {
 		}
 	}
 	unfinished := slices.ContainsFunc(d.transfer.Spec.Destinations, func(to v1alpha1.NamedDestination) bool {
-		state := d.legState(to.Name)
+		state := d.legState(to)
 		return state != legComplete && state != legFailed
 	})
 	if !unfinished {
@@ -288,7 +299,7 @@ func (d *transferDecision) endLegs() {
 	}
 	var failed []string
 	for _, to := range d.transfer.Spec.Destinations {
-		if d.legState(to.Name) == legFailed {
+		if d.legState(to) == legFailed {
 			failed = append(failed, to.Name)
 		}
 	}
@@ -378,7 +389,7 @@ func showLeg(one *v1alpha1.DestinationStatus, leg *v1alpha1.Transfer) {
 	if run := status.Run; run != nil {
 		one.RunID, one.Attempt, one.Failures = run.ID, run.Attempt, run.Failures
 		one.CompletionTime = run.CompletionTime.DeepCopy()
-		if IsLocal(leg) {
+		if IsLocal(leg) && IntoClaim(leg) {
 			one.Delivery = LocalDelivery(leg).Name
 		}
 	}

@@ -48,26 +48,40 @@ func newHooked(t *testing.T, method v1alpha1.CopyMethod) *hooked {
 
 func (h *hooked) step() {
 	h.Helper()
-	h.facts.Hooks = plan.HookFacts{}
-	if plan.NeedsHooks(h.transfer) {
-		s := h.transfer.Status.Hooks
-		h.facts.Hooks = plan.HookFacts{
-			Seen:   true,
-			Before: plan.HookSeen{CronJob: h.cronJobs[s.Before.CronJob], Job: h.jobs[s.Before.Job]},
-			After:  plan.HookSeen{CronJob: h.cronJobs[s.After.CronJob], Job: h.jobs[s.After.Job]},
-		}
-		if h.hookProblem != nil {
-			h.facts.Hooks = plan.HookFacts{Seen: true, Problem: h.hookProblem}
-		}
-	}
+	h.facts.Hooks = h.seen(h.transfer)
 	h.at = h.at.Add(time.Second)
 	h.look()
 	if step := h.last.Hook; step != nil && step.Start != nil && h.rejected != "" {
 		h.transfer.Status = plan.RefuseHook(h.transfer, step, h.rejected, h.at).Status
-	} else if step != nil && step.Start != nil {
+	} else {
+		h.do(step)
+	}
+}
+
+// seen is what is seen of the hooks of a Transfer.
+func (h *hooked) seen(of *v1alpha1.Transfer) plan.HookFacts {
+	if !plan.NeedsHooks(of) {
+		return plan.HookFacts{}
+	}
+	if h.hookProblem != nil {
+		return plan.HookFacts{Seen: true, Problem: h.hookProblem}
+	}
+	s := of.Status.Hooks
+	return plan.HookFacts{
+		Seen:   true,
+		Before: plan.HookSeen{CronJob: h.cronJobs[s.Before.CronJob], Job: h.jobs[s.Before.Job]},
+		After:  plan.HookSeen{CronJob: h.cronJobs[s.After.CronJob], Job: h.jobs[s.After.Job]},
+	}
+}
+
+// do makes or deletes the Job of a hook.
+func (h *hooked) do(step *plan.HookStep) {
+	switch {
+	case step == nil:
+	case step.Start != nil:
 		h.jobs[step.Start.Name] = step.Start
 		h.made = append(h.made, step.Start.Labels[v1alpha1.HookLabel])
-	} else if step != nil {
+	default:
 		delete(h.jobs, step.End.Name)
 	}
 }

@@ -4,8 +4,10 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,8 +22,9 @@ import (
 )
 
 // A Transfer with several destinations has a Transfer for each, its legs, which it makes and owns. A leg is planned as
-// any other one: it is checked and admitted, has attempts, a Delivery, a history and a receipt. What it has not is a
-// pod: the whole makes one that sends to all legs that are ready.
+// any other one: it is checked and admitted, has attempts, a Delivery, a history and a receipt. What one to a claim has
+// not is a pod: the whole makes one that sends to all those that are ready. One to an object store has its own, which
+// reads what the whole reads: a Job has the credentials of two stores at most, and one that sends of none.
 
 const (
 	// maxDestinations is what the API allows, maxDestinationName the length of a name.
@@ -63,6 +66,11 @@ func WholeOf(transfer *v1alpha1.Transfer) *metav1.OwnerReference {
 
 // IsLeg reports whether a Transfer is a leg of another one.
 func IsLeg(transfer *v1alpha1.Transfer) bool { return WholeOf(transfer) != nil }
+
+// HasPod reports whether attempts of a Transfer have pods of their own. Those of legs to claims have none.
+func HasPod(transfer *v1alpha1.Transfer) bool {
+	return !IsLeg(transfer) || transfer.Spec.Destination.ObjectStore != nil
+}
 
 // IsLegOf reports whether a Transfer is a leg of that one.
 func IsLegOf(transfer, whole *v1alpha1.Transfer) bool {
@@ -153,23 +161,39 @@ func attemptOf(transfer *v1alpha1.Transfer) string {
 	return attempt.Name(transfer.Name, transfer.Status.Run.ID, transfer.Status.Run.Attempt)
 }
 
-// legOf is the leg that there should be for a destination in the present run.
-func legOf(whole *v1alpha1.Transfer, to v1alpha1.NamedDestination) v1alpha1.Transfer {
-	spec := *whole.Spec.DeepCopy()
+// legSpec is what a Transfer wants of the leg for a destination.
+func legSpec(whole v1alpha1.TransferSpec, to v1alpha1.NamedDestination) v1alpha1.TransferSpec {
+	spec := *whole.DeepCopy()
 	spec.Destinations, spec.Schedule, spec.Objective = nil, nil, nil
-	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect} // the whole makes the copy
+	// The whole makes the copy, and runs the hooks.
+	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect}
 	spec.Source.VolumeGroupSnapshotName = ""
 	spec.Destination = v1alpha1.TransferDestination{
-		Peer: to.Peer, Namespace: to.Namespace,
+		Peer: to.Peer, Namespace: to.Namespace, ObjectStore: to.ObjectStore.DeepCopy(),
 		PersistentVolumeClaim: v1alpha1.DestinationClaim{PersistentVolumeClaimPath: to.PersistentVolumeClaim},
+		Form:                  to.Form, Encryption: to.Encryption.DeepCopy(),
 	}
+	return spec
+}
+
+// ofDestinations has a pod of several destinations, or of one of them, read what the whole reads, where the others are
+// that do so. Its Job is queued as those of the whole.
+func ofDestinations(a *attempt.Spec, whole *v1alpha1.Transfer) {
+	a.Mounts[0].Claim = StagedClaim(whole)
+	a.JobLabels = queueLabels(whole)
+	a.Beside = map[string]string{v1alpha1.DestinationsLabel: string(whole.UID)}
+	a.Labels[v1alpha1.DestinationsLabel] = string(whole.UID)
+}
+
+// legOf is the leg that there should be for a destination in the present run.
+func legOf(whole *v1alpha1.Transfer, to v1alpha1.NamedDestination) v1alpha1.Transfer {
 	return v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: whole.Namespace, Name: LegName(whole.Name, to.Name),
 			Annotations:     map[string]string{v1alpha1.RunAnnotation: whole.Status.Run.ID},
 			OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference("Transfer", whole)},
 		},
-		Spec: spec,
+		Spec: legSpec(whole.Spec, to),
 	}
 }
 
@@ -185,11 +209,15 @@ func validateDestinations(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: field, Fix: "must not be set beside spec.destination; remove one of them"}
 	case len(spec.Destinations) > maxDestinations:
 		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must have at most %d items", maxDestinations)}
-	case spec.Source.ObjectStore != nil || spec.Source.Hooks != nil:
-		return &policy.InvalidError{Field: field, Fix: "need a persistentVolumeClaim without hooks as source"}
+	case spec.Source.ObjectStore != nil:
+		return &policy.InvalidError{Field: field, Fix: "need a persistentVolumeClaim as source"}
+	case spec.Source.Hooks != nil && !copies(spec.Source):
+		return &policy.InvalidError{Field: "spec.source.copyMethod", Fix: "must be Snapshot or Clone for hooks with several " +
+			"destinations: they would last until the slowest of these has everything; set it, or remove hooks"}
 	}
 	seen := map[string]bool{}
-	places := map[v1alpha1.NamedDestination]bool{}
+	type place struct{ peer, namespace, claim, store, path string }
+	places := map[place]bool{}
 	for _, to := range spec.Destinations {
 		if to.Name == "" || len(to.Name) > maxDestinationName || seen[to.Name] {
 			return &policy.InvalidError{Field: field, Fix: "must each have a name of its own of at most 40 characters"}
@@ -197,22 +225,36 @@ func validateDestinations(spec v1alpha1.TransferSpec) error {
 		seen[to.Name] = true
 		// Comparing each with each costs more than the API server allows a rule. Directories in each other are told apart by
 		// checkConflict.
-		place := to
-		place.Name = ""
-		if places[place] {
+		at := place{to.Peer, to.Namespace, to.PersistentVolumeClaim.ClaimName, "", to.PersistentVolumeClaim.Path}
+		if to.ObjectStore != nil {
+			at.store, at.path = to.ObjectStore.Name, to.ObjectStore.Path
+		}
+		if places[at] {
 			return &policy.InvalidError{Field: field, Fix: fmt.Sprintf(
 				"must not name a directory twice, as %q does; remove one of the two", to.Name)}
 		}
-		places[place] = true
-		if to.PersistentVolumeClaim.ClaimName == "" {
-			return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must name a claim as %q", to.Name)}
+		places[at] = true
+		if to.Form.Archived() && to.ObjectStore == nil { // A leg to a claim has no pod of its own to archive with.
+			return &policy.InvalidError{
+				Field: field + "." + to.Name + ".form", Fix: "must be Files, Gzip, Zstd or absent without objectStore",
+			}
 		}
-		path := field + "." + to.Name + ".persistentVolumeClaim.path"
-		if err := attempt.ValidatePath(path, to.PersistentVolumeClaim.Path); err != nil {
-			return err
+		if err := ValidateTransfer(legSpec(spec, to)); err != nil {
+			return ofDestination(to.Name, err)
 		}
 	}
 	return nil
+}
+
+// ofDestination names the destination in what is wrong with the spec of its leg.
+func ofDestination(name string, err error) error {
+	var invalid *policy.InvalidError
+	if errors.As(err, &invalid) {
+		if field, found := strings.CutPrefix(invalid.Field, "spec.destination"); found {
+			return &policy.InvalidError{Field: "spec.destinations." + name + field, Fix: invalid.Fix}
+		}
+	}
+	return err
 }
 
 // checkLegs looks for what keeps legs from being made.
@@ -235,20 +277,33 @@ func checkLegs(whole *v1alpha1.Transfer, facts TransferFacts) *agentpod.Problem 
 
 // routeOfLegs is that of the legs which go furthest.
 func routeOfLegs(whole *v1alpha1.Transfer) v1alpha1.Route {
-	if slices.ContainsFunc(whole.Spec.Destinations, func(d v1alpha1.NamedDestination) bool { return d.Peer != "" }) {
-		return v1alpha1.RouteGateway
+	any := func(is func(v1alpha1.NamedDestination) bool) bool {
+		return slices.ContainsFunc(whole.Spec.Destinations, is)
 	}
-	return v1alpha1.RouteDirect
+	switch {
+	case any(func(d v1alpha1.NamedDestination) bool { return d.Peer != "" }):
+		return v1alpha1.RouteGateway
+	case any(func(d v1alpha1.NamedDestination) bool { return d.ObjectStore == nil }):
+		return v1alpha1.RouteDirect
+	}
+	return v1alpha1.RouteObjectStore
 }
 
 // leg reports whether the decision is about a leg.
 func (d *transferDecision) leg() bool { return IsLeg(d.transfer) }
 
-// mayBegin reports whether an attempt of a leg may begin: its whole gathers those for its next pod.
+// shares reports whether the decision is about a leg to which the pod of its whole sends.
+func (d *transferDecision) shares() bool { return !HasPod(d.transfer) }
+
+// mayBegin reports whether an attempt of a leg may begin: its whole gathers those for its next pod. One with a pod of
+// its own may while that pod sends, too: what is read is there.
 func (d *transferDecision) mayBegin() bool {
 	whole := d.facts.Whole
-	return whole != nil && whole.DeletionTimestamp == nil && UnderWay(whole) && whole.Status.GatheringTime != nil &&
-		destinationOf(whole, d.transfer.Name) != ""
+	if whole == nil || whole.DeletionTimestamp != nil || !UnderWay(whole) || destinationOf(whole, d.transfer.Name) == "" {
+		return false
+	}
+	sends := slices.ContainsFunc(whole.Status.Destinations, func(d v1alpha1.DestinationStatus) bool { return d.Sent > 0 })
+	return whole.Status.GatheringTime != nil || sends && HasPod(d.transfer)
 }
 
 // legWantsRun: its whole has begun a run.

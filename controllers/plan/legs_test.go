@@ -39,8 +39,13 @@ type family struct {
 	// reports of receivers by destination.
 	reports map[string]*wirev1.Report
 	peer    bool // the Peer exists
+	noStore bool // ObjectStores do not
 	staging *plan.StagingFacts
-	runs    int
+	hooks   *hooked // nil: there are none
+	// apart are the pods of legs to object stores, by destination, and made how many there were of each.
+	apart map[string]*apart
+	made  map[string]int
+	runs  int
 }
 
 // newFamily is of one destination in the cluster of the Peer west, and of others in this one.
@@ -48,7 +53,7 @@ func newFamily(t *testing.T, here ...string) *family {
 	t.Helper()
 	f := &family{
 		T: t, whole: newTransfer("ledger", time.Hour), legs: map[string]*v1alpha1.Transfer{}, now: now, peer: true,
-		reports: map[string]*wirev1.Report{},
+		reports: map[string]*wirev1.Report{}, apart: map[string]*apart{}, made: map[string]int{},
 	}
 	f.whole.Spec.Destination = v1alpha1.TransferDestination{}
 	f.whole.Spec.Destinations = []v1alpha1.NamedDestination{{
@@ -66,7 +71,12 @@ func (f *family) facts(of *v1alpha1.Transfer) plan.TransferFacts {
 	facts := goodFacts()
 	f.runs++
 	facts.Now, facts.NewRunID = f.now, fmt.Sprintf("run%02d", f.runs)
-	if of.Spec.Destination.Peer == "" {
+	if at := of.Spec.Destination.ObjectStore; at != nil {
+		facts.Peer, facts.Stores.Dial = nil, &wirev1.DialPolicy{}
+		if !f.noStore {
+			facts.Stores.Destination = readyStore(at.Name, at.Name+"-keys")
+		}
+	} else if of.Spec.Destination.Peer == "" {
 		facts.Peer, facts.Local.Claim = nil, &corev1.PersistentVolumeClaim{}
 		facts.Local.Deliveries = f.deliveries
 	} else if !f.peer {
@@ -100,9 +110,15 @@ func (f *family) look() {
 		facts.Staging = *f.staging
 		facts.Staging.Seen = true
 	}
+	if f.hooks != nil {
+		facts.Hooks = f.hooks.seen(f.whole)
+	}
 	decision := plan.DecideTransfer(f.whole, facts, image)
 	f.whole.Status = decision.Status
 	f.stage(decision)
+	if f.hooks != nil {
+		f.hooks.do(decision.Hook)
+	}
 	for _, wanted := range decision.Legs {
 		f.keep(wanted)
 	}
@@ -185,6 +201,10 @@ func (f *family) lookAt(name string) {
 	leg := f.legs[name]
 	facts := f.facts(leg)
 	facts.Whole = f.whole
+	if plan.HasPod(leg) {
+		f.lookAtApart(name, facts)
+		return
+	}
 	if plan.Sends(f.whole, leg) && f.job != nil && f.job.Name == jobOf(f.whole) {
 		facts.Job, facts.Pod, facts.Report = f.job, f.pod, f.reports[name]
 		if f.pod != nil && f.pod.Status.ContainerStatuses[0].State.Running == nil {
@@ -323,6 +343,17 @@ func TestOnePodSendsToAll(t *testing.T) {
 	}
 }
 
+// Each claim has its own form, in one pod.
+func TestFormsOfSeveralDestinations(t *testing.T) {
+	f := newFamily(t, "here")
+	f.whole.Spec.Destinations[0].Form = v1alpha1.RestingGzip
+	f.settle()
+	forms := []wirev1.Form{f.config.GetReceivers()[0].GetForm(), f.config.GetReceivers()[1].GetForm()}
+	if f.jobs != 1 || f.config.GetForm() != 0 || !slices.Equal(forms, []wirev1.Form{wirev1.Form_FORM_GZIP, 0}) {
+		t.Errorf("%d pods, %v", f.jobs, f.config)
+	}
+}
+
 // Who fails is reported at once and tried again when the others have ended, without them.
 func TestOneDestinationFails(t *testing.T) {
 	f := newFamily(t, "here")
@@ -449,39 +480,6 @@ func TestLegWaitsForItsWhole(t *testing.T) {
 	}
 }
 
-// Destinations are added and removed.
-func TestDestinationsChange(t *testing.T) {
-	f := newFamily(t, "a")
-	f.settle()
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "a": succeeded()})
-	more := newFamily(t, "a", "b").whole.Spec.Destinations
-	f.whole.Spec.Destinations = more[1:]
-	f.whole.Generation++
-	f.settle()
-	if f.jobs != 2 || !slices.Equal(f.receivers(), []string{"a", "b"}) || f.legs["west"] != nil {
-		t.Fatalf("%d pods, the last one for %v, legs %v", f.jobs, f.receivers(), f.legs)
-	}
-	f.end(map[string]*wirev1.Report{"a": succeeded(), "b": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-	if len(f.whole.Status.Destinations) != 2 {
-		t.Errorf("%+v", f.whole.Status.Destinations)
-	}
-}
-
-// A destination that is replaced by another one of its name, before anybody looked, gets a leg of its own.
-func TestDestinationIsReplaced(t *testing.T) {
-	f := newFamily(t, "a")
-	f.settle()
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "a": succeeded()})
-	f.whole.Spec.Destinations[1].PersistentVolumeClaim.ClaimName = "other"
-	f.whole.Generation++
-	f.whole.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
-	f.settle()
-	if f.jobs != 2 || f.legs["a"] == nil || f.legs["a"].Spec.Destination.PersistentVolumeClaim.ClaimName != "other" {
-		t.Errorf("%d pods, leg %+v", f.jobs, f.legs["a"])
-	}
-}
-
 // A leg that somebody pauses by hand goes on: its pod is of others, too.
 func TestLegIsNotPaused(t *testing.T) {
 	f := newFamily(t, "here")
@@ -498,56 +496,6 @@ func TestLegIsNotPaused(t *testing.T) {
 	if leg = f.legs["here"]; leg.Status.Phase != v1alpha1.TransferComplete {
 		t.Errorf("%s, %+v", leg.Status.Phase, leg.Status.Conditions)
 	}
-}
-
-// There is one snapshot for all, which the pod reads, and each leg has its time.
-func TestOneSnapshotForAll(t *testing.T) {
-	f := newFamily(t, "here")
-	f.staging = &newWorld(t, v1alpha1.CopySnapshot).facts.Staging
-	f.whole.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
-	f.look()
-	if len(f.legs) > 0 {
-		t.Errorf("legs were made before the copy: %v", f.legs)
-	}
-	f.now = f.now.Add(time.Second)
-	taken := f.now
-	f.settle()
-	if f.jobs != 1 || len(f.staging.Snapshots) != 1 || len(f.staging.Claims) != 1 {
-		t.Fatalf("%d pods, %d snapshots, %d claims: %+v", f.jobs, len(f.staging.Snapshots), len(f.staging.Claims),
-			f.whole.Status)
-	}
-	mounted := f.job.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName
-	if mounted != f.staging.Claims[0].Name {
-		t.Errorf("the pod mounts %s", mounted)
-	}
-	f.now = f.now.Add(time.Minute)
-	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "here": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
-	for name, leg := range f.legs {
-		if leg.Status.Staged != nil || leg.Status.RecoveryPoint == nil || !leg.Status.RecoveryPoint.Time.Equal(taken) {
-			t.Errorf("%s: %+v", name, leg.Status.RecoveryPoint)
-		}
-	}
-	if !f.whole.Status.RecoveryPoint.Time.Equal(taken) || len(f.staging.Claims) > 0 {
-		t.Errorf("%+v, %d claims are left", f.whole.Status.RecoveryPoint, len(f.staging.Claims))
-	}
-}
-
-// The whole reads a VolumeGroupSnapshot, and its legs get what the whole reads.
-func TestOneGroupSnapshotForAll(t *testing.T) {
-	f := newFamily(t, "here")
-	f.staging = &newWorld(t, v1alpha1.CopySnapshot).facts.Staging
-	f.staging.Grouped = &plan.Snapshot{Name: "of-moment", Ready: true, Created: f.now}
-	f.whole.Spec.Source.CopyMethod, f.whole.Spec.Source.VolumeGroupSnapshotName = v1alpha1.CopySnapshot, "moment"
-	f.settle()
-	if f.jobs != 1 || len(f.staging.Snapshots) > 0 || len(f.staging.Claims) != 1 {
-		t.Fatalf("%d pods, %d snapshots, %d claims: %+v", f.jobs, len(f.staging.Snapshots), len(f.staging.Claims),
-			f.whole.Status)
-	}
-	f.run(map[string]*wirev1.Report{"west": onTheWay(), "here": onTheWay()})
-	f.end(map[string]*wirev1.Report{"west": succeeded(), "here": succeeded()})
-	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
 }
 
 // A Transfer of somebody else with the name of a leg is left alone.
@@ -569,10 +517,31 @@ func TestDestinationsAreValidated(t *testing.T) {
 			s.Destinations = append(s.Destinations, s.Destinations[0])
 			s.Destinations[1].Name = "another"
 		},
-		"Both":  func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" },
-		"Hooks": func(s *v1alpha1.TransferSpec) { s.Source.Hooks = &v1alpha1.SourceHooks{} },
-		"Path":  func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.Path = "/../x" },
-		"Claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.ClaimName = "" },
+		"Both":             func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "west" },
+		"Hooks around all": func(s *v1alpha1.TransferSpec) { s.Source.Hooks = &v1alpha1.SourceHooks{} },
+		"Path":             func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.Path = "/../x" },
+		"Claim":            func(s *v1alpha1.TransferSpec) { s.Destinations[0].PersistentVolumeClaim.ClaimName = "" },
+		"Claim and store": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0].Peer, s.Destinations[0].ObjectStore = "", storePath("vault", "/")
+		},
+		"Store of a peer": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0] = v1alpha1.NamedDestination{Name: "a", Peer: "west", ObjectStore: storePath("vault", "/")}
+		},
+		"Store twice": func(s *v1alpha1.TransferSpec) {
+			for _, name := range []string{"a", "b"} {
+				at := storePath("vault", "/x")
+				s.Destinations = append(s.Destinations, v1alpha1.NamedDestination{Name: name, ObjectStore: at})
+			}
+		},
+		"Archives in a claim": func(s *v1alpha1.TransferSpec) { s.Destinations[0].Form = v1alpha1.RestingArchive },
+		"Receipt of a form": func(s *v1alpha1.TransferSpec) {
+			s.Receipt, s.Destinations[0].Form = true, v1alpha1.RestingGzip
+		},
+		"Encryption of files": func(s *v1alpha1.TransferSpec) {
+			s.Destinations[0] = v1alpha1.NamedDestination{
+				Name: "a", ObjectStore: storePath("vault", "/"), Encryption: &v1alpha1.ArchiveEncryption{},
+			}
+		},
 	} {
 		f := newFamily(t)
 		if err := plan.ValidateTransfer(f.whole.Spec); err != nil {

@@ -218,7 +218,7 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 			fmt.Sprintf("attempt %d of run %s: the agent's pod, with its claims, is being started", run.Attempt, run.ID),
 		)
 	case run.Route == v1alpha1.RouteObjectStore:
-		d.out.Start = storeAttempt(d.transfer, resolved, where, d.facts.Stores, d.image)
+		d.out.Start = storeAttempt(d.transfer, d.facts.Whole, resolved, where, d.facts.Stores, d.image)
 		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf(
 			"attempt %d of run %s: the agent's pod, which talks to the object store, is being started", run.Attempt, run.ID))
 	case present == nil:

@@ -45,7 +45,7 @@ type window struct {
 // held says why no agent may run now; nil if they may.
 func (d *transferDecision) held() *hold {
 	switch w := d.window; {
-	case d.leg(): // its agent is of others, too, and its spec is what the whole wants
+	case d.leg(): // its agent may be of others, too, and its spec is what the whole wants
 		return nil
 	case d.transfer.Spec.Pause:
 		return &hold{v1alpha1.ReasonPaused, "no agent runs while spec.pause is true; set it to false to go on"}

@@ -64,7 +64,7 @@ func TestScrubAttempts(t *testing.T) {
 		}
 		made := PodAttempt(transfer, policy.Resolved{}, placement.Plan{}, agentpod.Image{})
 		if what == "store" {
-			made = storeAttempt(transfer, policy.Resolved{}, placement.Plan{}, StoreFacts{Source: store}, agentpod.Image{})
+			made = storeAttempt(transfer, nil, policy.Resolved{}, placement.Plan{}, StoreFacts{Source: store}, agentpod.Image{})
 		}
 		pod := made.Job().Spec.Template.Spec
 		for _, volume := range pod.Volumes {

@@ -110,8 +110,10 @@ type Stage struct {
 }
 
 // Stages reports whether runs of a Transfer read a copy of the source.
-func Stages(transfer *v1alpha1.Transfer) bool {
-	switch transfer.Spec.Source.CopyMethod {
+func Stages(transfer *v1alpha1.Transfer) bool { return copies(transfer.Spec.Source) }
+
+func copies(source v1alpha1.TransferSource) bool {
+	switch source.CopyMethod {
 	case v1alpha1.CopySnapshot, v1alpha1.CopyClone:
 		return true
 	}
@@ -124,7 +126,8 @@ func NeedsStaging(transfer *v1alpha1.Transfer) bool {
 	s := transfer.Status.Staged
 	switch transfer.Status.Phase {
 	case v1alpha1.TransferOpening, v1alpha1.TransferTransferring:
-		return s != nil && s.State == v1alpha1.StagedRemoving
+		// While legs are gathered, its own pod is yet to come.
+		return s != nil && (s.State == v1alpha1.StagedRemoving || transfer.Status.GatheringTime != nil)
 	}
 	return s != nil
 }

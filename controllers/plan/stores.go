@@ -217,11 +217,16 @@ func handOffAttempt(
 	return attempt.New(a)
 }
 
-// storeAttempt is the attempt that the Transfer's status names, of which at least one end is an object store.
+// storeAttempt is the attempt that the Transfer's status names, of which at least one end is an object store. whole is
+// the Transfer that it is a leg of; nil if it is none.
 func storeAttempt(
-	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, stores StoreFacts, image agentpod.Image,
+	transfer, whole *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, stores StoreFacts,
+	image agentpod.Image,
 ) *attempt.Attempt {
 	a := sendSpec(transfer, where, image)
+	if whole != nil {
+		ofDestinations(&a, whole)
+	}
 	a.Mode = attempt.LocalMode
 	a.Labels[agentpod.ComponentLabel] = a.Mode
 	run, destination := transfer.Status.Run, transfer.Spec.Destination

@@ -178,8 +178,8 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	}
 	over := d.out.Status.Phase == v1alpha1.TransferComplete || halted(d.out.Status)
 	d.out.Clear = d.out.Clear || facts.Job != nil && over
-	if d.leg() {
-		d.out.Clear, d.out.Retire = false, false // the pod is of all legs
+	if d.shares() {
+		d.out.Clear, d.out.Retire = false, false // the pod is of all legs to claims
 	}
 	return d.out
 }
@@ -350,7 +350,7 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 		d.gather(where)
 		return
 	}
-	if d.leg() {
+	if d.shares() {
 		defer d.ready()
 	} else {
 		_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
@@ -390,7 +390,7 @@ func (d *transferDecision) stall(problem agentpod.Problem) {
 // follow looks after the attempt that status names.
 func (d *transferDecision) follow() {
 	state := attempt.Observe(d.facts.Job, d.facts.Pod)
-	if d.leg() {
+	if d.shares() {
 		state = state.OfReceiver(destinationOf(d.facts.Whole, d.transfer.Name), d.facts.Report)
 	}
 	if state.Suspended && d.facts.Pod == nil && d.transfer.Status.Run.Node != "" {
@@ -431,7 +431,7 @@ func (d *transferDecision) follow() {
 
 // renew has the certificate of the agent renewed when it is due. Without its Peer nobody is left who would accept it.
 func (d *transferDecision) renew() {
-	if d.leg() || d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
+	if d.shares() || d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
 		return
 	}
 	run := d.transfer.Status.Run
@@ -443,7 +443,8 @@ func (d *transferDecision) renew() {
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody
 // removed it.
 func (d *transferDecision) followAbsent() {
-	if d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "" {
+	gathering := HasLegs(d.transfer) && d.transfer.Status.GatheringTime != nil // whatever pods legs have
+	if !gathering && (d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "") {
 		if HasLegs(d.transfer) {
 			d.podEnded()
 			return
@@ -484,7 +485,7 @@ func (d *transferDecision) followStarting(state attempt.State) {
 	d.out.RequeueAfter = attempt.UntilFirst(waited, attempt.StartGrace)
 	scheduler := state.Stuck
 	if state.Stuck != nil && state.Stuck.Reason == v1alpha1.ReasonUnschedulable {
-		if !d.leg() && (d.fallBack(state) || d.comeBack(state)) {
+		if !d.shares() && (d.fallBack(state) || d.comeBack(state)) {
 			return
 		}
 		where := attempt.Waiting(d.placement(), d.facts.Placement, d.facts.Job)

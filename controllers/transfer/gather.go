@@ -4,6 +4,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -107,9 +108,10 @@ func (r *Reconciler) gatherPlacement(
 	if !attempt.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		return nil
 	}
-	claim := plan.StagedClaim(transfer)
+	reads := cmp.Or(facts.Whole, transfer)
+	claim := plan.StagedClaim(reads)
 	switch {
-	case plan.Stages(transfer) && transfer.Status.Staged == nil:
+	case plan.Stages(reads) && reads.Status.Staged == nil:
 		claim = "" // where the copy will be, nobody knows
 	case transfer.Spec.Source.ObjectStore != nil:
 		claim = transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
@@ -150,14 +152,14 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 	run := transfer.Status.Run
 	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
 	owner := transfer
-	if plan.IsLeg(transfer) {
+	if !plan.HasPod(transfer) {
 		owner, ended = facts.Whole, ended || !plan.Sends(facts.Whole, transfer)
 	}
 	if ended {
 		r.Reports.Forget(client.ObjectKeyFromObject(transfer))
 	}
 	cleared := transfer.Status.Phase == v1alpha1.TransferComplete || transfer.Status.Phase == v1alpha1.TransferPaused
-	if run == nil || ended && (!cleared || plan.IsLeg(transfer)) {
+	if run == nil || ended && (!cleared || !plan.HasPod(transfer)) {
 		return nil
 	}
 	var err error

@@ -69,7 +69,7 @@ func (r *Reconciler) leg(ctx context.Context, whole *v1alpha1.Transfer, destinat
 		}
 		return seen, err
 	}
-	if leg.Status.Run == nil {
+	if leg.Status.Run == nil || !plan.IntoClaim(leg) {
 		return seen, nil
 	}
 	delivery := &v1alpha1.Delivery{}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -152,6 +154,63 @@ func TestSeveralDestinations(t *testing.T) {
 	})
 }
 
+// One pod of its own for a destination in an object store, beside that of the others.
+func TestStoreAmongSeveralDestinations(t *testing.T) {
+	f := prepare(t)
+	f.transfer.Spec.Destination = v1alpha1.TransferDestination{}
+	f.transfer.Spec.Destinations = []v1alpha1.NamedDestination{
+		{
+			Name: "west", Peer: f.namespace,
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+		},
+		{
+			Name: "vault", ObjectStore: &v1alpha1.ObjectStorePath{Name: "vault", Path: "/books"},
+			Form: v1alpha1.RestingArchive,
+		},
+	}
+	f.ready(f.store("vault"), metav1.ConditionTrue, v1alpha1.ReasonPromisesKept)
+	f.create()
+	jobs := map[string]*batchv1.Job{} // by mode
+	controllertest.Eventually(t, func() error {
+		for _, job := range f.jobs() {
+			jobs[job.Labels[agentpod.ComponentLabel]] = job.DeepCopy()
+		}
+		if len(jobs) != 2 || jobs["send"] == nil || jobs[attempt.LocalMode] == nil {
+			return fmt.Errorf("there are Jobs %v", jobs)
+		}
+		return nil
+	})
+	west, vault := f.leg("west", v1alpha1.TransferStarting), f.leg("vault", v1alpha1.TransferStarting)
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: f.namespace, Name: attempt.SecretName(jobs[attempt.LocalMode].Name, vault)}
+	if err := cluster.Client.Get(context.Background(), key, secret); err != nil || len(secret.Data["tls.crt"]) == 0 {
+		t.Fatalf("the pod of the store has no certificate of its own: %v", err)
+	}
+	agents.Say(pki.SendServerName(string(west.UID)), transferring())
+	agents.Say(pki.SendServerName(string(vault.UID)), transferring())
+	sends, writes := cluster.RunPod(t, jobs["send"], f.namespace), cluster.RunPod(t, jobs[attempt.LocalMode], f.namespace)
+	f.leg("west", v1alpha1.TransferTransferring)
+	f.leg("vault", v1alpha1.TransferTransferring)
+	done, err := proto.Marshal(succeeded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.EndPod(t, sends, 0, encode(t, &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Version: "test", Receivers: map[string][]byte{"west": done},
+	}))
+	f.leg("west", v1alpha1.TransferComplete)
+	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
+	cluster.EndPod(t, writes, 0, encode(t, succeeded()))
+	f.leg("vault", v1alpha1.TransferComplete)
+	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	controllertest.Eventually(t, func() error {
+		if left := f.jobs(); len(left) != 0 {
+			return fmt.Errorf("%d Jobs are left", len(left))
+		}
+		return nil
+	})
+}
+
 // What the API server rejects.
 func TestDestinationsOfTheAPI(t *testing.T) {
 	f := prepare(t)
@@ -160,6 +219,10 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 			Name: name, PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: claim, Path: "/"},
 		}
 	}
+	vault := &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}
+	encryption := &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{
+		"age1qyqszqgpqyqszqgpqyqszqgpqyqszqgpqyqszqgpqyqszqgpqyqs3290gq",
+	}}
 	valid := func(name string) *v1alpha1.Transfer {
 		transfer := f.make(name)
 		transfer.Spec.Suspend = true
@@ -174,6 +237,23 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 		"neither":   func(t *v1alpha1.Transfer) { t.Spec.Destinations = nil },
 		"same-name": func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].Name = "a" },
 		"source":    func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].PersistentVolumeClaim.ClaimName = "ledger" },
+		"hooks": func(t *v1alpha1.Transfer) {
+			t.Spec.Source.Hooks = &v1alpha1.SourceHooks{After: &v1alpha1.Hook{CronJob: "after"}}
+		},
+		"claim-and-store": func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].ObjectStore = vault },
+		"store-of-peer": func(t *v1alpha1.Transfer) {
+			t.Spec.Destinations[1] = v1alpha1.NamedDestination{Name: "b", Peer: "west", ObjectStore: vault}
+		},
+		"archives-in-claim": func(t *v1alpha1.Transfer) { t.Spec.Destinations[1].Form = v1alpha1.RestingArchive },
+		"encrypted-files": func(t *v1alpha1.Transfer) {
+			t.Spec.Destinations[1] = v1alpha1.NamedDestination{Name: "b", ObjectStore: vault, Encryption: encryption}
+		},
+		"encrypted-receipt": func(t *v1alpha1.Transfer) {
+			t.Spec.Receipt = true
+			t.Spec.Destinations[1] = v1alpha1.NamedDestination{
+				Name: "b", ObjectStore: vault, Form: v1alpha1.RestingArchive, Encryption: encryption,
+			}
+		},
 		"too-many": func(t *v1alpha1.Transfer) {
 			for i := range 63 {
 				t.Spec.Destinations = append(t.Spec.Destinations, one(fmt.Sprint("x", i), fmt.Sprint("x", i)))
@@ -186,6 +266,21 @@ func TestDestinationsOfTheAPI(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	hooked := valid("hooked")
+	hooked.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
+	hooked.Spec.Source.Hooks = &v1alpha1.SourceHooks{After: &v1alpha1.Hook{CronJob: "after"}}
+	cluster.Create(t, hooked)
+	stores := valid("stores")
+	for _, form := range []v1alpha1.RestingForm{"", v1alpha1.RestingFiles, v1alpha1.RestingGzip, v1alpha1.RestingZstd} {
+		name := fmt.Sprint("x", len(stores.Spec.Destinations))
+		stores.Spec.Destinations = append(stores.Spec.Destinations, v1alpha1.NamedDestination{
+			Name: name, ObjectStore: &v1alpha1.ObjectStorePath{Name: name, Path: "/"}, Form: form,
+		})
+	}
+	stores.Spec.Destinations = append(stores.Spec.Destinations, v1alpha1.NamedDestination{
+		Name: "sealed", ObjectStore: vault, Form: v1alpha1.RestingArchive, Encryption: encryption,
+	})
+	cluster.Create(t, stores)
 	transfer := valid("valid")
 	for i := range 62 {
 		transfer.Spec.Destinations = append(transfer.Spec.Destinations, one(fmt.Sprint("x", i), fmt.Sprint("x", i)))

@@ -150,7 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if decision.Finished != nil && !plan.IsLeg(transfer) || plan.PodOver(transfer, decision.Status) {
+	if decision.Finished != nil && plan.HasPod(transfer) || plan.PodOver(transfer, decision.Status) {
 		if err := r.Attempts.RemoveSecret(ctx, transfer, attemptName(transfer)); err != nil {
 			return ctrl.Result{}, err
 		}

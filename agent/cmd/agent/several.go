@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer/send"
@@ -43,10 +44,12 @@ var receiverName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // receiver is one of several. It is a control.Reporter.
 type receiver struct {
 	config *wirev1.SendConfig
-	files  *transport.Files
-	report *send.Report
-	place  *send.Place
-	pace   *transport.Pace
+	// resolved is how what it gets is compressed: as all of them, but for the form in which files rest.
+	resolved compression.Settings
+	files    *transport.Files
+	report   *send.Report
+	place    *send.Place
+	pace     *transport.Pace
 
 	ended   atomic.Bool
 	heard   chan struct{} // closed when the manager has asked for the report after that
@@ -79,10 +82,6 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	if err := ofClaim(c.GetVolume()); err != nil {
 		return err
 	}
-	resolved, err := settingsOf(c)
-	if err != nil {
-		return err
-	}
 	receivers, names, err := a.receivers(c)
 	if err != nil {
 		return err
@@ -105,12 +104,17 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	}
 	defer walked.Close()
 	//nolint:contextcheck // The walk is of all attempts, and ends when the last of them has left.
-	_, places, err := send.NewFan(send.FanOptions{Source: walked}, names...)
+	places, err := send.NewFan(send.FanOptions{Source: walked}, names...)
 	if err != nil {
 		return badConfig("receivers: %w", err)
 	}
-	compress := sync.OnceValue(func() encoders { return a.encoders(ctx, resolved) })
-	go compress()
+	compress := make(map[wirev1.Form]func() encoders)
+	for _, r := range receivers {
+		if form := r.config.GetForm(); compress[form] == nil {
+			compress[form] = sync.OnceValue(func() encoders { return a.encoders(ctx, r.resolved) })
+			go compress[form]()
+		}
+	}
 	errs := make([]error, len(names))
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -118,7 +122,7 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 		r.place = places[i]
 		all.Go(func() {
 			err := a.sendToOne(ctx, r, func(source send.Source) send.Options {
-				options := sendOptions(r.config, source, compress(), resolved, r.report)
+				options := sendOptions(r.config, source, compress[r.config.GetForm()](), r.resolved, r.report)
 				options.Pace = r.pace.BytesPerSecond
 				return options
 			})
@@ -180,7 +184,7 @@ func (a *agent) receivers(c *wirev1.SendConfig) (map[string]*receiver, []string,
 		config.RunId, config.Attempt, config.Destination = one.GetRunId(), one.GetAttempt(), one.GetDestination()
 		config.GatewayEndpoint, config.ReceiverEndpoint = one.GetGatewayEndpoint(), one.GetReceiverEndpoint()
 		config.ReceiverServerName, config.BandwidthLimit = one.GetReceiverServerName(), one.GetBandwidthLimit()
-		config.GatewayTunnel = one.GetGatewayTunnel()
+		config.GatewayTunnel, config.Form = one.GetGatewayTunnel(), one.GetForm()
 		err := required("run_id", config.GetRunId())
 		if err == nil {
 			err = reachable(config)
@@ -191,6 +195,9 @@ func (a *agent) receivers(c *wirev1.SendConfig) (map[string]*receiver, []string,
 		}
 		if err == nil {
 			r.pace, err = paceOf(config)
+		}
+		if err == nil {
+			r.resolved, err = settingsOf(config)
 		}
 		if err != nil {
 			return nil, nil, badConfig("receiver %s: %w", name, err)

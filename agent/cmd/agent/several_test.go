@@ -4,8 +4,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -27,6 +30,7 @@ type severalRun struct {
 	destinations []string
 	config       *wirev1.SendConfig
 	directory    string
+	forms        map[int]wirev1.Form // of receivers
 }
 
 func newSeveralRun(t *testing.T, receivers int) *severalRun {
@@ -127,7 +131,7 @@ func (r *severalRun) receive(
 	}
 	r.config.Receivers = append(r.config.Receivers, &wirev1.SendReceiver{
 		Name: name, RunId: "run" + name, Attempt: number, ReceiverEndpoint: receive.DataAddress,
-		ReceiverServerName: serverName,
+		ReceiverServerName: serverName, Form: r.forms[i],
 	})
 	r.manager(ctx, t, receive.ControlAddress, serverName)
 }
@@ -212,6 +216,35 @@ func TestSendToSeveral(t *testing.T) {
 	}
 }
 
+// Each receiver keeps files in its form.
+func TestSendToSeveralInForms(t *testing.T) {
+	r := newSeveralRun(t, 2)
+	r.forms = map[int]wirev1.Form{1: wirev1.Form_FORM_GZIP}
+	if code, _, left := r.attempt(t, 1, "rund0", "rund1"); code != exitOK {
+		t.Fatalf("exit code %d, report %v", code, left)
+	}
+	r.arrived(t, 0)
+	for i := range 40 {
+		name := fmt.Sprint("file", i)
+		want, err := os.ReadFile(filepath.Join(r.source, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rests, err := os.Open(filepath.Join(r.destinations[1], name+".gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inflated, err := gzip.NewReader(rests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(inflated); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s.gz: %d bytes, want %d: %v", name, len(got), len(want), err)
+		}
+		_ = rests.Close()
+	}
+}
+
 // A receiver that rejects the run keeps nobody from going on, and its report says so.
 func TestOneOfSeveralFails(t *testing.T) {
 	r := newSeveralRun(t, 3)
@@ -286,9 +319,13 @@ func TestSeveralReceiversAreChecked(t *testing.T) {
 		many[i] = valid(receiverNamed(i))
 	}
 	for what, receivers := range map[string][]*wirev1.SendReceiver{
-		"Twice":       {valid("a"), valid("a")},
-		"Outside":     {valid("../a")},
-		"TooMany":     many,
+		"Twice":   {valid("a"), valid("a")},
+		"Outside": {valid("../a")},
+		"TooMany": many,
+		"Archives": {{
+			Name: "a", RunId: "abcde", ReceiverEndpoint: "127.0.0.1:1", ReceiverServerName: "r",
+			Form: wirev1.Form_FORM_ARCHIVE,
+		}},
 		"Unreachable": {{Name: "a", RunId: "abcde"}},
 		"NoRun":       {{Name: "a", ReceiverEndpoint: "127.0.0.1:1", ReceiverServerName: "r"}},
 	} {

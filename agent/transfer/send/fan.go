@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
@@ -32,8 +33,9 @@ const (
 // first to need it leaves it in a spool of a fixed size for the others. The spool is a cache. A receiver that falls
 // behind finds nothing there and has its blocks read again, and nobody waits for another's network.
 //
-// The options of all attempts must be the same, but for how the receiver is reached. The source must be a tree.Source,
-// whose entries tell versions of a file apart.
+// The options of all attempts must be the same, but for how the receiver is reached and the form in which files are to
+// rest there, with what follows from that. The source must be a tree.Source, whose entries tell versions of a file
+// apart.
 type Fan struct {
 	options FanOptions
 	spool   spool
@@ -77,52 +79,44 @@ type Place struct {
 	met             bool
 	reads, writes   []codec.ID
 	joinable, joins bool
+	// onlyJoinable: its blocks become parts of gzip members, which takes deflate that is joinable.
+	onlyJoinable bool
 
 	position int64 // under spool.mu; see spool.take
 	share    share // under shares.mu
 }
 
-// NewFan returns a Fan and a place for each receiver, by names that differ.
-func NewFan(o FanOptions, receivers ...string) (*Fan, []*Place, error) {
+// NewFan makes a Fan and returns a place in it for each receiver, by names that differ, of which there are MaxReceivers
+// at most. None is added later.
+func NewFan(o FanOptions, receivers ...string) ([]*Place, error) {
 	if o.Spool <= 0 {
 		o.Spool = defaultSpool
 	}
 	if o.Gathering <= 0 {
 		o.Gathering = defaultGathering
 	}
-	f := &Fan{options: o, places: make(map[string]*Place), gathered: make(chan struct{})}
+	if len(receivers) > MaxReceivers {
+		return nil, fmt.Errorf("more than %d destinations: make several Transfers", MaxReceivers)
+	}
+	f := &Fan{
+		options: o, places: make(map[string]*Place), missing: len(receivers), gathered: make(chan struct{}),
+	}
 	f.spool.init(o.Spool)
 	f.shares.init()
 	places := make([]*Place, len(receivers))
 	for i, name := range receivers {
-		var err error
-		if places[i], err = f.Join(name); err != nil {
-			return nil, nil, err
+		if f.places[name] != nil {
+			return nil, fmt.Errorf("destination %q is named twice: what it gets is sent once", name)
 		}
+		p := &Place{fan: f, name: name}
+		places[i], f.places[name] = p, p
+		f.spool.join(p)
+		f.shares.join(p)
 	}
 	if o.Source != nil {
 		f.walk = newWalk(o.Source)
 	}
-	return f, places, nil
-}
-
-// Join returns a place for another attempt: of a receiver whose last one has ended, or of one that is new. It finds in
-// the spool what is there.
-func (f *Fan) Join(receiver string) (*Place, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.places[receiver] != nil {
-		return nil, fmt.Errorf("destination %q is named twice: what it gets is sent once", receiver)
-	}
-	if len(f.places) == MaxReceivers {
-		return nil, fmt.Errorf("more than %d destinations: make several Transfers", MaxReceivers)
-	}
-	p := &Place{fan: f, name: receiver}
-	f.places[receiver] = p
-	f.missing++
-	f.spool.join(p)
-	f.shares.join(p)
-	return p, nil
+	return places, nil
 }
 
 // Leave gives the place up, when the attempt has ended and its report is made. It may be called again.
@@ -182,6 +176,7 @@ func (p *Place) meet(ctx context.Context, o *Options, t *terms) error {
 	f := p.fan
 	f.mu.Lock()
 	p.met, p.reads, p.joinable = true, readOf(o, t), t.accepted.GetJoinable()
+	p.onlyJoinable = o.Form == cargo.Gzip
 	f.missing--
 	p.together = !f.begun
 	if f.timer == nil && !f.begun {
@@ -238,7 +233,7 @@ func (p *Place) agree(o *Options, t *terms) {
 	if len(writes) > 0 {
 		t.codec = writes[0]
 		accepted := &wirev1.Accepted{
-			Codec: uint32(writes[0]), Joinable: p.joinable && f.joinable, Inflate: t.accepted.GetInflate(),
+			Codec: uint32(writes[0]), Joinable: p.joinable && (f.joinable || p.onlyJoinable), Inflate: t.accepted.GetInflate(),
 			Cores: t.accepted.GetCores(), EarlyFinish: t.accepted.GetEarlyFinish(),
 		}
 		for _, id := range writes {

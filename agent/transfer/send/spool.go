@@ -189,11 +189,16 @@ func (p *Place) stores() bool { return len(p.writes) == 1 }
 // accepts reports whether the receiver reads a block, and it is as its own attempt may have made it: who reads codecs is
 // not sent what is stored for those that do not.
 func (p *Place) accepts(b *block) bool {
+	if p.onlyJoinable && !b.header.Joinable && b.header.Codec != codec.None {
+		return false
+	}
 	return slices.Contains(p.reads, b.header.Codec) && (p.joinable || !b.header.Joinable) && (!b.stored || p.stores())
 }
 
 // acceptsAllOf reports whether the receiver accepts whatever another's attempt may make.
 func (p *Place) acceptsAllOf(other *Place) bool {
-	lacks := func(id codec.ID) bool { return !slices.Contains(p.reads, id) }
-	return (p.joinable || !other.joins) && (!other.stores() || p.stores()) && !slices.ContainsFunc(other.writes, lacks)
+	if p.onlyJoinable && !other.joins || !p.joinable && other.joins || other.stores() && !p.stores() {
+		return false
+	}
+	return !slices.ContainsFunc(other.writes, func(id codec.ID) bool { return !slices.Contains(p.reads, id) })
 }

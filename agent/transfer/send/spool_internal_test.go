@@ -21,14 +21,14 @@ import (
 func placesOf(t *testing.T, budget int64, n int, codecs ...codec.ID) (*spool, []*Place) {
 	t.Helper()
 	names := []string{"a", "b", "c", "d"}[:n]
-	f, places, err := NewFan(FanOptions{Spool: budget}, names...)
+	places, err := NewFan(FanOptions{Spool: budget}, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range places {
 		p.reads, p.writes, p.joinable = codecs, codecs, true
 	}
-	return &f.spool, places
+	return &places[0].fan.spool, places
 }
 
 func blockOf(id codec.ID, bytes int) *block {
@@ -184,11 +184,11 @@ func TestSpoolAfterAFailure(t *testing.T) {
 
 // Everything that is spent is booked, nothing of it twice, and what is booked never falls.
 func TestShares(t *testing.T) {
-	f, p, err := NewFan(FanOptions{}, "a", "b", "c")
+	p, err := NewFan(FanOptions{}, "a", "b", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &f.shares
+	s := &p[0].fan.shares
 	s.compress.Add(9_000)
 	s.sent(p[0], 100)
 	s.sent(p[1], 200)
@@ -335,5 +335,31 @@ func TestWalk(t *testing.T) {
 	w.end()
 	if entries, _, err := w.from(walkBatch); err != nil || len(entries) > 0 {
 		t.Errorf("%d entries after the end: %v", len(entries), err)
+	}
+}
+
+// What becomes part of a gzip member is joinable, or not compressed.
+func TestSpoolOfGzipMembers(t *testing.T) {
+	_, places := placesOf(t, 1<<20, 3, codec.Deflate, codec.None)
+	member, plain, earlier := places[0], places[1], places[2]
+	member.onlyJoinable, member.joins, plain.joins, earlier.joinable = true, true, true, false
+	for _, test := range []struct {
+		id                 codec.ID
+		joinable           bool
+		member, plain, old bool
+	}{
+		{codec.Deflate, true, true, true, false},
+		{codec.Deflate, false, false, true, true},
+		{codec.None, false, true, true, true},
+	} {
+		b := blockOf(test.id, 1)
+		b.header.Joinable = test.joinable
+		if member.accepts(b) != test.member || plain.accepts(b) != test.plain || earlier.accepts(b) != test.old {
+			t.Errorf("%v, joinable %v: accepted: %v, %v, %v", test.id, test.joinable, member.accepts(b), plain.accepts(b),
+				earlier.accepts(b))
+		}
+	}
+	if !member.acceptsAllOf(plain) || member.acceptsAllOf(earlier) || earlier.acceptsAllOf(member) {
+		t.Error("it waits for blocks that are of no use, or not for those that are")
 	}
 }

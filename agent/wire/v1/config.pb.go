@@ -1078,8 +1078,10 @@ type SendReceiver struct {
 	ReceiverServerName string                 `protobuf:"bytes,7,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
 	BandwidthLimit     uint64                 `protobuf:"varint,8,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
 	GatewayTunnel      string                 `protobuf:"bytes,9,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// form is this receiver's. That of a SendConfig with receivers is not used. FORM_ARCHIVE cannot be.
+	Form          Form `protobuf:"varint,10,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendReceiver) Reset() {
@@ -1173,6 +1175,13 @@ func (x *SendReceiver) GetGatewayTunnel() string {
 		return x.GatewayTunnel
 	}
 	return ""
+}
+
+func (x *SendReceiver) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
 }
 
 // ReceiveConfig is what the agent in mode receive needs to know.
@@ -1481,7 +1490,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
 	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\x12+\n" +
 	"\x0egateway_tunnel\x18* \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\x128\n" +
-	"\x14identities_directory\x18\x9e\x01 \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\"\xf4\x02\n" +
+	"\x14identities_directory\x18\x9e\x01 \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\"\xa8\x03\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1491,7 +1500,9 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x11receiver_endpoint\x18\x06 \x01(\tR\x10receiverEndpoint\x120\n" +
 	"\x14receiver_server_name\x18\a \x01(\tR\x12receiverServerName\x12'\n" +
 	"\x0fbandwidth_limit\x18\b \x01(\x04R\x0ebandwidthLimit\x12+\n" +
-	"\x0egateway_tunnel\x18\t \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\"\xc2\x03\n" +
+	"\x0egateway_tunnel\x18\t \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\x122\n" +
+	"\x04form\x18\n" +
+	" \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\"\xc2\x03\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -1579,13 +1590,14 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	10, // 12: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
 	12, // 13: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
 	6,  // 14: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
-	9,  // 15: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	16, // 16: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	16, // [16:17] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	15, // 15: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
+	9,  // 16: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	16, // 17: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	17, // [17:18] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }

@@ -41,7 +41,7 @@ func sendRole(ctx context.Context, args []string) error {
 	}
 	defer walked.Close()
 	//nolint:contextcheck // The walk is of all attempts, and ends when the last of them has left.
-	_, places, err := send.NewFan(send.FanOptions{Source: walked}, addresses...)
+	places, err := send.NewFan(send.FanOptions{Source: walked}, addresses...)
 	if err != nil {
 		return err
 	}
