@@ -34,7 +34,8 @@ func described(seed uint64, n int) string {
 	return b.String()
 }
 
-// numbered fails the test unless the index of an object is the one that a scan of it makes; zero records: it knows none.
+// numbered fails the test unless the index of an object is the one that a scan of it makes; of zero records it knows
+// none.
 func numbered(t *testing.T, store bucket.Store, form forms.Form, name string, r forms.Records) {
 	t.Helper()
 	rest := read(t, store, form.Name(name))
@@ -127,6 +128,7 @@ func TestRecords(t *testing.T) {
 // TestRecordsInterrupted ends an attempt within a file of several parts. The next one knows the records of the parts
 // that are there, and those of one that is none of records; with other records no part is taken.
 func TestRecordsInterrupted(t *testing.T) {
+	moves(t)
 	records := forms.Records{Layout: forms.RDW}
 	for _, form := range formsAtRest {
 		for name, c := range map[string]struct {

@@ -94,8 +94,8 @@ func (i *Index) RecordCount() int64 {
 	return i.known.count()
 }
 
-// MarkAt returns what the index knows of the records of the block of a plain range; the zero value: nothing, or no block
-// has just this range.
+// MarkAt returns what the index knows of the records of the block of a plain range; the zero value: nothing, or no
+// block has just this range.
 func (i *Index) MarkAt(records Records, offset int64, length int) Mark {
 	if _, ok := i.At(offset, length); !ok || i.known == nil || i.known.records != records {
 		return Mark{}

@@ -128,8 +128,8 @@ func (t *Tally) End() []byte {
 // Size returns the length in bytes of the file that rests, with its end.
 func (t *Tally) Size() int64 { return t.form.length(t.stored) }
 
-// WriteIndex writes the index of the file to an empty one and returns its length. blocks is what Append appended of each
-// block, one after the other.
+// WriteIndex writes the index of the file to an empty one and returns its length. blocks is what Append appended of
+// each block, one after the other.
 func (t *Tally) WriteIndex(to io.WriterAt, blocks io.ReaderAt) (int64, error) {
 	version, entry, size := byte(indexVersion), indexEntry, t.EntrySize()
 	if t.KnowsRecords() {

@@ -433,9 +433,11 @@ func TestHostileBeginsOfRecords(t *testing.T) {
 		records *wirev1.Records
 		want    wirev1.FailureReason
 	}{
-		"NoForm":  {0, linesOnWire, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"None":    {wirev1.Form_FORM_GZIP, &wirev1.Records{}, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"Unknown": {wirev1.Form_FORM_GZIP, &wirev1.Records{Layout: 259}, wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED},
+		"NoForm": {0, linesOnWire, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"None":   {wirev1.Form_FORM_GZIP, &wirev1.Records{}, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"Unknown": {
+			wirev1.Form_FORM_GZIP, &wirev1.Records{Layout: 259}, wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
+		},
 		"LengthOfLines": {
 			wirev1.Form_FORM_ZSTD, &wirev1.Records{Layout: wirev1.RecordLayout_RECORD_LAYOUT_LINES, Length: 1},
 			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,

@@ -48,10 +48,10 @@ func RecordsOf(w *wirev1.Records, form cargo.Form) (cargo.Records, error) {
 	switch {
 	case w.GetLayout() < 0 || w.GetLayout() > wirev1.RecordLayout_RECORD_LAYOUT_RDW:
 		return cargo.Records{}, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
-			"this agent (%s) does not know record layout %d, in which files are: upgrade its cluster, or make a Transfer without "+
-				"spec.destination.records", wirev1.Version, int32(w.GetLayout()))
+			"this agent (%s) does not know record layout %d, in which files are: upgrade its cluster, or make a Transfer "+
+				"without spec.destination.records", wirev1.Version, int32(w.GetLayout()))
 	case r.Layout == cargo.NoRecords || !r.Valid():
-		return cargo.Records{}, Invalid("there are no records of layout %d and length %d", int32(w.GetLayout()), w.GetLength())
+		return cargo.Records{}, Invalid("there are no records of layout %d and length %d", w.GetLayout(), w.GetLength())
 	case form == 0:
 		return cargo.Records{}, Invalid("records %v of files that rest in no form", r)
 	}

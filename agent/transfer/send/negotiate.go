@@ -86,8 +86,8 @@ func negotiate(o *Options, s *session) (*terms, error) {
 	if want, got := begin.GetRecords(), accepted.GetRecords(); want.GetLayout() != got.GetLayout() ||
 		want.GetLength() != got.GetLength() {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
-			"the receiving cluster (%s) cannot keep the numbers of records, so nothing was sent: upgrade it, or make a Transfer "+
-				"without spec.destination.records", failure.Shorten(accepted.GetVersion(), 64))
+			"the receiving cluster (%s) cannot keep the numbers of records, so nothing was sent: upgrade it, or make a "+
+				"Transfer without spec.destination.records", failure.Shorten(accepted.GetVersion(), 64))
 	}
 	return t, nil
 }
