@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
@@ -36,7 +37,10 @@ const (
 // RestingOptions say how files are compressed, one by one.
 type RestingOptions struct {
 	// Form is Gzip or Zstd.
-	Form        cargo.Form
+	Form cargo.Form
+	// Records of which files consist, whose index is to know them; the zero value: only what rests at the origin has
+	// records.
+	Records     cargo.Records
 	Policy      policy.Settings
 	Engines     *codec.Registry
 	Accelerator policy.Accelerator
@@ -146,22 +150,25 @@ func (w *writing) restWhole(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	tally := cargo.NewTally(w.form())
+	cut.count(0, 0)
+	tally := cut.tally(w.form())
 	stored, blocks := append(buffer[:0], tally.Begin()...), []byte(nil)
 	for offset := int64(0); offset < r.entry.Size; {
 		c, err := w.compressors.take(ctx)
 		if err != nil {
 			return err
 		}
-		rest, b, err := c.block(w.options, cut, tally.Blocks(), offset)
+		rest, b, m, err := c.block(ctx, w.options, cut, tally.Blocks(), offset)
 		stored = append(stored, rest...)
 		w.compressors.give(c)
 		if err != nil {
 			return err
 		}
-		tally.Add(b)
+		if err := tally.AddMarked(b, m); err != nil {
+			return err
+		}
 		offset += b.Plain()
-		blocks = b.Append(blocks)
+		blocks = tally.Append(blocks, b, m)
 	}
 	return w.putResting(ctx, r, cut, tally, append(stored, tally.End()...), blocks)
 }
@@ -186,14 +193,22 @@ func (w *writing) putResting(
 		return err
 	}
 	r.etag, r.stored = etag, size
+	w.countRecords(cut, tally)
 	return w.verifyResting(ctx, r, index, w.options.Verify && md5Of(stored) == etag)
+}
+
+// countRecords counts a file that is there and has no record numbers, although it should.
+func (w *writing) countRecords(cut blocksOf, tally *cargo.Tally) {
+	if cut.records.Layout != cargo.NoRecords && !tally.KnowsRecords() {
+		w.options.Origin.Omissions().Add(tree.OmittedRecords, cut.entry.Path)
+	}
 }
 
 // putIndex puts the index of a file, which comes before what rests, and notes its ETag. It returns the bytes.
 func (w *writing) putIndex(
 	ctx context.Context, r *record, cut blocksOf, tally *cargo.Tally, blocks []byte, pair string,
 ) (index memory, err error) {
-	if cut.carried != nil {
+	if cut.carried != nil && cut.records.Layout == cargo.NoRecords {
 		index = cut.carried.Append(nil) // It may know records.
 	} else if _, err := tally.WriteIndex(&index, bytesAt(blocks)); err != nil {
 		return nil, err
@@ -301,7 +316,7 @@ type compressors struct {
 type compressor struct {
 	options *RestingOptions
 	zeros   *zeroBlock
-	// encoder, packer and plain are nil before there is something to compress.
+	// encoder and packer are nil before there is something to compress.
 	encoder     *frame.Encoder
 	packer      *cargo.Packer
 	plain, wire []byte
@@ -352,7 +367,7 @@ func (c *compressor) begin() (err error) {
 		Engines: o.Engines, Accelerator: o.Accelerator, Codec: o.Form.Codec(), Policy: o.Policy,
 		Joinable: o.Form == cargo.Gzip,
 	})
-	c.packer, c.plain = cargo.NewPacker(o.Form), make([]byte, frame.DefaultBlock)
+	c.packer = cargo.NewPacker(o.Form)
 	return err
 }
 
@@ -362,16 +377,44 @@ type blocksOf struct {
 	// carried has those that rest at the origin, which are put as they are; nil: they are made of the plain file, each of
 	// frame.DefaultBlock bytes but for the last one.
 	carried *cargo.Index
+	// records that the index is to know, and that the origin's does not; the zero value: none.
+	records cargo.Records
+	chain   *cargo.RecordChain // of records
 }
 
 // cut returns the blocks of a file.
 func (w *writing) cut(e *tree.Entry) (blocksOf, error) {
+	f := blocksOf{entry: e, records: w.options.Resting.Records}
 	origin, ok := w.options.Origin.(CargoOrigin)
 	if !ok || e.Form != w.form() {
-		return blocksOf{entry: e}, nil
+		return f, nil
 	}
-	index, err := origin.Index(e)
-	return blocksOf{e, index}, err
+	var err error
+	if f.carried, err = origin.Index(e); err == nil && f.carried.Records() == f.records {
+		f.records = cargo.Records{}
+	}
+	return f, err
+}
+
+// tally returns that of no block of the file.
+func (f *blocksOf) tally(form cargo.Form) *cargo.Tally { return cargo.NewRecordTally(form, f.records) }
+
+// count has the records counted of the blocks from an offset of the plain file on. latest is where a record begins, at
+// or before that.
+func (f *blocksOf) count(from, latest int64) {
+	if f.records.Layout != cargo.NoRecords {
+		f.chain = cargo.NewRecordChain(f.records, f.entry.Size, from, latest)
+	}
+}
+
+// mark returns what an index is to have of the records of a block, whose turn it waits for.
+func (f *blocksOf) mark(ctx context.Context, origin Origin, plain []byte, offset int64) (cargo.Mark, error) {
+	if f.chain == nil {
+		return cargo.Mark{}, nil
+	}
+	return f.chain.Mark(ctx, offset, plain, func(p []byte, offset int64) error { //nolint:wrapcheck // It is the origin's.
+		return origin.ReadAt(f.entry, p, offset)
+	})
 }
 
 // length is that of a block which begins at an offset of the plain file; 0: there is no further one.
@@ -388,18 +431,35 @@ func (f *blocksOf) fits(number int, offset int64, b cargo.Block) bool {
 		(f.carried == nil || f.carried.Block(number) == b)
 }
 
-// block returns what rests of a block of a file, which is valid until the next call.
+// block returns what rests of a block of a file, which is valid until the next call, and its records. Blocks are to be
+// begun in their order.
 func (c *compressor) block(
-	o *WriteOptions, of blocksOf, number int, offset int64,
-) (rest []byte, b cargo.Block, err error) {
+	ctx context.Context, o *WriteOptions, of blocksOf, number int, offset int64,
+) (rest []byte, b cargo.Block, m cargo.Mark, err error) {
+	var plain []byte
+	if of.carried == nil || of.chain != nil {
+		c.plain = slices.Grow(c.plain[:0], int(of.length(number, offset)))
+		plain = c.plain[:of.length(number, offset)]
+		if err := o.Origin.ReadAt(of.entry, plain, offset); err != nil {
+			return nil, b, m, err
+		}
+		if m, err = of.mark(ctx, o.Origin, plain, offset); err != nil {
+			return nil, b, m, err
+		}
+	}
 	if of.carried != nil {
-		return c.carry(o, of, number)
+		rest, b, err = c.carry(o, of, number)
+	} else {
+		rest, b, err = c.compress(o, of, plain, offset)
 	}
+	return rest, b, m, err
+}
+
+// compress is block for plain bytes.
+func (c *compressor) compress(
+	o *WriteOptions, of blocksOf, plain []byte, offset int64,
+) (rest []byte, b cargo.Block, err error) {
 	if err := c.begin(); err != nil {
-		return nil, b, err
-	}
-	plain := c.plain[:of.length(number, offset)]
-	if err := o.Origin.ReadAt(of.entry, plain, offset); err != nil {
 		return nil, b, err
 	}
 	zeros := c.zeros.takes(plain)

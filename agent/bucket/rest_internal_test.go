@@ -4,6 +4,7 @@
 package bucket
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -19,12 +20,11 @@ import (
 )
 
 // adopting is a file of a length in parts, of which none is there.
-func adopting(size int64) *restingOut {
+func adopting(size int64, records cargo.Records) *restingOut {
 	o := &WriteOptions{Resting: &RestingOptions{Form: cargo.Gzip}, Report: send.NewReport()}
 	e := tree.Entry{Path: "a.gz", Type: tree.File, Size: size}
-	return &restingOut{
-		writing: &writing{options: o}, at: e, cut: blocksOf{entry: &e}, tally: cargo.NewTally(cargo.Gzip),
-	}
+	cut := blocksOf{entry: &e, records: records}
+	return &restingOut{writing: &writing{options: o}, at: e, cut: cut, tally: cut.tally(cargo.Gzip)}
 }
 
 // FuzzRestingPart reads what somebody put into a journal: what is taken of it is within the file and the part.
@@ -38,9 +38,18 @@ func FuzzRestingPart(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good, int64(26<<16+10), int64(32<<16))
-	f.Add(good, int64(26<<16), int64(40<<16))
-	f.Fuzz(func(t *testing.T, data []byte, part, size int64) {
+	mark := []byte{0, 0, 0, 0, 0, 0, 0, 1} // one record begins with the block
+	recorded, err := proto.Marshal(&wirev1.StoreRestingPart{
+		Number: 1, Blocks: bytes.Repeat(append(block(16, 16), mark...), 6),
+		Records: &wirev1.Records{Layout: wirev1.RecordLayout_RECORD_LAYOUT_LINES},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, int64(26<<16+10), int64(32<<16), false)
+	f.Add(good, int64(26<<16), int64(40<<16), false)
+	f.Add(recorded, int64(96<<16+10), int64(97<<16), true)
+	f.Fuzz(func(t *testing.T, data []byte, part, size int64, lines bool) {
 		note := parseRestingPart(binary.BigEndian.AppendUint64(data, xxh3.Hash(data)))
 		if len(data) > journalSum {
 			_ = parseRestingPart(data) // whose end is no checksum
@@ -48,13 +57,17 @@ func FuzzRestingPart(f *testing.F) {
 		if note == nil || size < 0 {
 			return
 		}
-		o := adopting(size)
+		var records cargo.Records
+		if lines {
+			records.Layout = cargo.Lines
+		}
+		o := adopting(size, records)
 		taken := o.adopt(note, objectstore.Part{Number: 1, Size: part})
 		switch {
 		case !taken && (o.plain != 0 || o.tally.Blocks() != 0 || len(o.parts) != 0):
 			t.Errorf("a part that was not taken left %d bytes", o.plain)
 		case taken && (o.plain < 1 || o.plain > size || o.tally.Next() != part || o.begun != o.plain ||
-			len(o.blocks) != o.tally.Blocks()*cargo.BlockSize):
+			len(o.blocks) != o.tally.Blocks()*o.tally.EntrySize()):
 			t.Errorf("a part of %d bytes was taken, of %d of %d plain ones", part, o.plain, size)
 		}
 	})
@@ -84,7 +97,7 @@ func TestAdoptedParts(t *testing.T) {
 		"short block":  {append(short, blocks...), 8<<20 + 1<<16 + begin, false},
 		"too many":     {append(append([]byte(nil), blocks...), blocks...), 16<<20 + begin, false},
 	} {
-		o := adopting(9 << 20)
+		o := adopting(9<<20, cargo.Records{})
 		if taken := o.adopt(&wirev1.StoreRestingPart{Blocks: c.blocks}, objectstore.Part{Size: c.part}); taken != c.taken {
 			t.Errorf("%s: taken: %v", what, taken)
 		}

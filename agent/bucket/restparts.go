@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/pipeline"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -72,6 +73,7 @@ type restingBlock struct {
 	offset, length int64
 	rest           []byte
 	block          cargo.Block
+	mark           cargo.Mark
 }
 
 // restParts puts a file in parts. If all that rests fits in one, that is put as a whole. One file is put at a time:
@@ -88,7 +90,7 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 		return err
 	}
 	o := &restingOut{
-		writing: w, record: r, cut: cut, at: r.entry, tally: cargo.NewTally(w.form()), part: w.part,
+		writing: w, record: r, cut: cut, at: r.entry, tally: cut.tally(w.form()), part: w.part,
 		free: make(chan []byte, partsAtOnce+1),
 	}
 	for range cap(o.free) {
@@ -98,6 +100,8 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 	if err := o.resume(ctx); err != nil {
 		return err
 	}
+	o.count()
+	cut = o.cut
 	arrived := o.plain
 	w.arrive(arrived)
 	defer func() { w.arrive(-arrived) }() // It is complete, or comes again.
@@ -115,8 +119,8 @@ func (w *writing) restParts(ctx context.Context, r *record) error {
 				return err
 			}
 			defer w.compressors.give(c)
-			rest, block, err := c.block(w.options, cut, b.number, b.offset)
-			b.rest, b.block = append(b.rest[:0], rest...), block
+			rest, block, mark, err := c.block(gctx, w.options, cut, b.number, b.offset)
+			b.rest, b.block, b.mark = append(b.rest[:0], rest...), block, mark
 			return err
 		},
 		func(b *restingBlock) error {
@@ -148,8 +152,10 @@ func (o *restingOut) take(ctx context.Context, g *errgroup.Group, b *restingBloc
 		}
 	}
 	o.buffer = append(o.buffer, b.rest...)
-	o.tally.Add(b.block)
-	o.blocks = b.block.Append(o.blocks)
+	if err := o.tally.AddMarked(b.block, b.mark); err != nil {
+		return err
+	}
+	o.blocks = o.tally.Append(o.blocks, b.block, b.mark)
 	if o.plain += b.length; int64(len(o.buffer)) < o.part {
 		return nil
 	}
@@ -180,6 +186,14 @@ func (o *restingOut) take(ctx context.Context, g *errgroup.Group, b *restingBloc
 	return nil
 }
 
+// count has records counted of the blocks that are not there yet.
+func (o *restingOut) count() {
+	latest, known := o.tally.LatestRecord()
+	if o.cut.count(o.plain, latest); !known {
+		o.cut.chain.Stop() // An earlier attempt has found out that there are none.
+	}
+}
+
 // before is what a file has in front of its first block, if that comes next.
 func (o *restingOut) before() []byte {
 	if o.tally.Blocks() > 0 {
@@ -202,7 +216,7 @@ func (o *restingOut) begin(ctx context.Context) (err error) {
 func (o *restingOut) note() *wirev1.StoreRestingPart {
 	note := &wirev1.StoreRestingPart{
 		Number: uint32(len(o.parts) + 1), Size: uint64(len(o.buffer)), UploadId: o.upload.ID, Offset: uint64(o.begun),
-		Blocks: slices.Clone(o.blocks[o.noted:]),
+		Blocks: slices.Clone(o.blocks[o.noted:]), Records: protocol.RecordsToWire(o.cut.records),
 	}
 	o.noted, o.begun = len(o.blocks), o.plain
 	return note
@@ -262,6 +276,7 @@ func (o *restingOut) end(ctx context.Context) error {
 		return err
 	}
 	o.record.etag, o.record.stored = etag, o.tally.Size()
+	o.countRecords(o.cut, o.tally)
 	return o.verifyResting(ctx, o.record, index, exact && sums.etag() == etag)
 }
 
@@ -323,22 +338,21 @@ func parseRestingPart(b []byte) *wirev1.StoreRestingPart {
 
 // adopt takes a part of an earlier attempt. It returns false if the blocks are not those of the part.
 func (o *restingOut) adopt(journal *wirev1.StoreRestingPart, part objectstore.Part) bool {
-	size, plain := int64(len(o.before())), o.plain
-	var blocks []cargo.Block
-	for b := range slices.Chunk(journal.GetBlocks(), cargo.BlockSize) {
-		block, err := cargo.ParseBlock(o.form(), b)
-		if err != nil || !o.cut.fits(o.tally.Blocks()+len(blocks), plain, block) {
+	if !proto.Equal(journal.GetRecords(), protocol.RecordsToWire(o.cut.records)) {
+		return false // Its blocks have other bytes.
+	}
+	size, plain, tally := int64(len(o.before())), o.plain, *o.tally
+	for e := range slices.Chunk(journal.GetBlocks(), tally.EntrySize()) {
+		block, mark, err := tally.ParseEntry(e)
+		if err != nil || !o.cut.fits(tally.Blocks(), plain, block) || tally.AddMarked(block, mark) != nil {
 			return false
 		}
-		blocks = append(blocks, block)
 		size, plain = size+block.Stored(), plain+block.Plain()
 	}
-	if len(blocks) == 0 || size != part.Size || size < objectstore.MinPart {
+	if tally.Blocks() == o.tally.Blocks() || size != part.Size || size < objectstore.MinPart {
 		return false
 	}
-	for _, b := range blocks {
-		o.tally.Add(b)
-	}
+	*o.tally = tally
 	o.options.Report.Update(func(p *wirev1.Progress) { p.ResumedBytes += uint64(plain - o.plain) })
 	o.blocks = append(o.blocks, journal.GetBlocks()...)
 	o.plain, o.begun, o.noted = plain, plain, len(o.blocks)

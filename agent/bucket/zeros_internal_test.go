@@ -56,7 +56,7 @@ func zerosAreCompressedOnce(t *testing.T, form cargo.Form) {
 			t.Fatal(err)
 		}
 		of := blocksOf{entry: &tree.Entry{Path: "a", Type: tree.File, Size: size}}
-		rest, b, err := c.block(o, of, n, int64(n)*frame.DefaultBlock)
+		rest, b, _, err := c.block(t.Context(), o, of, n, int64(n)*frame.DefaultBlock)
 		if err != nil || !b.Holds(rest) {
 			t.Fatalf("%v: block %d: %v", form, n, err)
 		}

@@ -172,7 +172,7 @@ func (i *Index) Append(dst []byte) []byte {
 	}
 	dst = appendIndexHeader(dst, version, i.form, len(i.blocks), i.Size(), i.StoredSize())
 	if i.known != nil {
-		dst = i.known.appendHeader(dst)
+		dst = i.known.records.appendHeader(dst, i.known.count())
 	}
 	for n, b := range i.blocks {
 		dst = b.Append(dst)
@@ -225,9 +225,9 @@ func ParseIndex(b []byte) (*Index, error) {
 		return nil, fmt.Errorf("%w: %d blocks in %d bytes", ErrIndex, count, len(entries))
 	}
 	blocks := make([]Block, count)
-	var marks []mark
+	var marks []Mark
 	if entry > indexEntry {
-		marks = make([]mark, count)
+		marks = make([]Mark, count)
 	}
 	for n := range blocks {
 		var err error

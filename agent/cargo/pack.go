@@ -43,7 +43,7 @@ func Pack(ctx context.Context, dst io.Writer, src io.Reader, o PackOptions) (*In
 	switch {
 	case o.Form != Gzip && o.Form != Zstd:
 		return nil, fmt.Errorf("pack a file: %w: %v", ErrForm, o.Form)
-	case !o.Records.valid():
+	case !o.Records.Valid():
 		return nil, fmt.Errorf("pack a file: there are no records %v", o.Records)
 	case o.BlockSize < 1 || o.BlockSize > frame.MaxPlain:
 		return nil, fmt.Errorf("pack a file: blocks of %d bytes; the most is %d", o.BlockSize, frame.MaxPlain)
@@ -67,14 +67,14 @@ type packer struct {
 	cutter   *cutter
 	encoders []*frame.Encoder // of the workers
 	writer   *Writer
-	marks    []mark
+	marks    []Mark
 }
 
 // packed is a block on its way.
 type packed struct {
 	buf   []byte
 	plain []byte // the block, in buf
-	mark  mark
+	mark  Mark
 	wire  []byte
 }
 
@@ -126,7 +126,7 @@ func newCutter(src io.Reader, records Records, size int) *cutter {
 
 // next returns the next block, which is in buf and at most as long: up to the last end of a record, or all of buf if no
 // record ends in it. It returns no bytes at the end.
-func (c *cutter) next(buf []byte) (block []byte, m mark, err error) {
+func (c *cutter) next(buf []byte) (block []byte, m Mark, err error) {
 	n := copy(buf, c.rest)
 	c.rest = c.rest[:0]
 	if !c.ended {
@@ -148,7 +148,7 @@ func (c *cutter) next(buf []byte) (block []byte, m mark, err error) {
 	return block, m, err
 }
 
-func (c *cutter) cut(buf []byte) (block []byte, m mark, err error) {
+func (c *cutter) cut(buf []byte) (block []byte, m Mark, err error) {
 	border, at := 0, c.split // where the last record ended
 	before, count, counted := len(buf), 0, 0
 	for n := 0; n < len(buf); {
@@ -177,5 +177,5 @@ func (c *cutter) cut(buf []byte) (block []byte, m mark, err error) {
 	default:
 		c.split = at
 	}
-	return buf[:border], mark{before: uint32(min(before, border)), count: uint32(counted)}, nil
+	return buf[:border], Mark{Before: uint32(min(before, border)), Count: uint32(counted)}, nil
 }

@@ -31,7 +31,7 @@ func Rebuild(ctx context.Context, file io.Reader, engines *codec.Registry) (*Ind
 func RebuildRecords(
 	ctx context.Context, file io.Reader, engines *codec.Registry, records Records,
 ) (*Index, error) {
-	if !records.valid() {
+	if !records.Valid() {
 		return nil, fmt.Errorf("make an index again: there are no records %v", records)
 	}
 	s := &scanner{window: window{file: file}, split: splitter{records: records}}
@@ -62,7 +62,7 @@ type scanner struct {
 	inflate inflater
 	blocks  []Block
 	split   splitter
-	marks   []mark
+	marks   []Mark
 	plain   []byte
 	tape    tape
 	deflate io.ReadCloser // of the tape

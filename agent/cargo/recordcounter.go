@@ -12,7 +12,7 @@ import (
 // end at the borders of records.
 type RecordCounter struct {
 	split splitter
-	marks []mark
+	marks []Mark
 }
 
 // NewRecordCounter returns one for a file that is empty so far.

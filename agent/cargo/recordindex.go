@@ -21,7 +21,7 @@ import (
 //	               began before it, 4 bytes how many records begin in it
 type recordIndex struct {
 	records Records
-	marks   []mark
+	marks   []Mark
 	// begun is how many records begin before each block, and in all.
 	begun []int64
 }
@@ -32,50 +32,26 @@ const (
 )
 
 // withRecords returns the index with what is known of its records. That the marks fit is checked.
-func (i *Index) withRecords(records Records, marks []mark) (*Index, error) {
+func (i *Index) withRecords(records Records, marks []Mark) (*Index, error) {
 	if records.Layout == NoRecords {
 		return i, nil
 	}
-	if !records.valid() {
+	if !records.Valid() {
 		return nil, fmt.Errorf("%w: records: %v", ErrIndex, records)
 	}
 	r := &recordIndex{records: records, marks: marks, begun: make([]int64, len(marks)+1)}
 	for n, m := range marks {
-		if err := r.check(i, n); err != nil {
+		if err := records.check(m, i.plain[n], i.blocks[n].plain); err != nil {
 			return nil, fmt.Errorf("%w: block %d: %w", ErrIndex, n, err)
 		}
-		r.begun[n+1] = r.begun[n] + int64(m.count)
+		r.begun[n+1] = r.begun[n] + int64(m.Count)
 	}
-	if records.Layout == Fixed && i.Size()%int64(records.Length) != 0 {
+	if !records.divide(i.Size()) {
 		return nil, fmt.Errorf("%w: a file of %d bytes in records of %d", ErrIndex, i.Size(), records.Length)
 	}
 	with := *i
 	with.known = r
 	return &with, nil
-}
-
-// check verifies what a block's records can be.
-func (r *recordIndex) check(i *Index, n int) error {
-	m, plain := r.marks[n], i.blocks[n].plain
-	begin, end, rest := i.plain[n], i.plain[n+1], int64(plain)-int64(m.before)
-	least := int64(1) // bytes of a record
-	switch {
-	case m.before > plain || n == 0 && m.before > 0 || (m.count == 0) != (rest == 0):
-		return fmt.Errorf("%d records begin behind %d of %d bytes", m.count, m.before, plain)
-	case r.records.Layout == Fixed:
-		length := int64(r.records.Length)
-		before, until := (begin+length-1)/length, (end+length-1)/length
-		if int64(m.count) != until-before || m.count > 0 && before*length-begin != int64(m.before) {
-			return fmt.Errorf("%d records of %d bytes begin behind %d", m.count, length, m.before)
-		}
-	case r.records.Layout == RDW:
-		least = rdwLength
-	}
-	// The last one may have begun only.
-	if int64(m.count) > (rest+least-1)/least {
-		return fmt.Errorf("%d records in %d bytes", m.count, rest)
-	}
-	return nil
 }
 
 // count is how many records there are.
@@ -96,8 +72,8 @@ func (i *Index) checkMark(split *splitter, plain []byte, n int) error {
 		return err
 	}
 	if want := i.known.marks[n]; m != want {
-		return fmt.Errorf("%w: in block %d %d records begin behind %d bytes, instead of %d behind %d", ErrIndex, n, m.count,
-			m.before, want.count, want.before)
+		return fmt.Errorf("%w: in block %d %d records begin behind %d bytes, instead of %d behind %d", ErrIndex, n, m.Count,
+			m.Before, want.Count, want.Before)
 	}
 	return nil
 }
@@ -118,25 +94,44 @@ func (i *Index) RecordCount() int64 {
 	return i.known.count()
 }
 
-func (r *recordIndex) appendHeader(dst []byte) []byte {
-	dst = append(dst, byte(r.records.Layout), 0, 0, 0)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(r.records.Length))
-	return binary.BigEndian.AppendUint64(dst, uint64(r.count()))
+// MarkAt returns what the index knows of the records of the block of a plain range; the zero value: nothing, or no
+// block has just this range.
+func (i *Index) MarkAt(records Records, offset int64, length int) Mark {
+	if _, ok := i.At(offset, length); !ok || i.known == nil || i.known.records != records {
+		return Mark{}
+	}
+	return i.known.marks[i.find(offset)]
 }
 
-func (m mark) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint32(dst, m.before)
-	return binary.BigEndian.AppendUint32(dst, m.count)
+// CutAt reports whether all blocks have a length, but for the last one, which may be shorter.
+func (i *Index) CutAt(length int64) bool {
+	for n := range i.blocks {
+		if i.plain[n] != int64(n)*length {
+			return false
+		}
+	}
+	return len(i.blocks) == 0 || i.blocks[len(i.blocks)-1].Plain() <= length
 }
 
-func parseMark(b []byte) mark {
-	return mark{before: binary.BigEndian.Uint32(b), count: binary.BigEndian.Uint32(b[4:])}
+func (r Records) appendHeader(dst []byte, count int64) []byte {
+	dst = append(dst, byte(r.Layout), 0, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(r.Length))
+	return binary.BigEndian.AppendUint64(dst, uint64(count))
+}
+
+func (m Mark) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, m.Before)
+	return binary.BigEndian.AppendUint32(dst, m.Count)
+}
+
+func parseMark(b []byte) Mark {
+	return Mark{Before: binary.BigEndian.Uint32(b), Count: binary.BigEndian.Uint32(b[4:])}
 }
 
 // parseRecords adds what the header of version 2 says of records to an index.
-func (i *Index) parseRecords(header []byte, marks []mark) (*Index, error) {
+func (i *Index) parseRecords(header []byte, marks []Mark) (*Index, error) {
 	records := Records{Layout: Layout(header[0]), Length: int(binary.BigEndian.Uint32(header[4:]))}
-	if records.Layout == NoRecords || !records.valid() || header[1]|header[2]|header[3] != 0 {
+	if records.Layout == NoRecords || !records.Valid() || header[1]|header[2]|header[3] != 0 {
 		return nil, fmt.Errorf("%w: records: %v", ErrIndex, records)
 	}
 	with, err := i.withRecords(records, marks)

@@ -75,7 +75,7 @@ func ParseRecords(text string) (Records, error) {
 		return Records{Layout: RDW}, nil
 	case fixed:
 		n, err := strconv.Atoi(length)
-		if r := (Records{Fixed, n}); err == nil && r.valid() {
+		if r := (Records{Fixed, n}); err == nil && r.Valid() {
 			return r, nil
 		}
 		return Records{}, fmt.Errorf("records of length %q: write fixed=N, where N is 1 to %d bytes", length, MaxFixed)
@@ -99,7 +99,8 @@ func (r Records) String() string {
 	}
 }
 
-func (r Records) valid() bool {
+// Valid reports whether there are such records; those of the zero value are none at all.
+func (r Records) Valid() bool {
 	if r.Layout == Fixed {
 		return r.Length >= 1 && r.Length <= MaxFixed
 	}
@@ -206,22 +207,49 @@ func (s *splitter) finish() error {
 	return &RecordError{Offset: s.at, Reason: "the file ends within a record"}
 }
 
-// mark is what an index knows of the records of a block.
-type mark struct {
-	// before is how many bytes of the block belong to a record that began before it.
-	before uint32
-	// count is how many records begin in it, the first of them behind these bytes. It is 0 if these are all.
-	count uint32
+// Mark is what an index knows of the records of a block. Of a block that has bytes, the zero value says that nothing is
+// known.
+type Mark struct {
+	// Before is how many bytes of the block belong to a record that began before it.
+	Before uint32
+	// Count is how many records begin in it, the first of them behind these bytes. It is 0 if these are all.
+	Count uint32
 }
 
+// check verifies what the records can be of a block of plain bytes that begins at an offset of the file.
+func (r Records) check(m Mark, begin int64, plain uint32) error {
+	end, rest := begin+int64(plain), int64(plain)-int64(m.Before)
+	least := int64(1) // bytes of a record
+	switch {
+	case m.Before > plain || begin == 0 && m.Before > 0 || (m.Count == 0) != (rest == 0):
+		return fmt.Errorf("%d records begin behind %d of %d bytes", m.Count, m.Before, plain)
+	case r.Layout == Fixed:
+		length := int64(r.Length)
+		before, until := (begin+length-1)/length, (end+length-1)/length
+		if int64(m.Count) != until-before || m.Count > 0 && before*length-begin != int64(m.Before) {
+			return fmt.Errorf("%d records of %d bytes begin behind %d", m.Count, length, m.Before)
+		}
+	case r.Layout == RDW:
+		least = rdwLength
+	}
+	// The last one may have begun only.
+	if int64(m.Count) > (rest+least-1)/least {
+		return fmt.Errorf("%d records in %d bytes", m.Count, rest)
+	}
+	return nil
+}
+
+// divide reports whether a file of so many bytes can consist of the records.
+func (r Records) divide(size int64) bool { return r.Layout != Fixed || size%int64(r.Length) == 0 }
+
 // mark takes a whole block.
-func (s *splitter) mark(b []byte) (m mark, err error) {
+func (s *splitter) mark(b []byte) (m Mark, err error) {
 	for n := 0; n < len(b); {
 		if !s.within {
-			if m.count == 0 {
-				m.before = uint32(n)
+			if m.Count == 0 {
+				m.Before = uint32(n)
 			}
-			m.count++
+			m.Count++
 		}
 		taken, _, err := s.next(b[n:])
 		if err != nil {
@@ -229,8 +257,8 @@ func (s *splitter) mark(b []byte) (m mark, err error) {
 		}
 		n += taken
 	}
-	if m.count == 0 {
-		m.before = uint32(len(b))
+	if m.Count == 0 {
+		m.Before = uint32(len(b))
 	}
 	return m, nil
 }

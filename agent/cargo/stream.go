@@ -160,7 +160,7 @@ func (r *Reader) locate(first, count int64) (found recordRange, err error) {
 		found.last = known.find(end)
 		found.keep = end - known.begun[found.last]
 		found.to = found.last + 1
-		if found.keep == 0 && known.marks[found.last].before == 0 {
+		if found.keep == 0 && known.marks[found.last].Before == 0 {
 			found.to = found.last // of which nothing is needed
 		}
 	}
@@ -175,7 +175,7 @@ func (r *Reader) records(ctx context.Context, first, count int64, workers int, t
 	}
 	return r.blocks(ctx, at.from, at.to, workers, func(block int, plain []byte) error {
 		begin, end := 0, len(plain)
-		before := int(r.index.known.marks[block].before)
+		before := int(r.index.known.marks[block].Before)
 		if block == at.last {
 			n, err := r.index.Records().skip(plain[before:], at.keep)
 			if err != nil {

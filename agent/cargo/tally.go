@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -19,10 +20,21 @@ type Tally struct {
 	plain  int64
 	stored int64 // without what is before the first block and behind the last one
 	crc    uint32
+
+	// records that the file is to have, as far as it is known where they begin. unknown: it is not, so that the index
+	// will know none.
+	records Records
+	unknown bool
+	begun   int64 // records
+	latest  int64 // where in the plain file the first record of the last block begins that has one
 }
 
-// NewTally returns the tally of a file without blocks.
-func NewTally(form Form) *Tally { return &Tally{form: form} }
+// NewTally returns the tally of a file without blocks, whose index knows no records.
+func NewTally(form Form) *Tally { return NewRecordTally(form, Records{}) }
+
+// NewRecordTally returns the tally of a file without blocks, whose index will know records if AddMarked is told about
+// those of every block.
+func NewRecordTally(form Form, records Records) *Tally { return &Tally{form: form, records: records} }
 
 // Add adds the next block.
 func (t *Tally) Add(b Block) {
@@ -31,6 +43,65 @@ func (t *Tally) Add(b Block) {
 	}
 	t.blocks++
 	t.plain, t.stored = t.plain+b.Plain(), t.stored+b.Stored()
+}
+
+// AddMarked adds the next block and what is known of its records. The errors, of what cannot be known of them, match
+// ErrIndex and come before anything is added. Without records the mark means nothing.
+func (t *Tally) AddMarked(b Block, m Mark) error {
+	switch {
+	case t.records.Layout == NoRecords:
+	case m == Mark{}:
+		t.unknown = true
+	default:
+		if err := t.records.check(m, t.plain, b.plain); err != nil {
+			return fmt.Errorf("%w: block %d: %w", ErrIndex, t.blocks, err)
+		}
+		if m.Count > 0 {
+			t.latest = t.plain + int64(m.Before)
+		}
+		t.begun += int64(m.Count)
+	}
+	t.Add(b)
+	return nil
+}
+
+// EntrySize is the length in bytes of what Append appends.
+func (t *Tally) EntrySize() int {
+	if t.records.Layout == NoRecords {
+		return indexEntry
+	}
+	return indexEntry + recordEntry
+}
+
+// Append appends what WriteIndex reads of a block.
+func (t *Tally) Append(dst []byte, b Block, m Mark) []byte {
+	if dst = b.Append(dst); t.records.Layout != NoRecords {
+		dst = m.append(dst)
+	}
+	return dst
+}
+
+// ParseEntry reads what Append appended. Its errors match ErrIndex.
+func (t *Tally) ParseEntry(e []byte) (b Block, m Mark, err error) {
+	if len(e) != t.EntrySize() {
+		return b, m, fmt.Errorf("%w: a block of %d bytes", ErrIndex, len(e))
+	}
+	if len(e) > indexEntry {
+		m = parseMark(e[indexEntry:])
+	}
+	b, err = ParseBlock(t.form, e[:indexEntry])
+	return b, m, err
+}
+
+// KnowsRecords reports whether the index will know records.
+func (t *Tally) KnowsRecords() bool {
+	return t.records.Layout != NoRecords && !t.unknown && t.records.divide(t.plain)
+}
+
+// LatestRecord returns an offset of the plain file at which a record begins, not far from the next block unless
+// records are long. ok is false if it is not known of every block where records begin.
+func (t *Tally) LatestRecord() (offset int64, ok bool) {
+	return t.latest, t.records.Layout != NoRecords && !t.unknown
 }
 
 // Blocks returns how many blocks there are.
@@ -57,21 +128,29 @@ func (t *Tally) End() []byte {
 // Size returns the length in bytes of the file that rests, with its end.
 func (t *Tally) Size() int64 { return t.form.length(t.stored) }
 
-// WriteIndex writes the index of the file to an empty one and returns its length. blocks is what Block.Append appended
-// of each block, one after the other.
+// WriteIndex writes the index of the file to an empty one and returns its length. blocks is what Append appended of
+// each block, one after the other.
 func (t *Tally) WriteIndex(to io.WriterAt, blocks io.ReaderAt) (int64, error) {
-	left := int64(t.blocks) * indexEntry
-	buf := make([]byte, 0, indexHeader+min(left, 64<<10)+indexSum)
-	buf = appendIndexHeader(buf, indexVersion, t.form, t.blocks, t.plain, t.Size())
-	hash, done, read := xxh3.New(), int64(0), int64(0)
+	version, entry, size := byte(indexVersion), indexEntry, t.EntrySize()
+	if t.KnowsRecords() {
+		version, entry = indexVersionRecords, size
+	}
+	buf := appendIndexHeader(nil, version, t.form, t.blocks, t.plain, t.Size())
+	if version == indexVersionRecords {
+		buf = t.records.appendHeader(buf, t.begun)
+	}
+	hash, done, read, left := xxh3.New(), int64(0), int64(0), int64(t.blocks)
+	some := make([]byte, min(left, entriesAtOnce)*int64(size))
 	for {
-		if n := min(left, int64(cap(buf)-len(buf)-indexSum)); n > 0 {
-			chunk := buf[len(buf) : len(buf)+int(n)]
-			if got, err := blocks.ReadAt(chunk, read); got < len(chunk) {
-				return 0, fmt.Errorf("read the blocks of an index: %w", err)
-			}
-			buf, read, left = buf[:len(buf)+len(chunk)], read+n, left-n
+		some = some[:min(left, entriesAtOnce)*int64(size)]
+		if got, err := blocks.ReadAt(some, read); got < len(some) {
+			return 0, fmt.Errorf("read the blocks of an index: %w", err)
 		}
+		for e := range slices.Chunk(some, size) {
+			buf = append(buf, e[:entry]...)
+		}
+		read += int64(len(some))
+		left -= int64(len(some) / size)
 		_, _ = hash.Write(buf)
 		if left == 0 {
 			buf = binary.BigEndian.AppendUint64(buf, hash.Sum64())
@@ -86,6 +165,9 @@ func (t *Tally) WriteIndex(to io.WriterAt, blocks io.ReaderAt) (int64, error) {
 		buf = buf[:0]
 	}
 }
+
+// entriesAtOnce is how many blocks WriteIndex holds in memory.
+const entriesAtOnce = 2048
 
 // checkedIndex is how long an index is at most that Sizes reads as a whole.
 const checkedIndex = 16 << 10

@@ -39,6 +39,8 @@ const (
 	OmittedObject = "ObjectName"
 	// OmittedMissing: an object that the index of an object store names, and that is not there.
 	OmittedMissing = "ObjectMissing"
+	// OmittedRecords: a file that does not consist of the records asked for, and is there without record numbers.
+	OmittedRecords = "Records"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"
 )

@@ -186,8 +186,8 @@ const (
 	// Upgrade it, or set spec.receipt to false. Nothing was sent.
 	ReasonReceiptUnsupported = "ReceiptUnsupported"
 	// ReasonFormUnsupported (Transfer): files cannot rest in spec.destination.form: the other cluster is of a release
-	// without forms, or a name of the source has no place beside those of the form. The message says which, and what to
-	// do. Nothing rests half.
+	// without forms or records, or a name of the source has no place beside those of the form. The message says which,
+	// and what to do. Nothing rests half.
 	ReasonFormUnsupported = "FormUnsupported"
 	// ReasonVolumeModeMismatch (Transfer, Delivery): of source and destination, one claim has volumeMode: Block and the
 	// other one not, or the other cluster is of a release without block volumes. Use claims of the same volumeMode. Of an

@@ -23,3 +23,32 @@ func (f RestingForm) Archived() bool { return f == RestingArchive }
 
 // Compressed reports whether files rest in another form than their own.
 func (f RestingForm) Compressed() bool { return f != "" && f != RestingFiles }
+
+// RecordFormat says how the records of a file are told apart.
+// +kubebuilder:validation:Enum=Lines;Fixed;RDW
+type RecordFormat string
+
+const (
+	// RecordLines end in a newline.
+	RecordLines RecordFormat = "Lines"
+	// RecordFixed have one length (LRECL).
+	RecordFixed RecordFormat = "Fixed"
+	// RecordRDW begin with a record descriptor word.
+	RecordRDW RecordFormat = "RDW"
+)
+
+// FileRecords are what files consist of.
+// +kubebuilder:validation:XValidation:rule="(self.format == 'Fixed') == has(self.length)",message="records of a fixed length have one, and no others; add length with format: Fixed, or remove it"
+type FileRecords struct {
+	// format of the records. Lines: each ends in a newline. Fixed: all have the same length (LRECL), with nothing between
+	// them. RDW: each begins with a record descriptor word of 4 bytes (RECFM V, without block descriptor words); the
+	// segments of a spanned record are one.
+	// +required
+	Format RecordFormat `json:"format,omitempty"`
+
+	// length of each record in bytes, with format: Fixed.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1073741824
+	Length int32 `json:"length,omitempty"`
+}

@@ -71,6 +71,7 @@ type TransferSetClaim struct {
 
 // TransferSetDestination is where members write.
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
+// +kubebuilder:validation:XValidation:rule="!has(self.records) || has(self.form) && self.form in ['Gzip', 'Zstd']",message="the index of a file in a form knows its records; set form: Gzip or Zstd, or remove records"
 // +kubebuilder:validation:XValidation:rule="!has(self.objectStore) || !has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="an objectStore is one of the TransferSet's namespace, in place of claims; remove persistentVolumeClaim, peer and namespace"
 // +kubebuilder:validation:XValidation:rule="has(self.objectStore) || has(self.peer) || has(self.namespace) || has(self.persistentVolumeClaim) && has(self.persistentVolumeClaim.namePrefix)",message="a claim is not moved to itself; add peer, namespace, objectStore or persistentVolumeClaim.namePrefix"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
@@ -105,6 +106,10 @@ type TransferSetDestination struct {
 	// form in which files rest, as in a Transfer.
 	// +optional
 	Form RestingForm `json:"form,omitempty"`
+
+	// records that the files consist of, as in a Transfer.
+	// +optional
+	Records *FileRecords `json:"records,omitempty"`
 
 	// encryption of archives, as in a Transfer. All members write for the same recipients, and each reads its indexes
 	// with a key of its own.

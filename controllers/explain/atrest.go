@@ -4,6 +4,8 @@
 package explain
 
 import (
+	"fmt"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -16,6 +18,9 @@ func (s *sheet) atRest(t *v1alpha1.Transfer) {
 			what = "files rest packed in tar archives below .lighterage/archives, to which the index points"
 		}
 		s.rowf("form", "%s: %s", form, what)
+		if r := t.Spec.Destination.Records; r != nil {
+			s.rowf("records", "%s: indexes know their numbers, but of files that are counted as Records", recordsOf(r))
+		}
 		if e := t.Spec.Destination.Encryption; e != nil {
 			s.rowf("encryption", "age, for %d recipients; names as well", len(e.Recipients))
 		}
@@ -51,4 +56,12 @@ func sourceAtRest(t *v1alpha1.Transfer) string {
 	default:
 		return "files with an index are sent as they rest, under their plain names, and inflated at the destination"
 	}
+}
+
+// recordsOf names records.
+func recordsOf(r *v1alpha1.FileRecords) string {
+	if r.Format == v1alpha1.RecordFixed {
+		return fmt.Sprintf("%s, %d bytes each", r.Format, r.Length)
+	}
+	return string(r.Format)
 }

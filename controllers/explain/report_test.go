@@ -434,3 +434,16 @@ func TestEncryption(t *testing.T) {
 		t.Errorf("no Secret in\n%s", text)
 	}
 }
+
+// TestRecords: what files consist of is told.
+func TestRecords(t *testing.T) {
+	for want, records := range map[string]v1alpha1.FileRecords{
+		"RDW": {Format: v1alpha1.RecordRDW}, "80 bytes": {Format: v1alpha1.RecordFixed, Length: 80},
+	} {
+		transfer := &v1alpha1.Transfer{}
+		transfer.Spec.Destination.Form, transfer.Spec.Destination.Records = v1alpha1.RestingZstd, &records
+		if _, text := explainObject(t, transfer); !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -128,6 +128,19 @@ var forms = map[v1alpha1.RestingForm]wirev1.Form{
 	v1alpha1.RestingArchive: wirev1.Form_FORM_ARCHIVE,
 }
 
+var recordLayouts = map[v1alpha1.RecordFormat]wirev1.RecordLayout{
+	v1alpha1.RecordLines: wirev1.RecordLayout_RECORD_LAYOUT_LINES,
+	v1alpha1.RecordFixed: wirev1.RecordLayout_RECORD_LAYOUT_FIXED,
+	v1alpha1.RecordRDW:   wirev1.RecordLayout_RECORD_LAYOUT_RDW,
+}
+
+func wireRecords(r *v1alpha1.FileRecords) *wirev1.Records {
+	if r == nil {
+		return nil
+	}
+	return &wirev1.Records{Layout: recordLayouts[r.Format], Length: uint32(r.Length)}
+}
+
 func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.SendConfig {
 	run, destination := transfer.Status.Run, transfer.Spec.Destination
 	config := &wirev1.SendConfig{
@@ -154,6 +167,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		Receipt:            transfer.Spec.Receipt,
 		Form:               forms[destination.Form],
 		SourceForm:         forms[transfer.Spec.Source.Form],
+		Records:            wireRecords(destination.Records),
 		Template:           wireTemplate(transfer),
 	}
 	if transfer.Spec.Source.Encryption != nil && transfer.Spec.Source.ObjectStore == nil {

@@ -6,6 +6,7 @@ package plan_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -272,5 +273,75 @@ func TestArchivesInAClaimAreMadeInOnePod(t *testing.T) {
 	if decision.Status.Run.Route != v1alpha1.RoutePod || decision.Finished != nil || stalled == nil ||
 		stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonUnschedulable {
 		t.Errorf("%+v, %+v", decision.Status.Run, stalled)
+	}
+}
+
+// The sending agent is told what files consist of, in a field that agents of earlier releases do not start with.
+func TestRecordsOfAnAttempt(t *testing.T) {
+	for format, want := range map[v1alpha1.RecordFormat]map[string]any{
+		v1alpha1.RecordLines: {"layout": "RECORD_LAYOUT_LINES"},
+		v1alpha1.RecordFixed: {"layout": "RECORD_LAYOUT_FIXED", "length": 80.0},
+		v1alpha1.RecordRDW:   {"layout": "RECORD_LAYOUT_RDW"},
+		"":                   nil,
+	} {
+		transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+		transfer.Spec.Destination.Form = v1alpha1.RestingGzip
+		if format != "" {
+			transfer.Spec.Destination.Records = &v1alpha1.FileRecords{Format: format}
+		}
+		if format == v1alpha1.RecordFixed {
+			transfer.Spec.Destination.Records.Length = 80
+		}
+		start := plan.DecideTransfer(transfer, facts, image).Start
+		if start == nil {
+			t.Fatalf("%q: no attempt begins", format)
+		}
+		b, err := start.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct{ Records map[string]any }
+		if err := json.Unmarshal(b, &config); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(config.Records, want) {
+			t.Errorf("%q becomes %v", format, config.Records)
+		}
+	}
+}
+
+// Records are accepted with the forms whose indexes know them, and a length with those that have one.
+func TestRecordsThatAreNotSupported(t *testing.T) {
+	const records, format, length = "spec.destination.records", "spec.destination.records.format",
+		"spec.destination.records.length"
+	fixed := func(n int32) v1alpha1.FileRecords {
+		return v1alpha1.FileRecords{Format: v1alpha1.RecordFixed, Length: n}
+	}
+	for name, c := range map[string]struct {
+		form    v1alpha1.RestingForm
+		records v1alpha1.FileRecords
+		field   string
+	}{
+		"Lines":       {v1alpha1.RestingGzip, v1alpha1.FileRecords{Format: v1alpha1.RecordLines}, ""},
+		"RDW":         {v1alpha1.RestingZstd, v1alpha1.FileRecords{Format: v1alpha1.RecordRDW}, ""},
+		"Fixed":       {v1alpha1.RestingZstd, fixed(1 << 30), ""},
+		"OfFiles":     {v1alpha1.RestingFiles, fixed(80), records},
+		"OfNoForm":    {"", fixed(80), records},
+		"OfArchives":  {v1alpha1.RestingArchive, fixed(80), records},
+		"Unknown":     {v1alpha1.RestingGzip, v1alpha1.FileRecords{Format: "VB"}, format},
+		"NoLength":    {v1alpha1.RestingGzip, fixed(0), length},
+		"Long":        {v1alpha1.RestingGzip, fixed(1<<30 + 1), length},
+		"OtherLength": {v1alpha1.RestingGzip, v1alpha1.FileRecords{Format: v1alpha1.RecordRDW, Length: 80}, length},
+	} {
+		spec := newTransfer("ledger", time.Hour).Spec
+		if spec.Destination.Form = c.form; c.form == v1alpha1.RestingArchive {
+			spec.Destination.Peer, spec.Destination.Namespace = "", ""
+		}
+		spec.Destination.Records = &c.records
+		err := plan.ValidateTransfer(spec)
+		var invalid *policy.InvalidError
+		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &invalid) || invalid.Field != c.field) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -91,6 +91,9 @@ func validateStores(spec v1alpha1.TransferSpec) error {
 				"receipt",
 		}
 	}
+	if err := validateRecords(spec.Destination.Records, compressed); err != nil {
+		return err
+	}
 	if form := spec.Source.Form; form.Compressed() && (spec.Destination.Via != nil ||
 		from != nil && spec.Destination.Scrub != "" ||
 		form.Archived() && (from != nil || to != nil || len(spec.Destinations) > 0)) {
@@ -279,4 +282,25 @@ func storeAttempt(
 // writerOf tells a Transfer from all others that write archives, in any cluster.
 func writerOf(transfer *v1alpha1.Transfer) string {
 	return fmt.Sprintf("%s/%s (%s)", transfer.Namespace, transfer.Name, transfer.UID)
+}
+
+// maxRecord is the most bytes of a record of format Fixed.
+const maxRecord = 1 << 30
+
+// validateRecords rejects what the API server does.
+func validateRecords(r *v1alpha1.FileRecords, compressed bool) error {
+	const field = "spec.destination.records"
+	switch {
+	case r == nil:
+		return nil
+	case !compressed:
+		return &policy.InvalidError{Field: field, Fix: "is for form: Gzip or Zstd, whose indexes know records"}
+	case recordLayouts[r.Format] == 0:
+		return &policy.InvalidError{Field: field + ".format", Fix: "must be Lines, Fixed or RDW"}
+	case r.Format == v1alpha1.RecordFixed && (r.Length < 1 || r.Length > maxRecord):
+		return &policy.InvalidError{Field: field + ".length", Fix: "must be 1 to 1073741824 bytes with format: Fixed"}
+	case r.Format != v1alpha1.RecordFixed && r.Length != 0:
+		return &policy.InvalidError{Field: field + ".length", Fix: "is for format: Fixed; remove it"}
+	}
+	return nil
 }

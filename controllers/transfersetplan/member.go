@@ -64,7 +64,7 @@ func memberSpec(set *v1alpha1.TransferSet, claim, group string) v1alpha1.Transfe
 	}
 	to := template.Destination
 	destination := v1alpha1.TransferDestination{
-		Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form, Encryption: to.Encryption,
+		Peer: to.Peer, Via: to.Via, Namespace: to.Namespace, Form: to.Form, Records: to.Records, Encryption: to.Encryption,
 	}
 	if to.ObjectStore != nil {
 		destination.ObjectStore = &v1alpha1.ObjectStorePath{

@@ -89,6 +89,7 @@ func TestTemplateReachesMembers(t *testing.T) {
 		Destination: v1alpha1.TransferSetDestination{
 			Peer: "west", Via: &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "s3"}}, Namespace: "shop",
 			Form: "Gzip", Encryption: &v1alpha1.ArchiveEncryption{Recipients: []v1alpha1.AgeRecipient{"age1x"}},
+			Records: &v1alpha1.FileRecords{Format: v1alpha1.RecordFixed, Length: 80},
 			PersistentVolumeClaim: &v1alpha1.TransferSetClaim{
 				NamePrefix: "from-", Path: "/in", Template: &v1alpha1.ClaimTemplate{
 					StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -7,8 +7,10 @@ package integration_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -46,6 +48,53 @@ func TestFormsOfRoutes(t *testing.T) {
 		}), client.DryRunAll)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRecords accepts records with the forms whose indexes know them, and rejects a change of them.
+func TestRecords(t *testing.T) {
+	fixed := &v1alpha1.FileRecords{Format: v1alpha1.RecordFixed, Length: 80}
+	for name, c := range map[string]struct {
+		form    v1alpha1.RestingForm
+		records *v1alpha1.FileRecords
+		says    string
+	}{
+		"fixed":                  {v1alpha1.RestingGzip, fixed, ""},
+		"lines":                  {v1alpha1.RestingZstd, &v1alpha1.FileRecords{Format: v1alpha1.RecordLines}, ""},
+		"RDW":                    {v1alpha1.RestingZstd, &v1alpha1.FileRecords{Format: v1alpha1.RecordRDW}, ""},
+		"without a form":         {"", fixed, "set form: Gzip or Zstd"},
+		"of files":               {v1alpha1.RestingFiles, fixed, "set form: Gzip or Zstd"},
+		"fixed without a length": {v1alpha1.RestingGzip, &v1alpha1.FileRecords{Format: v1alpha1.RecordFixed}, "add length"},
+		"RDW with a length": {
+			v1alpha1.RestingGzip, &v1alpha1.FileRecords{Format: v1alpha1.RecordRDW, Length: 80}, "add length",
+		},
+		"a length of too much": {
+			v1alpha1.RestingGzip, &v1alpha1.FileRecords{Format: v1alpha1.RecordFixed, Length: 1<<30 + 1}, "records.length",
+		},
+		"unknown": {v1alpha1.RestingGzip, &v1alpha1.FileRecords{Format: "VB"}, "records.format"},
+	} {
+		err := k8s.Create(context.Background(), transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Form, t.Spec.Destination.Records = c.form, c.records
+		}), client.DryRunAll)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	made, _ := transfer(func(t *v1alpha1.Transfer) {
+		t.Spec.Destination.Form, t.Spec.Destination.Records = v1alpha1.RestingGzip, fixed.DeepCopy()
+	}).(*v1alpha1.Transfer)
+	if err := k8s.Create(context.Background(), made); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k8s.Delete(context.Background(), made) })
+	for _, change := range []func(){
+		func() { made.Spec.Destination.Records = &v1alpha1.FileRecords{Format: v1alpha1.RecordLines} },
+		func() { made.Spec.Destination.Records = nil },
+	} {
+		change()
+		if err := k8s.Update(context.Background(), made, client.DryRunAll); !apierrors.IsInvalid(err) {
+			t.Errorf("records were changed: %v", err)
 		}
 	}
 }

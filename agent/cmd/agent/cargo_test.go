@@ -120,3 +120,36 @@ func TestCargoThroughAStore(t *testing.T) {
 		}
 	}
 }
+
+// Indexes know the records that the configuration names, in a store and in the claim that it is restored into. An agent
+// does not start with records that no index could know.
+func TestRecordsThroughAStore(t *testing.T) {
+	const gzip = wirev1.Form_FORM_GZIP
+	r := newLocalRun(t, wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS)
+	r.config.GetSend().Records = &wirev1.Records{Layout: wirev1.RecordLayout_RECORD_LAYOUT_LINES}
+	put, restored := r.through(t, wirev1.Form_FORM_UNSPECIFIED, gzip, gzip)
+	if n := restored.GetCompression().GetSkipped()["AlreadyCompressed"]; n == 0 || len(put.GetOmissions()) > 0 {
+		t.Errorf("%d blocks were restored as they rest; omissions %v", n, put.GetOmissions())
+	}
+	b, err := os.ReadFile(filepath.Join(r.destination, "copy/sub/.file.gz.lgci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := cargo.ParseIndex(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Count(r.content, "\n")
+	if !strings.HasSuffix(r.content, "\n") {
+		want++
+	}
+	if index.Records().Layout != cargo.Lines || index.RecordCount() != int64(want) {
+		t.Errorf("%d records %v instead of %d lines", index.RecordCount(), index.Records(), want)
+	}
+	for name, form := range map[string]wirev1.Form{"files": 0, "archives": wirev1.Form_FORM_ARCHIVE} {
+		r.config.GetSend().Form = form
+		if code, _, log := r.run(t.Context(), t); code != exitConfig {
+			t.Errorf("%s: the agent exits with %d:\n%s", name, code, log)
+		}
+	}
+}

@@ -114,6 +114,8 @@ func localSettings(c *wirev1.LocalConfig) (compression.Settings, error) {
 	switch {
 	case archive && (c.GetSourceStore() != nil || from.GetSourceForm() == wirev1.Form_FORM_ARCHIVE):
 		return compression.Settings{}, badConfig("files are archived from claims with plain files only")
+	case archive && from.GetRecords() != nil:
+		return compression.Settings{}, badConfig("files in archives have no record numbers")
 	case c.GetEncryption() != nil && (!archive || from.GetReceipt()):
 		return compression.Settings{}, badConfig("archives alone are encrypted, without a receipt")
 	case archive && c.GetDestinationStore() == nil && from.GetReceipt():

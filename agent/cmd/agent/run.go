@@ -278,6 +278,9 @@ func settingsOf(c *wirev1.SendConfig) (compression.Settings, error) {
 	if err != nil {
 		return compression.Settings{}, err
 	}
+	if _, err := protocol.RecordsOf(c.GetRecords(), form); err != nil {
+		return compression.Settings{}, badConfig("%w", err)
+	}
 	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return compression.Settings{}, badConfig("%w", err)
@@ -292,7 +295,8 @@ func settingsOf(c *wirev1.SendConfig) (compression.Settings, error) {
 func sendOptions(
 	c *wirev1.SendConfig, source send.Source, compress encoders, resolved compression.Settings, report *send.Report,
 ) send.Options {
-	form, _ := protocol.FormOf(c.GetForm())             // settingsOf has checked it
+	form, _ := protocol.FormOf(c.GetForm()) // settingsOf has checked it
+	records, _ := protocol.RecordsOf(c.GetRecords(), form)
 	sourceForm, _ := protocol.FormOf(c.GetSourceForm()) // openSource has; archives are none that travels
 	return send.Options{
 		RunID:              c.GetRunId(),
@@ -307,6 +311,7 @@ func sendOptions(
 		Verify:             c.GetVerify(),
 		Contents:           c.GetReceipt(),
 		Form:               form,
+		Records:            records,
 		SourceForm:         sourceForm,
 		Block:              c.GetBlock(),
 		CheckpointInterval: int64(c.GetCheckpointInterval()),

@@ -227,9 +227,13 @@ func (a *agent) toStore(
 		if err != nil {
 			return err
 		}
+		records, err := protocol.RecordsOf(from.GetRecords(), form)
+		if err != nil {
+			return err
+		}
 		chosen := a.encoders(ctx, resolved) // The form has fixed the codec.
 		resting = &bucket.RestingOptions{
-			Form: form, Policy: resolved.Policy, Engines: chosen.registry, Accelerator: chosen.accelerator,
+			Form: form, Records: records, Policy: resolved.Policy, Engines: chosen.registry, Accelerator: chosen.accelerator,
 		}
 	}
 	err := bucket.Write(ctx, bucket.WriteOptions{

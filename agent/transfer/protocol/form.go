@@ -37,3 +37,31 @@ func FormToWire(f cargo.Form) wirev1.Form {
 		return wirev1.Form_FORM_UNSPECIFIED
 	}
 }
+
+// RecordsOf returns the records of which files in a form consist; the zero value: none are known. Those that this
+// release does not know, or that go with no form, are an error with a reason.
+func RecordsOf(w *wirev1.Records, form cargo.Form) (cargo.Records, error) {
+	if w == nil {
+		return cargo.Records{}, nil
+	}
+	r := cargo.Records{Layout: cargo.Layout(w.GetLayout()), Length: int(w.GetLength())}
+	switch {
+	case w.GetLayout() < 0 || w.GetLayout() > wirev1.RecordLayout_RECORD_LAYOUT_RDW:
+		return cargo.Records{}, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
+			"this agent (%s) does not know record layout %d, in which files are: upgrade its cluster, or make a Transfer "+
+				"without spec.destination.records", wirev1.Version, int32(w.GetLayout()))
+	case r.Layout == cargo.NoRecords || !r.Valid():
+		return cargo.Records{}, Invalid("there are no records of layout %d and length %d", w.GetLayout(), w.GetLength())
+	case form == 0:
+		return cargo.Records{}, Invalid("records %v of files that rest in no form", r)
+	}
+	return r, nil
+}
+
+// RecordsToWire are the records as they travel.
+func RecordsToWire(r cargo.Records) *wirev1.Records {
+	if r.Layout == cargo.NoRecords {
+		return nil
+	}
+	return &wirev1.Records{Layout: wirev1.RecordLayout(r.Layout), Length: uint32(r.Length)}
+}

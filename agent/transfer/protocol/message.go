@@ -37,6 +37,9 @@ const (
 	fieldDigest = 4
 	fieldReused = 5
 	fieldHoles  = 6
+
+	fieldRecordsBefore = 7
+	fieldRecords       = 8
 )
 
 // Write writes the message with the block that a header and a payload make up. The payload is not copied.
@@ -67,7 +70,8 @@ func (m *DataMessage) appendHead(b []byte, block int) []byte {
 // append appends the segment as a field of a DataRequest.
 func (s *Segment) append(b []byte) []byte {
 	size := 3 + protowire.SizeVarint(s.Index) + protowire.SizeVarint(s.Offset) + protowire.SizeVarint(uint64(s.Length)) +
-		sizeParts(s.Reused) + sizeParts(s.Holes)
+		sizeNumber(uint32(s.Reused)) + sizeNumber(uint32(s.Holes)) +
+		sizeNumber(s.Mark.Before) + sizeNumber(s.Mark.Count)
 	if !s.Undigested {
 		size += 1 + protowire.SizeBytes(DigestSize)
 	}
@@ -83,21 +87,23 @@ func (s *Segment) append(b []byte) []byte {
 		b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
 		b = protowire.AppendBytes(b, s.Digest[:])
 	}
-	b = appendParts(b, fieldReused, s.Reused)
-	b = appendParts(b, fieldHoles, s.Holes)
+	b = appendNumber(b, fieldReused, uint32(s.Reused))
+	b = appendNumber(b, fieldHoles, uint32(s.Holes))
+	b = appendNumber(b, fieldRecordsBefore, s.Mark.Before)
+	b = appendNumber(b, fieldRecords, s.Mark.Count)
 	return b
 }
 
-func sizeParts(p Parts) int {
-	if p == 0 {
+func sizeNumber(n uint32) int {
+	if n == 0 {
 		return 0
 	}
-	return 1 + protowire.SizeVarint(uint64(p))
+	return 1 + protowire.SizeVarint(uint64(n))
 }
 
-func appendParts(b []byte, field protowire.Number, p Parts) []byte {
-	if p == 0 {
+func appendNumber(b []byte, field protowire.Number, n uint32) []byte {
+	if n == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(p))
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
 }

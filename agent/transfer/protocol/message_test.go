@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -21,7 +22,8 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 	want := &wirev1.DataRequest{
 		Session: []byte("session"),
 		Segments: []*wirev1.Segment{
-			{Index: 1, Offset: 1 << 40, Length: 4 << 20, Digest: digest[:], Reused: 1 << 15, Holes: 5},
+			{Index: 1, Offset: 1 << 40, Length: 4 << 20, Digest: digest[:], Reused: 1 << 15, Holes: 5,
+				RecordsBefore: 3, Records: 1 << 22},
 			{Digest: digest[:]},
 		},
 		Block: bytes.Repeat([]byte{7}, 100_000),
@@ -32,6 +34,7 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 			m.Segments,
 			Segment{
 				Index: s.Index, Offset: s.Offset, Length: s.Length, Digest: digest, Reused: Parts(s.Reused), Holes: Parts(s.Holes),
+				Mark: cargo.Mark{Before: s.RecordsBefore, Count: s.Records},
 			},
 		)
 	}
@@ -53,7 +56,7 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(back.Session, want.Session) || !bytes.Equal(back.Received, want.Block) || len(back.Segments) != 2 ||
-		back.Segments[0] != (Segment{1, 1 << 40, 4 << 20, digest, false, 1 << 15, 5}) {
+		back.Segments[0] != (Segment{1, 1 << 40, 4 << 20, digest, false, 1 << 15, 5, cargo.Mark{Before: 3, Count: 1 << 22}}) {
 		t.Errorf("it was read as %+v", back.Segments)
 	}
 	if err := back.Read(&sent); !errors.Is(err, io.EOF) {
@@ -77,6 +80,8 @@ func FuzzDataMessage(f *testing.F) {
 		},
 		{Segments: []*wirev1.Segment{{Digest: []byte{1}}}},
 		{Segments: []*wirev1.Segment{{Index: 1, Length: 5}}, Block: []byte("block")},
+		{Segments: []*wirev1.Segment{{Index: 1, Length: 500, RecordsBefore: 80, Records: 4}}},
+		{Segments: []*wirev1.Segment{{RecordsBefore: 1 << 31, Records: 1 << 31}}},
 		{
 			Segments: []*wirev1.Segment{
 				{Reused: 1, Digest: make([]byte, DigestSize)},
@@ -119,6 +124,9 @@ func FuzzDataMessage(f *testing.F) {
 		}
 		for i, s := range want.Segments {
 			got := m.Segments[i]
+			if got.Mark.Before > MaxChunkSize || got.Mark != (cargo.Mark{Before: s.RecordsBefore, Count: s.Records}) {
+				t.Fatalf("segment %d has records %+v instead of %d and %d", i, got.Mark, s.RecordsBefore, s.Records)
+			}
 			if got.Index != s.Index || got.Offset != s.Offset || got.Length != s.Length ||
 				got.Undigested && len(s.Digest) > 0 || !got.Undigested && !bytes.Equal(got.Digest[:], s.Digest) {
 				t.Fatalf("segment %d read as %+v instead of %v", i, got, s)

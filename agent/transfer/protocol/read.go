@@ -88,6 +88,15 @@ func (s *Segment) parse(b []byte) error {
 			} else {
 				s.Holes = Parts(n)
 			}
+		case (number == fieldRecordsBefore || number == fieldRecords) && kind == protowire.VarintType:
+			if n > MaxChunkSize {
+				return fmt.Errorf("%w: a segment with records of %d bytes; the limit is %d", ErrMalformed, n, MaxChunkSize)
+			}
+			if number == fieldRecordsBefore {
+				s.Mark.Before = uint32(n)
+			} else {
+				s.Mark.Count = uint32(n)
+			}
 		case number == fieldDigest && kind == protowire.BytesType:
 			if len(value) != DigestSize {
 				return fmt.Errorf("%w: a digest of %d bytes instead of %d", ErrMalformed, len(value), DigestSize)

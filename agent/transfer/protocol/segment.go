@@ -3,7 +3,11 @@
 
 package protocol
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/lighterage/lighterage/agent/cargo"
+)
 
 // Segment is a wirev1.Segment without allocations: a piece of a file, whose bytes are in a block as far as they are not
 // in Reused or Holes.
@@ -16,6 +20,8 @@ type Segment struct {
 	Undigested bool
 	// Reused are the parts that the receiver has in its version of the file, Holes those that are zeros.
 	Reused, Holes Parts
+	// Mark is what the receiver's index is to know of the records of the piece.
+	Mark cargo.Mark
 }
 
 // Absent are the parts whose bytes are not in the block.

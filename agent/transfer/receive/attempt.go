@@ -211,7 +211,7 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 		return err
 	}
 	header := journal.Header{
-		Run: o.RunID, Sender: journalOf(o.Sender, form), Attempt: o.Attempt, ChunkSize: begin.GetChunkSize(),
+		Run: o.RunID, Sender: journalOf(o.Sender, a.terms), Attempt: o.Attempt, ChunkSize: begin.GetChunkSize(),
 	}
 	limit := func() int64 { return a.terms.interval * int64(max(1, min(protocol.MaxStreams, a.open.Load()))) }
 	var err error
@@ -233,12 +233,15 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 	return nil
 }
 
-// journalOf says whose journal it is: what is staged in a form is of no use in another.
-func journalOf(sender string, form cargo.Form) string {
-	if form == 0 {
-		return sender
+// journalOf says whose journal it is: what is staged in a form is of no use in another, nor with other records.
+func journalOf(sender string, t *terms) string {
+	if t.form != 0 {
+		sender += " " + t.form.String()
 	}
-	return sender + " " + form.String()
+	if t.records.Layout != cargo.NoRecords {
+		sender += " " + t.records.String()
+	}
+	return sender
 }
 
 // mirror does as the sender asks with what else is at the destination.

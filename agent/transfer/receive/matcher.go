@@ -185,7 +185,7 @@ func (a *answer) require(ctx context.Context, i int, index uint64, e *tree.Entry
 	}
 	if len(safe) > 0 {
 		a.ranges += len(safe)
-		a.need.Safe = append(a.need.Safe, safeRanges(i, safe))
+		a.need.Safe = append(a.need.Safe, f.safeRanges(i, safe))
 		a.resumedBytes += uint64(f.safe)
 	}
 	return a.matcher.expected.add(ctx, f)
@@ -226,7 +226,7 @@ func (m *matcher) newFile(index uint64, e *tree.Entry) *inFile {
 	f.number = m.checkpoints.base + m.numbers
 	m.numbers += numbers(m.terms.form)
 	if m.terms.form != 0 {
-		f.rest = newResting(m.terms.form)
+		f.rest = newResting(m.terms)
 	}
 	return f
 }

@@ -43,6 +43,8 @@ type terms struct {
 	contents bool
 	// form in which files rest; 0: as they are.
 	form cargo.Form
+	// records of which these consist; the zero value: none are known.
+	records cargo.Records
 }
 
 // negotiate checks what the sender begins with.
@@ -74,6 +76,10 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 	if err != nil {
 		return nil, err
 	}
+	records, err := protocol.RecordsOf(begin.GetRecords(), form)
+	if err != nil {
+		return nil, err
+	}
 	if form != 0 && begin.GetContents() {
 		return nil, protocol.Invalid("the sender wants a receipt of files that rest in form %v", form)
 	}
@@ -91,7 +97,7 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 	}
 	t := &terms{
 		chunk: int64(c), interval: int64(interval), verify: begin.GetVerify(), codec: id, token: make([]byte, tokenSize),
-		salt: make([]byte, saltSize), contents: begin.GetContents(), form: form,
+		salt: make([]byte, saltSize), contents: begin.GetContents(), form: form, records: records,
 	}
 	rand.Read(t.token) // Never fails.
 	rand.Read(t.salt)
@@ -118,6 +124,7 @@ func (t *terms) accepted(o *Options, begin *wirev1.Begin) *wirev1.Accepted {
 		EarlyFinish:  true,
 		Block:        o.Block,
 		Form:         protocol.FormToWire(t.form),
+		Records:      protocol.RecordsToWire(t.records),
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Codecs:       readable(o.Engines, begin.GetCodecs()),

@@ -52,9 +52,10 @@ func checkResting(form cargo.Form, e *tree.Entry, chunk int64) error {
 // resting is how far a file is that rests in a form. Who writes the next chunk has tally and last alone.
 type resting struct {
 	form    cargo.Form
+	records cargo.Records
 	resumed bool // some of it is of an earlier attempt
 	tally   cargo.Tally
-	last    []byte // what an index has of the last block
+	last    []byte // what an index is made of, of the last block
 
 	// next is the chunk that comes next. moved is closed when there is another one; nil while nobody waits for that.
 	// They are guarded by the file's mu.
@@ -62,7 +63,9 @@ type resting struct {
 	moved chan struct{}
 }
 
-func newResting(form cargo.Form) *resting { return &resting{form: form, tally: *cargo.NewTally(form)} }
+func newResting(t *terms) *resting {
+	return &resting{form: t.form, records: t.records, tally: *cargo.NewRecordTally(t.form, t.records)}
+}
 
 // staged are the numbers of what must be safe of a file for its chunks to be.
 func (f *inFile) staged() []uint64 {
@@ -155,7 +158,7 @@ func (w *writer) keep(c *claim, rest []byte, b cargo.Block) error {
 	}
 	defer staged.Close()
 	at := f.rest.tally.Next()
-	spent := meter.ThreadCPU(func() { err = f.writeRest(w.destination, staged, rest, b) })
+	spent := meter.ThreadCPU(func() { err = f.writeRest(w.destination, staged, rest, b, c.segment.Mark) })
 	w.report.writing.Add(int64(spent))
 	if err != nil {
 		return err
@@ -175,29 +178,31 @@ func (w *writer) keep(c *claim, rest []byte, b cargo.Block) error {
 }
 
 // writeRest writes what rests of the next chunk, and what the index will have of it.
-func (f *inFile) writeRest(d Destination, staged StagedFile, rest []byte, b cargo.Block) error {
+func (f *inFile) writeRest(d Destination, staged StagedFile, rest []byte, b cargo.Block, m cargo.Mark) error {
 	r := f.rest
-	number := r.tally.Blocks()
+	number, at := r.tally.Blocks(), r.tally.Next()
+	if err := r.tally.AddMarked(b, m); err != nil {
+		return protocol.Invalid("%q: %w", f.entry.Path, err)
+	}
 	if number == 0 {
 		if err := r.begin(staged); err != nil {
 			return err
 		}
 	}
-	if _, err := staged.WriteAt(rest, r.tally.Next()); err != nil {
+	if _, err := staged.WriteAt(rest, at); err != nil {
 		return err
 	}
-	r.last = b.Append(r.last[:0])
+	r.last = r.tally.Append(r.last[:0], b, m)
 	if f.chunks > 1 {
 		blocks, err := d.Stage(f.number+blocksNumber, &f.entry)
 		if err != nil {
 			return err
 		}
 		defer blocks.Close()
-		if _, err := blocks.WriteAt(r.last, int64(number)*cargo.BlockSize); err != nil {
+		if _, err := blocks.WriteAt(r.last, int64(number)*int64(len(r.last))); err != nil {
 			return err
 		}
 	}
-	r.tally.Add(b)
 	return nil
 }
 
@@ -240,6 +245,9 @@ func (c *checkpoints) rest(staged StagedFile, f *inFile) error {
 				return err
 			}
 		}
+	}
+	if r.records.Layout != cargo.NoRecords && !r.tally.KnowsRecords() {
+		d.Omissions().Add(tree.OmittedRecords, f.entry.Path)
 	}
 	err = c.commit(f, func() error {
 		e := tree.RestingIndex(r.form, &f.entry, size)
@@ -308,12 +316,13 @@ type readBack struct {
 
 	tally *cargo.Tally // of what was compared
 	known []protocol.Digest
+	noted []byte // of a block
 	buf   []byte
 }
 
 // run compares so many blocks. What cannot be read is not the same.
 func (b *readBack) run(count int64) (same bool, err error) {
-	b.tally = cargo.NewTally(b.file.rest.form)
+	b.tally = cargo.NewRecordTally(b.file.rest.form, b.file.rest.records)
 	begin := b.tally.Begin()
 	if got := make([]byte, len(begin)); len(begin) > 0 {
 		if _, err := b.staged.ReadAt(got, 0); err != nil || !bytes.Equal(got, begin) {
@@ -338,8 +347,8 @@ func (b *readBack) run(count int64) (same bool, err error) {
 
 func (b *readBack) block(i int64) (same bool, err error) {
 	f := b.file
-	var noted [cargo.BlockSize]byte
-	if _, err := b.blocks.ReadAt(noted[:], i*cargo.BlockSize); err != nil {
+	b.noted = slices.Grow(b.noted[:0], b.tally.EntrySize())[:b.tally.EntrySize()]
+	if _, err := b.blocks.ReadAt(b.noted, i*int64(len(b.noted))); err != nil {
 		return false, nil //nolint:nilerr // What cannot be read is not the same.
 	}
 	if b.digests != nil {
@@ -349,12 +358,12 @@ func (b *readBack) block(i int64) (same bool, err error) {
 				return false, err
 			}
 		}
-		if protocol.DigestOf(noted[:]) != b.known[0] {
+		if protocol.DigestOf(b.noted) != b.known[0] {
 			return false, nil
 		}
 		b.known = b.known[1:]
 	}
-	block, err := cargo.ParseBlock(f.rest.form, noted[:])
+	block, mark, err := b.tally.ParseEntry(b.noted)
 	if err != nil || block.Plain() != min(f.chunk, f.entry.Size-i*f.chunk) {
 		return false, nil //nolint:nilerr // What is no block is not the same.
 	}
@@ -364,8 +373,7 @@ func (b *readBack) block(i int64) (same bool, err error) {
 			return false, nil //nolint:nilerr // What cannot be read is not the same.
 		}
 	}
-	b.tally.Add(block)
-	return true, nil
+	return b.tally.AddMarked(block, mark) == nil, nil
 }
 
 // restingProven is proven and reaches for a file that rests in a form, whose chunks are safe up to one of them. What is

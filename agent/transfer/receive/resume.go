@@ -6,6 +6,8 @@ package receive
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/lighterage/lighterage/agent/journal"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -117,9 +119,14 @@ func (r *resumer) proven(ctx context.Context, f *inFile) (bool, error) {
 	}
 }
 
-// safeRanges are ranges as they travel.
-func safeRanges(position int, ranges []journal.Range) *wirev1.Safe {
+// safeRanges are ranges of the file as they travel.
+func (f *inFile) safeRanges(position int, ranges []journal.Range) *wirev1.Safe {
 	safe := &wirev1.Safe{Position: uint32(position)}
+	if f.rest != nil {
+		if offset, ok := f.rest.tally.LatestRecord(); ok {
+			safe.RecordOffset = proto.Uint64(uint64(offset))
+		}
+	}
 	for _, r := range ranges {
 		safe.Ranges = append(safe.Ranges, &wirev1.ChunkRange{First: uint64(r.First), Count: uint64(r.Count)})
 	}

@@ -4,9 +4,11 @@
 package send
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -15,7 +17,7 @@ import (
 
 // carriedItem sends a piece of a file that rests compressed as the block that it is there. It returns false if that
 // cannot be: the piece is none, or no block of its own.
-func (w *worker) carriedItem(item []piece) (sent bool, err error) {
+func (w *worker) carriedItem(ctx context.Context, item []piece) (sent bool, err error) {
 	if p := item[0]; len(item) > 1 || !p.file.carried || p.file.isTakenBack() {
 		return false, nil
 	}
@@ -28,9 +30,13 @@ func (w *worker) carriedItem(item []piece) (sent bool, err error) {
 	w.begin()
 	var h frame.Header
 	var payload []byte
+	var mark cargo.Mark
 	w.haveRead(meter.ThreadCPU(func() {
 		h, payload, ok, err = source.Carry(p.file.entry, p.offset, p.length, w.encoded[:0])
 	}))
+	if ok && err == nil {
+		mark, err = w.carriedMark(ctx, p)
+	}
 	switch {
 	case errors.Is(err, tree.ErrChanged):
 		return true, w.changed.takeBack(p.file)
@@ -38,7 +44,7 @@ func (w *worker) carriedItem(item []piece) (sent bool, err error) {
 		return false, err
 	}
 	s := segmentOf(p, [16]byte{})
-	s.Undigested = true
+	s.Undigested, s.Mark = true, mark
 	w.add(p.file, s)
 	if err := w.write(h, payload); err != nil {
 		return false, err

@@ -79,6 +79,7 @@ func (c *changedFiles) takeBack(f *outFile) error {
 		return nil
 	}
 	f.state.takenBack = true
+	f.records.stop()
 	if err := c.add(f); err != nil {
 		return err
 	}

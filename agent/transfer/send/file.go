@@ -34,6 +34,8 @@ type outFile struct {
 	old bool
 	// carried: its blocks travel as they rest.
 	carried bool
+	// records of its pieces; nil before it is cut into them, and if none are asked for.
+	records *pieceRecords
 }
 
 // piece is a chunk of a file, or its shorter last one.
@@ -64,6 +66,8 @@ func (f *outFile) isTakenBack() bool {
 type skip struct {
 	ranges []*wirev1.ChunkRange
 	bytes  int64
+	// latest is where a record begins, behind which none is known to that is safe; nil if that is not known.
+	latest *uint64
 }
 
 // next returns the offset of the first chunk from offset on that is to be sent.

@@ -137,7 +137,7 @@ func skips(b batch, need *wirev1.Need) (map[int]skip, error) {
 		next = position + 1
 		size := b.entries[position].Size
 		chunks, end := uint64((size+protocol.ChunkSize-1)/protocol.ChunkSize), uint64(0)
-		s := skip{ranges: safe.GetRanges()}
+		s := skip{ranges: safe.GetRanges(), latest: safe.RecordOffset}
 		for _, r := range s.ranges {
 			first, count := r.GetFirst(), r.GetCount()
 			if first < end || count == 0 || first >= chunks || count > chunks-first {
@@ -147,6 +147,10 @@ func skips(b batch, need *wirev1.Need) (map[int]skip, error) {
 			}
 			end = first + count
 			s.bytes += min(int64(end)*protocol.ChunkSize, size) - int64(first)*protocol.ChunkSize
+		}
+		if s.latest != nil && (len(s.ranges) > 1 || s.ranges[0].GetFirst() > 0 || *s.latest >= uint64(s.bytes)) {
+			return nil, protocol.Invalid("the receiver says that a record begins at %d of %q, which is not behind what is safe",
+				*s.latest, b.entries[position].Path)
 		}
 		if s.bytes >= size {
 			return nil, protocol.Invalid("the receiver needs %q and says that all of it is safe", b.entries[position].Path)

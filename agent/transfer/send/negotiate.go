@@ -40,6 +40,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		Mirror:             o.Mirror,
 		Contents:           o.Contents,
 		Form:               protocol.FormToWire(o.Form),
+		Records:            protocol.RecordsToWire(o.Records),
 		Block:              o.Block,
 	}
 	for _, id := range offer(o) {
@@ -81,6 +82,12 @@ func negotiate(o *Options, s *session) (*terms, error) {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
 			"the receiving cluster (%s) cannot keep files in form %v, so nothing was sent: upgrade it, or make a Transfer "+
 				"without spec.destination.form", failure.Shorten(accepted.GetVersion(), 64), o.Form)
+	}
+	if want, got := begin.GetRecords(), accepted.GetRecords(); want.GetLayout() != got.GetLayout() ||
+		want.GetLength() != got.GetLength() {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_FORM_UNSUPPORTED,
+			"the receiving cluster (%s) cannot keep the numbers of records, so nothing was sent: upgrade it, or make a "+
+				"Transfer without spec.destination.records", failure.Shorten(accepted.GetVersion(), 64))
 	}
 	return t, nil
 }

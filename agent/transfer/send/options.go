@@ -48,6 +48,8 @@ type Options struct {
 	// Form in which files are to rest at the receiver; 0: as they are. Codecs and Ways of other codecs than the form's
 	// are not used.
 	Form cargo.Form
+	// Records of which files consist that rest in a form, whose index is to know them; the zero value: none are known.
+	Records cargo.Records
 	// SourceForm is that of files that rest compressed at the source, whose blocks travel as they rest if they can; 0:
 	// there are none. Source is a CargoSource then.
 	SourceForm cargo.Form
@@ -110,6 +112,7 @@ type SparseSource interface {
 type CargoSource interface {
 	Source
 	Carry(e *tree.Entry, offset int64, length int, buf []byte) (h frame.Header, payload []byte, ok bool, err error)
+	Index(e *tree.Entry) (*cargo.Index, error)
 }
 
 var (

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
@@ -38,6 +39,8 @@ type packer struct {
 	pauses   []time.Duration // before changed files are read again
 	apart    bool            // every chunk is a block of its own
 	alike    bool            // blocks are to be those of other receivers, too
+	source   Source
+	records  cargo.Records // that files consist of
 
 	ahead   []span
 	waiting int // spans of ahead that have an ask
@@ -112,6 +115,9 @@ func (p *packer) cut(ctx context.Context, s span) error {
 	digests, err := p.answer(ctx, s.ask)
 	if err != nil {
 		return err
+	}
+	if f.records == nil {
+		f.records = newPieceRecords(p.source, p.records, f)
 	}
 	var group []piece
 	for offset := f.skip.next(s.from); offset < s.to; offset = f.skip.next(offset + protocol.ChunkSize) {

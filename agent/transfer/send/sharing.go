@@ -72,14 +72,15 @@ func (w *worker) haveRead(spent time.Duration) {
 }
 
 // sharedItem sends pieces as a block that other receivers may need, too. It returns false when they are to be read for
-// this one: there is no other, or only what the receiver says tells what is in the block, or something has changed.
+// this one: there is no other, or only what the receiver says tells what is in the block, or something has changed, or
+// records are to be found.
 func (w *worker) sharedItem(ctx context.Context, item []piece) (sent bool, err error) {
 	if w.shared == nil {
 		return false, nil
 	}
 	w.begin()
 	for _, p := range item {
-		if w.inParts(p) || p.file.isTakenBack() {
+		if w.inParts(p) || p.file.isTakenBack() || p.file.records != nil {
 			return false, nil
 		}
 		w.add(p.file, segmentOf(p, protocol.Digest{}))

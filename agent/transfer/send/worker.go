@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/adapt"
+	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
@@ -94,7 +95,7 @@ func (w *worker) run(ctx context.Context, o *Options, t *terms, conn net.Conn) (
 
 // item reads the pieces and sends what is left of them as a block.
 func (w *worker) item(ctx context.Context, item []piece) error {
-	sent, err := w.carriedItem(item)
+	sent, err := w.carriedItem(ctx, item)
 	if err == nil && !sent {
 		sent, err = w.sharedItem(ctx, item)
 	}
@@ -144,14 +145,21 @@ func (w *worker) read(ctx context.Context, p piece, shared bool) error {
 	if w.inParts(p) {
 		return w.readParts(ctx, p)
 	}
+	start := len(w.plain)
 	digest, err := w.readWhole(p, shared)
+	var mark cargo.Mark
+	if err == nil {
+		mark, err = w.mark(ctx, p, w.plain[start:])
+	}
 	if errors.Is(err, tree.ErrChanged) {
 		return w.changed.takeBack(p.file)
 	}
 	if err != nil {
 		return err
 	}
-	w.add(p.file, segmentOf(p, digest))
+	s := segmentOf(p, digest)
+	s.Mark = mark
+	w.add(p.file, s)
 	return nil
 }
 

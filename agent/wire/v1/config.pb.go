@@ -812,6 +812,8 @@ type SendConfig struct {
 	Form Form `protobuf:"varint,27,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	// source_form is the form of files that rest compressed at the source. FORM_ARCHIVE cannot be.
 	SourceForm Form `protobuf:"varint,33,opt,name=source_form,json=sourceForm,proto3,enum=lighterage.wire.v1.Form" json:"source_form,omitempty"`
+	// records of which files consist, with form FORM_GZIP or FORM_ZSTD; absent: none are known.
+	Records *Records `protobuf:"bytes,159,opt,name=records,proto3" json:"records,omitempty"`
 	// figures of the cluster's nodes, at most one for each kind of machine.
 	Figures []*HostFigures `protobuf:"bytes,40,rep,name=figures,proto3" json:"figures,omitempty"`
 	// template is passed on in OpenRequest.
@@ -1015,6 +1017,13 @@ func (x *SendConfig) GetSourceForm() Form {
 		return x.SourceForm
 	}
 	return Form_FORM_UNSPECIFIED
+}
+
+func (x *SendConfig) GetRecords() *Records {
+	if x != nil {
+		return x.Records
+	}
+	return nil
 }
 
 func (x *SendConfig) GetFigures() []*HostFigures {
@@ -1455,7 +1464,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\xc3\t\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\x81\n" +
+	"\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -1483,7 +1493,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\areceipt\x18\x1a \x01(\bB\x04\xa0\xb8\x19\x01R\areceipt\x122\n" +
 	"\x04form\x18\x1b \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\x04form\x12?\n" +
 	"\vsource_form\x18! \x01(\x0e2\x18.lighterage.wire.v1.FormB\x04\xa0\xb8\x19\x01R\n" +
-	"sourceForm\x129\n" +
+	"sourceForm\x12<\n" +
+	"\arecords\x18\x9f\x01 \x01(\v2\x1b.lighterage.wire.v1.RecordsB\x04\xa0\xb8\x19\x01R\arecords\x129\n" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12=\n" +
 	"\btemplate\x18\x1d \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12D\n" +
 	"\treceivers\x18\x1c \x03(\v2 .lighterage.wire.v1.SendReceiverB\x04\xa0\xb8\x19\x01R\treceivers\x12\x1b\n" +
@@ -1572,7 +1583,8 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*ReceiveConfig)(nil),             // 13: lighterage.wire.v1.ReceiveConfig
 	(*NodeConfig)(nil),                // 14: lighterage.wire.v1.NodeConfig
 	(Form)(0),                         // 15: lighterage.wire.v1.Form
-	(*descriptorpb.FieldOptions)(nil), // 16: google.protobuf.FieldOptions
+	(*Records)(nil),                   // 16: lighterage.wire.v1.Records
+	(*descriptorpb.FieldOptions)(nil), // 17: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1586,18 +1598,19 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	15, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
 	15, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
-	9,  // 11: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	10, // 12: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
-	12, // 13: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
-	6,  // 14: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
-	15, // 15: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
-	9,  // 16: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	16, // 17: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	17, // [17:18] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	16, // 11: lighterage.wire.v1.SendConfig.records:type_name -> lighterage.wire.v1.Records
+	9,  // 12: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	10, // 13: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	12, // 14: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
+	6,  // 15: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
+	15, // 16: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
+	9,  // 17: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	17, // 18: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	18, // [18:19] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }

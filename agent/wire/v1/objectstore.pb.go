@@ -662,7 +662,9 @@ type StoreRestingPart struct {
 	// blocks that the part has, as the index of the file has them.
 	Blocks []byte `protobuf:"bytes,6,opt,name=blocks,proto3" json:"blocks,omitempty"`
 	// exact: etag is the MD5 of what was sent.
-	Exact         bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
+	// records that blocks have 8 more bytes of; absent: none.
+	Records       *Records `protobuf:"bytes,158,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -744,6 +746,13 @@ func (x *StoreRestingPart) GetExact() bool {
 		return x.Exact
 	}
 	return false
+}
+
+func (x *StoreRestingPart) GetRecords() *Records {
+	if x != nil {
+		return x.Records
+	}
+	return nil
 }
 
 // StoreArchived is a place in an archive.
@@ -1022,7 +1031,7 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\fStoreResting\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x1d\n" +
 	"\n" +
-	"index_etag\x18\x02 \x01(\tR\tindexEtag\"\xb5\x01\n" +
+	"index_etag\x18\x02 \x01(\tR\tindexEtag\"\xed\x01\n" +
 	"\x10StoreRestingPart\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +
@@ -1030,7 +1039,8 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\tupload_id\x18\x04 \x01(\tR\buploadId\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x16\n" +
 	"\x06blocks\x18\x06 \x01(\fR\x06blocks\x12\x14\n" +
-	"\x05exact\x18\a \x01(\bR\x05exact\"W\n" +
+	"\x05exact\x18\a \x01(\bR\x05exact\x126\n" +
+	"\arecords\x18\x9e\x01 \x01(\v2\x1b.lighterage.wire.v1.RecordsR\arecords\"W\n" +
 	"\rStoreArchived\x12\x18\n" +
 	"\aarchive\x18\x01 \x01(\tR\aarchive\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
@@ -1082,6 +1092,7 @@ var file_agent_wire_v1_objectstore_proto_goTypes = []any{
 	(*DialPolicy)(nil),        // 12: lighterage.wire.v1.DialPolicy
 	(Form)(0),                 // 13: lighterage.wire.v1.Form
 	(*Entry)(nil),             // 14: lighterage.wire.v1.Entry
+	(*Records)(nil),           // 15: lighterage.wire.v1.Records
 }
 var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
 	1,  // 0: lighterage.wire.v1.ProbeConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
@@ -1093,13 +1104,14 @@ var file_agent_wire_v1_objectstore_proto_depIdxs = []int32{
 	14, // 6: lighterage.wire.v1.StoreIndexEntry.entry:type_name -> lighterage.wire.v1.Entry
 	10, // 7: lighterage.wire.v1.StoreIndexEntry.archived:type_name -> lighterage.wire.v1.StoreArchived
 	8,  // 8: lighterage.wire.v1.StoreIndexEntry.resting:type_name -> lighterage.wire.v1.StoreResting
-	14, // 9: lighterage.wire.v1.StoreArchivePart.open:type_name -> lighterage.wire.v1.Entry
-	10, // 10: lighterage.wire.v1.StoreArchivePart.open_at:type_name -> lighterage.wire.v1.StoreArchived
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 9: lighterage.wire.v1.StoreRestingPart.records:type_name -> lighterage.wire.v1.Records
+	14, // 10: lighterage.wire.v1.StoreArchivePart.open:type_name -> lighterage.wire.v1.Entry
+	10, // 11: lighterage.wire.v1.StoreArchivePart.open_at:type_name -> lighterage.wire.v1.StoreArchived
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_objectstore_proto_init() }

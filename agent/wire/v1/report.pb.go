@@ -1195,7 +1195,8 @@ type Omission struct {
 	// setgid or sticky), ExtendedAttribute (ACLs included), Unreadable (lost+found), Staging (a directory at the root with the name of
 	// the receiver's own), Attributes (mode or time of an entry at the destination that belongs to someone else), PathTooLong (more than
 	// 4095 bytes; a directory counts once with all that is in it), ObjectName (no name for a
-	// file or an object), ObjectMissing (the index of an object store names it, and it is not there).
+	// file or an object), ObjectMissing (the index of an object store names it, and it is not there), Records (a file that does not consist of
+	// the records asked for: it has no record numbers).
 	What  string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// examples are at most 5 paths.

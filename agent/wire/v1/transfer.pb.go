@@ -24,6 +24,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RecordLayout is how records are told apart. The numbers are those of package cargo.
+type RecordLayout int32
+
+const (
+	RecordLayout_RECORD_LAYOUT_UNSPECIFIED RecordLayout = 0
+	RecordLayout_RECORD_LAYOUT_LINES       RecordLayout = 1
+	RecordLayout_RECORD_LAYOUT_FIXED       RecordLayout = 2
+	RecordLayout_RECORD_LAYOUT_RDW         RecordLayout = 3
+)
+
+// Enum value maps for RecordLayout.
+var (
+	RecordLayout_name = map[int32]string{
+		0: "RECORD_LAYOUT_UNSPECIFIED",
+		1: "RECORD_LAYOUT_LINES",
+		2: "RECORD_LAYOUT_FIXED",
+		3: "RECORD_LAYOUT_RDW",
+	}
+	RecordLayout_value = map[string]int32{
+		"RECORD_LAYOUT_UNSPECIFIED": 0,
+		"RECORD_LAYOUT_LINES":       1,
+		"RECORD_LAYOUT_FIXED":       2,
+		"RECORD_LAYOUT_RDW":         3,
+	}
+)
+
+func (x RecordLayout) Enum() *RecordLayout {
+	p := new(RecordLayout)
+	*p = x
+	return p
+}
+
+func (x RecordLayout) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RecordLayout) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_transfer_proto_enumTypes[0].Descriptor()
+}
+
+func (RecordLayout) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_transfer_proto_enumTypes[0]
+}
+
+func (x RecordLayout) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RecordLayout.Descriptor instead.
+func (RecordLayout) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{0}
+}
+
 // Form is how files rest at the destination. See package cargo.
 type Form int32
 
@@ -64,11 +117,11 @@ func (x Form) String() string {
 }
 
 func (Form) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_wire_v1_transfer_proto_enumTypes[0].Descriptor()
+	return file_agent_wire_v1_transfer_proto_enumTypes[1].Descriptor()
 }
 
 func (Form) Type() protoreflect.EnumType {
-	return &file_agent_wire_v1_transfer_proto_enumTypes[0]
+	return &file_agent_wire_v1_transfer_proto_enumTypes[1]
 }
 
 func (x Form) Number() protoreflect.EnumNumber {
@@ -77,7 +130,7 @@ func (x Form) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Form.Descriptor instead.
 func (Form) EnumDescriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{0}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{1}
 }
 
 type EntryType int32
@@ -123,11 +176,11 @@ func (x EntryType) String() string {
 }
 
 func (EntryType) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_wire_v1_transfer_proto_enumTypes[1].Descriptor()
+	return file_agent_wire_v1_transfer_proto_enumTypes[2].Descriptor()
 }
 
 func (EntryType) Type() protoreflect.EnumType {
-	return &file_agent_wire_v1_transfer_proto_enumTypes[1]
+	return &file_agent_wire_v1_transfer_proto_enumTypes[2]
 }
 
 func (x EntryType) Number() protoreflect.EnumNumber {
@@ -136,7 +189,7 @@ func (x EntryType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EntryType.Descriptor instead.
 func (EntryType) EnumDescriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{2}
 }
 
 type SessionRequest struct {
@@ -503,7 +556,9 @@ type Begin struct {
 	// their order as connections take blocks one after the other, without parts to reuse and holes, of the codec of the form or stored.
 	Form Form `protobuf:"varint,10,opt,name=form,proto3,enum=lighterage.wire.v1.Form" json:"form,omitempty"`
 	// block: the source is a block volume. The manifest has the root and one file, the device, whose attributes mean nothing.
-	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	Block bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	// records of which files in a form consist: segments of them say which records are in their blocks.
+	Records       *Records `protobuf:"bytes,158,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +670,67 @@ func (x *Begin) GetBlock() bool {
 	return false
 }
 
+func (x *Begin) GetRecords() *Records {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// Records are what plain files consist of. See package cargo.
+type Records struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Layout RecordLayout           `protobuf:"varint,1,opt,name=layout,proto3,enum=lighterage.wire.v1.RecordLayout" json:"layout,omitempty"`
+	// length of each record in bytes with RECORD_LAYOUT_FIXED, else 0.
+	Length        uint32 `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Records) Reset() {
+	*x = Records{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Records) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Records) ProtoMessage() {}
+
+func (x *Records) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Records.ProtoReflect.Descriptor instead.
+func (*Records) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Records) GetLayout() RecordLayout {
+	if x != nil {
+		return x.Layout
+	}
+	return RecordLayout_RECORD_LAYOUT_UNSPECIFIED
+}
+
+func (x *Records) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
 // Mirror asks the receiver to remove, when all that was announced is safe, what was not announced. Nobody tells it what to remove: it
 // compares its own tree with the manifest.
 type Mirror struct {
@@ -631,7 +747,7 @@ type Mirror struct {
 
 func (x *Mirror) Reset() {
 	*x = Mirror{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +759,7 @@ func (x *Mirror) String() string {
 func (*Mirror) ProtoMessage() {}
 
 func (x *Mirror) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +772,7 @@ func (x *Mirror) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mirror.ProtoReflect.Descriptor instead.
 func (*Mirror) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Mirror) GetInclude() []string {
@@ -709,14 +825,16 @@ type Accepted struct {
 	// early_finish: the receiver waits for the ends of the connections that Finish counts. Receivers of earlier releases do not.
 	EarlyFinish bool `protobuf:"varint,90,opt,name=early_finish,json=earlyFinish,proto3" json:"early_finish,omitempty"`
 	// block: the destination is a block volume too. Receivers of earlier releases, which have none, do not say so.
-	Block         bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	Block bool `protobuf:"varint,110,opt,name=block,proto3" json:"block,omitempty"`
+	// records whose numbers the receiver will have indexes know: those of Begin. Receivers of earlier releases name none.
+	Records       *Records `protobuf:"bytes,158,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +846,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +859,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Accepted) GetCodec() uint32 {
@@ -842,6 +960,13 @@ func (x *Accepted) GetBlock() bool {
 	return false
 }
 
+func (x *Accepted) GetRecords() *Records {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 // InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
 type InflateRate struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -853,7 +978,7 @@ type InflateRate struct {
 
 func (x *InflateRate) Reset() {
 	*x = InflateRate{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +990,7 @@ func (x *InflateRate) String() string {
 func (*InflateRate) ProtoMessage() {}
 
 func (x *InflateRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1003,7 @@ func (x *InflateRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InflateRate.ProtoReflect.Descriptor instead.
 func (*InflateRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InflateRate) GetCodec() uint32 {
@@ -924,7 +1049,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1061,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1074,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Entry) GetPath() []byte {
@@ -1041,7 +1166,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1178,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1191,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Xattr) GetName() []byte {
@@ -1095,7 +1220,7 @@ type Manifest struct {
 
 func (x *Manifest) Reset() {
 	*x = Manifest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1232,7 @@ func (x *Manifest) String() string {
 func (*Manifest) ProtoMessage() {}
 
 func (x *Manifest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1245,7 @@ func (x *Manifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Manifest.ProtoReflect.Descriptor instead.
 func (*Manifest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Manifest) GetEntries() []*Entry {
@@ -1141,7 +1266,7 @@ type ManifestEnd struct {
 
 func (x *ManifestEnd) Reset() {
 	*x = ManifestEnd{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1278,7 @@ func (x *ManifestEnd) String() string {
 func (*ManifestEnd) ProtoMessage() {}
 
 func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1291,7 @@ func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestEnd.ProtoReflect.Descriptor instead.
 func (*ManifestEnd) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ManifestEnd) GetEntries() uint64 {
@@ -1211,7 +1336,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1348,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1361,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Need) GetBitmap() []byte {
@@ -1294,14 +1419,17 @@ type Safe struct {
 	// position of the file's entry in the Manifest. Each comes once, in ascending order.
 	Position uint32 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
 	// ranges in ascending order, not overlapping. At most 4096 in a Need.
-	Ranges        []*ChunkRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Ranges []*ChunkRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	// record_offset is where in the file a record begins: the first one in the last of the chunks that has one. Absent where records are not
+	// asked for, or it is not known of all chunks which records they have; the sender then need not find out about the rest.
+	RecordOffset  *uint64 `protobuf:"varint,158,opt,name=record_offset,json=recordOffset,proto3,oneof" json:"record_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Safe) Reset() {
 	*x = Safe{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1441,7 @@ func (x *Safe) String() string {
 func (*Safe) ProtoMessage() {}
 
 func (x *Safe) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1454,7 @@ func (x *Safe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Safe.ProtoReflect.Descriptor instead.
 func (*Safe) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Safe) GetPosition() uint32 {
@@ -1343,6 +1471,13 @@ func (x *Safe) GetRanges() []*ChunkRange {
 	return nil
 }
 
+func (x *Safe) GetRecordOffset() uint64 {
+	if x != nil && x.RecordOffset != nil {
+		return *x.RecordOffset
+	}
+	return 0
+}
+
 type ChunkRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// first chunk, from 0, and how many chunks.
@@ -1354,7 +1489,7 @@ type ChunkRange struct {
 
 func (x *ChunkRange) Reset() {
 	*x = ChunkRange{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1501,7 @@ func (x *ChunkRange) String() string {
 func (*ChunkRange) ProtoMessage() {}
 
 func (x *ChunkRange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1514,7 @@ func (x *ChunkRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkRange.ProtoReflect.Descriptor instead.
 func (*ChunkRange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChunkRange) GetFirst() uint64 {
@@ -1410,7 +1545,7 @@ type AskOld struct {
 
 func (x *AskOld) Reset() {
 	*x = AskOld{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1557,7 @@ func (x *AskOld) String() string {
 func (*AskOld) ProtoMessage() {}
 
 func (x *AskOld) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1570,7 @@ func (x *AskOld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskOld.ProtoReflect.Descriptor instead.
 func (*AskOld) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AskOld) GetIndex() uint64 {
@@ -1473,7 +1608,7 @@ type Old struct {
 
 func (x *Old) Reset() {
 	*x = Old{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1620,7 @@ func (x *Old) String() string {
 func (*Old) ProtoMessage() {}
 
 func (x *Old) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1633,7 @@ func (x *Old) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Old.ProtoReflect.Descriptor instead.
 func (*Old) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Old) GetIndex() uint64 {
@@ -1532,7 +1667,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1679,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1692,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FileChanged) GetIndex() uint64 {
@@ -1580,7 +1715,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1727,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1740,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Retry) GetFiles() []*RetriedFile {
@@ -1635,7 +1770,7 @@ type RetriedFile struct {
 
 func (x *RetriedFile) Reset() {
 	*x = RetriedFile{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1782,7 @@ func (x *RetriedFile) String() string {
 func (*RetriedFile) ProtoMessage() {}
 
 func (x *RetriedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1795,7 @@ func (x *RetriedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetriedFile.ProtoReflect.Descriptor instead.
 func (*RetriedFile) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetriedFile) GetIndex() uint64 {
@@ -1693,7 +1828,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1840,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1853,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Finish) GetFiles() uint64 {
@@ -1764,7 +1899,7 @@ type Contents struct {
 
 func (x *Contents) Reset() {
 	*x = Contents{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1911,7 @@ func (x *Contents) String() string {
 func (*Contents) ProtoMessage() {}
 
 func (x *Contents) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1924,7 @@ func (x *Contents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contents.ProtoReflect.Descriptor instead.
 func (*Contents) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Contents) GetEntries() []*Content {
@@ -1827,7 +1962,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1974,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1987,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Content) GetPath() []byte {
@@ -1909,7 +2044,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2056,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2069,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Received) GetFiles() uint64 {
@@ -2020,7 +2155,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2167,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2180,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{22}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Finished) GetReceived() *Received {
@@ -2081,15 +2216,19 @@ type Segment struct {
 	Digest []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// reused and holes have a bit for each part of the piece, a 16th of the chunk size, whose bytes are not in the block: they are those of
 	// the version that is at the destination, at the same place, or zeros of a sparse file. No part is both.
-	Reused        uint32 `protobuf:"varint,5,opt,name=reused,proto3" json:"reused,omitempty"`
-	Holes         uint32 `protobuf:"varint,6,opt,name=holes,proto3" json:"holes,omitempty"`
+	Reused uint32 `protobuf:"varint,5,opt,name=reused,proto3" json:"reused,omitempty"`
+	Holes  uint32 `protobuf:"varint,6,opt,name=holes,proto3" json:"holes,omitempty"`
+	// records begin in the piece, the first of them behind records_before bytes, which belong to one that began before the piece. Both are 0
+	// if that is not known, of a file that does not consist of the session's records. A piece without a beginning has records_before alone.
+	RecordsBefore uint32 `protobuf:"varint,7,opt,name=records_before,json=recordsBefore,proto3" json:"records_before,omitempty"`
+	Records       uint32 `protobuf:"varint,8,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2240,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2253,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{23}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Segment) GetIndex() uint64 {
@@ -2159,6 +2298,20 @@ func (x *Segment) GetHoles() uint32 {
 	return 0
 }
 
+func (x *Segment) GetRecordsBefore() uint32 {
+	if x != nil {
+		return x.RecordsBefore
+	}
+	return 0
+}
+
+func (x *Segment) GetRecords() uint32 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 type DataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// session is stated in the first message of a stream.
@@ -2174,7 +2327,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2339,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[24]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2352,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{24}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DataRequest) GetSession() []byte {
@@ -2232,7 +2385,7 @@ type DataResponse struct {
 
 func (x *DataResponse) Reset() {
 	*x = DataResponse{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2397,7 @@ func (x *DataResponse) String() string {
 func (*DataResponse) ProtoMessage() {}
 
 func (x *DataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[25]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2410,7 @@ func (x *DataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataResponse.ProtoReflect.Descriptor instead.
 func (*DataResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{25}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DataResponse) GetBlocks() uint64 {
@@ -2290,7 +2443,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
 	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x12+\n" +
 	"\x03old\x18\x06 \x01(\v2\x17.lighterage.wire.v1.OldH\x00R\x03oldB\t\n" +
-	"\amessage\"\xf7\x02\n" +
+	"\amessage\"\xaf\x03\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -2304,11 +2457,15 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bcontents\x18\t \x01(\bR\bcontents\x12,\n" +
 	"\x04form\x18\n" +
 	" \x01(\x0e2\x18.lighterage.wire.v1.FormR\x04form\x12\x14\n" +
-	"\x05block\x18n \x01(\bR\x05block\"j\n" +
+	"\x05block\x18n \x01(\bR\x05block\x126\n" +
+	"\arecords\x18\x9e\x01 \x01(\v2\x1b.lighterage.wire.v1.RecordsR\arecords\"[\n" +
+	"\aRecords\x128\n" +
+	"\x06layout\x18\x01 \x01(\x0e2 .lighterage.wire.v1.RecordLayoutR\x06layout\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\rR\x06length\"j\n" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xb4\x03\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xec\x03\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -2325,7 +2482,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"undigested\x18\x14 \x01(\bR\n" +
 	"undigested\x12!\n" +
 	"\fearly_finish\x18Z \x01(\bR\vearlyFinish\x12\x14\n" +
-	"\x05block\x18n \x01(\bR\x05block\"M\n" +
+	"\x05block\x18n \x01(\bR\x05block\x126\n" +
+	"\arecords\x18\x9e\x01 \x01(\v2\x1b.lighterage.wire.v1.RecordsR\arecords\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -2359,10 +2517,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x04safe\x18\x04 \x03(\v2\x18.lighterage.wire.v1.SafeR\x04safe\x12#\n" +
 	"\rresumed_files\x18\x05 \x01(\x04R\fresumedFiles\x12#\n" +
 	"\rresumed_bytes\x18\x06 \x01(\x04R\fresumedBytes\x12\x10\n" +
-	"\x03old\x18\a \x01(\fR\x03old\"Z\n" +
+	"\x03old\x18\a \x01(\fR\x03old\"\x97\x01\n" +
 	"\x04Safe\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\rR\bposition\x126\n" +
-	"\x06ranges\x18\x02 \x03(\v2\x1e.lighterage.wire.v1.ChunkRangeR\x06ranges\"8\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x1e.lighterage.wire.v1.ChunkRangeR\x06ranges\x12)\n" +
+	"\rrecord_offset\x18\x9e\x01 \x01(\x04H\x00R\frecordOffset\x88\x01\x01B\x10\n" +
+	"\x0e_record_offset\"8\n" +
 	"\n" +
 	"ChunkRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x14\n" +
@@ -2412,20 +2572,27 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
 	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12'\n" +
-	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"\x95\x01\n" +
+	"\x0fcontents_sha256\x18\x03 \x01(\fR\x0econtentsSha256\"\xd6\x01\n" +
 	"\aSegment\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x16\n" +
 	"\x06length\x18\x03 \x01(\rR\x06length\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x16\n" +
 	"\x06reused\x18\x05 \x01(\rR\x06reused\x12\x14\n" +
-	"\x05holes\x18\x06 \x01(\rR\x05holes\"v\n" +
+	"\x05holes\x18\x06 \x01(\rR\x05holes\x12%\n" +
+	"\x0erecords_before\x18\a \x01(\rR\rrecordsBefore\x12\x18\n" +
+	"\arecords\x18\b \x01(\rR\arecords\"v\n" +
 	"\vDataRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x127\n" +
 	"\bsegments\x18\x02 \x03(\v2\x1b.lighterage.wire.v1.SegmentR\bsegments\x12\x14\n" +
 	"\x05block\x18\x03 \x01(\fR\x05block\"&\n" +
 	"\fDataResponse\x12\x16\n" +
-	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*L\n" +
+	"\x06blocks\x18\x01 \x01(\x04R\x06blocks*v\n" +
+	"\fRecordLayout\x12\x1d\n" +
+	"\x19RECORD_LAYOUT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13RECORD_LAYOUT_LINES\x10\x01\x12\x17\n" +
+	"\x13RECORD_LAYOUT_FIXED\x10\x02\x12\x15\n" +
+	"\x11RECORD_LAYOUT_RDW\x10\x03*L\n" +
 	"\x04Form\x12\x14\n" +
 	"\x10FORM_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tFORM_GZIP\x10\x01\x12\r\n" +
@@ -2453,84 +2620,89 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_transfer_proto_rawDescData
 }
 
-var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
-	(Form)(0),               // 0: lighterage.wire.v1.Form
-	(EntryType)(0),          // 1: lighterage.wire.v1.EntryType
-	(*SessionRequest)(nil),  // 2: lighterage.wire.v1.SessionRequest
-	(*SessionResponse)(nil), // 3: lighterage.wire.v1.SessionResponse
-	(*Begin)(nil),           // 4: lighterage.wire.v1.Begin
-	(*Mirror)(nil),          // 5: lighterage.wire.v1.Mirror
-	(*Accepted)(nil),        // 6: lighterage.wire.v1.Accepted
-	(*InflateRate)(nil),     // 7: lighterage.wire.v1.InflateRate
-	(*Entry)(nil),           // 8: lighterage.wire.v1.Entry
-	(*Xattr)(nil),           // 9: lighterage.wire.v1.Xattr
-	(*Manifest)(nil),        // 10: lighterage.wire.v1.Manifest
-	(*ManifestEnd)(nil),     // 11: lighterage.wire.v1.ManifestEnd
-	(*Need)(nil),            // 12: lighterage.wire.v1.Need
-	(*Safe)(nil),            // 13: lighterage.wire.v1.Safe
-	(*ChunkRange)(nil),      // 14: lighterage.wire.v1.ChunkRange
-	(*AskOld)(nil),          // 15: lighterage.wire.v1.AskOld
-	(*Old)(nil),             // 16: lighterage.wire.v1.Old
-	(*FileChanged)(nil),     // 17: lighterage.wire.v1.FileChanged
-	(*Retry)(nil),           // 18: lighterage.wire.v1.Retry
-	(*RetriedFile)(nil),     // 19: lighterage.wire.v1.RetriedFile
-	(*Finish)(nil),          // 20: lighterage.wire.v1.Finish
-	(*Contents)(nil),        // 21: lighterage.wire.v1.Contents
-	(*Content)(nil),         // 22: lighterage.wire.v1.Content
-	(*Received)(nil),        // 23: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 24: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 25: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 26: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 27: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 28: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 29: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 30: lighterage.wire.v1.CPU
-	(*Traffic)(nil),         // 31: lighterage.wire.v1.Traffic
-	(*Omission)(nil),        // 32: lighterage.wire.v1.Omission
+	(RecordLayout)(0),       // 0: lighterage.wire.v1.RecordLayout
+	(Form)(0),               // 1: lighterage.wire.v1.Form
+	(EntryType)(0),          // 2: lighterage.wire.v1.EntryType
+	(*SessionRequest)(nil),  // 3: lighterage.wire.v1.SessionRequest
+	(*SessionResponse)(nil), // 4: lighterage.wire.v1.SessionResponse
+	(*Begin)(nil),           // 5: lighterage.wire.v1.Begin
+	(*Records)(nil),         // 6: lighterage.wire.v1.Records
+	(*Mirror)(nil),          // 7: lighterage.wire.v1.Mirror
+	(*Accepted)(nil),        // 8: lighterage.wire.v1.Accepted
+	(*InflateRate)(nil),     // 9: lighterage.wire.v1.InflateRate
+	(*Entry)(nil),           // 10: lighterage.wire.v1.Entry
+	(*Xattr)(nil),           // 11: lighterage.wire.v1.Xattr
+	(*Manifest)(nil),        // 12: lighterage.wire.v1.Manifest
+	(*ManifestEnd)(nil),     // 13: lighterage.wire.v1.ManifestEnd
+	(*Need)(nil),            // 14: lighterage.wire.v1.Need
+	(*Safe)(nil),            // 15: lighterage.wire.v1.Safe
+	(*ChunkRange)(nil),      // 16: lighterage.wire.v1.ChunkRange
+	(*AskOld)(nil),          // 17: lighterage.wire.v1.AskOld
+	(*Old)(nil),             // 18: lighterage.wire.v1.Old
+	(*FileChanged)(nil),     // 19: lighterage.wire.v1.FileChanged
+	(*Retry)(nil),           // 20: lighterage.wire.v1.Retry
+	(*RetriedFile)(nil),     // 21: lighterage.wire.v1.RetriedFile
+	(*Finish)(nil),          // 22: lighterage.wire.v1.Finish
+	(*Contents)(nil),        // 23: lighterage.wire.v1.Contents
+	(*Content)(nil),         // 24: lighterage.wire.v1.Content
+	(*Received)(nil),        // 25: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 26: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 27: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 28: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 29: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 30: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 31: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 32: lighterage.wire.v1.CPU
+	(*Traffic)(nil),         // 33: lighterage.wire.v1.Traffic
+	(*Omission)(nil),        // 34: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
-	4,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
-	10, // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
-	11, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
-	17, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
-	20, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	28, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
-	15, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
-	18, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
-	21, // 8: lighterage.wire.v1.SessionRequest.contents:type_name -> lighterage.wire.v1.Contents
-	6,  // 9: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	12, // 10: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	23, // 11: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	24, // 12: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	28, // 13: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
-	16, // 14: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
-	5,  // 15: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
-	0,  // 16: lighterage.wire.v1.Begin.form:type_name -> lighterage.wire.v1.Form
-	7,  // 17: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
-	0,  // 18: lighterage.wire.v1.Accepted.form:type_name -> lighterage.wire.v1.Form
-	1,  // 19: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	9,  // 20: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	8,  // 21: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	13, // 22: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	14, // 23: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	19, // 24: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
-	8,  // 25: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
-	22, // 26: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
-	29, // 27: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	30, // 28: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	31, // 29: lighterage.wire.v1.Received.traffic:type_name -> lighterage.wire.v1.Traffic
-	23, // 30: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	32, // 31: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	25, // 32: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	2,  // 33: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	3,  // 34: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	34, // [34:35] is the sub-list for method output_type
-	33, // [33:34] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	5,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
+	12, // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
+	13, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
+	19, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
+	22, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
+	30, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	17, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
+	20, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
+	23, // 8: lighterage.wire.v1.SessionRequest.contents:type_name -> lighterage.wire.v1.Contents
+	8,  // 9: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
+	14, // 10: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	25, // 11: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	26, // 12: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	30, // 13: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	18, // 14: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
+	7,  // 15: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
+	1,  // 16: lighterage.wire.v1.Begin.form:type_name -> lighterage.wire.v1.Form
+	6,  // 17: lighterage.wire.v1.Begin.records:type_name -> lighterage.wire.v1.Records
+	0,  // 18: lighterage.wire.v1.Records.layout:type_name -> lighterage.wire.v1.RecordLayout
+	9,  // 19: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
+	1,  // 20: lighterage.wire.v1.Accepted.form:type_name -> lighterage.wire.v1.Form
+	6,  // 21: lighterage.wire.v1.Accepted.records:type_name -> lighterage.wire.v1.Records
+	2,  // 22: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	11, // 23: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	10, // 24: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	15, // 25: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	16, // 26: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	21, // 27: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
+	10, // 28: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
+	24, // 29: lighterage.wire.v1.Contents.entries:type_name -> lighterage.wire.v1.Content
+	31, // 30: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	32, // 31: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	33, // 32: lighterage.wire.v1.Received.traffic:type_name -> lighterage.wire.v1.Traffic
+	25, // 33: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	34, // 34: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	27, // 35: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	3,  // 36: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	4,  // 37: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	37, // [37:38] is the sub-list for method output_type
+	36, // [36:37] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -2558,13 +2730,14 @@ func file_agent_wire_v1_transfer_proto_init() {
 		(*SessionResponse_Failure)(nil),
 		(*SessionResponse_Old)(nil),
 	}
+	file_agent_wire_v1_transfer_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   26,
+			NumEnums:      3,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
