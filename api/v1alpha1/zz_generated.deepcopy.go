@@ -3701,6 +3701,13 @@ func (in *QueueSpec) DeepCopyInto(out *QueueSpec) {
 		*out = new(QueueChannel)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Channels != nil {
+		in, out := &in.Channels, &out.Channels
+		*out = make([]QueueChannel, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	in.Receiving.DeepCopyInto(&out.Receiving)
 	if in.Archive != nil {
 		in, out := &in.Archive, &out.Archive
@@ -3862,6 +3869,13 @@ func (in *QueueStatus) DeepCopyInto(out *QueueStatus) {
 		in, out := &in.Channel, &out.Channel
 		*out = new(QueueChannelStatus)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Channels != nil {
+		in, out := &in.Channels, &out.Channels
+		*out = make([]QueueChannelStatus, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 	if in.Received != nil {
 		in, out := &in.Received, &out.Received
