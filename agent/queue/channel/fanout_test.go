@@ -176,17 +176,20 @@ func TestFanoutBuries(t *testing.T) {
 	broken := stored(t, "orders.new", codec.Zstd, text(5000))
 	broken.Header[message.ChecksumHeader] = []string{"0123456789abcdef"}
 	f.east.put(t, broken)
+	f.east.putRaw(t, &nats.Msg{
+		Subject: "orders.new", Header: nats.Header{"no header\r\nCustomer": {"8"}}, Data: []byte("unreadable"),
+	})
 	f.publish(3)
 	f.send([]string{"a", "b"}, "a", "b")
 	f.has("a")
 	f.has("b")
-	eventually(t, "one dead letter is left", func() bool {
+	eventually(t, "a dead letter of each is left", func() bool {
 		stream, err := f.east.js.Stream(t.Context(), f.east.name)
 		if err != nil {
 			return false
 		}
 		info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
-		return err == nil && len(info.State.Subjects) == 1 && info.State.Subjects[store.DeadSubject("orders")] == 1
+		return err == nil && len(info.State.Subjects) == 1 && info.State.Subjects[store.DeadSubject("orders")] == 2
 	})
 }
 
