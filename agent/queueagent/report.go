@@ -74,7 +74,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	s := running.front.Statistics()
 	r.Statistics = s.QueueStatistics
 	r.Statistics.Reset_ = reset
-	r.Statistics.VolumeSyncs = running.syncs.report()
+	r.Statistics.VolumeSyncs, r.Statistics.Checkpoints = running.syncs.report(), running.checkpoints.report()
 	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {

@@ -3773,6 +3773,11 @@ func (in *QueueStatistics) DeepCopyInto(out *QueueStatistics) {
 		*out = new(QueueVolumeSync)
 		**out = **in
 	}
+	if in.Checkpoint != nil {
+		in, out := &in.Checkpoint, &out.Checkpoint
+		*out = new(QueueVolumeSync)
+		**out = **in
+	}
 	if in.LastReset != nil {
 		in, out := &in.LastReset, &out.LastReset
 		*out = (*in).DeepCopy()

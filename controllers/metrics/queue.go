@@ -36,8 +36,11 @@ type Queues struct {
 	unrestored                          *prometheus.GaugeVec
 	keptPlain                           *prometheus.CounterVec
 	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
+	checkpoints, checkpointSeconds      *prometheus.CounterVec
+	checkpointFailures                  *prometheus.CounterVec
 	deadLetters, consumers, redelivered *prometheus.GaugeVec
 	oldest, memory, blocks, free        *prometheus.GaugeVec
+	checkpointing                       *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -182,7 +185,17 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		syncFailures: n.counter(
 			"lighterage_queue_volume_sync_failures_total", "Such files that could not be written or synced.",
 		),
-		deadLetters: n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
+		checkpoints: n.counter(
+			"lighterage_queue_checkpoints_total",
+			"Syncs of all files of members' stores that had changed, every 10 seconds or each storage.sync.interval if that is "+
+				"longer.",
+		),
+		checkpointSeconds: n.counter("lighterage_queue_checkpoint_seconds_total", "How long these took."),
+		checkpointFailures: n.counter(
+			"lighterage_queue_checkpoint_failures_total", "Such syncs that ended with an error of the volume.",
+		),
+		checkpointing: n.gauge("lighterage_queue_checkpoints_in_progress", "Such syncs that have not ended."),
+		deadLetters:   n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
 		consumers:   n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
 		redelivered: n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
 		oldest: n.gauge(
@@ -227,7 +240,7 @@ func (q *Queues) Observe(
 
 // observeMembers sets what is the sum of what members say.
 func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport) {
-	var open, file, memory, blocks, running, retrying, doubt, arrives float64
+	var open, file, memory, blocks, running, retrying, doubt, arrives, checkpointing float64
 	files := false // where external servers keep messages there are none
 	for _, report := range members {
 		for _, channel := range sending(report) {
@@ -244,12 +257,16 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 			}
 		}
 		open += float64(report.GetStatistics().GetConnections())
+		if report.GetStatistics().GetCheckpoints().GetWaitingNanos() > 0 {
+			checkpointing++
+		}
 		if n := report.GetStatistics(); n != nil && n.FileBytes != nil {
 			file, files = file+float64(n.GetFileBytes()), true
 			memory, blocks = memory+float64(n.GetMemoryBytes()), blocks+float64(n.GetFileBlocks())
 		}
 	}
 	q.series.set(namespace, queue, q.open, open)
+	q.series.set(namespace, queue, q.checkpointing, checkpointing)
 	if files {
 		q.series.set(namespace, queue, q.file, file)
 		q.series.set(namespace, queue, q.memory, memory)
@@ -371,6 +388,11 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	const seconds = 1e-9
 	statistic(q.syncs, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetCount() })
 	statistic(q.syncFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetFailed() })
+	statistic(q.checkpoints, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetCount() })
+	statistic(q.checkpointFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetFailed() })
+	count(q.checkpointSeconds, func(r *wirev1.QueueReport) uint64 {
+		return r.GetStatistics().GetCheckpoints().GetTotalNanos()
+	}, seconds)
 	count(q.syncSeconds, func(r *wirev1.QueueReport) uint64 {
 		return r.GetStatistics().GetVolumeSyncs().GetTotalNanos()
 	}, seconds)

@@ -123,6 +123,12 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 		}
 		addSyncs(all.GetVolumeSyncs(), one)
 	}
+	if one := s.GetCheckpoints(); one != nil {
+		if all.Checkpoints == nil {
+			all.Checkpoints = &wirev1.QueueVolumeSyncs{}
+		}
+		addSyncs(all.GetCheckpoints(), one)
+	}
 	if since := s.GetSince(); since != nil && (all.Since == nil || since.AsTime().Before(all.Since.AsTime())) {
 		all.Since = since
 	}
@@ -208,6 +214,7 @@ func (t *totals) statisticsStatus(
 		FileBytes:             known(s.FileBytes),
 		MemoryBytes:           known(s.MemoryBytes),
 		VolumeSync:            volumeSyncStatus(s.GetVolumeSyncs()),
+		Checkpoint:            volumeSyncStatus(s.GetCheckpoints()),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}

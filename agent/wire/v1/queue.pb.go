@@ -1498,6 +1498,8 @@ type QueueStatistics struct {
 	TriedNanos uint64 `protobuf:"varint,32,opt,name=tried_nanos,json=triedNanos,proto3" json:"tried_nanos,omitempty"`
 	// volume_syncs is how long the volume takes to keep a little; absent where messages are in memory or in external servers.
 	VolumeSyncs *QueueVolumeSyncs `protobuf:"bytes,30,opt,name=volume_syncs,json=volumeSyncs,proto3" json:"volume_syncs,omitempty"`
+	// checkpoints sync all files of the store that changed since the last one; absent where volume_syncs is, and where each put is synced.
+	Checkpoints *QueueVolumeSyncs `protobuf:"bytes,43,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	// recent_operations is how many messages recent_plain_bytes are of; 0 from agents of earlier versions.
 	RecentOperations uint64 `protobuf:"varint,40,opt,name=recent_operations,json=recentOperations,proto3" json:"recent_operations,omitempty"`
 	// recent_tried and recent_tried_nanos are tried and tried_nanos of the last 10 to 20 seconds in which there was any.
@@ -1715,6 +1717,13 @@ func (x *QueueStatistics) GetTriedNanos() uint64 {
 func (x *QueueStatistics) GetVolumeSyncs() *QueueVolumeSyncs {
 	if x != nil {
 		return x.VolumeSyncs
+	}
+	return nil
+}
+
+func (x *QueueStatistics) GetCheckpoints() *QueueVolumeSyncs {
+	if x != nil {
+		return x.Checkpoints
 	}
 	return nil
 }
@@ -2591,7 +2600,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xa7\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xef\n" +
 	"\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
@@ -2625,7 +2634,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05tried\x18\x1f \x01(\x04R\x05tried\x12\x1f\n" +
 	"\vtried_nanos\x18  \x01(\x04R\n" +
 	"triedNanos\x12G\n" +
-	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncs\x12+\n" +
+	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncs\x12F\n" +
+	"\vcheckpoints\x18+ \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vcheckpoints\x12+\n" +
 	"\x11recent_operations\x18( \x01(\x04R\x10recentOperations\x12!\n" +
 	"\frecent_tried\x18) \x01(\x04R\vrecentTried\x12,\n" +
 	"\x12recent_tried_nanos\x18* \x01(\x04R\x10recentTriedNanosB\x0e\n" +
@@ -2821,43 +2831,44 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	17, // 31: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
 	30, // 32: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
 	19, // 33: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 34: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	30, // 35: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	31, // 36: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	16, // 37: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	18, // 38: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	32, // 39: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	33, // 40: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	34, // 41: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	35, // 42: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	36, // 43: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	35, // 44: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
-	37, // 45: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	21, // 46: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	21, // 47: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	22, // 48: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	37, // 49: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	38, // 50: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	39, // 51: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	40, // 52: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	41, // 53: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
-	30, // 54: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	37, // 55: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 56: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	32, // 57: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	25, // 58: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	37, // 59: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 60: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	25, // 61: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	14, // 62: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 63: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
-	15, // 64: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	13, // 65: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
-	64, // [64:66] is the sub-list for method output_type
-	62, // [62:64] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	19, // 34: lighterage.wire.v1.QueueStatistics.checkpoints:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 35: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	30, // 36: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	31, // 37: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	16, // 38: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	18, // 39: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	32, // 40: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	33, // 41: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	34, // 42: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	35, // 43: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	36, // 44: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	35, // 45: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
+	37, // 46: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	21, // 47: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	21, // 48: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	22, // 49: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	37, // 50: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	38, // 51: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	39, // 52: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	40, // 53: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	41, // 54: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	30, // 55: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	37, // 56: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 57: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	32, // 58: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	25, // 59: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	37, // 60: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 61: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	25, // 62: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	14, // 63: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 64: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
+	15, // 65: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	13, // 66: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
+	65, // [65:67] is the sub-list for method output_type
+	63, // [63:65] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
