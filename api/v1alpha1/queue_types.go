@@ -303,7 +303,6 @@ type QueueSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x.queue == y.queue && (has(x.peer) ? x.peer : '') == (has(y.peer) ? y.peer : '') && (has(x.namespace) ? x.namespace : '') == (has(y.namespace) ? y.namespace : '')))",message="channels must name each Queue once"
 	Channels []QueueChannel `json:"channels,omitempty"`
 
 	// receiving is what is accepted of other Queues. Whether those of other clusters may send here at all, PeerGrants

@@ -373,10 +373,6 @@ func TestValidation(t *testing.T) {
 		"to no queue's name": {
 			`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue",
 		},
-		"to a queue twice": {
-			`{"channels": [{"peer": "west", "queue": "x"}, {"queue": "x"}, {"peer": "west", "queue": "x"}]}`,
-			"channels must name each Queue once",
-		},
 		"to one and to several": {
 			`{"channel": {"queue": "x"}, "channels": [{"queue": "y"}]}`, "channel and channels exclude each other",
 		},
