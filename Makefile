@@ -522,7 +522,7 @@ bench-http-long: build ## Measure the memory of the agent in mode http for ten m
 	$(ENGINES); $(BENCHMARK) http-long
 
 .PHONY: bench-queue
-bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, a channel over a slow link, and archives; needs root (BENCH=quick: a look, no result)
+bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, a channel over a slow link, archives, and a stopped channel; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) disks brokers network || echo "bench-queue: what needs these is not measured" >&2
 	$(ENGINES); $(BENCHMARK) queue $(EXTENT)
 

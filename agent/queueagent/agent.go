@@ -82,6 +82,8 @@ type running struct {
 	quota    *ids.Quota // nil: none
 	channels *channels
 	syncs    *volumeSyncs // nil: there is no volume
+	// checkpoints of the store; nil: there are none.
+	checkpoints *syncTimes
 	// messages serves those who do not speak the protocol of NATS.
 	messages  *messages
 	archivers archivers
@@ -199,6 +201,7 @@ func (a *Agent) run(ctx context.Context) error {
 	}
 	r := &running{
 		store: kept, conn: conn, front: served, ids: given, quota: quota, syncs: a.measureVolume(watching, kept, c),
+		checkpoints: a.measureCheckpoints(watching, kept),
 	}
 	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
@@ -425,5 +428,6 @@ func (r *running) resetStatistics(now time.Time) {
 	r.front.ResetStatistics(now)
 	r.channels.resetStatistics()
 	r.syncs.reset()
+	r.checkpoints.reset()
 	r.archivers.each((*archive.Archiver).ResetStatistics)
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
@@ -31,8 +34,8 @@ import (
 // included.
 const maxChannelConns = 256
 
-// channels are the ends of channels that this member has: one that sends at most, and one that receives from any number
-// of queues.
+// channels are the ends of channels that this member has: those that send, and one that receives from any number of
+// queues.
 type channels struct {
 	agent    *Agent
 	store    engine
@@ -47,6 +50,7 @@ type channels struct {
 	receiver *channel.Receiver
 	server   *grpc.Server
 	arrived  transport.Counter // bytes of its connections
+	own      transport.Counter // those with queues of the same cluster
 
 	// released: what a channel that was taken away has left is removed. Only follow, which is one goroutine, looks at
 	// it.
@@ -56,14 +60,19 @@ type channels struct {
 	// What work had counted at the last reset.
 	encodedReset, decodedReset meter.Snapshot
 
-	sending      *sending          // nil when there is no channel
-	arrivedReset transport.Counted // what arrived had counted at the last reset
+	sending []*sending // none when there is no channel
+	fanout  func()     // ends what several of them share, and waits; nil: there is none
+	// What arrived and own had counted at the last reset.
+	arrivedReset, ownReset transport.Counted
 }
 
 // sending is a sending end that runs.
 type sending struct {
+	name    string // of one of several
 	sender  *channel.Sender
 	classes *classes.Classes
+	links   adapt.Links       // only measure, which is one goroutine, looks at it
+	own     bool              // to a queue of the same cluster
 	sent    transport.Counter // bytes of its connections
 	reset   transport.Counted // what sent had counted at the last reset
 	// stop ends it and waits.
@@ -75,13 +84,43 @@ func validateChannels(c *wirev1.QueueConfig) error {
 	if _, err := channel.ParseCodecs(c.GetAcceptance().GetCodecs()); err != nil {
 		return fmt.Errorf("acceptance.codecs: %w", err)
 	}
-	s := c.GetChannel()
-	if s == nil {
-		return nil
+	names := map[string]bool{}
+	for _, s := range c.GetChannels() {
+		if s.GetName() == "" || names[s.GetName()] {
+			return fmt.Errorf("channels has the name %q twice, or one without a name", s.GetName())
+		}
+		if names[s.GetName()] = true; !runs(s) {
+			continue
+		}
+		if err := validateChannel(s); err != nil {
+			return fmt.Errorf("channels, %s: %w", s.GetName(), err)
+		}
 	}
-	for name, value := range map[string]string{
+	switch {
+	case len(names) > 0 && c.GetChannel() != nil:
+		return errors.New("the configuration has channel and channels: use one of them")
+	case len(names) > 0 && c.GetExternal() != nil:
+		return errors.New("the configuration has channels and external servers: use channel")
+	case c.GetChannel() != nil:
+		return validateChannel(c.GetChannel())
+	}
+	return nil
+}
+
+// runs reports whether it is known how to reach the other end.
+func runs(s *wirev1.ChannelConfig) bool { return s.GetGatewayEndpoint() != "" || s.GetAddress() != "" }
+
+// sends reports whether messages go to other queues alone.
+func sends(c *wirev1.QueueConfig) bool { return c.GetChannel() != nil || len(c.GetChannels()) > 0 }
+
+func validateChannel(s *wirev1.ChannelConfig) error {
+	needed := map[string]string{
 		"gateway_endpoint": s.GetGatewayEndpoint(), "namespace": s.GetNamespace(), "queue": s.GetQueue(),
-	} {
+	}
+	if s.GetAddress() != "" {
+		needed["gateway_endpoint"], needed["server_name"] = s.GetAddress(), s.GetServerName()
+	}
+	for name, value := range needed {
 		if value == "" {
 			return fmt.Errorf("the configuration lacks channel.%s", name)
 		}
@@ -96,6 +135,9 @@ func validateChannels(c *wirev1.QueueConfig) error {
 	}
 	if s.GetBatchMessages() > channel.MaxBatchMessages {
 		return fmt.Errorf("channel.batch_messages is %d: use up to %d", s.GetBatchMessages(), channel.MaxBatchMessages)
+	}
+	if name := s.GetCaFile(); name != "" && (name != filepath.Base(name) || strings.HasPrefix(name, ".")) {
+		return fmt.Errorf("channel.ca_file is %q: use the name of a file", name)
 	}
 	if d := s.GetBatchDelay(); d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
 		return fmt.Errorf("channel.batch_delay is %v: use 0 or more", d.AsDuration())
@@ -120,7 +162,7 @@ func (a *Agent) newChannels(
 	if err != nil {
 		return nil, err
 	}
-	x.callers = transport.NewCallers(x.files)
+	x.callers = transport.NewCallers(x.files, &x.own)
 	if err := x.callers.Set(c.GetAcceptance().GetPeers()); err != nil {
 		return nil, fmt.Errorf("acceptance.peers: %w", err)
 	}
@@ -186,34 +228,60 @@ func (x *channels) limit(c *wirev1.QueueConfig) {
 
 // sendsAnew reports whether a change of the configuration takes another sending end.
 func sendsAnew(before, c *wirev1.QueueConfig) bool {
-	return !proto.Equal(before.GetChannel(), c.GetChannel()) ||
-		c.GetChannel() != nil && !proto.Equal(before.GetCompression(), c.GetCompression())
+	return !proto.Equal(sendingOf(before), sendingOf(c)) ||
+		sends(c) && !proto.Equal(before.GetCompression(), c.GetCompression())
 }
 
-// send starts the sending end that a configuration asks for, in place of the one that runs. After an error that one
-// goes on. The context is that of the end's life.
+// sendingOf is what of a configuration is about sending ends.
+func sendingOf(c *wirev1.QueueConfig) *wirev1.QueueConfig {
+	return &wirev1.QueueConfig{Channel: c.GetChannel(), Channels: c.GetChannels()}
+}
+
+// send starts the sending ends that a configuration asks for, in place of those that run. After an error those go on.
+// The context is that of the ends' life.
 func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
-	var next *sending
+	wanted := c.GetChannels()
 	if c.GetChannel() != nil {
-		var err error
-		if next, err = x.newSending(ctx, c); err != nil {
+		wanted = []*wirev1.ChannelConfig{c.GetChannel()}
+	}
+	var fanout *channel.Fanout
+	if len(c.GetChannels()) > 0 {
+		o := channel.FanoutOptions{
+			Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, IDs: x.ids, Log: x.agent.options.Log,
+		}
+		for _, one := range c.GetChannels() {
+			o.Names = append(o.Names, one.GetName())
+		}
+		fanout = channel.NewFanout(o)
+	}
+	var next []*sending
+	for _, one := range wanted {
+		if !runs(one) {
+			continue
+		}
+		s, err := x.newSending(ctx, c, one, fanout)
+		if err != nil {
 			return err
 		}
+		next = append(next, s)
 	}
 	x.stopSending()
 	x.released = false
-	if next == nil {
-		return nil
+	for _, s := range next {
+		s.stop = beside(ctx, s.sender.Run)
 	}
-	next.stop = beside(ctx, next.sender.Run)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sending = next
+	if fanout != nil {
+		x.fanout = beside(ctx, fanout.Run)
+	}
 	return nil
 }
 
-func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*sending, error) {
-	wanted := c.GetChannel()
+func (x *channels) newSending(
+	ctx context.Context, c *wirev1.QueueConfig, wanted *wirev1.ChannelConfig, fanout *channel.Fanout,
+) (*sending, error) {
 	ids, err := channel.ParseCodecs(wanted.GetCodecs())
 	if err != nil {
 		return nil, fmt.Errorf("channel.codecs: %w", err)
@@ -234,16 +302,17 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 			encodings[ids[i]] = x.encoding(ctx, c, own)
 		}
 	}
-	s := &sending{classes: classes.New(c.GetQueue(), true, nil)}
+	s := &sending{classes: classes.New(c.GetQueue(), true, nil), own: wanted.GetAddress() != "", name: wanted.GetName()}
 	to := &channel.Destination{
+		Address: wanted.GetAddress(), ServerName: wanted.GetServerName(),
 		Gateway: wanted.GetGatewayEndpoint(), Tunnel: wanted.GetGatewayTunnel(), Namespace: wanted.GetNamespace(),
-		Queue: wanted.GetQueue(), Files: x.files, Counter: &s.sent,
+		Queue: wanted.GetQueue(), Files: x.files, CAFile: wanted.GetCaFile(), Counter: &s.sent,
 	}
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
 		Encoding: encoding, Encodings: encodings, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Classes: s.classes,
-		Log: x.agent.options.Log,
+		Fanout: fanout, Name: wanted.GetName(), Log: x.agent.options.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
@@ -264,11 +333,14 @@ func (x *channels) encoding(
 
 func (x *channels) stopSending() {
 	x.mu.Lock()
-	s := x.sending
-	x.sending = nil
+	all, fanout := x.sending, x.fanout
+	x.sending, x.fanout = nil, nil
 	x.mu.Unlock()
-	if s != nil {
+	for _, s := range all {
 		s.stop()
+	}
+	if fanout != nil {
+		fanout()
 	}
 }
 
@@ -277,7 +349,7 @@ func (x *channels) stopSending() {
 // lead.
 func (x *channels) release(ctx context.Context, queue string) {
 	x.mu.Lock()
-	sends := x.sending != nil
+	sends := len(x.sending) > 0 || x.fanout != nil
 	x.mu.Unlock()
 	if sends || !x.store.Leader() {
 		x.released = false
@@ -311,11 +383,11 @@ func (x *channels) resetStatistics() {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.arrivedReset = x.arrived.Counted()
+	x.arrivedReset, x.ownReset = x.arrived.Counted(), x.own.Counted()
 	x.encodedReset, x.decodedReset = x.work.Encoded.Snapshot(), x.work.Decoded.Snapshot()
-	if x.sending != nil {
-		x.sending.sender.ResetStatistics()
-		x.sending.reset = x.sending.sent.Counted()
+	for _, s := range x.sending {
+		s.sender.ResetStatistics()
+		s.reset = s.sent.Counted()
 	}
 }
 
@@ -333,13 +405,20 @@ func (x *channels) report(r *wirev1.QueueReport) transport.Traffic {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	arrived := x.arrived.Counted().Minus(x.arrivedReset)
-	r.ReceivedWireBytes = count(arrived.Wire)
-	if x.sending != nil {
-		r.Channel = x.sending.sender.Status()
-		sent := x.sending.sent.Counted().Minus(x.sending.reset)
-		r.Channel.WireBytes = count(sent.Wire)
-		arrived.Traffic = arrived.Traffic.Plus(sent.Traffic)
+	arrived, own := x.arrived.Counted().Minus(x.arrivedReset), x.own.Counted().Minus(x.ownReset)
+	r.ReceivedWireBytes, r.OwnReceivedWireBytes = count(arrived.Wire), count(own.Wire)
+	traffic := arrived.Traffic.Plus(own.Traffic)
+	for _, s := range x.sending {
+		one := s.sender.Status()
+		one.OwnCluster, one.Name = s.own, s.name
+		sent := s.sent.Counted().Minus(s.reset)
+		one.WireBytes = count(sent.Wire)
+		traffic = traffic.Plus(sent.Traffic)
+		if s.name == "" {
+			r.Channel = one
+		} else {
+			r.Channels = append(r.Channels, one)
+		}
 	}
-	return arrived.Traffic
+	return traffic
 }

@@ -38,8 +38,8 @@ const (
 
 // gauge measures what the messages of a queue take.
 type gauge struct {
-	members, channel adapt.Links
-	crowded          bool
+	members adapt.Links
+	crowded bool
 }
 
 // measure does so until the context ends.
@@ -82,7 +82,7 @@ func (g *gauge) look(ctx context.Context, r *running, c *wirev1.QueueConfig) {
 	inflate := inflating(decoded)
 	to.SetWay(way(c, rest, inflate, storedShare(decoded, r.front.Statistics().GetStoredFormGets())))
 	g.crowd(ctx, r, c)
-	r.channels.measure(&g.channel, each, to.Carrier().Send, inflate)
+	r.channels.measure(each, to.Carrier().Send, inflate)
 }
 
 // way is what becomes of messages that are put.
@@ -190,19 +190,18 @@ func crowded(before bool, share float64) bool {
 	return share > crowdedFrom
 }
 
-// measure takes in what the connection of the sending end carries. Send is the CPU time of a byte on a connection of
+// measure takes in what the connections of the sending ends carry. Send is the CPU time of a byte on a connection of
 // this member.
-func (x *channels) measure(links *adapt.Links, each, send, inflate float64) {
+func (x *channels) measure(each, send, inflate float64) {
 	x.mu.Lock()
-	s := x.sending
+	all := x.sending
 	x.mu.Unlock()
-	if s == nil {
-		return
-	}
 	if send == 0 {
 		send = new(policy.SendCost).PerByte()
 	}
-	// Readers are in the other cluster, which inflates.
-	s.classes.SetWay(adapt.Way{Rest: send, Inflate: inflate})
-	links.Look(s.classes.Classes, s.sent.Measure(), each)
+	for _, s := range all {
+		// Readers are at the other end, which inflates.
+		s.classes.SetWay(adapt.Way{Rest: send, Inflate: inflate})
+		s.links.Look(s.classes.Classes, s.sent.Measure(), each)
+	}
 }

@@ -74,7 +74,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	s := running.front.Statistics()
 	r.Statistics = s.QueueStatistics
 	r.Statistics.Reset_ = reset
-	r.Statistics.VolumeSyncs = running.syncs.report()
+	r.Statistics.VolumeSyncs, r.Statistics.Checkpoints = running.syncs.report(), running.checkpoints.report()
 	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {
@@ -105,8 +105,12 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 func (r *running) passed() uint64 {
 	channels := &wirev1.QueueReport{}
 	r.channels.report(channels)
-	return uint64(r.front.Wire().Bytes()) + channels.GetChannel().GetWireBytes() +
-		channels.GetReceivedWireBytes() + r.store.Applied()
+	sent := channels.GetChannel().GetWireBytes()
+	for _, one := range channels.GetChannels() {
+		sent += one.GetWireBytes()
+	}
+	return uint64(r.front.Wire().Bytes()) + sent +
+		channels.GetReceivedWireBytes() + channels.GetOwnReceivedWireBytes() + r.store.Applied()
 }
 
 func count(n int64) uint64 { return uint64(max(n, 0)) }

@@ -33,7 +33,7 @@ func (a *Agent) startMessages(
 	}
 	m := &messages{hub: dispatch.New(dispatch.Options{
 		Conn: r.conn, Queue: c.GetQueue(), Leads: r.store.Leader, IDs: r.ids, Quota: r.quota, Failed: r.store.Failed,
-		MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil,
+		MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: sends(c),
 		Log:          a.options.Log,
 		EnsureLeases: func(ctx context.Context) error { return r.store.EnsureLeases(ctx, r.conn, streamSettings(c)) },
 	})}
@@ -72,7 +72,7 @@ func (m *messages) adopt(c *wirev1.QueueConfig) {
 	}
 	m.service.SetVisibility(c.GetRedelivery().GetVisibilityTimeout().AsDuration())
 	m.hub.SetMaxDeliveries(c.GetRedelivery().GetMaxDeliveries())
-	m.hub.SetForwards(c.GetChannel() != nil)
+	m.hub.SetForwards(sends(c))
 }
 
 // held is how many messages are with clients, and how many of these were before.

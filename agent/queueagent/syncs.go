@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -25,11 +26,15 @@ const (
 	rateBytes = 256 << 10
 )
 
-// volumeSyncs measures how long the volume takes until a small write would survive the node. The server does not tell
-// how long its own syncs take. A nil one measures nothing.
+// volumeSyncs measures how long the volume takes until a small write would survive the node.
 type volumeSyncs struct {
+	syncTimes
 	path string
-	now  func() time.Time
+}
+
+// syncTimes are how long syncs take. A nil one measures nothing.
+type syncTimes struct {
+	now func() time.Time
 
 	mu     sync.Mutex
 	begun  time.Time // zero: none is under way
@@ -41,7 +46,7 @@ type volumeSyncs struct {
 }
 
 func newVolumeSyncs(directory string) *volumeSyncs {
-	return &volumeSyncs{path: filepath.Join(directory, probeName), now: time.Now}
+	return &volumeSyncs{syncTimes: syncTimes{now: time.Now}, path: filepath.Join(directory, probeName)}
 }
 
 // measureVolume measures until the context ends. It returns nil where messages are not on a volume of this member.
@@ -50,19 +55,41 @@ func (a *Agent) measureVolume(ctx context.Context, kept engine, c *wirev1.QueueC
 		return nil
 	}
 	v := newVolumeSyncs(c.GetStorage().GetDirectory())
-	go v.run(ctx, probeInterval, func(err error) {
+	go each(ctx, probeInterval, v.probe, func(err error) {
 		a.options.Log.Warn("How long the volume takes to sync is not known", "error", err.Error())
 	})
 	return v
 }
 
-// run probes until the context ends. Of failures it says the first in a row.
-func (v *volumeSyncs) run(ctx context.Context, interval time.Duration, warn func(error)) {
+// measureCheckpoints makes checkpoints of the store until the context ends. It returns nil where there are none.
+func (a *Agent) measureCheckpoints(ctx context.Context, kept engine) *syncTimes {
+	own, ok := kept.(*store.Store)
+	if !ok {
+		return nil
+	}
+	c := own.NewCheckpoint()
+	if c == nil {
+		return nil
+	}
+	times := &syncTimes{now: time.Now}
+	go each(ctx, c.Every(probeInterval), func() error {
+		if n, err := c.Look(); err != nil || n == 0 {
+			return err
+		}
+		return times.measure(c.Sync)
+	}, func(err error) {
+		a.options.Log.Warn("The store has no checkpoint", "error", err.Error())
+	})
+	return times
+}
+
+// each calls a function at an interval until the context ends. Of failures it says the first in a row.
+func each(ctx context.Context, interval time.Duration, do func() error, warn func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	failing := false
 	for {
-		err := v.probe()
+		err := do()
 		if err != nil && !failing {
 			warn(err)
 		}
@@ -77,10 +104,15 @@ func (v *volumeSyncs) run(ctx context.Context, interval time.Duration, warn func
 
 // probe writes and syncs once.
 func (v *volumeSyncs) probe() error {
+	return v.measure(func() error { return writeAndSync(v.path) })
+}
+
+// measure takes the time of a sync.
+func (v *syncTimes) measure(sync func() error) error {
 	v.mu.Lock()
 	v.begun = v.now()
 	v.mu.Unlock()
-	err := writeAndSync(v.path)
+	err := sync()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	took := v.now().Sub(v.begun)
@@ -93,6 +125,19 @@ func (v *volumeSyncs) probe() error {
 	v.total += took
 	v.last, v.high = took, max(v.high, took)
 	return nil
+}
+
+func (v *volumeSyncs) report() *wirev1.QueueVolumeSyncs {
+	if v == nil {
+		return nil
+	}
+	return v.syncTimes.report()
+}
+
+func (v *volumeSyncs) reset() {
+	if v != nil {
+		v.syncTimes.reset()
+	}
 }
 
 // writeAndSync overwrites a file of one sector, so that a volume that is full takes it too.
@@ -137,7 +182,7 @@ func (v *volumeSyncs) rate() (perByte, cpu float64, ok bool) {
 }
 
 // report is nil where nothing is measured.
-func (v *volumeSyncs) report() *wirev1.QueueVolumeSyncs {
+func (v *syncTimes) report() *wirev1.QueueVolumeSyncs {
 	if v == nil {
 		return nil
 	}
@@ -153,7 +198,7 @@ func (v *volumeSyncs) report() *wirev1.QueueVolumeSyncs {
 }
 
 // reset forgets what was counted. The last one stays: it is a state.
-func (v *volumeSyncs) reset() {
+func (v *syncTimes) reset() {
 	if v == nil {
 		return
 	}

@@ -43,6 +43,9 @@ func TestSyncChanges(t *testing.T) {
 		r := m.await("it holds what was put by then, and has measured the volume", func(r *wirev1.QueueReport) bool {
 			return r.GetContent().GetMessages() == puts && r.GetStatistics().GetVolumeSyncs().GetCount() > 0
 		})
+		if always := m.config.GetStorage().GetSyncAlways(); (r.GetStatistics().GetCheckpoints() == nil) != always {
+			t.Errorf("always synced: %v, checkpoints: %v", always, r.GetStatistics().GetCheckpoints())
+		}
 		if syncs := r.GetStatistics().GetVolumeSyncs(); syncs.GetLastNanos() == 0 ||
 			syncs.GetHighNanos() < syncs.GetLastNanos() || syncs.GetFailed() != 0 {
 			t.Errorf("syncs of the volume: %v", syncs)
@@ -64,7 +67,7 @@ func TestNoVolume(t *testing.T) {
 	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
 	m.run()
 	r := m.await("it serves", serves)
-	if r.GetStatistics().GetVolumeSyncs() != nil {
-		t.Errorf("%v", r.GetStatistics().GetVolumeSyncs())
+	if s := r.GetStatistics(); s.GetVolumeSyncs() != nil || s.GetCheckpoints() != nil {
+		t.Errorf("%v, %v", s.GetVolumeSyncs(), s.GetCheckpoints())
 	}
 }

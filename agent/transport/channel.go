@@ -37,10 +37,11 @@ func parseQueuePath(path string) (namespace, name string, ok bool) {
 	return parts[2], parts[4], true
 }
 
-// Callers are the queues of other clusters that may send to the queue whose agent this is. It is safe for concurrent
-// use.
+// Callers are the queues that may send to the queue whose agent this is. It is safe for concurrent use.
 type Callers struct {
 	files *Files
+	// own counts connections of queues of the same cluster; nil: they are counted as all others.
+	own *Counter
 	// known is replaced as a whole and never changed.
 	known atomic.Pointer[callers]
 }
@@ -56,16 +57,17 @@ type callers struct {
 
 // Caller is a queue that has proved who it is.
 type Caller struct {
-	// Peer is the name that the cluster has here.
+	// Peer is the name that the cluster has here; empty: it is this one.
 	Peer, Namespace, Queue string
 }
 
 // ErrNotACaller says that who calls may not send to this queue.
 var ErrNotACaller = errors.New("not authorized")
 
-// NewCallers returns a set of callers that is empty. The files hold the queue's own certificate.
-func NewCallers(files *Files) *Callers {
-	c := &Callers{files: files}
+// NewCallers returns a set of callers that is empty. The files hold the queue's own certificate. Connections that
+// Listen has accepted are counted by own once their callers have proved to be of this cluster; nil: as all others.
+func NewCallers(files *Files, own *Counter) *Callers {
+	c := &Callers{files: files, own: own}
 	c.known.Store(&callers{roots: chain.NewRoots()})
 	return c
 }
@@ -149,7 +151,8 @@ func (c *Callers) Identify(cs tls.ConnectionState) (Caller, error) {
 		}
 	}
 	return Caller{}, fmt.Errorf(
-		"%w: no PeerGrant that the queue knows of opens it to %q; one that was just made is known in a minute or two",
+		"%w: nothing that the queue knows of opens it to %q; a PeerGrant, or a Queue of its namespace, that was just made "+
+			"is known in a minute or two",
 		ErrNotACaller, path,
 	)
 }
@@ -192,11 +195,15 @@ func (c callerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 		_ = conn.Close()
 		return nil, nil, fmt.Errorf("TLS gave %T where credentials.TLSInfo was expected", info)
 	}
-	if _, err := c.callers.Identify(secured.State); err != nil {
+	who, err := c.callers.Identify(secured.State)
+	if err != nil {
 		time.AfterFunc(strangerGrace, func() { _ = conn.Close() })
 		stranger := &boundedConn{Conn: conn}
 		stranger.left.Store(strangerBytes)
 		return stranger, info, nil //nolint:nilerr // Who it is shows when it asks for something, and it is told why then.
+	}
+	if who.Peer == "" {
+		recount(raw, c.callers.own)
 	}
 	return conn, info, nil
 }

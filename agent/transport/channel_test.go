@@ -44,7 +44,7 @@ func TestCallers(t *testing.T) {
 	const domain = ".orders.vault.queue.lighterage.internal"
 	name := "east-bank" + domain
 	files := transport.NewFiles(west.Directory(t, east, transport.QueuePath("vault", "orders"), "*"+domain))
-	callers := transport.NewCallers(files)
+	callers := transport.NewCallers(files, nil)
 	peers := []*wirev1.ChannelPeer{
 		{
 			Name: "north", CaBundle: north.PEM(),
@@ -127,5 +127,73 @@ func TestCallers(t *testing.T) {
 	}
 	if who, err := call(t, east, transport.QueuePath("bank", "out"), name); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("after its grant was withdrawn it is known as %q: %v", who, err)
+	}
+}
+
+// TestOwnNameIsForTheNamespace: queues of the same cluster and namespace are known without the name of a peer, and what
+// they send is counted apart. Nobody else is let in under that name, which can be guessed.
+func TestOwnNameIsForTheNamespace(t *testing.T) {
+	own, east := transporttest.NewAuthority(t, "own"), transporttest.NewAuthority(t, "east")
+	const domain = ".copies.bank.queue.lighterage.internal"
+	files := transport.NewFiles(own.Directory(t, east, transport.QueuePath("bank", "copies"), "*"+domain))
+	var apart, all transport.Counter
+	callers := transport.NewCallers(files, &apart)
+	if err := callers.Set([]*wirev1.ChannelPeer{
+		{CaBundle: own.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: "own" + domain}}},
+		{
+			Name: "east", CaBundle: east.PEM(),
+			Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: "x" + domain}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	server := transport.NewChannelServer(callers, 1<<20)
+	wirev1.RegisterChannelServer(server, asking{callers: callers})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(transport.Listen(listener, &all, 16)) }()
+	t.Cleanup(server.Stop)
+	call := func(ca *transporttest.Authority, path, name string) (string, error) {
+		t.Helper()
+		dialer := &transport.Dialer{
+			Address: listener.Addr().String(), Files: transport.NewFiles(ca.Directory(t, own, path, "sender")),
+		}
+		client, err := dialer.Dial(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		run, err := wirev1.NewChannelClient(client).Run(ctx)
+		if err != nil {
+			return "", err
+		}
+		response, err := run.Recv()
+		return response.GetAccepted().GetCodec(), err
+	}
+	for what, c := range map[string]struct {
+		ca         *transporttest.Authority
+		path, name string
+	}{
+		"a queue of another namespace": {own, transport.QueuePath("shop", "out"), "own" + domain},
+		"a queue of a peer":            {east, transport.QueuePath("bank", "out"), "own" + domain},
+		"under the name of a peer":     {own, transport.QueuePath("bank", "out"), "x" + domain},
+		"a Transfer":                   {own, transport.TransferPath("bank", "out"), "own" + domain},
+	} {
+		if who, err := call(c.ca, c.path, c.name); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: known as %q: %v", what, who, err)
+		}
+	}
+	if apart.Bytes() != 0 {
+		t.Errorf("%d bytes of others count as those of the own cluster", apart.Bytes())
+	}
+	if who, err := call(own, transport.QueuePath("bank", "out"), "own"+domain); err != nil || who != " bank out" {
+		t.Errorf("a queue of the namespace is %q: %v", who, err)
+	}
+	if apart.Bytes() == 0 || all.Bytes() == 0 {
+		t.Errorf("%d bytes count as those of the own cluster, %d as others", apart.Bytes(), all.Bytes())
 	}
 }

@@ -30,6 +30,8 @@ type Dialer struct {
 	// Address is a host and a port.
 	Address string
 	Files   *Files
+	// CAFile vouches for servers of the other cluster; empty: PeerCA.
+	CAFile string
 	// Counter counts the bytes of all connections; nil: nobody does.
 	Counter *Counter
 	// Pace bounds how fast all connections write; nil: nothing does.
@@ -54,7 +56,9 @@ type Client struct {
 }
 
 // Dial returns a connection to the server with a name behind the dialer's address.
-func (d *Dialer) Dial(serverName string) (*Client, error) { return d.dial(PeerCA, serverName) }
+func (d *Dialer) Dial(serverName string) (*Client, error) {
+	return d.dial(cmp.Or(d.CAFile, PeerCA), serverName)
+}
 
 // DialOwn is Dial for a server of the agent's own cluster.
 func (d *Dialer) DialOwn(serverName string) (*Client, error) { return d.dial(ClusterCA, serverName) }

@@ -24,20 +24,34 @@ func (c *Counter) Bytes() int64 { return c.bytes.Load() }
 
 type countedConn struct {
 	net.Conn
-	counter *Counter
+	counter atomic.Pointer[Counter]
 	seen    arrivals // guarded by the counter's mu
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.counter.bytes.Add(int64(n))
+	c.counter.Load().bytes.Add(int64(n))
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.counter.bytes.Add(int64(n))
+	c.counter.Load().bytes.Add(int64(n))
 	return n, err
+}
+
+// recount has a connection that Listen accepted counted by another counter from now on. It must not be closed
+// meanwhile.
+func recount(conn net.Conn, by *Counter) {
+	accepted, ok := conn.(*acceptedConn)
+	if !ok || by == nil {
+		return
+	}
+	if counted, ok := accepted.Conn.(*countedConn); ok {
+		counted.counter.Load().end(counted)
+		by.take(counted)
+		counted.counter.Store(by)
+	}
 }
 
 // Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at

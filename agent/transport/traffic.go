@@ -76,6 +76,14 @@ func (c *Counter) watch(conn *countedConn) {
 	c.open[conn] = struct{}{}
 }
 
+// take is watch for a connection of which the counter before has counted what arrived so far.
+func (c *Counter) take(conn *countedConn) {
+	c.watch(conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = c.closed.Minus(conn.seen.traffic())
+}
+
 // end adds a connection that is about to be closed to those that are.
 func (c *Counter) end(conn *countedConn) {
 	c.mu.Lock()
@@ -109,7 +117,7 @@ func (a *arrivals) traffic() Traffic {
 }
 
 func (c *countedConn) Close() error {
-	c.counter.end(c)
+	c.counter.Load().end(c)
 	return c.Conn.Close()
 }
 
@@ -134,7 +142,8 @@ func (c *Counter) Count(conn net.Conn) net.Conn {
 	if c == nil {
 		return conn
 	}
-	counted := &countedConn{Conn: conn, counter: c}
+	counted := &countedConn{Conn: conn}
+	counted.counter.Store(c)
 	c.watch(counted)
 	return counted
 }

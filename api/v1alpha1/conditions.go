@@ -174,6 +174,9 @@ const (
 	// ReasonPullCycle (Transfer): a Transfer of another cluster pulls from a directory that a Transfer here pulls into, so
 	// that data could go round. Pull from where the data come from, or into another directory.
 	ReasonPullCycle = "PullCycle"
+	// ReasonChannelCycle (Queue): channels between Queues of the namespace lead from this Queue back to it, so that
+	// messages would go round. Send to another Queue, or take one of these channels away.
+	ReasonChannelCycle = "ChannelCycle"
 	// ReasonNotReceived (Transfer): the cluster that is pulled from says that the run is complete, and no Delivery here
 	// is. Start another run with the annotation lighterage.dev/run.
 	ReasonNotReceived = "NotReceived"

@@ -232,6 +232,8 @@ type QueueEngine struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.sync)",message="storage.sync is for members' own volumes; leave it out with engine.external, and set sync_interval of those servers"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.adopt)",message="storage.adopt is for members' own volumes; leave it out with engine.external"
+// +kubebuilder:validation:XValidation:rule="!has(self.channel) || !has(self.channels)",message="channel and channels exclude each other; put all into channels"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.channels)",message="channels are for the members' own storage; with engine.external use channel, or a Queue without it between"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(oldSelf.restore) && self.restore == oldSelf.restore",message="restore counts when a Queue is made: it cannot be added or changed, only taken away; create another Queue to restore into"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.archive) && !has(self.restore)",message="archive and restore are for the members' own storage; leave them out with engine.external, and archive those servers by their own means"
 type QueueSpec struct {
@@ -287,15 +289,24 @@ type QueueSpec struct {
 	// +optional
 	TLS *QueueTLS `json:"tls,omitempty"`
 
-	// channel sends every message to a Queue of another cluster, exactly once, and removes it here when it is stored
-	// there. While the other cluster cannot be reached messages wait here. Messages go to the channel alone, so clients
+	// channel sends every message to another Queue, exactly once, and removes it here when it is stored
+	// there. While the other Queue cannot be reached messages wait here. Messages go to the channel alone, so clients
 	// may put and not get. It may change at any time; a message that was on its way when the channel was taken away, or
 	// given another destination, may come to be in both Queues.
 	// +optional
 	Channel *QueueChannel `json:"channel,omitempty"`
 
-	// receiving is what is accepted of Queues of other clusters. Whether they may send here at all, PeerGrants say. A
-	// change counts for channels that start after it.
+	// channels, in place of channel, send every message to each of several Queues, exactly once. Each has a position of
+	// its own: none waits for another. A message is removed here when all have it, so that this Queue must have space
+	// for what the slowest has not. One that is added gets what is here then. A change starts all of them again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Channels []QueueChannel `json:"channels,omitempty"`
+
+	// receiving is what is accepted of other Queues. Whether those of other clusters may send here at all, PeerGrants
+	// say. A change counts for channels that start after it.
 	// +optional
 	// +default={}
 	Receiving QueueReceiving `json:"receiving,omitzero"`
@@ -415,7 +426,8 @@ type QueueStatus struct {
 	ReplicaUsage []ReplicaUsage `json:"replicaUsage,omitempty"`
 	// cost of usage at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of
 	// the members' nodes. Of the bytes on the wire only those with other clusters are charged: at the price for the Peer
-	// of spec.channel and the direction Send, or, without a channel, for the direction Receive.
+	// of spec.channel and the direction Send, or, without a channel to a peer, for the direction Receive. With channels
+	// to several peers it is the mean of their prices.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 	// statistics are read from the members every 15 seconds, or less often where there are hundreds of objects. The
@@ -426,7 +438,12 @@ type QueueStatus struct {
 	// channel to another Queue; absent without spec.channel.
 	// +optional
 	Channel *QueueChannelStatus `json:"channel,omitempty"`
-	// received are the channels of other clusters' Queues that the members have seen since they started, by source;
+	// channels to other Queues, in the order of spec.channels.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Channels []QueueChannelStatus `json:"channels,omitempty"`
+	// received are the channels of other Queues that the members have seen since they started, by source;
 	// those that are connected first if there are more than are shown.
 	// +optional
 	// +listType=map

@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ChannelCoding is how messages may travel between Queues.
 // +kubebuilder:validation:Enum=deflate;deflate-fast;deflate-balanced;deflate-high;zstd;zstd-fast;zstd-balanced;zstd-high;none
@@ -46,10 +50,12 @@ type QueueChannelBatch struct {
 	Delay *metav1.Duration `json:"delay,omitempty"`
 }
 
-// QueueChannel sends the messages of a Queue to a Queue of another cluster.
+// QueueChannel sends the messages of a Queue to another Queue.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.peer) || !has(self.namespace)",message="namespace is for a Queue of a peer: name the peer, or leave namespace out for a Queue of this namespace"
 type QueueChannel struct {
-	// peer names a Peer, the other cluster.
-	// +required
+	// peer names a Peer, the other cluster. Absent: the other Queue is in this cluster and namespace.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Peer string `json:"peer,omitempty"`
@@ -59,7 +65,8 @@ type QueueChannel struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower-case letters, digits and -"
 	Namespace string `json:"namespace,omitempty"`
-	// queue there. A PeerGrant in its namespace has to let this one send.
+	// queue there. In another cluster a PeerGrant in its namespace has to let this one send. In this cluster it needs
+	// none, and must not send back to this Queue by channels of its own.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
@@ -84,7 +91,34 @@ type QueueChannel struct {
 	Batch QueueChannelBatch `json:"batch,omitzero"`
 }
 
-// QueueAccept says in which codings Queues of other clusters may send.
+// SendingChannels are channel, or channels.
+func (s *QueueSpec) SendingChannels() []QueueChannel {
+	if s.Channel != nil {
+		return []QueueChannel{*s.Channel}
+	}
+	return s.Channels
+}
+
+// SendingChannels are channel, or channels.
+func (s *QueueStatus) SendingChannels() []QueueChannelStatus {
+	if s.Channel != nil {
+		return []QueueChannelStatus{*s.Channel}
+	}
+	return s.Channels
+}
+
+// SendingPeers are the other clusters that SendingChannels name, each once, in their order.
+func (s *QueueSpec) SendingPeers() []string {
+	var peers []string
+	for _, channel := range s.SendingChannels() {
+		if channel.Peer != "" && !slices.Contains(peers, channel.Peer) {
+			peers = append(peers, channel.Peer)
+		}
+	}
+	return peers
+}
+
+// QueueAccept says in which codings other Queues may send.
 // +kubebuilder:validation:Enum=Any;Listed;None
 type QueueAccept string
 
@@ -97,7 +131,8 @@ const (
 	QueueAcceptNone QueueAccept = "None"
 )
 
-// QueueReceiving is what a Queue accepts of Queues of other clusters that a PeerGrant lets send to it.
+// QueueReceiving is what a Queue accepts of Queues that may send to it: those of other clusters that a PeerGrant lets,
+// and those of its own namespace.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.accept) && self.accept == 'Listed') == has(self.codings)",message="codings go with accept: Listed, and it needs them; write for example {accept: Listed, codings: [deflate]}, or leave codings out"
 type QueueReceiving struct {
@@ -138,7 +173,7 @@ type QueueChannelStatus struct {
 	// Retrying, or Unknown while the member that sends does not say.
 	// +optional
 	State string `json:"state,omitempty"`
-	// destination as PEER/NAMESPACE/QUEUE.
+	// destination as PEER/NAMESPACE/QUEUE, or, in this cluster, NAMESPACE/QUEUE.
 	// +optional
 	Destination string `json:"destination,omitempty"`
 	// negotiatedCodec is what the channel carries: deflate, zstd or none; empty while it does not run.
@@ -155,6 +190,9 @@ type QueueChannelStatus struct {
 	// messagesPerSecond over the last 10 to 20 seconds, as a decimal.
 	// +optional
 	MessagesPerSecond string `json:"messagesPerSecond,omitempty"`
+	// position is the sequence, in this Queue, of the last message that the other one is known to have.
+	// +optional
+	Position int64 `json:"position,omitempty"`
 	// messages that the other Queue has stored.
 	// +optional
 	Messages int64 `json:"messages"`
@@ -180,7 +218,7 @@ type QueueChannelStatus struct {
 	// Queue.
 	// +optional
 	DeadLetters int64 `json:"deadLetters,omitempty"`
-	// wireBytes with the other cluster in both directions, TLS included.
+	// wireBytes with the other Queue in both directions, TLS included.
 	// +optional
 	WireBytes int64 `json:"wireBytes"`
 	// starts of the channel that the other Queue accepted.
@@ -194,10 +232,10 @@ type QueueChannelStatus struct {
 	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }
 
-// ReceivedChannel is what was seen of the channel from a Queue of another cluster. Counts are those of the members that
+// ReceivedChannel is what was seen of the channel from another Queue. Counts are those of the members that
 // run now, each since its start or the last reset.
 type ReceivedChannel struct {
-	// source is the sending Queue as PEER/NAMESPACE/QUEUE.
+	// source is the sending Queue as PEER/NAMESPACE/QUEUE, or, in this cluster, NAMESPACE/QUEUE.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=400

@@ -137,10 +137,16 @@ type QueueStatistics struct {
 	// memoryBytes that messages take in memory, in all members.
 	// +optional
 	MemoryBytes *int64 `json:"memoryBytes,omitempty"`
-	// volumeSync is how long the members' volumes take to keep a little. Absent with type Memory and with
-	// spec.engine.external.
+	// volumeSync is how long it takes until a file of 512 bytes would survive the node, which members write every 10
+	// seconds. It says how fast and how busy the volume is. Absent with type Memory and with spec.engine.external.
 	// +optional
 	VolumeSync *QueueVolumeSync `json:"volumeSync,omitempty"`
+	// checkpoint is how long it takes until all that the store has written would survive the node: members sync the files
+	// of the store that have changed, every 10 seconds, or each storage.sync.interval if that is longer. It is measured
+	// beside the store's own syncs, which are of the same files at storage.sync.interval, and of which the store does not
+	// tell. Absent as volumeSync, and with mode Always.
+	// +optional
+	Checkpoint *QueueVolumeSync `json:"checkpoint,omitempty"`
 	// lastReset is when the member that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`

@@ -34,9 +34,7 @@ type QueueSync struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// QueueVolumeSync is what members measure every 10 seconds: how long it takes until a file of 512 bytes that they write
-// would survive the node. It says how fast and how busy the volume is. How long the store's own syncs of messages take
-// it does not say, and nothing does: the server of NATS that keeps them tells nobody.
+// QueueVolumeSync is how long members' syncs of their volumes take.
 type QueueVolumeSync struct {
 	// count of those that were measured.
 	// +optional

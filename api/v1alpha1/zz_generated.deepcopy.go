@@ -3726,6 +3726,13 @@ func (in *QueueSpec) DeepCopyInto(out *QueueSpec) {
 		*out = new(QueueChannel)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Channels != nil {
+		in, out := &in.Channels, &out.Channels
+		*out = make([]QueueChannel, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	in.Receiving.DeepCopyInto(&out.Receiving)
 	if in.Archive != nil {
 		in, out := &in.Archive, &out.Archive
@@ -3788,6 +3795,11 @@ func (in *QueueStatistics) DeepCopyInto(out *QueueStatistics) {
 	}
 	if in.VolumeSync != nil {
 		in, out := &in.VolumeSync, &out.VolumeSync
+		*out = new(QueueVolumeSync)
+		**out = **in
+	}
+	if in.Checkpoint != nil {
+		in, out := &in.Checkpoint, &out.Checkpoint
 		*out = new(QueueVolumeSync)
 		**out = **in
 	}
@@ -3887,6 +3899,13 @@ func (in *QueueStatus) DeepCopyInto(out *QueueStatus) {
 		in, out := &in.Channel, &out.Channel
 		*out = new(QueueChannelStatus)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Channels != nil {
+		in, out := &in.Channels, &out.Channels
+		*out = make([]QueueChannelStatus, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 	if in.Received != nil {
 		in, out := &in.Received, &out.Received

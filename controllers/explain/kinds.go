@@ -260,11 +260,12 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	if l := q.Status.Loss; l != nil {
 		s.rowf("lost", "%d messages, noticed %s", l.Messages.Count, clock(l.NoticedTime.Time))
 	}
-	if c := q.Status.Channel; c != nil {
+	for _, c := range q.Status.SendingChannels() {
 		s.section("Channel to " + c.Destination)
 		s.row("state", c.State)
 		s.row("carries", strings.TrimSpace(c.NegotiatedCodec+" "+string(c.NegotiatedLevel)))
 		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
+		s.count("position", c.Position)
 		if c.LastError != nil {
 			s.row("last error", c.LastError.Reason+": "+c.LastError.Message)
 		}
@@ -281,8 +282,15 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	s.policy(q.Status.Policy)
 	s.compression(q.Status.Compression, q.Status.Decompression)
 	s.decisions("messages", "another member or server", q.Status.Decisions)
-	if q.Status.Channel != nil {
-		s.decisions("messages of the channel", "the peer", q.Status.Channel.Decisions)
+	for _, c := range q.Status.SendingChannels() {
+		what, to := "messages of the channel", "the peer"
+		if q.Status.Channel == nil {
+			what += " to " + c.Destination
+		}
+		if strings.Count(c.Destination, "/") == 1 {
+			to = "the other Queue"
+		}
+		s.decisions(what, to, c.Decisions)
 	}
 	s.spent(q.Status.CPU, q.Status.Usage, q.Status.Cost)
 	s.placement(q.Status.Placement)

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ const (
 	Destination = "lighterage.destination"
 	// Peer of a Transfer or a Delivery, empty for this cluster, or of a Queue that sends to one.
 	Peer = "lighterage.peer"
+	// SendsHere is Yes for a Queue with a channel to one of its namespace.
+	SendsHere = "lighterage.sendsHere"
 	// SourceClaim is the claim of this cluster that a Transfer reads.
 	SourceClaim = "lighterage.sourceClaim"
 	// WrittenClaim is the claim that a Transfer occupies by plan.OccupiesClaim, or into which a Delivery is that has not
@@ -131,11 +134,11 @@ func fields() []field {
 			return []string{cmp.Or(t.Spec.Source.Peer, t.Spec.Destination.Peer)}
 		}),
 		of(Peer, func(d *v1alpha1.Delivery) []string { return []string{d.Spec.Peer} }),
-		of(Peer, func(q *v1alpha1.Queue) []string {
-			if q.Spec.Channel == nil {
-				return nil
-			}
-			return []string{q.Spec.Channel.Peer}
+		of(Peer, func(q *v1alpha1.Queue) []string { return q.Spec.SendingPeers() }),
+		of(SendsHere, func(q *v1alpha1.Queue) []string {
+			return when(slices.ContainsFunc(q.Spec.SendingChannels(), func(c v1alpha1.QueueChannel) bool {
+				return c.Peer == ""
+			}), Yes)
 		}),
 		of(SourceClaim, func(t *v1alpha1.Transfer) []string {
 			return when(t.Spec.Source.ObjectStore == nil && !plan.Pulls(t), t.Spec.Source.PersistentVolumeClaim.ClaimName)

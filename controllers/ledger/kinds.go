@@ -210,13 +210,17 @@ func deliveryAccount(d *v1alpha1.Delivery, facts Facts) Account {
 
 func queueAccount(q *v1alpha1.Queue, facts Facts) Account {
 	peer, direction := "", v1alpha1.DirectionReceive
-	if q.Spec.Channel != nil {
-		peer, direction = q.Spec.Channel.Peer, v1alpha1.DirectionSend
+	peers := q.Spec.SendingPeers()
+	if len(peers) > 0 {
+		direction = v1alpha1.DirectionSend
+	}
+	if len(peers) == 1 {
+		peer = peers[0]
 	}
 	life := facts.serving(
 		"Queue", peer, direction, q.Status.Policy, q.Status.Compression, q.Status.Usage, q.Status.ReplicaUsage,
 	)
-	if q.Spec.Channel == nil {
+	if len(peers) == 0 {
 		life.Direction = "" // the prices are those that status.cost is of; a row is not of a direction
 	}
 	a := Account{Stored: life}

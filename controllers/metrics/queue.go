@@ -36,8 +36,11 @@ type Queues struct {
 	unrestored                          *prometheus.GaugeVec
 	keptPlain                           *prometheus.CounterVec
 	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
+	checkpoints, checkpointSeconds      *prometheus.CounterVec
+	checkpointFailures                  *prometheus.CounterVec
 	deadLetters, consumers, redelivered *prometheus.GaugeVec
 	oldest, memory, blocks, free        *prometheus.GaugeVec
+	checkpointing                       *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -107,11 +110,11 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		sent: n.counter(
 			"lighterage_queue_channel_sent_messages_total",
-			"Messages that Queues of other clusters have stored for channels from here.",
+			"Messages that other Queues have stored for channels from here; one that goes to several counts for each.",
 		),
 		batches: n.counter(
 			"lighterage_queue_channel_sent_batches_total",
-			"Batches that Queues of other clusters have stored for channels from here.",
+			"Batches that other Queues have stored for channels from here.",
 		),
 		sentPlain: n.counter(
 			"lighterage_queue_channel_sent_uncompressed_bytes_total",
@@ -128,10 +131,10 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 			"Messages that channels cannot carry, and that became dead letters of the sending Queue.",
 		),
 		starts: n.counter(
-			"lighterage_queue_channel_starts_total", "Starts of channels that the other cluster accepted.",
+			"lighterage_queue_channel_starts_total", "Starts of channels that the other Queue accepted.",
 		),
 		received: n.counter(
-			"lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other clusters.",
+			"lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other Queues.",
 		),
 		receivedBytes: n.counter(
 			"lighterage_queue_channel_received_bytes_total",
@@ -139,16 +142,16 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		channelWired: n.counter(
 			"lighterage_queue_channel_wire_bytes_total",
-			"Bytes that channels wrote to and read from other clusters, TLS included: direction is send or receive, for the "+
+			"Bytes that channels wrote to and read from other Queues, TLS included: direction is send or receive, for the "+
 				"end that is here.",
 			"direction",
 		),
-		running: n.gauge("lighterage_queue_channels_running", "Channels to other clusters that run."),
+		running: n.gauge("lighterage_queue_channels_running", "Channels to other Queues that run."),
 		retrying: n.gauge(
-			"lighterage_queue_channels_retrying", "Channels to other clusters that failed and are tried again.",
+			"lighterage_queue_channels_retrying", "Channels to other Queues that failed and are tried again.",
 		),
 		doubt:    n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
-		arrives:  n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
+		arrives:  n.gauge("lighterage_queue_received_channels_connected", "Channels from other Queues that run."),
 		archives: n.gauge("lighterage_queue_archive_bytes", "Bytes of the files on claims in which Queues are archived."),
 		ranges:   n.gauge("lighterage_queue_archive_ranges", "Files on claims in which Queues are archived."),
 		behind: n.gauge(
@@ -182,7 +185,17 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		syncFailures: n.counter(
 			"lighterage_queue_volume_sync_failures_total", "Such files that could not be written or synced.",
 		),
-		deadLetters: n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
+		checkpoints: n.counter(
+			"lighterage_queue_checkpoints_total",
+			"Syncs of all files of members' stores that had changed, every 10 seconds or each storage.sync.interval if that is "+
+				"longer.",
+		),
+		checkpointSeconds: n.counter("lighterage_queue_checkpoint_seconds_total", "How long these took."),
+		checkpointFailures: n.counter(
+			"lighterage_queue_checkpoint_failures_total", "Such syncs that ended with an error of the volume.",
+		),
+		checkpointing: n.gauge("lighterage_queue_checkpoints_in_progress", "Such syncs that have not ended."),
+		deadLetters:   n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
 		consumers:   n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
 		redelivered: n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
 		oldest: n.gauge(
@@ -227,14 +240,16 @@ func (q *Queues) Observe(
 
 // observeMembers sets what is the sum of what members say.
 func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport) {
-	var open, file, memory, blocks, running, retrying, doubt, arrives float64
+	var open, file, memory, blocks, running, retrying, doubt, arrives, checkpointing float64
 	files := false // where external servers keep messages there are none
 	for _, report := range members {
-		switch report.GetChannel().GetState() {
-		case wirev1.ChannelState_CHANNEL_STATE_RUNNING:
-			running, doubt = running+1, doubt+float64(report.GetChannel().GetInDoubt())
-		case wirev1.ChannelState_CHANNEL_STATE_RETRYING:
-			retrying, doubt = retrying+1, doubt+float64(report.GetChannel().GetInDoubt())
+		for _, channel := range sending(report) {
+			switch channel.GetState() {
+			case wirev1.ChannelState_CHANNEL_STATE_RUNNING:
+				running, doubt = running+1, doubt+float64(channel.GetInDoubt())
+			case wirev1.ChannelState_CHANNEL_STATE_RETRYING:
+				retrying, doubt = retrying+1, doubt+float64(channel.GetInDoubt())
+			}
 		}
 		for _, one := range report.GetReceived() {
 			if one.GetConnected() {
@@ -242,12 +257,16 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 			}
 		}
 		open += float64(report.GetStatistics().GetConnections())
+		if report.GetStatistics().GetCheckpoints().GetWaitingNanos() > 0 {
+			checkpointing++
+		}
 		if n := report.GetStatistics(); n != nil && n.FileBytes != nil {
 			file, files = file+float64(n.GetFileBytes()), true
 			memory, blocks = memory+float64(n.GetMemoryBytes()), blocks+float64(n.GetFileBlocks())
 		}
 	}
 	q.series.set(namespace, queue, q.open, open)
+	q.series.set(namespace, queue, q.checkpointing, checkpointing)
 	if files {
 		q.series.set(namespace, queue, q.file, file)
 		q.series.set(namespace, queue, q.memory, memory)
@@ -358,15 +377,22 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 		q.sentBytes:  (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded,
 		q.starts: (*wirev1.ChannelStatus).GetStarts,
 	} {
-		count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetChannel()) }, 1)
+		count(vector, sumOfSending(value), 1)
 	}
-	count(q.channelWired, func(r *wirev1.QueueReport) uint64 { return r.GetChannel().GetWireBytes() }, 1, "send")
-	count(q.channelWired, (*wirev1.QueueReport).GetReceivedWireBytes, 1, "receive")
+	count(q.channelWired, sumOfSending((*wirev1.ChannelStatus).GetWireBytes), 1, "send")
+	count(q.channelWired, func(r *wirev1.QueueReport) uint64 {
+		return r.GetReceivedWireBytes() + r.GetOwnReceivedWireBytes()
+	}, 1, "receive")
 	count(q.received, sumOfReceived((*wirev1.ReceivedChannel).GetMessages), 1)
 	count(q.receivedBytes, sumOfReceived((*wirev1.ReceivedChannel).GetPayloadBytes), 1)
 	const seconds = 1e-9
 	statistic(q.syncs, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetCount() })
 	statistic(q.syncFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetFailed() })
+	statistic(q.checkpoints, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetCount() })
+	statistic(q.checkpointFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetFailed() })
+	count(q.checkpointSeconds, func(r *wirev1.QueueReport) uint64 {
+		return r.GetStatistics().GetCheckpoints().GetTotalNanos()
+	}, seconds)
 	count(q.syncSeconds, func(r *wirev1.QueueReport) uint64 {
 		return r.GetStatistics().GetVolumeSyncs().GetTotalNanos()
 	}, seconds)
@@ -389,6 +415,24 @@ var plainReasons = []string{
 	v1alpha1.CompressionCPUDearer,
 	v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionNoAccelerator, v1alpha1.CompressionSelfTestFailed,
 	v1alpha1.CompressionLevelNotAccelerated, v1alpha1.CompressionCodecNotAccelerated,
+}
+
+// sending are the channels by which a member sends.
+func sending(r *wirev1.QueueReport) []*wirev1.ChannelStatus {
+	if channel := r.GetChannel(); channel != nil {
+		return []*wirev1.ChannelStatus{channel}
+	}
+	return r.GetChannels()
+}
+
+func sumOfSending(value func(*wirev1.ChannelStatus) uint64) func(*wirev1.QueueReport) uint64 {
+	return func(r *wirev1.QueueReport) uint64 {
+		var all uint64
+		for _, one := range sending(r) {
+			all += value(one)
+		}
+		return all
+	}
 }
 
 func sumOfReceived(value func(*wirev1.ReceivedChannel) uint64) func(*wirev1.QueueReport) uint64 {

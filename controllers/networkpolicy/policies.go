@@ -28,6 +28,7 @@ const (
 	trialMode = "trial"
 	sendMode  = "send"
 	receive   = "receive"
+	queueMode = "queue"
 )
 
 // Attempt is the policy of all attempts of one owner, a Transfer, Delivery, CompressionTrial or ObjectStore, whose UID
@@ -56,16 +57,32 @@ func Attempt(operatorNamespace, label string, uid types.UID, traffic attempt.Tra
 	return s.spec
 }
 
+// QueueTraffic is whom the members of a Queue talk to beside clients and the gateway.
+type QueueTraffic struct {
+	// Clustered: to each other.
+	Clustered bool
+	// SendsHere and ReceivesHere: to members of Queues of their namespace, by channels.
+	SendsHere, ReceivesHere bool
+	// Dialled are peers' gateways and external servers.
+	Dialled []Dialled
+}
+
 // Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and
-// each other. dialled are a peer's gateway and external servers. clustered says that members talk to each other.
-func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...Dialled) networkingv1.NetworkPolicySpec {
+// whom else they talk to.
+func Queue(operatorNamespace string, uid types.UID, traffic QueueTraffic) networkingv1.NetworkPolicySpec {
 	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
 	s := newSpec(operatorNamespace, selector)
 	s.from(tcp(agentpod.ControlPort), agents("", trialMode))
 	s.from(tcp(natsPort, messagesPort))
 	s.from(tcp(channelPort), s.operatorPod(gatewayComponent))
-	s.toNames(dialled...)
-	if clustered {
+	s.toNames(traffic.Dialled...)
+	if traffic.ReceivesHere {
+		s.from(tcp(channelPort), agents("", queueMode))
+	}
+	if traffic.SendsHere {
+		s.to(tcp(channelPort), agents("", queueMode)).resolves()
+	}
+	if traffic.Clustered {
 		members := pods("", map[string]string{agentpod.AppLabel: agentpod.AppName, v1alpha1.QueueLabel: string(uid)})
 		s.from(tcp(routePort), members)
 		s.to(tcp(routePort), members).resolves()

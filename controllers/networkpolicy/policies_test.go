@@ -38,6 +38,8 @@ func ofOperator(component string) pod {
 
 var (
 	manager, gateway = ofOperator("manager"), ofOperator("gateway")
+	sibling          = agent("bank", "queue", v1alpha1.QueueLabel, "q2")
+	foreign          = agent("shop", "queue", v1alpha1.QueueLabel, "q3")
 	stranger         = pod{"shop", map[string]string{"app": "web"}}
 	// impostor bears the gateway's labels in a namespace of its own.
 	impostor = pod{"shop", gateway.labels}
@@ -123,16 +125,18 @@ func TestPolicies(t *testing.T) {
 	)
 	samples := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", attempt.Traffic{AsksAgents: true})
 	reads := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", attempt.Traffic{})
-	alone := networkpolicy.Queue(operator, "q1", false)
-	clustered := networkpolicy.Queue(operator, "q1", true,
-		networkpolicy.Dialled{Endpoint: "gateway.west.example:443"}, networkpolicy.Dialled{Endpoint: "nats.example:4333"})
+	alone := networkpolicy.Queue(operator, "q1", networkpolicy.QueueTraffic{})
+	clustered := networkpolicy.Queue(operator, "q1", networkpolicy.QueueTraffic{Clustered: true, Dialled: []networkpolicy.Dialled{
+		{Endpoint: "gateway.west.example:443"}, {Endpoint: "nats.example:4333"},
+	}})
+	forwards := networkpolicy.Queue(operator, "q1", networkpolicy.QueueTraffic{SendsHere: true})
+	takes := networkpolicy.Queue(operator, "q1", networkpolicy.QueueTraffic{ReceivesHere: true})
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		{Port: 80, TargetPort: intstr.FromInt32(8080)}, {Port: 81, TargetPort: intstr.FromString("admin")},
 	}}}
-	relays := networkpolicy.Queue(operator, "q1", false,
-		networkpolicy.Dialled{
-			Endpoint: "nats.bank.svc:80", Service: service,
-		}, networkpolicy.Dialled{Endpoint: "nats.shop.svc:81", Service: service})
+	relays := networkpolicy.Queue(operator, "q1", networkpolicy.QueueTraffic{Dialled: []networkpolicy.Dialled{
+		{Endpoint: "nats.bank.svc:80", Service: service}, {Endpoint: "nats.shop.svc:81", Service: service},
+	}})
 	front := networkpolicy.HTTPEndpoint(operator, "h1", 80, service)
 	named := networkpolicy.HTTPEndpoint(operator, "h1", 81, service)
 	outside := networkpolicy.HTTPEndpoint(operator, "h1", 9000, nil)
@@ -179,6 +183,12 @@ func TestPolicies(t *testing.T) {
 		{"member, a stranger at the gateway's port", alone, member, in, stranger, 8444, false},
 		{"member, trial", alone, member, in, trial, 9443, true},
 		{"member, a stranger at control", alone, member, in, stranger, 9443, false},
+		{"member, a Queue of its namespace", alone, member, in, sibling, 8444, false},
+		{"member, a Queue that sends to it", takes, member, in, sibling, 8444, true},
+		{"member, a Queue of another namespace", takes, member, in, foreign, 8444, false},
+		{"member, to a Queue of its namespace", forwards, member, out, sibling, 8444, true},
+		{"member, to control of such a Queue", forwards, member, out, sibling, 9443, false},
+		{"member, to a Queue of another namespace", forwards, member, out, foreign, 8444, false},
 		{"member alone, routes", alone, member, in, member, 6222, false},
 		{"member alone, out", alone, member, out, stranger, 443, false},
 		{"member, member", clustered, member, in, member, 6222, true},

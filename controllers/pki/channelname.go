@@ -57,6 +57,12 @@ func ChannelLabel(key []byte, peer, peerNamespace, namespace, queue string) stri
 	return hex.EncodeToString(mac.Sum(nil)[:channelLabelBytes])
 }
 
+// OwnChannelServerName is the TLS server name of a Queue for the Queues of its own namespace. It may be guessed: members
+// believe the certificates of their own cluster's CA alone under it, and no gateway passes it.
+func OwnChannelServerName(namespace, queue string) string {
+	return "own." + ChannelDomain(namespace, queue)
+}
+
 // ParseChannelServerName takes apart what ChannelServerName made. What it returns was not checked further.
 func ParseChannelServerName(name string) (label, namespace, queue string, ok bool) {
 	labels, found := strings.CutSuffix(name, queueSuffix)

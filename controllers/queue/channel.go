@@ -4,8 +4,11 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +36,10 @@ type Neighbours struct {
 	ChannelKey []byte
 	// Tunnels is the endpoint of this cluster's own gateways, see package route.
 	Tunnels string
+	// Queues of the Queue's namespace that send within it, and those that the Queue sends to.
+	Queues []v1alpha1.Queue
+	// CA is this cluster's, as PEM; nil where no Queue of the namespace sends to the Queue.
+	CA []byte
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.
@@ -41,35 +48,100 @@ type Neighbours struct {
 	Stores []v1alpha1.ObjectStore
 }
 
-// destination of the channel, for people.
-func destination(queue *v1alpha1.Queue) string {
-	c := queue.Spec.Channel
-	return c.Peer + "/" + channelNamespace(queue) + "/" + c.Queue
-}
-
-func channelNamespace(queue *v1alpha1.Queue) string {
-	if queue.Spec.Channel.Namespace != "" {
-		return queue.Spec.Channel.Namespace
+// destination of a channel, for people. No two channels of a Queue have the same.
+func destination(queue *v1alpha1.Queue, channel v1alpha1.QueueChannel) string {
+	if channel.Peer == "" {
+		return queue.Namespace + "/" + channel.Queue
 	}
-	return queue.Namespace
+	return channel.Peer + "/" + channelNamespace(queue, channel) + "/" + channel.Queue
 }
 
-// channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there
-// can be none now.
+// destinations are those of all channels.
+func destinations(queue *v1alpha1.Queue) string {
+	var all []string
+	for _, channel := range queue.Spec.SendingChannels() {
+		all = append(all, destination(queue, channel))
+	}
+	return strings.Join(all, ", ")
+}
+
+func channelNamespace(queue *v1alpha1.Queue, channel v1alpha1.QueueChannel) string {
+	return cmp.Or(channel.Namespace, queue.Namespace)
+}
+
+// sendsHere reports whether a Queue sends to one of its namespace, by a channel.
+func sendsHere(from *v1alpha1.Queue, to string) bool {
+	return slices.ContainsFunc(from.Spec.SendingChannels(), func(c v1alpha1.QueueChannel) bool {
+		return c.Peer == "" && c.Queue == to
+	})
+}
+
+// addChannels says how members send. One of several that cannot be set up now is there nevertheless, so that nothing
+// that it is to send leaves.
+func (w *Wanted) addChannels() error {
+	channels := w.Queue.Spec.SendingChannels()
+	w.ChannelProblems = make([]*agentpod.Problem, len(channels))
+	for i, spec := range channels {
+		name := destination(w.Queue, spec)
+		if slices.ContainsFunc(channels[:i], func(c v1alpha1.QueueChannel) bool { return destination(w.Queue, c) == name }) {
+			return &policy.InvalidError{Field: "spec.channels", Fix: "must name each Queue once, and has " + name + " twice"}
+		}
+		config, ca, problem := channelOf(w.Queue, spec, w.Policy, w.neighbours)
+		w.ChannelProblems[i] = problem
+		if w.Queue.Spec.Channel != nil {
+			w.Config.Channel = config
+			w.vouch(pki.PeerCAKey, ca)
+			continue
+		}
+		if config == nil {
+			config = &wirev1.ChannelConfig{}
+		}
+		if config.Name = name; ca != nil {
+			config.CaFile = spec.Peer + "." + pki.PeerCAKey
+			w.vouch(config.GetCaFile(), ca)
+		}
+		w.Config.Channels = append(w.Config.Channels, config)
+	}
+	return nil
+}
+
+// vouch adds a file with the CA of a peer; nil: there is none.
+func (w *Wanted) vouch(key string, ca []byte) {
+	if ca == nil {
+		return
+	}
+	if w.Files == nil {
+		w.Files = map[string][]byte{}
+	}
+	w.Files[key] = ca
+}
+
+// channelOf is a sending end, and who vouches for the other one; nil for a Queue of this cluster. The problem is why
+// there can be none now.
 func channelOf(
-	queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer, tunnels string,
+	queue *v1alpha1.Queue, spec v1alpha1.QueueChannel, resolved policy.Resolved, neighbours Neighbours,
 ) (*wirev1.ChannelConfig, []byte, *agentpod.Problem) {
-	spec := queue.Spec.Channel
-	if spec == nil {
-		return nil, nil, nil
+	codecs, levels := codings(queue, spec, resolved)
+	config := &wirev1.ChannelConfig{
+		Namespace:     channelNamespace(queue, spec),
+		Queue:         spec.Queue,
+		Codecs:        codecs,
+		Levels:        levels,
+		BatchMessages: uint32(max(spec.Batch.Messages, 0)),
 	}
-	i := slices.IndexFunc(peers, func(p v1alpha1.Peer) bool { return p.Name == spec.Peer })
+	if spec.Batch.Delay != nil {
+		config.BatchDelay = durationpb.New(spec.Batch.Delay.Duration)
+	}
+	if spec.Peer == "" {
+		return withinCluster(config, queue, neighbours.Queues)
+	}
+	i := slices.IndexFunc(neighbours.Peers, func(p v1alpha1.Peer) bool { return p.Name == spec.Peer })
 	if i < 0 {
-		return nil, nil, channelProblem(v1alpha1.ReasonPeerNotFound, "Peer %q, which spec.channel names, does not exist; "+
-			"create it with the other cluster's endpoint and CA, or name another", spec.Peer)
+		return nil, nil, channelProblem(v1alpha1.ReasonPeerNotFound, "Peer %q, which %s names, does not exist; "+
+			"create it with the other cluster's endpoint and CA, or name another", spec.Peer, channelField(queue))
 	}
-	peer := &peers[i]
-	to, ok := route.To(peer, tunnels)
+	peer := &neighbours.Peers[i]
+	to, ok := route.To(peer, neighbours.Tunnels)
 	if !ok {
 		return nil, nil, channelProblem(
 			v1alpha1.ReasonPeerHasNoEndpoint,
@@ -81,20 +153,64 @@ func channelOf(
 			v1alpha1.ReasonPeerUntrusted, "spec.caBundle of Peer %q cannot be used: %v", spec.Peer, err,
 		)
 	}
-	codecs, levels := codings(queue, resolved)
-	config := &wirev1.ChannelConfig{
-		GatewayEndpoint: to.Endpoint,
-		GatewayTunnel:   to.Tunnel,
-		Namespace:       channelNamespace(queue),
-		Queue:           spec.Queue,
-		Codecs:          codecs,
-		Levels:          levels,
-		BatchMessages:   uint32(max(spec.Batch.Messages, 0)),
-	}
-	if spec.Batch.Delay != nil {
-		config.BatchDelay = durationpb.New(spec.Batch.Delay.Duration)
-	}
+	config.GatewayEndpoint, config.GatewayTunnel = to.Endpoint, to.Tunnel
 	return config, peer.Spec.CABundle, nil
+}
+
+// withinCluster completes the sending end to a Queue of the same namespace.
+func withinCluster(
+	config *wirev1.ChannelConfig, queue *v1alpha1.Queue, queues []v1alpha1.Queue,
+) (*wirev1.ChannelConfig, []byte, *agentpod.Problem) {
+	to := config.GetQueue()
+	if !slices.ContainsFunc(queues, func(q v1alpha1.Queue) bool { return q.Name == to }) {
+		return nil, nil, channelProblem(
+			v1alpha1.ReasonDestinationNotFound, "there is no Queue %s in namespace %s; create it, or correct %s", to,
+			queue.Namespace, channelField(queue),
+		)
+	}
+	if way := wayBack(queue.Name, to, queues); way != nil {
+		return nil, nil, channelProblem(
+			v1alpha1.ReasonChannelCycle, "messages would go round: %s; send to another Queue, or take one of these channels "+
+				"away", strings.Join(append([]string{queue.Name}, way...), " sends to "),
+		)
+	}
+	config.Address = net.JoinHostPort(to+"."+queue.Namespace+".svc", strconv.Itoa(channelPort))
+	config.ServerName = pki.OwnChannelServerName(queue.Namespace, to)
+	return config, nil, nil
+}
+
+// wayBack is the way by channels within the namespace from one Queue to another, both included; nil: there is none.
+func wayBack(home, from string, queues []v1alpha1.Queue) []string {
+	seen := map[string]bool{}
+	var search func(at string) []string
+	search = func(at string) []string {
+		if at == home {
+			return []string{at}
+		}
+		i := slices.IndexFunc(queues, func(q v1alpha1.Queue) bool { return q.Name == at })
+		if i < 0 || seen[at] {
+			return nil
+		}
+		seen[at] = true
+		for _, next := range queues[i].Spec.SendingChannels() {
+			if next.Peer != "" {
+				continue
+			}
+			if way := search(next.Queue); way != nil {
+				return append([]string{at}, way...)
+			}
+		}
+		return nil
+	}
+	return search(from)
+}
+
+// channelField is where the spec has its channels.
+func channelField(queue *v1alpha1.Queue) string {
+	if queue.Spec.Channel != nil {
+		return "spec.channel"
+	}
+	return "spec.channels"
 }
 
 func channelProblem(reason, format string, args ...any) *agentpod.Problem {
@@ -105,8 +221,10 @@ func channelProblem(reason, format string, args ...any) *agentpod.Problem {
 
 // codings are the sender's list: that of the spec, else those in which messages are stored here. Levels are at the
 // places of their codecs; nil where no coding has one.
-func codings(queue *v1alpha1.Queue, resolved policy.Resolved) (codecs []string, levels []wirev1.CompressionLevel) {
-	if given := queue.Spec.Channel.Codings; len(given) > 0 {
+func codings(
+	queue *v1alpha1.Queue, spec v1alpha1.QueueChannel, resolved policy.Resolved,
+) (codecs []string, levels []wirev1.CompressionLevel) {
+	if given := spec.Codings; len(given) > 0 {
 		own := false
 		for _, coding := range given {
 			name, level, has := strings.Cut(string(coding), "-")
@@ -163,6 +281,13 @@ func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelA
 			acceptance.Peers = append(acceptance.Peers, granted)
 		}
 	}
+	if neighbours.CA != nil {
+		acceptance.Peers = append(acceptance.Peers, &wirev1.ChannelPeer{
+			CaBundle: neighbours.CA, Namespaces: []*wirev1.ChannelNamespace{{
+				Name: queue.Namespace, ServerName: pki.OwnChannelServerName(queue.Namespace, queue.Name),
+			}},
+		})
+	}
 	return acceptance
 }
 
@@ -214,12 +339,4 @@ func distinct(peers []v1alpha1.Peer) []v1alpha1.Peer {
 	}
 	slices.SortFunc(usable, func(a, b v1alpha1.Peer) int { return strings.Compare(a.Name, b.Name) })
 	return usable
-}
-
-// files are what members get beside their configuration and certificate.
-func (w Wanted) files() map[string][]byte {
-	if w.PeerCA == nil {
-		return nil
-	}
-	return map[string][]byte{pki.PeerCAKey: w.PeerCA}
 }

@@ -80,7 +80,7 @@ func TestChannelOfASpec(t *testing.T) {
 	if c.GetGatewayEndpoint() != "west.example:8443" || c.GetNamespace() != "bank" || c.GetQueue() != "invoices" ||
 		c.GetBatchMessages() != 100 ||
 		c.GetBatchDelay().AsDuration() != time.Second || !slices.Equal(c.GetCodecs(), []string{"deflate"}) ||
-		string(wanted.PeerCA) != string(ca) {
+		string(wanted.Files[pki.PeerCAKey]) != string(ca) {
 		t.Errorf("channel %v", c)
 	}
 	dials := peerOf("west", "", ca)
@@ -142,7 +142,7 @@ func TestChannelLacksItsPeer(t *testing.T) {
 		},
 	} {
 		wanted := wantWith(t, newQueue(toWest), queue.Neighbours{Peers: test.peers})
-		if wanted.Config.GetChannel() != nil || wanted.PeerCA != nil || len(wanted.Objects(nil, nil, image)) == 0 {
+		if wanted.Config.GetChannel() != nil || len(wanted.Files) > 0 || len(wanted.Objects(nil, nil, image)) == 0 {
 			t.Errorf("%s: %v", name, wanted.Config)
 		}
 		status := queue.Observe(wanted.Queue, &wanted, well(wanted))

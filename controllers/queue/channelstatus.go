@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
@@ -37,13 +39,27 @@ var channelStates = map[wirev1.ChannelState]string{
 	wirev1.ChannelState_CHANNEL_STATE_RETRYING:   channelRetrying,
 }
 
-// sender is what the member says that sends, nil if none does: the one that leads, else, while members do not agree on
-// that, one that runs.
-func sender(members []Member) *wirev1.ChannelStatus {
+// said is what a member says of a channel.
+func said(r *wirev1.QueueReport, queue *v1alpha1.Queue, channel v1alpha1.QueueChannel) *wirev1.ChannelStatus {
+	if queue.Spec.Channel != nil {
+		return r.GetChannel()
+	}
+	name := destination(queue, channel)
+	for _, one := range r.GetChannels() {
+		if one.GetName() == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// sender is what the member says of a channel that sends, nil if none does: the one that leads, else, while members do
+// not agree on that, one that runs.
+func sender(members []Member, queue *v1alpha1.Queue, of v1alpha1.QueueChannel) *wirev1.ChannelStatus {
 	var found *wirev1.ChannelStatus
 	leader := contentOf(members).GetLeader()
 	for _, member := range members {
-		channel := member.Report.GetChannel()
+		channel := said(member.Report, queue, of)
 		if channelStates[channel.GetState()] == "" {
 			continue
 		}
@@ -65,93 +81,157 @@ var channelStillNeedsSomebody = []string{
 	v1alpha1.ReasonInvalidData,
 }
 
-// checkChannel is about the channel to another Queue. Clients are served whatever becomes of it.
-func checkChannel(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
-	if queue.Spec.Channel == nil {
-		return nil
+// checkChannels is about the channels to other Queues: the first for which somebody has to act, else the first that does
+// not run. Clients are served whatever becomes of them.
+func checkChannels(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
+	var found []metav1.Condition
+	for i, channel := range queue.Spec.SendingChannels() {
+		one := checkChannel(queue, channel, wanted.channelProblem(i), facts.Members)
+		if meta.IsStatusConditionTrue(one, v1alpha1.ConditionStalled) {
+			return one
+		}
+		if found == nil {
+			found = one
+		}
 	}
-	if problem := wanted.ChannelProblem; problem != nil {
+	return found
+}
+
+func checkChannel(
+	queue *v1alpha1.Queue, spec v1alpha1.QueueChannel, problem *agentpod.Problem, members []Member,
+) []metav1.Condition {
+	if problem != nil {
 		return conditions.Stalled(problem.Reason, problem.Message)
 	}
-	channel := sender(facts.Members)
+	channel, destination := sender(members, queue, spec), destination(queue, spec)
 	switch {
 	case channel == nil:
 		return conditions.Reconciling(
 			v1alpha1.ReasonChannelConnecting,
-			fmt.Sprintf("the member that leads does not send to %s yet; messages wait in this Queue", destination(queue)),
+			fmt.Sprintf("the member that leads does not send to %s yet; messages wait in this Queue", destination),
 		)
 	case channel.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING:
 		return nil
 	case channel.GetState() == wirev1.ChannelState_CHANNEL_STATE_CONNECTING || channel.GetLastError() == nil:
 		return conditions.Reconciling(
 			v1alpha1.ReasonChannelConnecting,
-			fmt.Sprintf("the channel to %s is being set up; messages wait in this Queue", destination(queue)),
+			fmt.Sprintf("the channel to %s is being set up; messages wait in this Queue", destination),
 		)
 	}
 	reason := agentreport.FailureReason(channel.GetLastError().GetReason())
 	message := fmt.Sprintf("clients are served and messages wait in this Queue, because the channel to %s does not run "+
 		"and is tried again: %s",
-		destination(queue), channel.GetLastError().GetMessage())
+		destination, channel.GetLastError().GetMessage())
 	if attempt.NeedsSomebody(reason) || slices.Contains(channelStillNeedsSomebody, reason) {
 		return conditions.Stalled(reason, message)
 	}
 	return conditions.Reconciling(reason, message)
 }
 
-// channelCompression says whether a channel that runs compresses. What was said of it stays while it does not run.
+// channelCompression says whether channels that run compress: what is to be said of the first that does not, else of
+// all. What was said stays while none runs.
 func channelCompression(queue *v1alpha1.Queue, wanted *Wanted, members []Member) []metav1.Condition {
-	channel := sender(members)
-	if queue.Spec.Channel == nil || wanted == nil || wanted.Config.GetChannel() == nil ||
-		channel.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || channel.GetCodec() == "" {
+	if wanted == nil {
 		return nil
 	}
-	offered := slices.DeleteFunc(slices.Clone(wanted.Config.GetChannel().GetCodecs()), func(name string) bool {
-		return name == codecNone
-	})
-	one := func(status bool, reason, format string, args ...any) []metav1.Condition {
-		return []metav1.Condition{
-			conditions.New(v1alpha1.ConditionChannelCompression, status, reason, fmt.Sprintf(format, args...)),
+	var messages []string
+	configs := wanted.Config.GetChannels()
+	if queue.Spec.Channel != nil {
+		configs = []*wirev1.ChannelConfig{wanted.Config.GetChannel()}
+	}
+	for i, spec := range queue.Spec.SendingChannels() {
+		channel := sender(members, queue, spec)
+		if channel.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || channel.GetCodec() == "" || i >= len(configs) ||
+			wanted.channelProblem(i) != nil {
+			continue
+		}
+		ok, reason, message := codecInUse(
+			destination(queue, spec), channelField(queue)+".codings", configs[i].GetCodecs(), channel.GetCodec(),
+		)
+		if !ok {
+			return []metav1.Condition{conditions.New(v1alpha1.ConditionChannelCompression, false, reason, message)}
+		}
+		if !slices.Contains(messages, message) {
+			messages = append(messages, message)
 		}
 	}
-	at := slices.Index(offered, channel.GetCodec())
+	if messages == nil {
+		return nil
+	}
+	return []metav1.Condition{conditions.New(
+		v1alpha1.ConditionChannelCompression, true, v1alpha1.ReasonNegotiated, strings.Join(messages, "; "),
+	)}
+}
+
+// codecInUse says whether a channel compresses, and why.
+func codecInUse(destination, field string, codecs []string, inUse string) (ok bool, reason, message string) {
+	offered := slices.DeleteFunc(slices.Clone(codecs), func(name string) bool { return name == codecNone })
+	at := slices.Index(offered, inUse)
 	switch {
 	case at > 0:
-		return one(
-			true, v1alpha1.ReasonNegotiated, "messages travel in %s: %s does not accept %s", channel.GetCodec(),
-			destination(queue), strings.Join(offered[:at], ", "),
+		return true, v1alpha1.ReasonNegotiated, fmt.Sprintf(
+			"messages travel in %s: %s does not accept %s", inUse, destination, strings.Join(offered[:at], ", "),
 		)
-	case channel.GetCodec() != codecNone:
-		return one(true, v1alpha1.ReasonNegotiated, "messages travel in %s", channel.GetCodec())
+	case inUse != codecNone:
+		return true, v1alpha1.ReasonNegotiated, "messages travel in " + inUse
 	case len(offered) == 0:
-		return one(
-			false, v1alpha1.ReasonNoCodings,
-			"messages travel uncompressed: spec.channel.codings offers nothing else, or is absent where messages are not "+
-				"stored compressed either",
-		)
+		return false, v1alpha1.ReasonNoCodings,
+			"messages travel to " + destination + " uncompressed: " + field + " offers nothing else, or is absent where " +
+				"messages are not stored compressed either"
 	}
-	return one(false, v1alpha1.ReasonCodingsRefused, "messages travel uncompressed: %s accepts none of %s; let its "+
-		"spec.receiving accept one of them, or offer others in spec.channel.codings", destination(queue),
-		strings.Join(offered, ", "))
+	return false, v1alpha1.ReasonCodingsRefused, fmt.Sprintf(
+		"messages travel uncompressed: %s accepts none of %s; let its spec.receiving accept one of them, or offer others in "+
+			"%s", destination, strings.Join(offered, ", "), field,
+	)
 }
 
 // codecNone is the name of the codec that leaves messages as they are.
 const codecNone = "none"
 
-// channelStatus is what status shows of the channel. Counts change when statistics are refreshed, the rest at once.
-func channelStatus(
-	queue *v1alpha1.Queue, wanted *Wanted, members []Member, present *v1alpha1.QueueChannelStatus, refresh bool,
-) *v1alpha1.QueueChannelStatus {
-	if queue.Spec.Channel == nil {
+// channelProblem is why a channel of the spec cannot be set up; nil: it can, or nothing is wanted.
+func (w *Wanted) channelProblem(i int) *agentpod.Problem {
+	if w == nil || i >= len(w.ChannelProblems) {
 		return nil
 	}
-	channel := sender(members)
-	now := channelCounts(members, channel)
-	now.Destination, now.State, now.NegotiatedCodec = destination(queue), channelUnknown, channel.GetCodec()
+	return w.ChannelProblems[i]
+}
+
+// showChannels writes what status shows of channels.
+func showChannels(
+	status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted, members []Member, refresh bool,
+) {
+	before := status.Channels
+	if status.Channel != nil {
+		before = append(before, *status.Channel)
+	}
+	status.Channel, status.Channels = nil, nil
+	for i, channel := range queue.Spec.SendingChannels() {
+		var present *v1alpha1.QueueChannelStatus
+		name := destination(queue, channel)
+		if at := slices.IndexFunc(before, func(s v1alpha1.QueueChannelStatus) bool { return s.Destination == name }); at >= 0 {
+			present = &before[at]
+		}
+		now := channelStatus(queue, channel, members, present, refresh)
+		if wanted.channelProblem(i) != nil {
+			now.State = channelBlocked
+		}
+		if queue.Spec.Channel != nil {
+			status.Channel = now
+		} else {
+			status.Channels = append(status.Channels, *now)
+		}
+	}
+}
+
+// channelStatus is what status shows of a channel. Counts change when statistics are refreshed, the rest at once.
+func channelStatus(
+	queue *v1alpha1.Queue, spec v1alpha1.QueueChannel, members []Member, present *v1alpha1.QueueChannelStatus, refresh bool,
+) *v1alpha1.QueueChannelStatus {
+	channel := sender(members, queue, spec)
+	now := channelCounts(members, queue, spec, channel)
+	now.Destination, now.State, now.NegotiatedCodec = destination(queue, spec), channelUnknown, channel.GetCodec()
 	now.NegotiatedLevel = negotiatedLevel(channel)
-	switch {
-	case wanted != nil && wanted.ChannelProblem != nil:
-		now.State = channelBlocked
-	case channel != nil:
+	if channel != nil {
 		now.State = channelStates[channel.GetState()]
 	}
 	if refresh || present == nil {
@@ -178,10 +258,12 @@ func negotiatedLevel(channel *wirev1.ChannelStatus) v1alpha1.CompressionLevel {
 
 // channelCounts sums up over the members: each may have been the one that sends. channel is what that says which is it
 // now.
-func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.QueueChannelStatus {
+func channelCounts(
+	members []Member, queue *v1alpha1.Queue, spec v1alpha1.QueueChannel, channel *wirev1.ChannelStatus,
+) *v1alpha1.QueueChannelStatus {
 	var all wirev1.ChannelStatus
 	for _, member := range members {
-		one := member.Report.GetChannel()
+		one := said(member.Report, queue, spec)
 		all.Messages += one.GetMessages()
 		all.Batches += one.GetBatches()
 		all.PayloadBytes += one.GetPayloadBytes()
@@ -202,6 +284,7 @@ func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.Qu
 	return &v1alpha1.QueueChannelStatus{
 		MessagesPerSecond: perSecond(channel.GetMilliMessagesPerSecond()),
 		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}),
+		Position:          clamp(channel.GetPosition()),
 		Messages:          clamp(all.GetMessages()),
 		Batches:           clamp(all.GetBatches()),
 		InDoubt:           clamp(channel.GetInDoubt()),
@@ -240,7 +323,7 @@ func receivedStatus(members []Member) []v1alpha1.ReceivedChannel {
 	var list []v1alpha1.ReceivedChannel
 	for _, member := range members {
 		for _, one := range member.Report.GetReceived() {
-			source := one.GetPeer() + "/" + one.GetNamespace() + "/" + one.GetQueue()
+			source := strings.TrimPrefix(one.GetPeer()+"/", "/") + one.GetNamespace() + "/" + one.GetQueue()
 			if len(source) > maxSourceLength {
 				continue // No Queue has such a name; a peer may claim any.
 			}

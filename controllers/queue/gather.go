@@ -18,6 +18,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/egress"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -80,6 +81,9 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		}
 		in.neighbours.ChannelKey = key
 	}
+	if err := r.gatherSiblings(ctx, queue, &in.neighbours); err != nil {
+		return in, err
+	}
 	for _, name := range claimNames(queue.Spec) {
 		claim := corev1.PersistentVolumeClaim{}
 		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: queue.Namespace, Name: name}, &claim)
@@ -137,4 +141,41 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		in.cluster,
 	)
 	return in, nil
+}
+
+// gatherSiblings looks at the Queues of the namespace that send within it, and those that the Queue sends to.
+func (r *Reconciler) gatherSiblings(ctx context.Context, queue *v1alpha1.Queue, neighbours *Neighbours) error {
+	siblings := &v1alpha1.QueueList{}
+	if err := r.Client.List(
+		ctx, siblings, client.InNamespace(queue.Namespace), client.MatchingFields{index.SendsHere: index.Yes},
+		client.UnsafeDisableDeepCopy,
+	); err != nil {
+		return fmt.Errorf("listing the Queues of namespace %s: %w", queue.Namespace, err)
+	}
+	neighbours.Queues = siblings.Items
+	for _, channel := range queue.Spec.SendingChannels() {
+		if channel.Peer != "" || slices.ContainsFunc(neighbours.Queues, func(q v1alpha1.Queue) bool {
+			return q.Name == channel.Queue
+		}) {
+			continue
+		}
+		to := v1alpha1.Queue{}
+		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: queue.Namespace, Name: channel.Queue}, &to)
+		if err != nil {
+			return err
+		}
+		if found {
+			neighbours.Queues = append(neighbours.Queues, to)
+		}
+	}
+	if queue.DeletionTimestamp != nil ||
+		!slices.ContainsFunc(siblings.Items, func(q v1alpha1.Queue) bool { return sendsHere(&q, queue.Name) }) {
+		return nil
+	}
+	ca, err := r.Authority.CA(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the cluster's CA: %w", err)
+	}
+	neighbours.CA = ca.CertificatePEM
+	return nil
 }

@@ -44,12 +44,20 @@ var kind = replicastest.Kind[*v1alpha1.Queue]{
 		if err := r.List(r.Context(), stores); err != nil {
 			r.Fatal(err)
 		}
-		wanted, problem := queue.Want(r.Object, r.Policies(), queue.Neighbours{Stores: stores.Items}, true)
+		queues := &v1alpha1.QueueList{}
+		if err := r.List(r.Context(), queues); err != nil {
+			r.Fatal(err)
+		}
+		neighbours := queue.Neighbours{Stores: stores.Items, Queues: queues.Items}
+		wanted, problem := queue.Want(r.Object, r.Policies(), neighbours, true)
 		if problem != nil {
 			r.Fatal(problem.Message)
 		}
 		report := serving(wanted, 0)
 		report.Content = &wirev1.QueueContent{Leader: r.Pod.Name}
+		if wanted.Config.GetChannel() != nil {
+			report.Channel = &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "none"}
+		}
 		r.Agents.SayQueue(replicastest.AgentAddress, report)
 	},
 	Status: func(q *v1alpha1.Queue) replicastest.Status {

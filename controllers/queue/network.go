@@ -7,11 +7,13 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
@@ -26,17 +28,37 @@ func (r *Reconciler) ensureNetwork(
 	return r.Networks.Ensure(ctx, kind, queue, labels(
 		queue.UID,
 	), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
-		return networkpolicy.Queue(operatorNamespace, queue.UID, len(
-			wanted.Config.GetMembers(),
-		) > 1, wanted.dialled(services)...)
+		return networkpolicy.Queue(operatorNamespace, queue.UID, wanted.traffic(services))
 	})
 }
 
-// dialled is what members connect to: the peer's gateway, external servers, and object stores.
+// traffic is whom members talk to.
+func (w Wanted) traffic(services map[string]*corev1.Service) networkpolicy.QueueTraffic {
+	return networkpolicy.QueueTraffic{
+		Clustered: len(w.Config.GetMembers()) > 1,
+		SendsHere: slices.ContainsFunc(w.channels(), func(c *wirev1.ChannelConfig) bool { return c.GetAddress() != "" }),
+		ReceivesHere: slices.ContainsFunc(w.Config.GetAcceptance().GetPeers(), func(p *wirev1.ChannelPeer) bool {
+			return p.GetName() == ""
+		}),
+		Dialled: w.dialled(services),
+	}
+}
+
+// channels are those that members are told.
+func (w Wanted) channels() []*wirev1.ChannelConfig {
+	if channel := w.Config.GetChannel(); channel != nil {
+		return []*wirev1.ChannelConfig{channel}
+	}
+	return w.Config.GetChannels()
+}
+
+// dialled is what members connect to: peers' gateways, external servers, and object stores.
 func (w Wanted) dialled(services map[string]*corev1.Service) []networkpolicy.Dialled {
 	var all []networkpolicy.Dialled
-	if channel := w.Config.GetChannel(); channel != nil {
-		all = append(all, networkpolicy.Dialled{Endpoint: channel.GetGatewayEndpoint()})
+	for _, channel := range w.channels() {
+		if channel.GetGatewayEndpoint() != "" {
+			all = append(all, networkpolicy.Dialled{Endpoint: channel.GetGatewayEndpoint()})
+		}
 	}
 	for _, server := range w.Config.GetExternal().GetServers() {
 		address, err := url.Parse(server)

@@ -59,3 +59,18 @@ func TestHeadlessBesideAnotherServer(t *testing.T) {
 		t.Errorf("beside another server: %v", p)
 	}
 }
+
+// TestPortsWithinTheNamespace: a Queue that sends to one of its namespace reaches its members, and no others do.
+func TestPortsWithinTheNamespace(t *testing.T) {
+	copies := newQueue(nil)
+	copies.Name, copies.UID = "copies", "uid-2"
+	r := kind.Begin(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Channel = &v1alpha1.QueueChannel{Queue: "copies"}
+	}), copies)
+	if !r.Dials(intstr.FromInt32(8444)) {
+		t.Error("the sending Queue must not dial the other one")
+	}
+	if r := kind.Begin(t, newQueue(nil), copies); r.Dials(intstr.FromInt32(8444)) {
+		t.Error("a Queue that sends nowhere may dial another")
+	}
+}

@@ -373,6 +373,12 @@ func TestValidation(t *testing.T) {
 		"to no queue's name": {
 			`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue",
 		},
+		"to one and to several": {
+			`{"channel": {"queue": "x"}, "channels": [{"queue": "y"}]}`, "channel and channels exclude each other",
+		},
+		"to another namespace of its cluster": {
+			`{"channel": {"queue": "x", "namespace": "shop"}}`, "namespace is for a Queue of a peer",
+		},
 		"that waits for long": {
 			`{"channel": {"peer": "west", "queue": "orders", "batch": {"delay": "1h"}}}`, "delay must be between 0s and 1m",
 		},

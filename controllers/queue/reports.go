@@ -49,15 +49,23 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 		},
 	}
 	if channel != nil {
-		state.Channel = &wirev1.ChannelStatus{
-			State: channel.GetState(), Codec: channel.GetCodec(), LastError: reason(channel.GetLastError()),
-		}
+		state.Channel = channelState(channel)
+	}
+	for _, one := range r.GetChannels() {
+		state.Channels = append(state.Channels, channelState(one))
 	}
 	state.Archive, state.StoreArchive = archiveState(archive), archiveState(r.GetStoreArchive())
 	if restore != nil {
 		state.Restore = &wirev1.QueueRestoreStatus{Done: restore.GetDone(), LastError: reason(restore.GetLastError())}
 	}
 	return state
+}
+
+func channelState(channel *wirev1.ChannelStatus) *wirev1.ChannelStatus {
+	return &wirev1.ChannelStatus{
+		Name: channel.GetName(), State: channel.GetState(), Codec: channel.GetCodec(),
+		LastError: reason(channel.GetLastError()),
+	}
 }
 
 func archiveState(archive *wirev1.QueueArchiveStatus) *wirev1.QueueArchiveStatus {

@@ -45,6 +45,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			wake.LaterIf(specOrAnnotations),
 		).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), specChanged).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), specChanged).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), specChanged).
 		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
@@ -81,6 +82,26 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 // ofLabel is for pods and claims.
 func (r *Reconciler) ofLabel(ctx context.Context, object client.Object) []reconcile.Request {
 	return wake.Labelled(r.Client, queues, v1alpha1.QueueLabel)(ctx, object)
+}
+
+// ofQueue is for the Queues of its namespace that a Queue sends to, or, of a change, sent to, and those that send within
+// the namespace: they may send to it, and their channels may lead back.
+func (r *Reconciler) ofQueue(ctx context.Context, object client.Object) []reconcile.Request {
+	changed, ok := object.(*v1alpha1.Queue)
+	if !ok {
+		return nil
+	}
+	requests := r.requests(
+		ctx, nil, client.InNamespace(changed.Namespace), client.MatchingFields{index.SendsHere: index.Yes},
+	)
+	for _, channel := range changed.Spec.SendingChannels() {
+		if channel.Peer == "" {
+			requests = append(requests, reconcile.Request{
+				NamespacedName: client.ObjectKey{Namespace: changed.Namespace, Name: channel.Queue},
+			})
+		}
+	}
+	return requests
 }
 
 // ofPeer is for the Queues that send to a Peer, and those that a PeerGrant opens to it.

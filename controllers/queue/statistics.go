@@ -68,13 +68,21 @@ func sum(members []Member) *totals {
 
 // counters of a member. Its bytes on the wire are those with everybody but the other members.
 func counters(r *wirev1.QueueReport) replicas.Counters {
-	channels := r.GetChannel().GetWireBytes() + r.GetReceivedWireBytes()
+	// Bytes of channels with other clusters, and within this one.
+	peers, own := r.GetReceivedWireBytes(), r.GetOwnReceivedWireBytes()
+	for _, channel := range append([]*wirev1.ChannelStatus{r.GetChannel()}, r.GetChannels()...) {
+		if channel.GetOwnCluster() {
+			own += channel.GetWireBytes()
+		} else {
+			peers += channel.GetWireBytes()
+		}
+	}
 	return replicas.Counters{
 		Report: &wirev1.Report{
 			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(),
-			WireBytes: r.GetWireBytes() + channels, Traffic: r.GetTraffic(), Store: r.GetStore(),
+			WireBytes: r.GetWireBytes() + peers + own, Traffic: r.GetTraffic(), Store: r.GetStore(),
 		},
-		ChannelBytes: channels, GatewayBytes: r.GetReceivedWireBytes(), Since: r.GetStatistics().GetSince(),
+		ChannelBytes: peers, GatewayBytes: r.GetReceivedWireBytes(), Since: r.GetStatistics().GetSince(),
 	}
 }
 
@@ -114,6 +122,12 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 			all.VolumeSyncs = &wirev1.QueueVolumeSyncs{}
 		}
 		addSyncs(all.GetVolumeSyncs(), one)
+	}
+	if one := s.GetCheckpoints(); one != nil {
+		if all.Checkpoints == nil {
+			all.Checkpoints = &wirev1.QueueVolumeSyncs{}
+		}
+		addSyncs(all.GetCheckpoints(), one)
 	}
 	if since := s.GetSince(); since != nil && (all.Since == nil || since.AsTime().Before(all.Since.AsTime())) {
 		all.Since = since
@@ -200,6 +214,7 @@ func (t *totals) statisticsStatus(
 		FileBytes:             known(s.FileBytes),
 		MemoryBytes:           known(s.MemoryBytes),
 		VolumeSync:            volumeSyncStatus(s.GetVolumeSyncs()),
+		Checkpoint:            volumeSyncStatus(s.GetCheckpoints()),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}
@@ -314,8 +329,18 @@ func prices(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) *v1alpha1.Prices
 		Tariffs: facts.Tariffs, Name: wanted.Policy.TariffName, Stated: wanted.Policy.Prices,
 		Direction: v1alpha1.DirectionReceive, Time: facts.Now,
 	}
-	if channel := queue.Spec.Channel; channel != nil {
-		query.Peer, query.Direction = channel.Peer, v1alpha1.DirectionSend
+	peers := queue.Spec.SendingPeers()
+	if len(peers) == 0 {
+		return replicas.Prices(facts.Members, counters, query)
 	}
-	return replicas.Prices(facts.Members, counters, query)
+	var all []*v1alpha1.PricesStatus
+	for _, peer := range peers {
+		query.Peer, query.Direction = peer, v1alpha1.DirectionSend
+		prices := replicas.Prices(facts.Members, counters, query)
+		if prices == nil {
+			return nil
+		}
+		all = append(all, prices)
+	}
+	return tariff.Mean(all)
 }

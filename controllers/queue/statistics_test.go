@@ -171,6 +171,7 @@ func TestMetricsAgree(t *testing.T) {
 		s.ForbiddenRequests = 8 * n
 		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)
 		s.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, Failed: 2 * n}
+		s.Checkpoints = &wirev1.QueueVolumeSyncs{Count: 3 * n, Failed: 4 * n, WaitingNanos: 1}
 		r.Compression = &wirev1.Compression{
 			UncompressedBytes: 8000 * n, CompressedBytes: 2000 * n, Hardware: &wirev1.Operations{Operations: n},
 			Software: &wirev1.Operations{Operations: 2 * n},
@@ -211,6 +212,8 @@ func TestMetricsAgree(t *testing.T) {
 		"failed_authentications_total": s.FailedAuthentications, "forbidden_requests_total": s.ForbiddenRequests,
 		"file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
 		"volume_syncs_total": s.VolumeSync.Count, "volume_sync_failures_total": s.VolumeSync.Failed,
+		"checkpoints_total": s.Checkpoint.Count, "checkpoint_failures_total": s.Checkpoint.Failed,
+		"checkpoints_in_progress": int64(len(reports)),
 		"messages_total/hardware": c.Hardware.Operations, "messages_total/software": c.Software.Operations,
 		"messages_total/stored":                    c.Stored.Operations,
 		"stored_plain_messages_total/BelowMinimum": c.Skipped[v1alpha1.CompressionBelowMinimum],

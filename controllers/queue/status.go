@@ -72,7 +72,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	if facts.RefreshStatistics {
 		refresh(&status, queue, wanted, facts)
 	}
-	status.Channel = channelStatus(queue, wanted, facts.Members, status.Channel, facts.RefreshStatistics)
+	showChannels(&status, queue, wanted, facts.Members, facts.RefreshStatistics)
 	if facts.RefreshStatistics {
 		status.Received = receivedStatus(facts.Members)
 	}
@@ -91,7 +91,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	if queue.Spec.Restore == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRestored)
 	}
-	if queue.Spec.Channel == nil {
+	if len(queue.Spec.SendingChannels()) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChannelCompression)
 	}
 	status.Conditions = conditions.Merge(status.Conditions, now, queue.Generation, facts.Now)
@@ -129,7 +129,7 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
 		checkPolicy, checkPlacement, checkEgress, checkCertificate, checkAuthentication, checkExternal, checkStorage,
 		checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
-		checkChannel, checkArchive,
+		checkChannels, checkArchive,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found
@@ -147,8 +147,8 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 			clientAddress(queue),
 		)
 	}
-	if queue.Spec.Channel != nil {
-		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
+	if len(queue.Spec.SendingChannels()) > 0 {
+		message += fmt.Sprintf(", and send what is put to %s", destinations(queue))
 	}
 	if facts.RolloutWaits {
 		message += "; they are replaced by ones of the operator's present version when fewer other Queues are rolling out"

@@ -29,17 +29,18 @@ type Wanted struct {
 	Queue  *v1alpha1.Queue
 	Policy policy.Resolved
 	Config *wirev1.QueueConfig
-	// PeerCA is who vouches for the other end of the channel; nil when there is none.
-	PeerCA []byte
-	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to
-	// do.
-	ChannelProblem *agentpod.Problem
+	// ChannelProblems are, for each channel of the spec, why there is none although the spec asks for it; nil: there is
+	// one. The Queue does all else that it is to do.
+	ChannelProblems []*agentpod.Problem
 	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. The Queue does all
 	// else that it is to do.
 	PolicyProblem *agentpod.Problem
 
 	// Inherited are the least sizes that the Queue has of no policy that it names; nil where it names one.
 	Inherited *v1alpha1.QueueInheritedMinSize
+
+	// Files are what members get beside their configuration and certificate: who vouches for the other ends of channels.
+	Files map[string][]byte
 
 	neighbours Neighbours
 	// record is by which the StatefulSet remembers Config.
@@ -115,18 +116,20 @@ func (w Wanted) configured() (Wanted, error) {
 		return w, err
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
-	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers, w.neighbours.Tunnels)
+	w.Config = config
+	if err := w.addChannels(); err != nil {
+		return w, err
+	}
 	if config.Revision, err = agentsecret.Revision(config); err != nil {
 		return w, err
 	}
-	w.Config = config
 	w.record, err = w.content().Record()
 	return w, err
 }
 
 // content of the members' Secret, their identity excepted.
 func (w Wanted) content() agentsecret.Content {
-	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision(), Files: w.files()}
+	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision(), Files: w.Files}
 }
 
 // Placement is what is wanted of nodes.

@@ -169,21 +169,29 @@ func networkGiB(price v1alpha1.NetworkGiBPrice, peer string, direction v1alpha1.
 	return price.Price
 }
 
-// Mean are prices with the mean of several prices of a CPU hour, all else being as in the first; nil for none.
+// Mean are prices with the mean of several prices of a CPU hour and of a GiB, all else being as in the first; nil for
+// none.
 func Mean(all []*v1alpha1.PricesStatus) *v1alpha1.PricesStatus {
 	if len(all) == 0 {
 		return nil
 	}
-	mean, sum := all[0].DeepCopy(), uint64(0)
-	for _, prices := range all {
-		nanos, err := ParsePrice(prices.CPUHour)
-		if err != nil {
-			return nil
+	mean := all[0].DeepCopy()
+	for _, price := range []func(*v1alpha1.PricesStatus) *string{
+		func(p *v1alpha1.PricesStatus) *string { return &p.CPUHour },
+		func(p *v1alpha1.PricesStatus) *string { return &p.NetworkGiB },
+	} {
+		if !slices.ContainsFunc(all, func(p *v1alpha1.PricesStatus) bool { return *price(p) != *price(mean) }) {
+			continue
 		}
-		sum += nanos
-	}
-	if slices.ContainsFunc(all, func(p *v1alpha1.PricesStatus) bool { return p.CPUHour != mean.CPUHour }) {
-		mean.CPUHour = billionths(sum / uint64(len(all)))
+		sum := uint64(0)
+		for _, prices := range all {
+			nanos, err := ParsePrice(*price(prices))
+			if err != nil {
+				return nil
+			}
+			sum += nanos
+		}
+		*price(mean) = billionths(sum / uint64(len(all)))
 	}
 	return mean
 }

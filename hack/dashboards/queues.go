@@ -154,6 +154,18 @@ var queues = dashboard{
 				description: "Mean time for writing and syncing 512 bytes, which members measure every 10 seconds.",
 				queries: one(`sum by (namespace) (rate(lighterage_queue_volume_sync_seconds_total[$__rate_interval])) / `+
 					`(sum by (namespace) (rate(lighterage_queue_volume_syncs_total[$__rate_interval])) > 0)`, "{{namespace}}"),
+			}, {
+				title: "Time of a checkpoint", kind: timeseries, unit: secondsUnit, width: 8,
+				description: "Mean time for syncing all files of a member's store that had changed.",
+				queries: one(`sum by (namespace) (rate(lighterage_queue_checkpoint_seconds_total[$__rate_interval])) / `+
+					`(sum by (namespace) (rate(lighterage_queue_checkpoints_total[$__rate_interval])) > 0)`, "{{namespace}}"),
+			}, {
+				title: "Checkpoints", kind: timeseries, unit: short, width: 8,
+				description: "Checkpoints of members' stores that have not ended, and those that failed since the point before.",
+				queries: []query{
+					{`sum by (namespace) (lighterage_queue_checkpoints_in_progress)`, "{{namespace}}, in progress"},
+					{`sum by (namespace) (increase(lighterage_queue_checkpoint_failures_total[$__rate_interval]))`, "{{namespace}}, failed"},
+				},
 			},
 		}},
 	},

@@ -84,7 +84,7 @@ func newWay(t *testing.T) *way {
 	callers := transport.NewCallers(
 		transport.NewFiles(
 			w.member.Directory(t, w.east, transport.QueuePath("vault", "orders"), "*."+pki.ChannelDomain("vault", "orders")),
-		),
+		), nil,
 	)
 	if err := callers.Set([]*wirev1.ChannelPeer{{
 		Name: "east", CaBundle: w.east.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: w.name}},
@@ -166,6 +166,8 @@ func TestGuessedChannels(t *testing.T) {
 		"unkeyed, absent":     unkeyed + "." + pki.ChannelDomain("vault", "nothing"),
 		"another key, exists": pki.ChannelServerName(make([]byte, 32), "east", "bank", "vault", "orders"),
 		"another key, absent": pki.ChannelServerName(make([]byte, 32), "east", "bank", "vault", "nothing"),
+		"own, exists":         pki.OwnChannelServerName("vault", "orders"),
+		"own, absent":         pki.OwnChannelServerName("vault", "nothing"),
 		"another length":      strings.Repeat("0", 32) + "." + pki.ChannelDomain("vault", "orders"),
 		"another namespace":   pki.ChannelServerName(make([]byte, 32), "east", "bank", "absent", "orders"),
 	} {

@@ -5,6 +5,7 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,14 @@ func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*l
 			sound = append(sound, l)
 			continue
 		}
+		if x.share != nil {
+			// Another of several channels may have buried it since it was read here.
+			if there, err := x.look(ctx, l.sequence); err != nil {
+				return nil, err
+			} else if there == nil {
+				continue
+			}
+		}
 		if err := x.storeDead(ctx, js, l); err != nil {
 			return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 				"message %d of the queue cannot be sent (%w), and cannot become a dead letter either (%w): get dead letters from "+
@@ -38,11 +47,34 @@ func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*l
 			l.unsendable.Error(),
 		)
 		x.status.update(func(now *wirev1.ChannelStatus) { now.DeadLetters++ })
-		if err := x.acknowledge([]string{l.reply}, []ids.Message{l.id}); err != nil {
+		if err := x.drop(ctx, js, l); err != nil {
 			return nil, err
 		}
 	}
 	return sound, nil
+}
+
+// drop removes a message that no queue can have.
+func (x *session) drop(ctx context.Context, js jetstream.JetStream, l *letter) error {
+	if x.share == nil {
+		return acknowledge(x.options.Conn, x.options.IDs, []string{l.reply}, []ids.Message{l.id})
+	}
+	if err := acknowledge(x.options.Conn, x.options.IDs, nil, []ids.Message{l.id}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	stream, err := js.Stream(ctx, x.options.Stream)
+	if err == nil {
+		// Another of the channels may have been faster.
+		if err = stream.DeleteMsg(ctx, l.sequence); errors.Is(err, jetstream.ErrMsgNotFound) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove a message that is a dead letter now: %w", err)
+	}
+	return nil
 }
 
 // storeDead stores the dead letter of a letter, once.

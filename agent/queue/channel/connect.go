@@ -20,26 +20,33 @@ import (
 // openTimeout is how long a gateway may take to say how to reach a queue.
 const openTimeout = 30 * time.Second
 
-// Destination is a queue of another cluster.
+// Destination is a queue of another cluster, or of this one.
 type Destination struct {
+	// Address is the host and port of a queue of this cluster, whose members have ServerName; empty: Gateway is asked.
+	Address, ServerName string
 	// Gateway is the host and port of the cluster's gateway, or of this cluster's own, which is asked for Tunnel then.
 	// See package tunnel.
 	Gateway, Tunnel string
 	// Namespace and Queue there.
 	Namespace, Queue string
-	// Files are those of the sending queue; its peer is the other cluster.
-	Files *transport.Files
+	// Files are those of the sending queue. CAFile among them vouches for the other cluster; empty: that of its peer.
+	Files  *transport.Files
+	CAFile string
 	// Counter of the bytes of all connections; nil: nobody counts.
 	Counter *transport.Counter
 }
 
-// Connect asks the gateway for the way to the queue, each time again since it may have changed, and returns a
-// connection that is made when it is first used.
+// Connect asks the gateway, if there is one, for the way to the queue, each time again since it may have changed, and
+// returns a connection that is made when it is first used.
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
+	if d.Address != "" {
+		return (&transport.Dialer{Address: d.Address, Files: d.Files, Counter: d.Counter}).DialOwn(d.ServerName)
+	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	dialer := &transport.Dialer{
 		Address: d.Gateway, Files: d.Files, Counter: d.Counter,
+		CAFile:  d.CAFile,
 		Connect: tunnel.Through(new(net.Dialer).DialContext, d.Tunnel, d.Files.Certificate),
 	}
 	gateway, err := dialer.Dial(transport.GatewayServerName)

@@ -27,6 +27,22 @@ var errServed = errors.New(
 // maxConsumersNamed bounds how many consumers an error names.
 const maxConsumersNamed = 5
 
+// makeConsumer makes that of a stream, which begins with the oldest message, in place of that of an earlier start: what
+// an old one delivers again comes out of order.
+func makeConsumer(ctx context.Context, stream jetstream.Stream, name string, c jetstream.ConsumerConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("take the place of the channel's former consumer: %w", err)
+	}
+	c.Durable, c.Description, c.FilterSubjects = consumerName, "The channel to another queue", store.Subjects(name)
+	c.AckPolicy, c.DeliverPolicy = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy
+	if _, err := stream.CreateConsumer(ctx, c); err != nil {
+		return whyNoConsumer(ctx, stream, err)
+	}
+	return nil
+}
+
 // whyNoConsumer says why the channel gets no consumer, and names those that are in its way.
 func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) error {
 	if !jetstreamerror.OtherConsumer(err) {

@@ -51,6 +51,28 @@ func newReader(conn *nats.Conn, stream, consumer string, batch, bytes int) (*rea
 	return r, nil
 }
 
+// deliver hands out what the channel's consumer, which was just made, delivers.
+func deliver(
+	ctx context.Context, conn *nats.Conn, stream string, batch, bytes int, letters chan<- *letter,
+) (err error) {
+	reader, err := newReader(conn, stream, consumerName, batch, bytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reader.close()) }()
+	for {
+		l, err := reader.next(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case letters <- l:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 func (r *reader) close() error { return r.subscription.Unsubscribe() }
 
 // next waits for a message.

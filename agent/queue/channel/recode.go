@@ -30,7 +30,7 @@ import (
 // letter is a message on its way out.
 type letter struct {
 	sequence uint64
-	// reply is where it is acknowledged.
+	// reply is where it is acknowledged; empty where Fanout removes it.
 	reply string
 	// id is what the queue has to know when the message has gone.
 	id      ids.Message
@@ -67,6 +67,9 @@ type recoder struct {
 // weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small
 // one may become long.
 func (r *recoder) weigh(l *letter) int {
+	if l.damage != nil {
+		return len(l.payload)
+	}
 	if l.form, l.damage = message.FormOf(l.headers); r.inflates(l.form) {
 		return max(l.form.Length, len(l.payload))
 	}

@@ -71,6 +71,9 @@ type SenderOptions struct {
 	Classes *classes.Classes
 	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
 	IDs ids.Keeper
+	// Fanout removes what was sent, where Name is one of several that have each message; nil: the sender does.
+	Fanout *Fanout
+	Name   string
 	// Backoff defaults to DefaultBackoff.
 	Backoff Backoff
 	Log     *slog.Logger

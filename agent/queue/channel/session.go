@@ -13,8 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -27,14 +29,13 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
-	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
 	// consumerName is that of the consumer by which a stream is sent.
 	consumerName = roles.OwnConsumers + "channel"
-	// windowBatches is how many batches may be in doubt.
+	// windowBatches is how many full batches may be in doubt.
 	windowBatches = 4
 	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were
 	// lost.
@@ -49,6 +50,10 @@ type session struct {
 	run      grpc.BidiStreamingClient[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse]
 	accepted *wirev1.ChannelAccepted
 	letters  chan *letter
+	// share is that in a Fanout; nil: there is none.
+	share *share
+	// window bounds the messages that are in doubt.
+	window *semaphore.Weighted
 
 	mu sync.Mutex
 	// sent batches that are in doubt, oldest first.
@@ -80,7 +85,9 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
-	x := &session{Sender: s, letters: make(chan *letter)}
+	x := &session{
+		Sender: s, letters: make(chan *letter), window: semaphore.NewWeighted(int64(windowBatches * s.options.BatchMessages)),
+	}
 	late := time.AfterFunc(beginTimeout, func() { cancel(errSilent) })
 	stream, err := x.begin(ctx, js, link)
 	if !late.Stop() && err != nil {
@@ -97,22 +104,27 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 	if recoder.encoding != nil {
 		defer recoder.encoding.Close()
 	}
-	if err := x.makeConsumer(ctx, stream); err != nil {
+	read, err := x.source(ctx, stream)
+	if err != nil {
 		return false, err
 	}
 	s.status.update(func(now *wirev1.ChannelStatus) {
 		now.State, now.Detail, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", 0
 		now.Codec, now.Level = x.accepted.GetCodec(), recoder.level
 		now.Starts++
+		now.Position = x.accepted.GetPosition()
 	})
 	s.options.Log.Info(
 		"Channel runs", "stream", s.options.Stream, "codec", x.accepted.GetCodec(), "position", x.accepted.GetPosition(),
 	)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return x.read(ctx) })
+	group.Go(func() error { return read(ctx) })
 	group.Go(func() error { return x.send(ctx, js, recoder) })
 	group.Go(func() error { return x.answers(ctx) })
-	group.Go(func() error { return x.lead(ctx) })
+	group.Go(func() error { return lead(ctx, x.options.Leads) })
+	if x.share != nil {
+		group.Go(func() error { return x.share.watch(ctx) })
+	}
 	// A receive does not look at the group's context.
 	stop := context.AfterFunc(ctx, func() { cancel(errEnded) })
 	defer stop()
@@ -215,48 +227,29 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 	return stream, nil
 }
 
-// makeConsumer makes one that begins with the oldest message, in place of that of an earlier start: what an old one
-// delivers again comes out of order.
-func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	if err := stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return fmt.Errorf("take the place of the channel's former consumer: %w", err)
+// source returns what hands out messages: the channel's own consumer, which is made, or, beside others, a reader from
+// where the other end has come to.
+func (x *session) source(ctx context.Context, stream jetstream.Stream) (read func(context.Context) error, err error) {
+	if x.options.Fanout == nil {
+		return x.read, makeConsumer(ctx, stream, x.options.Stream, jetstream.ConsumerConfig{
+			AckWait: redeliverAfter, MaxAckPending: windowBatches * x.options.BatchMessages,
+		})
 	}
-	_, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: consumerName, Description: "The channel to another cluster",
-		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: redeliverAfter,
-		MaxAckPending:  windowBatches * x.options.BatchMessages,
-		FilterSubjects: store.Subjects(x.options.Stream),
-	})
-	if err != nil {
-		return whyNoConsumer(ctx, stream, err)
+	at := positionOf(x.accepted)
+	if x.share, err = x.options.Fanout.join(ctx, x.options.Name, at); err != nil {
+		return nil, err
 	}
-	return nil
+	from, err := x.begins(ctx, at, stream.CachedInfo().State.FirstSeq)
+	return func(ctx context.Context) error { return x.direct(ctx, from) }, err
 }
 
 // read hands out what the consumer delivers.
-func (x *session) read(ctx context.Context) (err error) {
+func (x *session) read(ctx context.Context) error {
 	// One that this queue takes and the other does not is asked for as well: what is said of it then says what to do.
 	longest := FrameBound(
 		int(min(max(x.accepted.GetMaxMessageBytes(), uint64(x.options.Conn.MaxPayload())), message.MaxLength)),
 	)
-	reader, err := newReader(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, reader.close()) }()
-	for {
-		l, err := reader.next(ctx)
-		if err != nil {
-			return err
-		}
-		select {
-		case x.letters <- l:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return deliver(ctx, x.options.Conn, x.options.Stream, x.options.BatchMessages, longest, x.letters)
 }
 
 // send puts messages into batches and sends them.
@@ -276,7 +269,7 @@ func (x *session) send(ctx context.Context, js jetstream.JetStream, r *recoder) 
 		}
 		for len(letters) > 0 {
 			n := fits(letters, bytes)
-			if err := x.batch(letters[:n]); err != nil {
+			if err := x.batch(ctx, letters[:n]); err != nil {
 				return err
 			}
 			letters = letters[n:]
@@ -320,38 +313,31 @@ func (x *session) collect(ctx context.Context, r *recoder, most, bytes int) ([]*
 	return letters, nil
 }
 
-// had reports whether the other end had a message when the session began. One that was put after all that it had is
-// another than the one of that sequence which it has: the stream lost its end in between.
-func (x *session) had(l *letter) bool {
-	at := x.accepted.GetPositionTime()
-	return l.sequence <= x.accepted.GetPosition() && (at == nil || !l.stored.After(at.AsTime()))
-}
-
 // fresh reports whether a message is to be sent. What the other end has is acknowledged.
 func (x *session) fresh(l *letter) (bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	first := l.sequence > x.last
 	x.last = max(x.last, l.sequence)
-	switch had := x.had(l); {
+	switch had := positionOf(x.accepted).has(l); {
 	case first && !had:
 		return true, nil
-	case had || l.sequence <= x.confirmed:
-		return false, x.acknowledge([]string{l.reply}, []ids.Message{l.id})
+	case x.share == nil && (had || l.sequence <= x.confirmed):
+		return false, acknowledge(x.options.Conn, x.options.IDs, []string{l.reply}, []ids.Message{l.id})
 	default:
-		return false, nil // in doubt
+		return false, nil // in doubt, or removed by Fanout
 	}
 }
 
 // acknowledge removes messages from the queue, which will know their ids after a restart nevertheless.
-func (x *session) acknowledge(replies []string, gone []ids.Message) error {
-	if x.options.IDs != nil {
-		if err := x.options.IDs.Given(gone); err != nil {
+func acknowledge(conn *nats.Conn, keeper ids.Keeper, replies []string, gone []ids.Message) error {
+	if keeper != nil {
+		if err := keeper.Given(gone); err != nil {
 			return fmt.Errorf("remember messages that were sent: %w", err)
 		}
 	}
 	for _, reply := range replies {
-		if err := x.options.Conn.Publish(reply, nil); err != nil {
+		if err := conn.Publish(reply, nil); err != nil {
 			return fmt.Errorf("acknowledge a message that was sent: %w", err)
 		}
 	}
@@ -369,7 +355,7 @@ func fits(letters []*letter, bytes int) int {
 	return len(letters)
 }
 
-func (x *session) batch(letters []*letter) error {
+func (x *session) batch(ctx context.Context, letters []*letter) error {
 	b := &wirev1.ChannelBatch{Messages: make([]*wirev1.ChannelMessage, len(letters))}
 	sent := sentBatch{last: letters[len(letters)-1].sequence, replies: make([]string, len(letters))}
 	var put time.Time
@@ -386,6 +372,9 @@ func (x *session) batch(letters []*letter) error {
 		}
 	}
 	b.PutTime = timestamppb.New(put)
+	if err := x.window.Acquire(ctx, int64(len(letters))); err != nil {
+		return context.Cause(ctx)
+	}
 	x.mu.Lock()
 	x.sent = append(x.sent, sent)
 	x.mu.Unlock()
@@ -424,15 +413,20 @@ func (x *session) confirm(position uint64) error {
 	}
 	b := x.sent[0]
 	x.sent = x.sent[1:]
+	x.window.Release(int64(len(b.ids)))
 	x.confirmed, x.progressed = position, true
-	x.status.stored(uint64(len(b.replies)), 1, b.payload, b.plain, b.recoded)
-	return x.acknowledge(b.replies, b.ids)
+	x.status.stored(position, uint64(len(b.ids)), 1, b.payload, b.plain, b.recoded)
+	if x.share != nil {
+		x.share.stored(position)
+		return nil
+	}
+	return acknowledge(x.options.Conn, x.options.IDs, b.replies, b.ids)
 }
 
 // lead ends the session when another member is to send.
-func (x *session) lead(ctx context.Context) error {
+func lead(ctx context.Context, leads func() bool) error {
 	for ctx.Err() == nil {
-		if !x.options.Leads() {
+		if !leads() {
 			return errFollows
 		}
 		wait(ctx, standbyPause)

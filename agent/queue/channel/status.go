@@ -49,10 +49,11 @@ func (s *status) update(change func(*wirev1.ChannelStatus)) {
 	change(s.now)
 }
 
-// stored counts messages that the other end has.
-func (s *status) stored(messages, batches, payload, plain, recoded uint64) {
+// stored counts messages that the other end has, up to a position.
+func (s *status) stored(position, messages, batches, payload, plain, recoded uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.now.Position = position
 	s.now.Messages += messages
 	s.now.Batches += batches
 	s.now.PayloadBytes += payload

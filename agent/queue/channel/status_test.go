@@ -14,7 +14,7 @@ func TestRateAfterSilence(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	s.rate = rate{before: mark{at: long}, since: mark{at: long}}
 	s.now.InDoubt = 900
-	s.stored(900, 1, 1, 1, 0)
+	s.stored(900, 900, 1, 1, 1, 0)
 	if got := s.report(time.Now()).GetMilliMessagesPerSecond(); got == 0 {
 		t.Error("900 messages were stored, and the rate is 0")
 	}

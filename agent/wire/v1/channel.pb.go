@@ -741,7 +741,7 @@ func (x *ChannelStored) GetPosition() uint64 {
 // ChannelConfig is the sending end of a channel. The other cluster is known by peer-ca.crt.
 type ChannelConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// gateway_endpoint is the host and port of the peer's gateway.
+	// gateway_endpoint is the host and port of the peer's gateway; empty where address is set.
 	GatewayEndpoint string `protobuf:"bytes,1,opt,name=gateway_endpoint,json=gatewayEndpoint,proto3" json:"gateway_endpoint,omitempty"`
 	// namespace and queue to send to.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -756,6 +756,14 @@ type ChannelConfig struct {
 	Levels []CompressionLevel `protobuf:"varint,13,rep,packed,name=levels,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"levels,omitempty"`
 	// gateway_tunnel as in SendConfig. An agent that does not know it finds no gateway behind gateway_endpoint, and its messages wait.
 	GatewayTunnel string `protobuf:"bytes,14,opt,name=gateway_tunnel,json=gatewayTunnel,proto3" json:"gateway_tunnel,omitempty"`
+	// address is the host and port of a queue of the same cluster, which cluster-ca.crt vouches for and whose members have server_name. Agents that
+	// do not know it reject a configuration without gateway_endpoint.
+	Address    string `protobuf:"bytes,15,opt,name=address,proto3" json:"address,omitempty"`
+	ServerName string `protobuf:"bytes,16,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	// name by which status is told, unique among the channels of a queue; empty for ChannelConfig of QueueConfig.channel.
+	Name string `protobuf:"bytes,17,opt,name=name,proto3" json:"name,omitempty"`
+	// ca_file beside config.json vouches for the other cluster; empty: peer-ca.crt.
+	CaFile        string `protobuf:"bytes,18,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,6 +854,34 @@ func (x *ChannelConfig) GetGatewayTunnel() string {
 	return ""
 }
 
+func (x *ChannelConfig) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetCaFile() string {
+	if x != nil {
+		return x.CaFile
+	}
+	return ""
+}
+
 // ChannelAcceptance is what the receiving end of channels accepts.
 type ChannelAcceptance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -918,10 +954,11 @@ func (x *ChannelAcceptance) GetAnyCodec() bool {
 	return false
 }
 
-// ChannelPeer is another cluster, some of whose namespaces may send to the queue.
+// ChannelPeer is another cluster, or the own one, some of whose namespaces may send to the queue.
 type ChannelPeer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// name of the other cluster; empty: the own one.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// ca_bundle is PEM.
 	CaBundle   []byte              `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
 	Namespaces []*ChannelNamespace `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
@@ -1070,14 +1107,20 @@ type ChannelStatus struct {
 	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
 	// next_try_time while RETRYING.
 	NextTryTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_try_time,json=nextTryTime,proto3" json:"next_try_time,omitempty"`
-	// wire_bytes with the other cluster in both directions, TLS included.
+	// wire_bytes with the other queue in both directions, TLS included.
 	WireBytes uint64 `protobuf:"varint,15,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	// dead_letters are messages that could not be sent, whatever the other end says, and became dead letters of the sending queue.
 	DeadLetters uint64 `protobuf:"varint,16,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	// decisions about messages that are not compressed where they rest; absent in other modes than Auto.
 	Decisions *Decisions `protobuf:"bytes,17,opt,name=decisions,proto3" json:"decisions,omitempty"`
 	// level at which messages are compressed for the channel; UNSPECIFIED while it does not run or carries them uncompressed.
-	Level         CompressionLevel `protobuf:"varint,24,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
+	Level CompressionLevel `protobuf:"varint,24,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
+	// own_cluster: the other queue is of the same cluster.
+	OwnCluster bool `protobuf:"varint,25,opt,name=own_cluster,json=ownCluster,proto3" json:"own_cluster,omitempty"`
+	// name as in ChannelConfig.
+	Name string `protobuf:"bytes,26,opt,name=name,proto3" json:"name,omitempty"`
+	// position is the sequence, in the sending queue, of the last message that the other queue is known to have.
+	Position      uint64 `protobuf:"varint,27,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,9 +1281,31 @@ func (x *ChannelStatus) GetLevel() CompressionLevel {
 	return CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
 }
 
+func (x *ChannelStatus) GetOwnCluster() bool {
+	if x != nil {
+		return x.OwnCluster
+	}
+	return false
+}
+
+func (x *ChannelStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChannelStatus) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 // ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
 type ReceivedChannel struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// peer is empty for a queue of the same cluster.
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
 	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -1409,7 +1474,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
 	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xce\x02\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xb6\x03\n" +
 	"\rChannelConfig\x12)\n" +
 	"\x10gateway_endpoint\x18\x01 \x01(\tR\x0fgatewayEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1419,7 +1484,12 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\vbatch_delay\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"batchDelay\x12<\n" +
 	"\x06levels\x18\r \x03(\x0e2$.lighterage.wire.v1.CompressionLevelR\x06levels\x12%\n" +
-	"\x0egateway_tunnel\x18\x0e \x01(\tR\rgatewayTunnel\"\x99\x01\n" +
+	"\x0egateway_tunnel\x18\x0e \x01(\tR\rgatewayTunnel\x12\x18\n" +
+	"\aaddress\x18\x0f \x01(\tR\aaddress\x12\x1f\n" +
+	"\vserver_name\x18\x10 \x01(\tR\n" +
+	"serverName\x12\x12\n" +
+	"\x04name\x18\x11 \x01(\tR\x04name\x12\x17\n" +
+	"\aca_file\x18\x12 \x01(\tR\x06caFile\"\x99\x01\n" +
 	"\x11ChannelAcceptance\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
@@ -1435,7 +1505,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\"\xf4\x05\n" +
+	"serverName\"\xc5\x06\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1458,7 +1528,11 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"wire_bytes\x18\x0f \x01(\x04R\twireBytes\x12!\n" +
 	"\fdead_letters\x18\x10 \x01(\x04R\vdeadLetters\x12;\n" +
 	"\tdecisions\x18\x11 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12:\n" +
-	"\x05level\x18\x18 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\"\x84\x03\n" +
+	"\x05level\x18\x18 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\x12\x1f\n" +
+	"\vown_cluster\x18\x19 \x01(\bR\n" +
+	"ownCluster\x12\x12\n" +
+	"\x04name\x18\x1a \x01(\tR\x04name\x12\x1a\n" +
+	"\bposition\x18\x1b \x01(\x04R\bposition\"\x84\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +

@@ -175,6 +175,9 @@ type QueueConfig struct {
 	Channel *ChannelConfig `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	// acceptance says which queues of other clusters may send to this one; absent: none, and nothing is listened on.
 	Acceptance *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// channels, in place of channel: each message goes to every one of these queues, and leaves this one when all have it. One without
+	// gateway_endpoint and address cannot be run yet, and nothing leaves until it has been.
+	Channels []*ChannelConfig `protobuf:"bytes,32,rep,name=channels,proto3" json:"channels,omitempty"`
 	// external servers keep the messages; absent: the members do. route_address is empty then, of storage memory and capacity count, and
 	// members stands for how many of the servers have each message as well. It counts at the start only.
 	External *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
@@ -357,6 +360,13 @@ func (x *QueueConfig) GetChannel() *ChannelConfig {
 func (x *QueueConfig) GetAcceptance() *ChannelAcceptance {
 	if x != nil {
 		return x.Acceptance
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetChannels() []*ChannelConfig {
+	if x != nil {
+		return x.Channels
 	}
 	return nil
 }
@@ -1488,6 +1498,8 @@ type QueueStatistics struct {
 	TriedNanos uint64 `protobuf:"varint,32,opt,name=tried_nanos,json=triedNanos,proto3" json:"tried_nanos,omitempty"`
 	// volume_syncs is how long the volume takes to keep a little; absent where messages are in memory or in external servers.
 	VolumeSyncs *QueueVolumeSyncs `protobuf:"bytes,30,opt,name=volume_syncs,json=volumeSyncs,proto3" json:"volume_syncs,omitempty"`
+	// checkpoints sync all files of the store that changed since the last one; absent where volume_syncs is, and where each put is synced.
+	Checkpoints *QueueVolumeSyncs `protobuf:"bytes,43,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	// recent_operations is how many messages recent_plain_bytes are of; 0 from agents of earlier versions.
 	RecentOperations uint64 `protobuf:"varint,40,opt,name=recent_operations,json=recentOperations,proto3" json:"recent_operations,omitempty"`
 	// recent_tried and recent_tried_nanos are tried and tried_nanos of the last 10 to 20 seconds in which there was any.
@@ -1709,6 +1721,13 @@ func (x *QueueStatistics) GetVolumeSyncs() *QueueVolumeSyncs {
 	return nil
 }
 
+func (x *QueueStatistics) GetCheckpoints() *QueueVolumeSyncs {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 func (x *QueueStatistics) GetRecentOperations() uint64 {
 	if x != nil {
 		return x.RecentOperations
@@ -1853,10 +1872,14 @@ type QueueReport struct {
 	// channel is absent when there is none. received are the channels of other clusters' queues that this member has seen.
 	Channel  *ChannelStatus     `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	Received []*ReceivedChannel `protobuf:"bytes,31,rep,name=received,proto3" json:"received,omitempty"`
+	// channels are those of QueueConfig.channels.
+	Channels []*ChannelStatus `protobuf:"bytes,34,rep,name=channels,proto3" json:"channels,omitempty"`
 	// external_failure says why external servers do not keep the queue's messages, in the state STARTING, or later; absent when nothing is wrong.
 	ExternalFailure *Failure `protobuf:"bytes,40,opt,name=external_failure,json=externalFailure,proto3" json:"external_failure,omitempty"`
 	// received_wire_bytes written to and read from queues of other clusters that send to this one, TLS included, since the start or the last reset.
 	ReceivedWireBytes uint64 `protobuf:"varint,32,opt,name=received_wire_bytes,json=receivedWireBytes,proto3" json:"received_wire_bytes,omitempty"`
+	// own_received_wire_bytes are the same of queues of the same cluster, but for their first bytes, which are among received_wire_bytes.
+	OwnReceivedWireBytes uint64 `protobuf:"varint,33,opt,name=own_received_wire_bytes,json=ownReceivedWireBytes,proto3" json:"own_received_wire_bytes,omitempty"`
 	// archive in the directory, and store_archive in the object store, are absent without one. Only the member that leads knows of them.
 	Archive      *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	StoreArchive *QueueArchiveStatus `protobuf:"bytes,47,opt,name=store_archive,json=storeArchive,proto3" json:"store_archive,omitempty"`
@@ -2035,6 +2058,13 @@ func (x *QueueReport) GetReceived() []*ReceivedChannel {
 	return nil
 }
 
+func (x *QueueReport) GetChannels() []*ChannelStatus {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
 func (x *QueueReport) GetExternalFailure() *Failure {
 	if x != nil {
 		return x.ExternalFailure
@@ -2045,6 +2075,13 @@ func (x *QueueReport) GetExternalFailure() *Failure {
 func (x *QueueReport) GetReceivedWireBytes() uint64 {
 	if x != nil {
 		return x.ReceivedWireBytes
+	}
+	return 0
+}
+
+func (x *QueueReport) GetOwnReceivedWireBytes() uint64 {
+	if x != nil {
+		return x.OwnReceivedWireBytes
 	}
 	return 0
 }
@@ -2451,8 +2488,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\n" +
-	"\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\v\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -2478,7 +2514,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelConfigR\achannel\x12E\n" +
 	"\n" +
 	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
-	"acceptance\x12=\n" +
+	"acceptance\x12C\n" +
+	"\bchannels\x18  \x03(\v2!.lighterage.wire.v1.ChannelConfigB\x04\xa0\xb8\x19\x01R\bchannels\x12=\n" +
 	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\x12?\n" +
 	"\vdial_policy\x18) \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
 	"dialPolicy\x12@\n" +
@@ -2563,7 +2600,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xa7\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xef\n" +
 	"\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
@@ -2597,7 +2634,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05tried\x18\x1f \x01(\x04R\x05tried\x12\x1f\n" +
 	"\vtried_nanos\x18  \x01(\x04R\n" +
 	"triedNanos\x12G\n" +
-	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncs\x12+\n" +
+	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncs\x12F\n" +
+	"\vcheckpoints\x18+ \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vcheckpoints\x12+\n" +
 	"\x11recent_operations\x18( \x01(\x04R\x10recentOperations\x12!\n" +
 	"\frecent_tried\x18) \x01(\x04R\vrecentTried\x12,\n" +
 	"\x12recent_tried_nanos\x18* \x01(\x04R\x10recentTriedNanosB\x0e\n" +
@@ -2613,7 +2651,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\x83\f\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf9\f\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2637,9 +2675,11 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\x10 \x01(\x04R\twireBytes\x12;\n" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelStatusR\achannel\x12?\n" +
-	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12F\n" +
+	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12=\n" +
+	"\bchannels\x18\" \x03(\v2!.lighterage.wire.v1.ChannelStatusR\bchannels\x12F\n" +
 	"\x10external_failure\x18( \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0fexternalFailure\x12.\n" +
-	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes\x12@\n" +
+	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes\x125\n" +
+	"\x17own_received_wire_bytes\x18! \x01(\x04R\x14ownReceivedWireBytes\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12K\n" +
 	"\rstore_archive\x18/ \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\fstoreArchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
@@ -2767,65 +2807,68 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
 	26, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
 	27, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
-	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	28, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
-	4,  // 12: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
-	5,  // 13: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	25, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	25, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	29, // 16: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	29, // 17: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	25, // 18: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	25, // 19: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	25, // 20: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 21: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	10, // 22: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
-	10, // 23: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
-	20, // 24: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	30, // 25: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	30, // 26: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	17, // 27: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	17, // 28: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	17, // 29: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	17, // 30: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	30, // 31: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	19, // 32: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 33: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	30, // 34: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	31, // 35: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	16, // 36: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	18, // 37: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	32, // 38: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	33, // 39: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	34, // 40: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	35, // 41: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	36, // 42: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	37, // 43: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	21, // 44: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	21, // 45: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	22, // 46: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	37, // 47: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	38, // 48: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	39, // 49: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	40, // 50: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	41, // 51: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
-	30, // 52: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	37, // 53: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 54: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	32, // 55: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	25, // 56: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	37, // 57: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 58: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	25, // 59: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	14, // 60: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 61: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
-	15, // 62: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	13, // 63: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
-	62, // [62:64] is the sub-list for method output_type
-	60, // [60:62] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	26, // 10: lighterage.wire.v1.QueueConfig.channels:type_name -> lighterage.wire.v1.ChannelConfig
+	3,  // 11: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
+	28, // 12: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	4,  // 13: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
+	5,  // 14: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
+	25, // 15: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	25, // 16: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	29, // 17: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	29, // 18: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	25, // 19: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	25, // 20: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	25, // 21: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 22: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	10, // 23: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
+	10, // 24: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
+	20, // 25: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	30, // 26: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	30, // 27: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	17, // 28: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	17, // 29: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	17, // 30: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	17, // 31: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	30, // 32: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	19, // 33: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	19, // 34: lighterage.wire.v1.QueueStatistics.checkpoints:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 35: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	30, // 36: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	31, // 37: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	16, // 38: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	18, // 39: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	32, // 40: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	33, // 41: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	34, // 42: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	35, // 43: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	36, // 44: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	35, // 45: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
+	37, // 46: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	21, // 47: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	21, // 48: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	22, // 49: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	37, // 50: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	38, // 51: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	39, // 52: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	40, // 53: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	41, // 54: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	30, // 55: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	37, // 56: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 57: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	32, // 58: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	25, // 59: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	37, // 60: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	30, // 61: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	25, // 62: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	14, // 63: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 64: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
+	15, // 65: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	13, // 66: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
+	65, // [65:67] is the sub-list for method output_type
+	63, // [63:65] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }

@@ -72,10 +72,11 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 			return queued(q, func(s *v1alpha1.QueueStatistics) string { return s.Gets.PerSecond })
 		}},
 		column[v1alpha1.Queue]{"Channel+", func(q *v1alpha1.Queue) string {
-			if q.Status.Channel == nil {
-				return ""
+			var all []string
+			for _, c := range q.Status.SendingChannels() {
+				all = append(all, c.State+" to "+c.Destination)
 			}
-			return q.Status.Channel.State + " to " + q.Status.Channel.Destination
+			return strings.Join(all, ", ")
 		}},
 		column[v1alpha1.Queue]{"#Saved", func(q *v1alpha1.Queue) string { return saved(q.Status.Compression) }},
 	),

@@ -113,8 +113,8 @@ func NetworkOf(sides []Side) Network {
 			}
 		}
 		for j := range sides[i].Queues {
-			if q := &sides[i].Queues[j]; q.Spec.Channel != nil {
-				flow(i, place(q.Spec.Channel.Peer)).Channels++
+			for _, channel := range sides[i].Queues[j].Spec.SendingChannels() {
+				flow(i, place(channel.Peer)).Channels++
 			}
 		}
 	}

@@ -7,8 +7,8 @@
 //
 // It does so with files in memory, where the processors are the limit, and without RabbitMQ on a disk of its own that a
 // control group holds to 50 MB/s. Then it measures channels between two queues in network namespaces of their own,
-// joined by a link that a token bucket holds to 100 Mbit/s, and how fast and at what cost queues are archived and
-// restored.
+// joined by a link that a token bucket holds to 100 Mbit/s, how fast and at what cost queues are archived and
+// restored, and what is written to disk of messages that stay while a channel is stopped.
 package queue
 
 import (
@@ -28,6 +28,8 @@ type extent struct {
 	diskRounds, diskBytes       int
 	channelRounds, channelBytes int
 	archiveRounds, archiveBytes int
+	// stoppedMessages are put in each of stoppedRounds.
+	stoppedRounds, stoppedMessages int
 	// neighbourBytes are archived beside a neighbour, in diskRounds.
 	neighbourBytes int
 }
@@ -35,11 +37,13 @@ type extent struct {
 var (
 	full = extent{
 		rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3,
-		channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20, neighbourBytes: 288 << 20,
+		channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20, neighbourBytes: 288 << 20, stoppedRounds: 3,
+		stoppedMessages: 3000,
 	}
 	quick = extent{
 		rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1,
-		channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20, neighbourBytes: 48 << 20,
+		channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20, neighbourBytes: 48 << 20, stoppedRounds: 1,
+		stoppedMessages: 300,
 	}
 )
 
@@ -75,8 +79,9 @@ func Benchmark() harness.Benchmark {
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&b.directory, "dir", "/dev/shm",
 				"where contenders keep messages when the disk is not to be the limit: on tmpfs")
-			f.StringVar(&b.image, "disk", "/var/tmp", "where the file of the limited disk is made, of 1 GiB: not on tmpfs")
-			f.StringVar(&b.only, "only", "", "measure one part alone: memory, broker, disk, channel, archive or neighbour")
+			f.StringVar(&b.image, "disk", "/var/tmp",
+				"where the file of the limited disk is made, of 1 GiB, and messages are while a channel is stopped: not on tmpfs")
+			f.StringVar(&b.only, "only", "", "measure one part alone: memory, broker, disk, channel, archive, neighbour or stopped")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
 			b.Run, b.extent = r, full
@@ -102,6 +107,8 @@ type results struct {
 	diskSpeed float64
 	journeys  []journey
 	archives  []archived
+	// stopped are turns while the channel is.
+	stopped []stoppedTurn
 	// neighbours of archives.
 	neighbours []disturbed
 	// missing says of what was not run why it was not.
@@ -114,7 +121,7 @@ func (b *bench) run(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{memoryPart, b.inMemory}, {diskPart, b.onDisk}, {channelPart, b.overChannels}, {archivePart, b.inArchives},
-		{neighbourPart, b.besideNeighbour},
+		{neighbourPart, b.besideNeighbour}, {stoppedPart, b.whileStopped},
 	} {
 		if b.only != "" && b.only != part.name && (b.only != brokerPart || part.name != memoryPart) {
 			continue
@@ -139,6 +146,7 @@ const (
 	archivePart = "archive"
 
 	neighbourPart = "neighbour"
+	stoppedPart   = "stopped"
 )
 
 // inMemory measures with files on tmpfs.

@@ -40,6 +40,8 @@ const (
 	s2      = "JetStream, S2"
 	deflate = "queue, deflate"
 	zstd    = "queue, zstd"
+	// uncompressed takes part where a channel is stopped only.
+	uncompressed = "queue, none"
 	// broker takes part in memory only.
 	broker = "RabbitMQ, zstd in the client"
 )
@@ -55,6 +57,8 @@ func serve(ctx context.Context, name, directory string) error {
 		return serveQueue(ctx, directory, codec.Deflate)
 	case zstd:
 		return serveQueue(ctx, directory, codec.Zstd)
+	case uncompressed:
+		return serveQueue(ctx, directory, codec.None)
 	default:
 		return fmt.Errorf("unknown contender %q", name)
 	}
@@ -159,8 +163,13 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 	return listening(q.address)
 }
 
-// encodingOptions are those of a queue that compresses everything with a codec.
+// encodingOptions are those of a queue that compresses everything with a codec; None: nothing.
 func encodingOptions(id codec.ID) message.EncodingOptions {
+	if id == codec.None {
+		return message.EncodingOptions{
+			Policy: policy.Settings{Mode: policy.Never, Level: codec.Fast}, Engines: engines.Default(),
+		}
+	}
 	return message.EncodingOptions{
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, Objective: policy.Bytes}, Codecs: []codec.ID{id},
 		MinSize: 1,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -118,7 +119,7 @@ func (b *bench) report() (harness.Report, error) {
 	for _, a := range diskAims {
 		r.Targets = append(r.Targets, a.meet(b.disk)...)
 	}
-	r.Targets = append(r.Targets, b.journeyTargets()...)
+	r.Targets = append(append(r.Targets, b.journeyTargets()...), b.stoppedTargets()...)
 	saved, err := b.saved()
 	type list = []func(turn) float64
 	data := map[string]any{
@@ -126,7 +127,9 @@ func (b *bench) report() (harness.Report, error) {
 		"Missing": b.missing, "Saved": saved, "Mbits": linkMbits, "ChannelRounds": b.channelRounds,
 		"Channel": b.journeyTable(true), "Fast": b.journeyTable(false), "ArchiveRounds": b.archiveRounds,
 		"ArchiveMB": b.archiveBytes / 1e6, "Archives": archiveTable(b.archives),
-		"Neighbours": neighbourTable(b.neighbours), "NeighbourMB": b.neighbourBytes / 1e6,
+		"Stopped": b.stoppedTable(), "StoppedRounds": b.stoppedRounds,
+		"StoppedSeconds": (time.Duration(b.stoppedMessages) * stoppedInterval).Seconds(),
+		"Neighbours":     neighbourTable(b.neighbours), "NeighbourMB": b.neighbourBytes / 1e6,
 		"Memory": harness.Table(
 			[]string{"bytes", "contender", "puts/s", "CPU us a put", "gets/s", "CPU us a get", "stored bytes a message"},
 			rows(b.memory, []string{"%.0f", "%.1f (%.1f)", "%.0f", "%.1f (%.1f)", "%.0f"}, list{putRate},

@@ -146,7 +146,7 @@ func usersOf(
 		}
 	}
 	for i := range queues {
-		if channel := queues[i].Spec.Channel; channel != nil && channel.Peer == peer {
+		if slices.Contains(queues[i].Spec.SendingPeers(), peer) {
 			add("Queue", &queues[i])
 		}
 	}
