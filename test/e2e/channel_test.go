@@ -66,6 +66,63 @@ func (c *cluster) see(t *testing.T, queue *v1alpha1.Queue, what string, ok func(
 	})
 }
 
+// TestSeveralChannels sends messages from a queue to one of the same namespace and to one of the other cluster, which
+// holds them up until it grants them: the other one does not wait, and a member of the source that is killed sends each
+// message once.
+func TestSeveralChannels(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	namespace := newNamespace(t)
+	accept := func(s *v1alpha1.QueueSpec) { s.Receiving.Accept = v1alpha1.QueueAcceptAny }
+	near, nearGetter := east.newQueue(t, namespace, "ledger", accept)
+	far, farGetter := west.newQueue(t, namespace, "invoices", accept)
+	from, putter := east.newQueue(t, namespace, "orders", func(s *v1alpha1.QueueSpec) {
+		s.Channels = []v1alpha1.QueueChannel{{Queue: near.Name}, {Peer: "west", Queue: far.Name}}
+	})
+	east.waitForQueue(t, near, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	west.waitForQueue(t, far, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	east.waitForQueue(t, from, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
+	const first, rest = 20, 60
+	messages := orders(first + rest)
+	putter.connect(t)
+	putter.put(t, messages[:first])
+	nearGetter.connect(t)
+	nearGetter.get(t, messages[:first])
+	east.see(t, from, "keep what one of two has", func(s v1alpha1.QueueStatus) bool {
+		return s.Statistics != nil && s.Statistics.Depth == first && len(s.Channels) == 2 &&
+			s.Channels[0].Messages == first && s.Channels[1].Messages == 0
+	})
+	if err := west.Create(ctx, &v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-from-east"},
+		Spec: v1alpha1.PeerGrantSpec{
+			From: []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{namespace}}},
+			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedQueue, Name: far.Name}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	east.waitForQueue(t, from, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	farGetter.connect(t)
+	farGetter.get(t, messages[:first])
+	putter.putNext(t, messages[first:])
+	sender := east.member(t, from)
+	if err := east.Delete(ctx, sender); err != nil {
+		t.Fatal(err)
+	}
+	east.waitForNext(t, sender)
+	nearGetter.get(t, messages[first:])
+	farGetter.get(t, messages[first:])
+	east.see(t, from, "be empty", func(s v1alpha1.QueueStatus) bool {
+		return s.Statistics != nil && s.Statistics.Depth == 0 && len(s.Channels) == 2
+	})
+	for c, queue := range map[*cluster]*v1alpha1.Queue{east: near, west: far} {
+		c.see(t, queue, "have got each message once", func(s v1alpha1.QueueStatus) bool {
+			return s.Statistics != nil && s.Statistics.Depth == 0 && len(s.Received) == 1 &&
+				s.Received[0].Position == first+rest
+		})
+	}
+}
+
 // TestChannel sends messages from a queue of one cluster to one of the other: not before a PeerGrant allows it, each
 // exactly once and in order although a member of either side is killed in the middle, compressed ones as they are
 // stored, and no longer than the grant lasts.

@@ -29,6 +29,7 @@ func TestFormGzip(t *testing.T) {
 	east.sh(t, namespace, "source", fill)
 	transfer := newTransfer(namespace, "archive")
 	transfer.Spec.Destination.Form = v1alpha1.RestingGzip
+	transfer.Spec.Destination.Records = &v1alpha1.FileRecords{Format: v1alpha1.RecordLines}
 	if err := east.Create(ctx, transfer); err != nil {
 		t.Fatal(err)
 	}

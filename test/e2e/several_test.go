@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestSeveralDestinations(t *testing.T) {
 		t.Errorf("the claim of the other cluster differs:\n%s", diff)
 	}
 	var compressed float64
-	for _, leg := range legsOf(t, several) {
+	for _, leg := range legsOf(t, several, 2) {
 		if c := leg.Status.Compression; c == nil || c.UncompressedBytes != alone.Status.Compression.UncompressedBytes ||
 			leg.Status.Progress.Files != 304 || len(leg.Status.History) != 1 {
 			t.Errorf("%s: %+v %+v", leg.Name, leg.Status.Progress, c)
@@ -86,7 +87,7 @@ func TestSeveralDestinations(t *testing.T) {
 		return several.Status.Run.ID != first && several.Status.Phase == v1alpha1.TransferComplete,
 			fmt.Sprintf("%+v", several.Status.Destinations)
 	})
-	for _, leg := range legsOf(t, several) {
+	for _, leg := range legsOf(t, several, 2) {
 		if leg.Status.Progress.UnchangedFiles != 304 || leg.Status.History[0].Bytes != 0 || len(leg.Status.History) != 2 {
 			t.Errorf("%s: the second run moved data: %+v %+v", leg.Name, leg.Status.Progress, leg.Status.History[0])
 		}
@@ -101,8 +102,66 @@ func TestSeveralDestinations(t *testing.T) {
 	})
 }
 
-// legsOf are the Transfers of several destinations.
-func legsOf(t *testing.T, whole *v1alpha1.Transfer) []v1alpha1.Transfer {
+// TestStoreAmongSeveral sends one snapshot to a directory of the other cluster, to one that rests compressed, and to an object
+// store, from where it is restored.
+func TestStoreAmongSeveral(t *testing.T) {
+	t.Parallel()
+	if !pair.Local || pair.SnapshotClass == "" {
+		t.Skip("the clusters are not this machine's, or its kernel has no btrfs")
+	}
+	ctx := context.Background()
+	namespace := newNamespace(t)
+	pair.ObjectStores(t, namespace, "vault", namespace)
+	east.claim(t, namespace, "source", pair.SnapshotClass, "200Mi")
+	west.claim(t, namespace, "copy", "", "200Mi")
+	east.claim(t, namespace, "restored", "", "200Mi")
+	grant(t, namespace, "copy")
+	west.sh(t, namespace, "copy", "mkdir /data/plain /data/gzip")
+	east.sh(t, namespace, "source", fill)
+	several := newTransfer(namespace, "several")
+	several.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
+	several.Spec.Destination = v1alpha1.TransferDestination{}
+	several.Spec.Destinations = []v1alpha1.NamedDestination{
+		{Name: "plain", Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/plain"}},
+		{
+			Name: "gzip", Peer: "west", Form: v1alpha1.RestingGzip,
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/gzip"},
+		},
+		{Name: "vault", ObjectStore: vault("/several"), Form: v1alpha1.RestingZstd},
+	}
+	if err := east.Create(ctx, several); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, several, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	nothingStaged(t, namespace)
+	for _, leg := range legsOf(t, several, 3) {
+		if leg.Status.Progress.Files != 303 || leg.Status.Run.Attempt != 1 || leg.Status.RecoveryPoint == nil {
+			t.Errorf("%s: %+v %+v", leg.Name, leg.Status.Progress, leg.Status.Run)
+		}
+	}
+	restore := newLocalTransfer(namespace, "restore")
+	restore.Spec.Source = v1alpha1.TransferSource{ObjectStore: vault("/several")}
+	restore.Spec.Destination.PersistentVolumeClaim.ClaimName = "restored"
+	if err := east.Create(ctx, restore); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, restore, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	want := east.sh(t, namespace, "source", listing)
+	if got := east.sh(t, namespace, "restored", listing); got != want {
+		t.Errorf("what was restored from the store differs:\n%s", got)
+	}
+	plain := strings.ReplaceAll(listing, "/data", "/data/plain")
+	if got := west.sh(t, namespace, "copy", plain); got != want {
+		t.Errorf("the claim of the other cluster differs:\n%s", got)
+	}
+	const members = `cd /data/gzip; find . -type f -name '*.gz' | wc -l; find . -type f -name '*.gz' -exec gzip -t {} +`
+	if n := strings.TrimSpace(west.sh(t, namespace, "copy", members)); n != "303" {
+		t.Errorf("gzip finds %s files", n)
+	}
+}
+
+// legsOf are the Transfers of so many destinations.
+func legsOf(t *testing.T, whole *v1alpha1.Transfer, n int) []v1alpha1.Transfer {
 	t.Helper()
 	var legs []v1alpha1.Transfer
 	for _, destination := range whole.Status.Destinations {
@@ -113,7 +172,7 @@ func legsOf(t *testing.T, whole *v1alpha1.Transfer) []v1alpha1.Transfer {
 		}
 		legs = append(legs, leg)
 	}
-	if len(legs) != 2 {
+	if len(legs) != n {
 		t.Fatalf("%+v", whole.Status.Destinations)
 	}
 	return legs
