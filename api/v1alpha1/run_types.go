@@ -54,10 +54,14 @@ type RunStatus struct {
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 	// bandwidthShare is how many bytes per second of what the Peer or the cluster allows are the run's at present. The
-	// agent keeps to the smaller one of bandwidthLimit and bandwidthShare. Absent: neither limits bandwidth. Unset for a
-	// Delivery.
+	// agent keeps to the smallest one of bandwidthLimit, bandwidthShare and windowLimit. Absent: neither limits bandwidth.
+	// Unset for a Delivery.
 	// +optional
 	BandwidthShare *resource.Quantity `json:"bandwidthShare,omitempty"`
+	// windowLimit is how many bytes per second the windows of spec.schedule allow that are open at present. Absent: they
+	// have no limit. Unset for a Delivery, and for a Transfer with source.peer, which tells the other cluster.
+	// +optional
+	WindowLimit *resource.Quantity `json:"windowLimit,omitempty"`
 	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the
 	// attempt began. Unset without a template, and for a Delivery, whose spec has it.
 	// +optional

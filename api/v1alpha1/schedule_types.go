@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // TransferSchedule says when runs start, and when they may be under way.
 // +kubebuilder:validation:XValidation:rule="has(self.cron) || has(self.windows)",message="a schedule needs cron, windows or both"
@@ -64,6 +67,12 @@ type ScheduleWindow struct {
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="end must be a time from 00:00 to 23:59; write for example 06:00, or 00:00 for midnight"
 	End string `json:"end,omitempty"`
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most while the window is open.
+	// The lowest limit of all windows that are open and of spec.bandwidthLimit is in force; absent: the others. It changes
+	// within seconds, also while an attempt is under way, and status.run.windowLimit shows it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 }
 
 // ScheduleStatus is what the schedule did and will do.

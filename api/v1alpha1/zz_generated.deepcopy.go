@@ -4134,6 +4134,11 @@ func (in *RunStatus) DeepCopyInto(out *RunStatus) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.WindowLimit != nil {
+		in, out := &in.WindowLimit, &out.WindowLimit
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.ClaimSize != nil {
 		in, out := &in.ClaimSize, &out.ClaimSize
 		x := (*in).DeepCopy()
@@ -4203,6 +4208,11 @@ func (in *ScheduleWindow) DeepCopyInto(out *ScheduleWindow) {
 		in, out := &in.Days, &out.Days
 		*out = make([]Weekday, len(*in))
 		copy(*out, *in)
+	}
+	if in.BandwidthLimit != nil {
+		in, out := &in.BandwidthLimit, &out.BandwidthLimit
+		x := (*in).DeepCopy()
+		*out = &x
 	}
 }
 

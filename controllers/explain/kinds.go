@@ -66,6 +66,9 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 		s.count("missed runs", t.Status.Schedule.MissedRuns)
 		s.at("window ends", t.Status.Schedule.WindowEnd)
 		s.at("next window", t.Status.Schedule.NextWindow)
+		if run := t.Status.Run; run != nil && run.WindowLimit != nil {
+			s.row("limit of open windows", run.WindowLimit.String()+" bytes per second")
+		}
 	}
 	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
 		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)

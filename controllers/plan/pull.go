@@ -148,6 +148,7 @@ func DecidePull(transfer *v1alpha1.Transfer, facts PullFacts) PullDecision {
 	out.Problem = CheckPeer(transfer.Spec.Source.Peer, facts.Peer)
 	out.Held = d.held() != nil
 	out.Ask = pullRequest(d.transfer, out.Held)
+	out.Ask.Options.BandwidthLimit = bandwidthLimit(lower(d.transfer.Spec.BandwidthLimit, d.window.bandwidth()))
 	return out
 }
 

@@ -289,7 +289,8 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 		return
 	}
 	next()
-	d.transfer.Status.Run.BandwidthLimit, d.transfer.Status.Run.BandwidthShare = d.bandwidth, d.share
+	run := d.transfer.Status.Run
+	run.BandwidthLimit, run.BandwidthShare, run.WindowLimit = d.bandwidth, d.share, d.window.bandwidth()
 	if kept == nil {
 		resolved = resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now)
 	}

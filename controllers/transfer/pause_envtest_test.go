@@ -171,6 +171,8 @@ func TestWindowsAreChecked(t *testing.T) {
 		"of no length":              {Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "20:00"}}},
 		"no day":                    {Windows: []v1alpha1.ScheduleWindow{{Days: []v1alpha1.Weekday{"Mon"}}}},
 		"too many":                  {Windows: make([]v1alpha1.ScheduleWindow, 17)},
+		"hardly any bandwidth":      {Windows: limitedWindow("1Ki")},
+		"all bandwidth there is":    {Windows: limitedWindow("2Pi")},
 	} {
 		transfer := f.make("unusable")
 		transfer.Spec.Schedule = &schedule
@@ -187,6 +189,11 @@ func TestWindowsAreChecked(t *testing.T) {
 	if f.transfer.Status.Run != nil {
 		t.Errorf("%+v", f.transfer.Status)
 	}
+}
+
+func limitedWindow(limit string) []v1alpha1.ScheduleWindow {
+	q := resource.MustParse(limit)
+	return []v1alpha1.ScheduleWindow{{Start: "20:00", End: "21:00", BandwidthLimit: &q}}
 }
 
 // An agent that runs is given another limit of bandwidth, without another attempt.
@@ -223,6 +230,24 @@ func TestLimitChanges(t *testing.T) {
 			return nil
 		})
 	}
+	// So is that of a window, which is open at all times here.
+	f.change(func(t *v1alpha1.Transfer) {
+		t.Spec.BandwidthLimit = &limit
+		t.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: append(limitedWindow("1Mi"), limitedWindow("300Ki")...)}
+		t.Spec.Schedule.Windows[0].Start, t.Spec.Schedule.Windows[0].End = "00:00", "12:00"
+		t.Spec.Schedule.Windows[1].Start, t.Spec.Schedule.Windows[1].End = "12:00", "00:00"
+		t.Spec.Schedule.Windows[0].BandwidthLimit = t.Spec.Schedule.Windows[1].BandwidthLimit
+	})
+	controllertest.Eventually(t, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		got, _ := agents.Limited(f.serverName())
+		if shown := f.transfer.Status.Run.WindowLimit; got != 300<<10 || shown == nil || shown.Value() != 300<<10 {
+			return fmt.Errorf("the agent has %d and status shows %v, want 300Ki", got, shown)
+		}
+		return nil
+	})
 	if f.transfer.Status.Run.Attempt != 1 {
 		t.Errorf("%+v", f.transfer.Status.Run)
 	}
