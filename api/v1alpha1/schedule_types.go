@@ -75,6 +75,46 @@ type ScheduleWindow struct {
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 }
 
+// TransferDeadline is when a run is to be Complete.
+// +kubebuilder:validation:XValidation:rule="has(self.within) != has(self.time)",message="deadline must have exactly one of within and time"
+type TransferDeadline struct {
+	// within is how long after it is wanted a run is to be Complete: after the time of schedule.cron, jitter included, or
+	// else after the manager has seen the Transfer or its annotation lighterage.dev/run. A wait for a window counts.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="within must be between 1m and 8784h; write for example 6h"
+	Within *metav1.Duration `json:"within,omitempty"`
+	// time by which a run is to be Complete. Runs that start after one that was in time have no deadline.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+}
+
+// DeadlineStatus is what is expected of a run, by the figures of the last Complete one, or of its own when data move.
+//
+// +structType=atomic
+type DeadlineStatus struct {
+	// runID of the run. Absent while one is awaited.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// startTime since when it is wanted.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// time by which it is to be Complete.
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+	// predictedTime is when it is expected to be Complete, windows and limits of bandwidth included. It is brought up to
+	// date when it changes by a minute, or by a twentieth of what is left if that is more. Absent while there are no
+	// figures, while the Transfer is suspended or paused, where it is more than a year away, and when the run has ended.
+	// +optional
+	PredictedTime *metav1.Time `json:"predictedTime,omitempty"`
+	// slack between predictedTime, or the end of the run, and time: negative if that is too late.
+	// +optional
+	Slack *metav1.Duration `json:"slack,omitempty"`
+	// hurried: the run minimises its time, since it would have been late with the objective of its policy. Of the last run
+	// while one is awaited.
+	// +optional
+	Hurried bool `json:"hurried,omitempty"`
+}
+
 // ScheduleStatus is what the schedule did and will do.
 //
 // +structType=atomic

@@ -181,6 +181,8 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="has(self.destination) != has(self.destinations)",message="spec must have exactly one of destination and destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || has(self.source.persistentVolumeClaim) && !has(self.source.hooks)",message="with several destinations the source is a persistentVolumeClaim without hooks; remove hooks and use a claim, or make a Transfer for each destination"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.deadline)",message="a deadline is of one destination; remove deadline, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.time) || !has(self.schedule) || !has(self.schedule.cron)",message="deadline.time is one time; use deadline.within with schedule.cron"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
@@ -320,6 +322,12 @@ type TransferSpec struct {
 	// +optional
 	Objective *TransferObjective `json:"objective,omitempty"`
 
+	// deadline by which a run is to be Complete. status.deadline has what is expected, and the condition WithinDeadline
+	// whether that is in time. A run starts as it would without: at once, or when the next window opens. One that would be
+	// late by the figures of the last Complete run minimises its time, whatever the objective of its CompressionPolicy is.
+	// +optional
+	Deadline *TransferDeadline `json:"deadline,omitempty"`
+
 	// podTemplate adjusts the sending agent's pod. A change takes effect with the next attempt or run.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
@@ -453,8 +461,8 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded,
-	// DestinationFits, HistoryKept.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, WithinDeadline,
+	// HooksSucceeded, DestinationFits, HistoryKept.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -474,6 +482,9 @@ type TransferStatus struct {
 	// schedule of runs.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+	// deadline of the run that is awaited or under way, or else of the last one. Absent without spec.deadline.
+	// +optional
+	Deadline *DeadlineStatus `json:"deadline,omitempty"`
 	// policy in force for the present or last run. A change of a CompressionPolicy, or of spec.compression, applies to
 	// runs that start after it; a run keeps what it began with, through all of its attempts.
 	// +optional

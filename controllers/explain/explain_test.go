@@ -30,6 +30,13 @@ var update = flag.Bool("update", false, "write testdata again")
 // cases change the base; each has a file in testdata.
 var cases = map[string]func(*explain.Input){
 	"complete": func(*explain.Input) {},
+	"with-a-deadline": func(in *explain.Input) {
+		in.Transfer.Spec.Deadline = &v1alpha1.TransferDeadline{Within: &metav1.Duration{Duration: time.Minute}}
+		in.Transfer.Spec.BandwidthLimit = resource.NewQuantity(50*mib, resource.BinarySI)
+		in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{
+			RunID: "7f3c", StartTime: at(0), Time: *at(60), Slack: &metav1.Duration{Duration: 10 * time.Second},
+		}
+	},
 	"charged-by-tariff": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		priced := func(hour string, generation int64) v1alpha1.PricesStatus {
@@ -550,5 +557,44 @@ func TestOriginOfSoftware(t *testing.T) {
 		if v := e.Policy.Values[i]; v.Value != fmt.Sprint(test.disabled) || !strings.Contains(v.Origin, test.want) {
 			t.Errorf("%s: %+v, want %q", name, v, test.want)
 		}
+	}
+}
+
+// TestEndings: when another choice would have ended is told where there is a deadline, by windows and limits.
+func TestEndings(t *testing.T) {
+	for _, choice := range explained(t, cases["complete"]).Choices {
+		if choice.End != nil {
+			t.Errorf("%+v", choice)
+		}
+	}
+	ends := func(change func(*v1alpha1.Transfer)) (late, inTime int) {
+		e := explained(t, func(in *explain.Input) {
+			cases["with-a-deadline"](in)
+			change(in.Transfer)
+		})
+		for _, c := range e.Choices {
+			switch {
+			case c.End == nil:
+			case c.End.After(e.Deadline.Time.Time):
+				late++
+			default:
+				inTime++
+			}
+			if c.End != nil && c.End.Before(e.Run.Start.Add(time.Duration(*c.Elapsed)*time.Second)) {
+				t.Errorf("%s ends at %s", c.Engine, c.End)
+			}
+		}
+		return late, inTime
+	}
+	if late, inTime := ends(func(*v1alpha1.Transfer) {}); late == 0 || inTime == 0 {
+		t.Errorf("%d are late and %d in time", late, inTime)
+	}
+	if late, inTime := ends(func(t *v1alpha1.Transfer) {
+		t.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{{Start: "22:00", End: "23:00"}}}
+	}); late == 0 || inTime != 0 {
+		t.Errorf("outside of windows %d are late and %d in time", late, inTime)
+	}
+	if late, inTime := ends(func(t *v1alpha1.Transfer) { t.Status.Run.CompletionTime = nil }); late+inTime != 0 {
+		t.Errorf("while it runs %d are late and %d in time", late, inTime)
 	}
 }

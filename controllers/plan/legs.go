@@ -156,7 +156,7 @@ func attemptOf(transfer *v1alpha1.Transfer) string {
 // legOf is the leg that there should be for a destination in the present run.
 func legOf(whole *v1alpha1.Transfer, to v1alpha1.NamedDestination) v1alpha1.Transfer {
 	spec := *whole.Spec.DeepCopy()
-	spec.Destinations, spec.Schedule, spec.Objective = nil, nil, nil
+	spec.Destinations, spec.Schedule, spec.Objective, spec.Deadline = nil, nil, nil, nil
 	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect} // the whole makes the copy
 	spec.Source.VolumeGroupSnapshotName = ""
 	spec.Destination = v1alpha1.TransferDestination{

@@ -223,6 +223,7 @@ func newPullDecision(transfer *v1alpha1.Transfer, facts PullFacts) *transferDeci
 
 func (d *transferDecision) pullDecision(transfer *v1alpha1.Transfer) PullDecision {
 	d.watchObjective()
+	d.watchDeadline()
 	d.transfer.Status.ObservedGeneration = transfer.Generation
 	d.transfer.Status.Peer = transfer.Spec.Source.Peer
 	return PullDecision{Status: d.transfer.Status, RequeueAfter: d.out.RequeueAfter}

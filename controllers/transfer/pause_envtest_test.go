@@ -252,3 +252,45 @@ func TestLimitChanges(t *testing.T) {
 		t.Errorf("%+v", f.transfer.Status.Run)
 	}
 }
+
+// What cannot be a deadline is rejected by the API server, and one that can be is stated.
+func TestDeadlinesAreChecked(t *testing.T) {
+	f := prepare(t)
+	hour, short := &metav1.Duration{Duration: time.Hour}, &metav1.Duration{Duration: time.Second}
+	later := &metav1.Time{Time: time.Now().Add(time.Hour)}
+	for name, change := range map[string]func(*v1alpha1.TransferSpec){
+		"neither": func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{} },
+		"both":    func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{Within: hour, Time: later} },
+		"short":   func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{Within: short} },
+		"a time with cron": func(s *v1alpha1.TransferSpec) {
+			s.Deadline = &v1alpha1.TransferDeadline{Time: later}
+			s.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily"}
+		},
+	} {
+		transfer := f.make("unusable")
+		change(&transfer.Spec)
+		if err := cluster.Client.Create(context.Background(), transfer); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	f.transfer.Spec.Deadline = &v1alpha1.TransferDeadline{Within: hour}
+	f.create()
+	agents.Say(f.serverName(), transferring())
+	cluster.RunPod(t, f.job(1), "node-1")
+	f.because(v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring)
+	by := f.transfer.Status.Deadline
+	if c := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionWithinDeadline); c == nil || by == nil ||
+		by.RunID != f.transfer.Status.Run.ID || !by.Time.Equal(&metav1.Time{Time: by.StartTime.Add(time.Hour)}) {
+		t.Errorf("%+v %+v", c, by)
+	}
+	f.change(func(t *v1alpha1.Transfer) { t.Spec.Deadline = nil })
+	controllertest.Eventually(t, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		if f.transfer.Status.Deadline != nil {
+			return fmt.Errorf("status still has %+v", f.transfer.Status.Deadline)
+		}
+		return nil
+	})
+}
