@@ -86,6 +86,67 @@ type RunStatus struct {
 	Cost *CostStatus `json:"cost,omitempty"`
 }
 
+// AttemptRecord is one attempt that ended.
+type AttemptRecord struct {
+	// runID of the run it belonged to.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// attempt counts from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// reason it ended for: Succeeded, or one of the Reason constants.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message that came with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the attempt.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the attempt.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// duration from startTime to completionTime.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// node it ran on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// engine that compressed.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// bytes sent, before compression.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// compressedBytes sent.
+	// +optional
+	CompressedBytes int64 `json:"compressedBytes"`
+	// resumedBytes that were not sent again.
+	// +optional
+	ResumedBytes int64 `json:"resumedBytes"`
+	// resentBytes that were.
+	// +optional
+	ResentBytes int64 `json:"resentBytes"`
+	// removed are files, links and directories that spec.delete removed at the destination.
+	// +optional
+	Removed int64 `json:"removed"`
+	// reusedBytes were the same at the destination already, and were not sent.
+	// +optional
+	ReusedBytes int64 `json:"reusedBytes"`
+	// operations are blocks that were compressed or sent as they are.
+	// +optional
+	Operations int64 `json:"operations,omitempty"`
+	// storedBytes are the part of bytes that was sent as it is.
+	// +optional
+	StoredBytes int64 `json:"storedBytes,omitempty"`
+	// usage of the attempt as far as it was reported.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of the attempt as far as it was reported, with the prices that were in force; absent where there were none.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
+}
+
 // DataPath is what carries the data of an attempt.
 type DataPath struct {
 	// type of the path.

@@ -44,6 +44,9 @@ type TransferSchedule struct {
 	Windows []ScheduleWindow `json:"windows,omitempty"`
 }
 
+// A rule for the range of bandwidthLimit, in a list within a template, exceeds what the API server allows rules to cost;
+// the manager checks it.
+
 // ScheduleWindow is a time of the week, by the clock on the wall in the time zone of the schedule. Of an hour that is
 // there twice because the clock is set back, both are in the window; one that is left out is in none.
 // +kubebuilder:validation:XValidation:rule="has(self.days) || has(self.start)",message="a window needs days, or start and end; for runs at all times leave windows out"
@@ -69,9 +72,9 @@ type ScheduleWindow struct {
 	End string `json:"end,omitempty"`
 	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most while the window is open.
 	// The lowest limit of all windows that are open and of spec.bandwidthLimit is in force; absent: the others. It changes
-	// within seconds, also while an attempt is under way, and status.run.windowLimit shows it.
+	// within seconds, also while an attempt is under way, and status.run.windowLimit shows it. Between 256Ki and 1Pi;
+	// another one is InvalidSpec.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 }
 

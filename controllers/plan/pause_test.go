@@ -433,6 +433,10 @@ func TestUnusableWindows(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.TransferSchedule){
 		"tz database": func(s *v1alpha1.TransferSchedule) { s.TimeZone = "Mars/Olympus" },
 		"shorter":     func(s *v1alpha1.TransferSchedule) { s.Windows[0].End = "22:01" },
+		"256Ki": func(s *v1alpha1.TransferSchedule) {
+			little := resource.MustParse("1Ki")
+			s.Windows[0].BandwidthLimit = &little
+		},
 	} {
 		w := newWindowed(t, "")
 		change(w.transfer.Spec.Schedule)
@@ -443,6 +447,7 @@ func TestUnusableWindows(t *testing.T) {
 		}
 		// A run that is under way goes on: nobody knows when it would have to pause.
 		w.transfer.Spec.Schedule.TimeZone, w.transfer.Spec.Schedule.Windows[0].End = "", "06:00"
+		w.transfer.Spec.Schedule.Windows[0].BandwidthLimit = nil
 		w.transfer.Generation++
 		w.at("04 22:01")
 		change(w.transfer.Spec.Schedule)

@@ -171,8 +171,6 @@ func TestWindowsAreChecked(t *testing.T) {
 		"of no length":              {Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "20:00"}}},
 		"no day":                    {Windows: []v1alpha1.ScheduleWindow{{Days: []v1alpha1.Weekday{"Mon"}}}},
 		"too many":                  {Windows: make([]v1alpha1.ScheduleWindow, 17)},
-		"hardly any bandwidth":      {Windows: limitedWindow("1Ki")},
-		"all bandwidth there is":    {Windows: limitedWindow("2Pi")},
 	} {
 		transfer := f.make("unusable")
 		transfer.Spec.Schedule = &schedule
