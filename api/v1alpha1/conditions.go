@@ -30,6 +30,10 @@ const (
 	// ConditionWithinObjective (Transfer): True while status.recoveryPoint is not older than spec.objective.maxAge, False
 	// when it is or there is none, with the reason. Absent without spec.objective.
 	ConditionWithinObjective = "WithinObjective"
+	// ConditionWithinDeadline (Transfer): True while the run that is wanted is expected to be Complete by spec.deadline, or
+	// was; False when it is not, Unknown while nobody can say, with the reason. Absent without spec.deadline, and while no
+	// run is wanted.
+	ConditionWithinDeadline = "WithinDeadline"
 	// ConditionRecoverable (Drill): True when the last drill restored the copy, verified it, and met spec.objective; False
 	// when it did not, with the reason. Absent until the first has ended.
 	ConditionRecoverable = "Recoverable"
@@ -350,6 +354,18 @@ const (
 	ReasonRecoveryPointTooOld = "RecoveryPointTooOld"
 	// ReasonNoRecoveryPoint (Transfer): no run is Complete yet, or, of a block volume, none since the last one began.
 	ReasonNoRecoveryPoint = "NoRecoveryPoint"
+	// ReasonDeadlineInReach (Transfer): the run is expected to be Complete by spec.deadline.
+	ReasonDeadlineInReach = "DeadlineInReach"
+	// ReasonDeadlineKept (Transfer): the last run was Complete by spec.deadline.
+	ReasonDeadlineKept = "DeadlineKept"
+	// ReasonDeadlineUnpredicted (Transfer): there are no figures yet that tell when the run will end: of an earlier run
+	// that is Complete, or of its own data. Or it is suspended or paused.
+	ReasonDeadlineUnpredicted = "DeadlineUnpredicted"
+	// ReasonDeadlineOutOfReach (Transfer): the run is expected to end after spec.deadline, or has failed before. The message
+	// has the earliest time. It goes on all the same. Raise bandwidthLimit, widen windows, or make deadline later.
+	ReasonDeadlineOutOfReach = "DeadlineOutOfReach"
+	// ReasonDeadlineMissed (Transfer): spec.deadline has passed, and the run was not Complete. It goes on all the same.
+	ReasonDeadlineMissed = "DeadlineMissed"
 	// ReasonMaxAttemptsReached (Transfer): all attempts that spec.maxAttempts allows have failed. Remove the cause in
 	// the message, then ask for another run by the annotation lighterage.dev/run.
 	ReasonMaxAttemptsReached = "MaxAttemptsReached"

@@ -54,10 +54,14 @@ type RunStatus struct {
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 	// bandwidthShare is how many bytes per second of what the Peer or the cluster allows are the run's at present. The
-	// agent keeps to the smaller one of bandwidthLimit and bandwidthShare. Absent: neither limits bandwidth. Unset for a
-	// Delivery.
+	// agent keeps to the smallest one of bandwidthLimit, bandwidthShare and windowLimit. Absent: neither limits bandwidth.
+	// Unset for a Delivery.
 	// +optional
 	BandwidthShare *resource.Quantity `json:"bandwidthShare,omitempty"`
+	// windowLimit is how many bytes per second the windows of spec.schedule allow that are open at present. Absent: they
+	// have no limit. Unset for a Delivery, and for a Transfer with source.peer, which tells the other cluster.
+	// +optional
+	WindowLimit *resource.Quantity `json:"windowLimit,omitempty"`
 	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the
 	// attempt began. Unset without a template, and for a Delivery, whose spec has it.
 	// +optional
@@ -78,6 +82,67 @@ type RunStatus struct {
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`
 	// cost of all attempts of the run, by usage; absent while there are no prices. Unset for a Delivery.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
+}
+
+// AttemptRecord is one attempt that ended.
+type AttemptRecord struct {
+	// runID of the run it belonged to.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// attempt counts from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// reason it ended for: Succeeded, or one of the Reason constants.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message that came with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the attempt.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the attempt.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// duration from startTime to completionTime.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// node it ran on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// engine that compressed.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// bytes sent, before compression.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// compressedBytes sent.
+	// +optional
+	CompressedBytes int64 `json:"compressedBytes"`
+	// resumedBytes that were not sent again.
+	// +optional
+	ResumedBytes int64 `json:"resumedBytes"`
+	// resentBytes that were.
+	// +optional
+	ResentBytes int64 `json:"resentBytes"`
+	// removed are files, links and directories that spec.delete removed at the destination.
+	// +optional
+	Removed int64 `json:"removed"`
+	// reusedBytes were the same at the destination already, and were not sent.
+	// +optional
+	ReusedBytes int64 `json:"reusedBytes"`
+	// operations are blocks that were compressed or sent as they are.
+	// +optional
+	Operations int64 `json:"operations,omitempty"`
+	// storedBytes are the part of bytes that was sent as it is.
+	// +optional
+	StoredBytes int64 `json:"storedBytes,omitempty"`
+	// usage of the attempt as far as it was reported.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+	// cost of the attempt as far as it was reported, with the prices that were in force; absent where there were none.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 }

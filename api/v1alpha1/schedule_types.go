@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // TransferSchedule says when runs start, and when they may be under way.
 // +kubebuilder:validation:XValidation:rule="has(self.cron) || has(self.windows)",message="a schedule needs cron, windows or both"
@@ -41,6 +44,9 @@ type TransferSchedule struct {
 	Windows []ScheduleWindow `json:"windows,omitempty"`
 }
 
+// A rule for the range of bandwidthLimit, in a list within a template, exceeds what the API server allows rules to cost;
+// the manager checks it.
+
 // ScheduleWindow is a time of the week, by the clock on the wall in the time zone of the schedule. Of an hour that is
 // there twice because the clock is set back, both are in the window; one that is left out is in none.
 // +kubebuilder:validation:XValidation:rule="has(self.days) || has(self.start)",message="a window needs days, or start and end; for runs at all times leave windows out"
@@ -64,6 +70,52 @@ type ScheduleWindow struct {
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",message="end must be a time from 00:00 to 23:59; write for example 06:00, or 00:00 for midnight"
 	End string `json:"end,omitempty"`
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most while the window is open.
+	// The lowest limit of all windows that are open and of spec.bandwidthLimit is in force; absent: the others. It changes
+	// within seconds, also while an attempt is under way, and status.run.windowLimit shows it. Between 256Ki and 1Pi;
+	// another one is InvalidSpec.
+	// +optional
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+}
+
+// TransferDeadline is when a run is to be Complete.
+// +kubebuilder:validation:XValidation:rule="has(self.within) != has(self.time)",message="deadline must have exactly one of within and time"
+type TransferDeadline struct {
+	// within is how long after it is wanted a run is to be Complete: after the time of schedule.cron, jitter included, or
+	// else after the manager has seen the Transfer or its annotation lighterage.dev/run. A wait for a window counts.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="within must be between 1m and 8784h; write for example 6h"
+	Within *metav1.Duration `json:"within,omitempty"`
+	// time by which a run is to be Complete. Runs that start after one that was in time have no deadline.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+}
+
+// DeadlineStatus is what is expected of a run, by the figures of the last Complete one, or of its own when data move.
+//
+// +structType=atomic
+type DeadlineStatus struct {
+	// runID of the run. Absent while one is awaited.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// startTime since when it is wanted.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// time by which it is to be Complete.
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+	// predictedTime is when it is expected to be Complete, windows and limits of bandwidth included. It is brought up to
+	// date when it changes by a minute, or by a twentieth of what is left if that is more. Absent while there are no
+	// figures, while the Transfer is suspended or paused, where it is more than a year away, and when the run has ended.
+	// +optional
+	PredictedTime *metav1.Time `json:"predictedTime,omitempty"`
+	// slack between predictedTime, or the end of the run, and time: negative if that is too late.
+	// +optional
+	Slack *metav1.Duration `json:"slack,omitempty"`
+	// hurried: the run minimises its time, since it would have been late with the objective of its policy. Of the last run
+	// while one is awaited.
+	// +optional
+	Hurried bool `json:"hurried,omitempty"`
 }
 
 // ScheduleStatus is what the schedule did and will do.

@@ -90,6 +90,8 @@ type AgentPodTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.hooks) || has(self.source.copyMethod) && self.source.copyMethod != 'Direct'",message="hooks of a run with several destinations that reads the claim itself would last until the slowest of them has everything; set source.copyMethod to Snapshot or Clone, or remove hooks"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.receipt) || !self.receipt || self.destinations.all(d, !has(d.encryption) && (has(d.objectStore) || !has(d.form) || d.form == 'Files'))",message="a receipt is of files that can be read again, as with form Files, or in an objectStore without encryption; remove receipt, or form and encryption of destinations"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || (!has(self.pause) || !self.pause) && (!has(self.schedule) || !has(self.schedule.windows))",message="runs with several destinations do not pause; remove pause and schedule.windows, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.deadline)",message="a deadline is of one destination; remove deadline, or make a Transfer for each destination"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.time) || !has(self.schedule) || !has(self.schedule.cron)",message="deadline.time is one time; use deadline.within with schedule.cron"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinations) || !has(self.source.persistentVolumeClaim) || self.destinations.all(d, !has(d.persistentVolumeClaim) || has(d.peer) || has(d.namespace) || self.source.persistentVolumeClaim.claimName != d.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != d.persistentVolumeClaim.path)",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="!has(self.source.objectStore) || !has(self.destination) || !has(self.destination.persistentVolumeClaim) || !has(self.destination.persistentVolumeClaim.template) || has(self.destination.persistentVolumeClaim.template.size)",message="an objectStore has no capacity that the size of a claim could come from; add size to the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
@@ -230,6 +232,12 @@ type TransferSpec struct {
 	// +optional
 	Objective *TransferObjective `json:"objective,omitempty"`
 
+	// deadline by which a run is to be Complete. status.deadline has what is expected, and the condition WithinDeadline
+	// whether that is in time. A run starts as it would without: at once, or when the next window opens. One that would be
+	// late by the figures of the last Complete run minimises its time, whatever the objective of its CompressionPolicy is.
+	// +optional
+	Deadline *TransferDeadline `json:"deadline,omitempty"`
+
 	// podTemplate adjusts the sending agent's pod. A change takes effect with the next attempt or run.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
@@ -273,67 +281,6 @@ const (
 // ThisCluster stands in status for the Peer when the other side is in this cluster. It is no name that a Peer can have.
 const ThisCluster = "(this cluster)"
 
-// AttemptRecord is one attempt that ended.
-type AttemptRecord struct {
-	// runID of the run it belonged to.
-	// +optional
-	RunID string `json:"runID,omitempty"`
-	// attempt counts from 1.
-	// +optional
-	Attempt int32 `json:"attempt,omitempty"`
-	// reason it ended for: Succeeded, or one of the Reason constants.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message that came with it.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// startTime of the attempt.
-	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime of the attempt.
-	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// duration from startTime to completionTime.
-	// +optional
-	Duration *metav1.Duration `json:"duration,omitempty"`
-	// node it ran on.
-	// +optional
-	Node string `json:"node,omitempty"`
-	// engine that compressed.
-	// +optional
-	Engine string `json:"engine,omitempty"`
-	// bytes sent, before compression.
-	// +optional
-	Bytes int64 `json:"bytes"`
-	// compressedBytes sent.
-	// +optional
-	CompressedBytes int64 `json:"compressedBytes"`
-	// resumedBytes that were not sent again.
-	// +optional
-	ResumedBytes int64 `json:"resumedBytes"`
-	// resentBytes that were.
-	// +optional
-	ResentBytes int64 `json:"resentBytes"`
-	// removed are files, links and directories that spec.delete removed at the destination.
-	// +optional
-	Removed int64 `json:"removed"`
-	// reusedBytes were the same at the destination already, and were not sent.
-	// +optional
-	ReusedBytes int64 `json:"reusedBytes"`
-	// operations are blocks that were compressed or sent as they are.
-	// +optional
-	Operations int64 `json:"operations,omitempty"`
-	// storedBytes are the part of bytes that was sent as it is.
-	// +optional
-	StoredBytes int64 `json:"storedBytes,omitempty"`
-	// usage of the attempt as far as it was reported.
-	// +optional
-	Usage *UsageStatus `json:"usage,omitempty"`
-	// cost of the attempt as far as it was reported, with the prices that were in force; absent where there were none.
-	// +optional
-	Cost *CostStatus `json:"cost,omitempty"`
-}
-
 // QueuedStatus is of a run, or of its next attempt, that waits until limits of its namespace, of its Peer or of the
 // cluster allow it.
 //
@@ -363,8 +310,8 @@ type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, HooksSucceeded,
-	// DestinationFits, HistoryKept.
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression, ReceiptSigned, WithinObjective, WithinDeadline,
+	// HooksSucceeded, DestinationFits, HistoryKept.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -384,6 +331,9 @@ type TransferStatus struct {
 	// schedule of runs.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+	// deadline of the run that is awaited or under way, or else of the last one. Absent without spec.deadline.
+	// +optional
+	Deadline *DeadlineStatus `json:"deadline,omitempty"`
 	// policy in force for the present or last run. A change of a CompressionPolicy, or of spec.compression, applies to
 	// runs that start after it; a run keeps what it began with, through all of its attempts.
 	// +optional

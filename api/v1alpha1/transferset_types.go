@@ -122,6 +122,7 @@ type TransferSetDestination struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.form) || self.source.form == 'Files' || !has(self.destination.via) && (self.source.form != 'Archive' || !has(self.destination.objectStore))",message="what goes through an object store is sent as files are, and archives of claims are restored into claims only; remove source.form or destination.via, or use claims as destinations"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.time) || !has(self.schedule) || !has(self.schedule.cron)",message="deadline.time is one time; use deadline.within with schedule.cron"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; create a TransferSet with another name, and delete this one"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) && has(self.source.path) ? self.source.path : '/') == (has(oldSelf.source) && has(oldSelf.source.path) ? oldSelf.source.path : '/')",message="source.path is immutable; create a TransferSet with another name, and delete this one"
 type TransferSetTemplate struct {
@@ -198,6 +199,10 @@ type TransferSetTemplate struct {
 	// objective of each member.
 	// +optional
 	Objective *TransferObjective `json:"objective,omitempty"`
+
+	// deadline of the runs of each member.
+	// +optional
+	Deadline *TransferDeadline `json:"deadline,omitempty"`
 
 	// podTemplate adjusts the pods of the sending agents. Privilege takes the consent of the namespace, as in a Transfer.
 	// +optional

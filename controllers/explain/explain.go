@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,7 @@ func Explain(in Input) (*Explanation, error) {
 		Policy:    resolved(status.Policy, transfer.Spec.Compression),
 		Decision:  decided(status.Compression, status.Decompression),
 		Measured:  measured(status),
+		Deadline:  status.Deadline.DeepCopy(),
 		Choices:   []Choice{},
 		Run: Run{
 			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer,
@@ -66,7 +68,32 @@ func Explain(in Input) (*Explanation, error) {
 	}
 	e.Samples = status.Compression.Estimate
 	e.weigh(in)
+	e.endings(transfer)
 	return e, nil
+}
+
+// endings say when the run would have been complete with other choices, by the forecast that its start was decided with.
+func (e *Explanation) endings(transfer *v1alpha1.Transfer) {
+	if e.Deadline == nil || e.Running || e.Run.Start == nil {
+		return
+	}
+	told := false
+	for i := range e.Choices {
+		c := &e.Choices[i]
+		if c.Elapsed == nil || c.Bytes == nil {
+			continue
+		}
+		work := plan.Work{
+			Active: time.Duration(*c.Elapsed * float64(time.Second)), WireBytes: int64(*c.Bytes),
+		}
+		if end, ok := plan.Forecast(&transfer.Spec, work, *e.Run.Start); ok {
+			c.End, told = new(end.Truncate(time.Second)), true
+		}
+	}
+	if told {
+		e.assume("ends: as if the run had begun when it did and had taken one attempt, within its windows and limits of " +
+			"bandwidth")
+	}
 }
 
 func (e *Explanation) note(format string, arguments ...any) {

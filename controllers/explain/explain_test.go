@@ -30,6 +30,13 @@ var update = flag.Bool("update", false, "write testdata again")
 // cases change the base; each has a file in testdata.
 var cases = map[string]func(*explain.Input){
 	"complete": func(*explain.Input) {},
+	"with-a-deadline": func(in *explain.Input) {
+		in.Transfer.Spec.Deadline = &v1alpha1.TransferDeadline{Within: &metav1.Duration{Duration: time.Minute}}
+		in.Transfer.Spec.BandwidthLimit = resource.NewQuantity(50*mib, resource.BinarySI)
+		in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{
+			RunID: "7f3c", StartTime: at(0), Time: *at(60), Slack: &metav1.Duration{Duration: 10 * time.Second},
+		}
+	},
 	"charged-by-tariff": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		priced := func(hour string, generation int64) v1alpha1.PricesStatus {

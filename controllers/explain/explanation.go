@@ -42,6 +42,8 @@ type Explanation struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// Measured is nil until the agent has reported something.
 	Measured *Measured `json:"measured,omitempty"`
+	// Deadline as in status; nil: there is none.
+	Deadline *v1alpha1.DeadlineStatus `json:"deadline,omitempty"`
 	// Samples say how good the predictions were that mode Auto decides on.
 	Samples *v1alpha1.EstimateStatus `json:"samples,omitempty"`
 	// Choices are others that there were; their figures are estimates.
@@ -164,6 +166,9 @@ type Choice struct {
 	CPU                  *float64 `json:"estimatedCPUSeconds,omitempty"`
 	Elapsed              *float64 `json:"estimatedElapsedSeconds,omitempty"`
 	Money                *float64 `json:"estimatedMoney,omitempty"`
+	// End is when the run would have been complete with it, within its windows and limits of bandwidth; nil without a
+	// deadline, and while the run goes on.
+	End *time.Time `json:"estimatedEnd,omitempty"`
 	// AtLeast: CPU and money lack what inflating takes at the receiver.
 	AtLeast bool `json:"atLeast,omitempty"`
 	// Excluded says why the policy, or the agent's measurement, leaves the choice out; empty where it was open.

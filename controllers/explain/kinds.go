@@ -66,9 +66,34 @@ func ofTransfer(t *v1alpha1.Transfer, s *sheet) {
 		s.count("missed runs", t.Status.Schedule.MissedRuns)
 		s.at("window ends", t.Status.Schedule.WindowEnd)
 		s.at("next window", t.Status.Schedule.NextWindow)
+		if run := t.Status.Run; run != nil && run.WindowLimit != nil {
+			s.row("limit of open windows", run.WindowLimit.String()+" bytes per second")
+		}
 	}
+	s.deadline(t)
 	if r := t.Status.Receipt; r != nil && r.ConfigMapName != "" {
 		s.next("verify the receipt of the run: kubectl lighterage receipt verify %s -n %s", r.ConfigMapName, t.Namespace)
+	}
+}
+
+// deadline tells what is expected of the run that is awaited or under way, or how the last one ended.
+func (s *sheet) deadline(t *v1alpha1.Transfer) {
+	d := t.Status.Deadline
+	if d == nil {
+		return
+	}
+	s.section("Deadline")
+	s.row("complete by", clock(d.Time.Time))
+	s.at("wanted since", d.StartTime)
+	s.at("expected", d.PredictedTime)
+	if d.Slack != nil {
+		s.row("slack", d.Slack.Duration.String())
+	}
+	if d.Hurried {
+		s.row("hurried", "the run minimises its time, since with the objective of its policy it would have been late")
+	}
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionWithinDeadline); c != nil {
+		s.row("state", c.Reason+": "+c.Message)
 	}
 }
 

@@ -300,6 +300,7 @@ func TestReport(t *testing.T) {
 func TestTransferReport(t *testing.T) {
 	in := base()
 	in.Transfer.Status.Conditions = conditions.Ready(v1alpha1.ReasonSucceeded, "run 7f3c is complete")
+	in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{Time: *at(60)}
 	r, err := explain.Of(in.Transfer, in)
 	if err != nil || r.Explanation == nil || r.Decision.Engine != "isa-l" {
 		t.Fatalf("%v: %+v", err, r)
@@ -308,7 +309,9 @@ func TestTransferReport(t *testing.T) {
 	if err := r.WriteText(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Transfer bank/ledger: Complete", "run 7f3c attempt 1", "ConnectionLost", "Ready True"} {
+	for _, want := range []string{
+		"Transfer bank/ledger: Complete", "run 7f3c attempt 1", "ConnectionLost", "Ready True", "2026-01-02T02:01:00Z",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

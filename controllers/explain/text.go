@@ -262,19 +262,23 @@ func (e *Explanation) Compared() table.Rows {
 		currency = " " + e.Measured.Cost.Currency
 	}
 	var rows table.Rows
-	rows.Add(
-		"CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency,
-		"NOT OPEN TO THIS RUN",
-	)
+	// add adds a row. When a choice ends matters only where there is a deadline.
+	add := func(last, ends string, cells ...string) {
+		if e.Deadline != nil {
+			cells = append(cells, ends)
+		}
+		rows.Add(append(cells, last)...)
+	}
+	add("NOT OPEN TO THIS RUN", "ENDS",
+		"CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency)
 	m, d := e.Measured, e.Decision
 	took := m.Elapsed
 	if m.BytesPerSecond != nil {
 		took = new(float64(m.UncompressedBytes) / *m.BytesPerSecond)
 	}
-	rows.Add(
+	add("(this run)", e.ends(e.Run.Completion),
 		cmp.Or(d.Codec, none), cmp.Or(d.Engine, none), cmp.Or(d.Level, "-"), "", "", table.Bytes(m.CompressedBytes),
-		seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)",
-	)
+		seconds(m.TotalCPU), seconds(took), money(m.Money))
 	for _, c := range e.Choices {
 		ratio, speed, least := "", "", ""
 		if c.Codec != none {
@@ -289,12 +293,21 @@ func (e *Explanation) Compared() table.Rows {
 		if c.AtLeast {
 			least = ">= "
 		}
-		rows.Add(
-			c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)),
-			seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded,
-		)
+		add(c.Excluded, e.ends(c.End), c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes),
+			known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)))
 	}
 	return rows
+}
+
+// ends is when a choice ends, and whether that is too late.
+func (e *Explanation) ends(at *time.Time) string {
+	switch {
+	case at == nil || e.Deadline == nil:
+		return unknown
+	case at.After(e.Deadline.Time.Time):
+		return clock(*at) + " (late)"
+	}
+	return clock(*at)
 }
 
 func known(least, text string) string {

@@ -80,6 +80,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		peerDescription, peerExpirationDescription,
 		acceleratorDescription, engineDescription, compressDescription, decompressDescription, networkDescription,
 		cpuPriceDescription, networkPriceDescription, storagePriceDescription, recoveryDescription, outsideDescription,
+		lateDescription,
 		stagedDescription, stagedAgeDescription, historyDescription, historyAgeDescription, historyLacksDescription,
 		drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
 		drillRateDescription, drillCPUDescription, limitDescription, limitUsedDescription,

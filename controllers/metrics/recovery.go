@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -17,6 +18,9 @@ var (
 		"Age of the oldest recovery point of a namespace's Transfers with an objective.", "namespace")
 	outsideDescription = describe("lighterage_transfers_outside_objective",
 		"Transfers with an objective whose recovery point is older than that allows, or that have none.", "namespace")
+	lateDescription = describe("lighterage_transfers_outside_deadline",
+		"Transfers with a deadline whose run was not complete by then (DeadlineMissed), or is not expected to be "+
+			"(DeadlineOutOfReach), by reason.", "namespace", "reason")
 	stagedDescription = describe("lighterage_staged_copies",
 		"Snapshots and clones that runs of Transfers read, by state: Preparing, Snapshotting, Provisioning, Ready or "+
 			"Removing.", "namespace", "state")
@@ -39,9 +43,12 @@ type recovery struct {
 	namespace string
 	objective bool
 	outside   bool
-	point     time.Time
-	state     v1alpha1.StagedState
-	begun     time.Time
+	// deadline: there is one; late is why it is not kept, empty if it is.
+	deadline bool
+	late     string
+	point    time.Time
+	state    v1alpha1.StagedState
+	begun    time.Time
 	// history: snapshots are to be taken of the destination; lacks: there is none of the last Complete run. snapshots are
 	// those there are by state, and newest the run of the newest one that is Ready; zero: it keeps no history.
 	history   bool
@@ -58,6 +65,11 @@ func recoveryOf(object any) (r recovery, kept bool) {
 	}
 	r.namespace, r.objective = t.Namespace, t.Spec.Objective != nil
 	r.outside = meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionWithinObjective)
+	r.deadline = t.Spec.Deadline != nil
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionWithinDeadline); c != nil &&
+		c.Status == metav1.ConditionFalse {
+		r.late = c.Reason
+	}
 	if t.Status.RecoveryPoint != nil {
 		r.point = t.Status.RecoveryPoint.Time
 	}
@@ -65,7 +77,7 @@ func recoveryOf(object any) (r recovery, kept bool) {
 		r.state, r.begun = s.State, s.StartTime.Time
 	}
 	r.countSnapshots(t)
-	return r, r.objective || r.history || r.state != "" || len(r.snapshots) > 0
+	return r, r.objective || r.deadline || r.history || r.state != "" || len(r.snapshots) > 0
 }
 
 func (r *recovery) countSnapshots(t *v1alpha1.Transfer) {
@@ -102,7 +114,15 @@ func (i *Inventory) showRecovery(out show) {
 	type group struct{ namespace, state string }
 	points, begun, outside, staged := oldest{}, oldest{}, map[string]int{}, map[group]int{}
 	newest, snapshots, lacks := oldest{}, map[group]int{}, map[string]int{}
+	late := map[group]int{}
 	for _, r := range i.recoveries {
+		if r.deadline {
+			late[group{r.namespace, v1alpha1.ReasonDeadlineMissed}] += 0
+			late[group{r.namespace, v1alpha1.ReasonDeadlineOutOfReach}] += 0
+		}
+		if r.late != "" {
+			late[group{r.namespace, r.late}]++
+		}
 		if r.objective {
 			points.note(r.namespace, r.point)
 			outside[r.namespace] += 0
@@ -136,6 +156,9 @@ func (i *Inventory) showRecovery(out show) {
 	}
 	for namespace, n := range outside {
 		out(outsideDescription, float64(n), namespace)
+	}
+	for of, n := range late {
+		out(lateDescription, float64(n), of.namespace, of.state)
 	}
 	for of, n := range staged {
 		out(stagedDescription, float64(n), of.namespace, of.state)

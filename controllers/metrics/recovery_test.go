@@ -112,3 +112,42 @@ func TestRecoveryPoints(t *testing.T) {
 		`lighterage_transfers_outside_objective{bank}`:         1,
 	})
 }
+
+func TestDeadlines(t *testing.T) {
+	i, registry := inventory()
+	with := func(name, reason string) *v1alpha1.Transfer {
+		one := transfer(name, 1)
+		one.Spec.Deadline = &v1alpha1.TransferDeadline{Time: &metav1.Time{Time: noon}}
+		one.Status.Conditions = append(one.Status.Conditions, conditions.New(v1alpha1.ConditionWithinDeadline,
+			reason == v1alpha1.ReasonDeadlineInReach, reason, ""))
+		return one
+	}
+	missed := with("missed", v1alpha1.ReasonDeadlineMissed)
+	all := []*v1alpha1.Transfer{
+		missed, with("in time", v1alpha1.ReasonDeadlineInReach), with("late", v1alpha1.ReasonDeadlineOutOfReach),
+		with("also late", v1alpha1.ReasonDeadlineOutOfReach), transfer("at any time", 1),
+	}
+	for _, one := range all {
+		i.Observe(one)
+	}
+	show := func(missed, late float64, shown bool) {
+		t.Helper()
+		got := gathered(t, registry)
+		for name, want := range map[string]float64{
+			`lighterage_transfers_outside_deadline{bank,DeadlineMissed}`:     missed,
+			`lighterage_transfers_outside_deadline{bank,DeadlineOutOfReach}`: late,
+		} {
+			if value, is := got[name]; is != shown || value != want {
+				t.Errorf("%s is %v (%v), want %v (%v)", name, value, is, want, shown)
+			}
+		}
+	}
+	show(1, 2, true)
+	missed.Status.Conditions[len(missed.Status.Conditions)-1].Status = metav1.ConditionTrue
+	i.Observe(missed)
+	show(0, 2, true)
+	for _, one := range all {
+		i.Forget(one)
+	}
+	show(0, 0, false)
+}

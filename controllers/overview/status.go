@@ -142,11 +142,12 @@ func (s *Status) count(kind Kind) Count {
 		o := &kind.Objects.Value[i]
 		now, why := StateOf(o.Conditions)
 		c.States[now]++
-		if w := meta.FindStatusCondition(o.Conditions, v1alpha1.ConditionWithinObjective); w != nil &&
-			w.Status == metav1.ConditionFalse {
-			s.Problems = append(s.Problems, Problem{
-				Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now, Reason: w.Reason, Message: w.Message,
-			})
+		for _, late := range []string{v1alpha1.ConditionWithinObjective, v1alpha1.ConditionWithinDeadline} {
+			if w := meta.FindStatusCondition(o.Conditions, late); w != nil && w.Status == metav1.ConditionFalse {
+				s.Problems = append(s.Problems, Problem{
+					Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now, Reason: w.Reason, Message: w.Message,
+				})
+			}
 		}
 		if now == Ready || now == Working || now == Resting {
 			continue

@@ -164,7 +164,7 @@ func attemptOf(transfer *v1alpha1.Transfer) string {
 // legSpec is what a Transfer wants of the leg for a destination.
 func legSpec(whole v1alpha1.TransferSpec, to v1alpha1.NamedDestination) v1alpha1.TransferSpec {
 	spec := *whole.DeepCopy()
-	spec.Destinations, spec.Schedule, spec.Objective = nil, nil, nil
+	spec.Destinations, spec.Schedule, spec.Objective, spec.Deadline = nil, nil, nil, nil
 	// The whole makes the copy, and runs the hooks.
 	spec.Source.SourceCopy = v1alpha1.SourceCopy{CopyMethod: v1alpha1.CopyDirect}
 	spec.Source.VolumeGroupSnapshotName = ""

@@ -61,6 +61,9 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validatePull(spec); err != nil {
 		return err
 	}
+	if err := validateDeadline(spec); err != nil {
+		return err
+	}
 	switch {
 	case spec.Source.ObjectStore == nil && spec.Source.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}

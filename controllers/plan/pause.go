@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -40,6 +41,17 @@ type window struct {
 	until time.Time
 	// next is when a window opens that is long enough to begin in; zero when one is open now.
 	next time.Time
+	// limit of bandwidth of those that are open, in bytes per second, 0: none; and until when, zero: for ever.
+	limit      int64
+	limitUntil time.Time
+}
+
+// bandwidth that the windows allow now; nil: any.
+func (w *window) bandwidth() *resource.Quantity {
+	if w == nil {
+		return nil
+	}
+	return quantityOf(w.limit)
 }
 
 // held says why no agent may run now; nil if they may.
@@ -76,6 +88,7 @@ func (d *transferDecision) keepWindow() *agentpod.Problem {
 	w := d.window
 	w.limited = true
 	w.open, w.until = all.At(d.facts.Now)
+	w.limit, w.limitUntil = all.Limit(d.facts.Now)
 	w.next = w.until
 	switch {
 	case !w.open:
@@ -105,17 +118,21 @@ func (d *transferDecision) showWindow() {
 	}
 }
 
-// wakeForWindow makes sure that a window's beginning and end are not slept through, also when the clock is set.
+// wakeForWindow makes sure that a window's beginning and end, and changes of its limit, are not slept through, also when the clock is set.
 func (d *transferDecision) wakeForWindow() {
 	w := d.window
-	if w == nil || !w.limited || w.until.IsZero() {
+	if w == nil || !w.limited {
 		return
 	}
-	wake := w.until
-	if w.open && !w.next.IsZero() && w.next.Before(wake) {
-		wake = w.next
+	wait := time.Duration(0)
+	for _, at := range []time.Time{w.until, w.limitUntil, w.next} {
+		if !at.IsZero() {
+			wait = attempt.Sooner(wait, max(at.Sub(d.facts.Now), time.Second))
+		}
 	}
-	wait := max(wake.Sub(d.facts.Now), time.Second)
+	if wait == 0 {
+		return
+	}
 	if d.running() || d.pending() {
 		wait = min(wait, clockPatience)
 	}

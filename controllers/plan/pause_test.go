@@ -433,6 +433,10 @@ func TestUnusableWindows(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.TransferSchedule){
 		"tz database": func(s *v1alpha1.TransferSchedule) { s.TimeZone = "Mars/Olympus" },
 		"shorter":     func(s *v1alpha1.TransferSchedule) { s.Windows[0].End = "22:01" },
+		"256Ki": func(s *v1alpha1.TransferSchedule) {
+			little := resource.MustParse("1Ki")
+			s.Windows[0].BandwidthLimit = &little
+		},
 	} {
 		w := newWindowed(t, "")
 		change(w.transfer.Spec.Schedule)
@@ -443,6 +447,7 @@ func TestUnusableWindows(t *testing.T) {
 		}
 		// A run that is under way goes on: nobody knows when it would have to pause.
 		w.transfer.Spec.Schedule.TimeZone, w.transfer.Spec.Schedule.Windows[0].End = "", "06:00"
+		w.transfer.Spec.Schedule.Windows[0].BandwidthLimit = nil
 		w.transfer.Generation++
 		w.at("04 22:01")
 		change(w.transfer.Spec.Schedule)
@@ -507,5 +512,56 @@ func TestLimitChanges(t *testing.T) {
 				t.Error("one that does not answer is told")
 			}
 		})
+	}
+}
+
+// The limit of the window that is open reaches the agent that runs, and the next one. A quota's grant outlives it.
+func TestWindowLimits(t *testing.T) {
+	w := newWindowed(t, "")
+	slow, fast := resource.MustParse("1Mi"), resource.MustParse("3Mi")
+	w.transfer.Spec.BandwidthLimit = &fast
+	w.transfer.Spec.Schedule.Windows = []v1alpha1.ScheduleWindow{
+		{Start: "22:00", End: "06:00"}, {Start: "23:00", End: "01:00", BandwidthLimit: &slow},
+	}
+	w.facts.Quota.Quotas = []v1alpha1.DataQuota{{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
+		Bandwidth: &fast,
+	}}}}
+	w.facts.Quota.Answer = &quota.Answer{Bandwidth: fast.Value()}
+	w.at("04 22:30")
+	_, seen := reporting(moving())
+	w.facts.Job, w.facts.Pod, w.facts.Report = seen.Job, seen.Pod, seen.Report
+	for _, c := range []struct {
+		now, limit string
+		told       bool
+		wake       time.Duration
+	}{
+		{"04 22:59", "3Mi", false, time.Minute}, {"04 23:00", "1Mi", true, 0}, {"04 23:01", "1Mi", false, 0},
+		{"05 00:59", "1Mi", false, time.Minute}, {"05 01:00", "3Mi", true, 0}, {"04 23:30", "1Mi", true, 0},
+	} {
+		out := w.at(c.now)
+		w.want(out, "Transferring", "Transferring", c.wake)
+		if got := plan.Bandwidth(out.Status.Run).String(); got != c.limit || out.Limit != c.told {
+			t.Errorf("at %s the limit is %s and the agent told: %v", c.now, got, out.Limit)
+		}
+		if got := out.Status.Run.BandwidthLimit; got.Cmp(fast) != 0 {
+			t.Errorf("at %s the run keeps %s of its grant", c.now, got)
+		}
+		if again := step(w.transfer, w.facts); again.Limit ||
+			!equality.Semantic.DeepEqual(again.Status, out.Status) {
+			t.Errorf("at %s it is decided again: %+v", c.now, again)
+		}
+	}
+	// While the schedule cannot be used the agent keeps to what it has.
+	w.transfer.Spec.Schedule.TimeZone = "Mars/Olympus"
+	if out := w.at("05 02:00"); out.Limit || out.Status.Run.WindowLimit.Cmp(slow) != 0 {
+		t.Errorf("%+v", out)
+	}
+	w.transfer.Spec.Schedule.TimeZone = ""
+	// The next attempt begins with it.
+	w.facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "lost")
+	w.at("05 03:00")
+	w.facts = gone(w.facts, false)
+	if out := w.at("05 23:30"); out.Start == nil || plan.Bandwidth(out.Status.Run).Cmp(slow) != 0 {
+		t.Errorf("%+v", out)
 	}
 }

@@ -148,6 +148,7 @@ func DecidePull(transfer *v1alpha1.Transfer, facts PullFacts) PullDecision {
 	out.Problem = CheckPeer(transfer.Spec.Source.Peer, facts.Peer)
 	out.Held = d.held() != nil
 	out.Ask = pullRequest(d.transfer, out.Held)
+	out.Ask.Options.BandwidthLimit = bandwidthLimit(lower(d.transfer.Spec.BandwidthLimit, d.window.bandwidth()))
 	return out
 }
 
@@ -222,6 +223,7 @@ func newPullDecision(transfer *v1alpha1.Transfer, facts PullFacts) *transferDeci
 
 func (d *transferDecision) pullDecision(transfer *v1alpha1.Transfer) PullDecision {
 	d.watchObjective()
+	d.watchDeadline()
 	d.transfer.Status.ObservedGeneration = transfer.Generation
 	d.transfer.Status.Peer = transfer.Spec.Source.Peer
 	return PullDecision{Status: d.transfer.Status, RequeueAfter: d.out.RequeueAfter}

@@ -74,11 +74,15 @@ func quantityOf(limit int64) *resource.Quantity {
 
 // Bandwidth is what the agent of a run keeps to, in bytes per second; nil: any.
 func Bandwidth(run *v1alpha1.RunStatus) *resource.Quantity {
-	limit, share := run.BandwidthLimit, run.BandwidthShare
-	if limit == nil || share != nil && share.Cmp(*limit) < 0 {
-		return share
+	return lower(lower(run.BandwidthLimit, run.BandwidthShare), run.WindowLimit)
+}
+
+// lower of two limits; nil: none.
+func lower(a, b *resource.Quantity) *resource.Quantity {
+	if a == nil || b != nil && b.Cmp(*a) < 0 {
+		return b
 	}
-	return limit
+	return a
 }
 
 // Raised reports whether a run is to have more of what is shared, which takes that nobody else is given it.
@@ -110,10 +114,14 @@ func (d *transferDecision) changeLimit() {
 	}
 	d.bandwidth = d.transfer.Spec.BandwidthLimit
 	d.keepBandwidth()
-	share := quantityOf(d.facts.Quota.Share)
+	share, windowed := quantityOf(d.facts.Quota.Share), d.window.bandwidth()
+	if d.window == nil && d.transfer.Spec.Schedule != nil {
+		windowed = run.WindowLimit // the schedule cannot be used, and what is under way goes on as it is
+	}
 	if !equality.Semantic.DeepEqual(d.bandwidth, run.BandwidthLimit) ||
-		!equality.Semantic.DeepEqual(share, run.BandwidthShare) {
-		run.BandwidthLimit, run.BandwidthShare, d.out.Limit = d.bandwidth, share, true
+		!equality.Semantic.DeepEqual(share, run.BandwidthShare) ||
+		!equality.Semantic.DeepEqual(windowed, run.WindowLimit) {
+		run.BandwidthLimit, run.BandwidthShare, run.WindowLimit, d.out.Limit = d.bandwidth, share, windowed, true
 	}
 }
 

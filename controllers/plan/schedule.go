@@ -106,6 +106,8 @@ type Timetable struct {
 	Status *v1alpha1.ScheduleStatus
 	// Due: a time has come for which a run is to start.
 	Due bool
+	// Start is when that run was to start, jitter included; zero unless Due.
+	Start time.Time
 	// Problem is why the schedule cannot be used; nil if it can.
 	Problem *agentpod.Problem
 }
@@ -122,7 +124,7 @@ func Keep(
 	if err != nil {
 		return Timetable{Status: kept, Problem: agentpod.SpecProblem(err)}
 	}
-	due := false
+	due, start := false, time.Time{}
 	kept = kept.DeepCopy()
 	if kept == nil || kept.Cron != spec.Cron || kept.TimeZone != table.timeZone.String() || kept.LastTime == nil {
 		// What a schedule would have started before it was set does not count.
@@ -150,7 +152,7 @@ func Keep(
 		case busy:
 			kept.MissedRuns += count
 		default:
-			due = true
+			due, start = true, table.start(last)
 			kept.MissedRuns += count - 1
 		}
 	}
@@ -159,7 +161,7 @@ func Keep(
 		next := metav1.NewTime(table.start(table.next(kept.LastTime.Time)))
 		kept.NextTime = &next
 	}
-	return Timetable{Status: kept, Due: due}
+	return Timetable{Status: kept, Due: due, Start: start}
 }
 
 // keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
@@ -177,7 +179,7 @@ func (d *transferDecision) keepTimetable() *agentpod.Problem {
 	}
 	busy := d.running() || d.pending()
 	table := Keep(spec.Schedule, d.transfer.UID, status.Schedule, spec.Suspend || spec.Pause, busy, d.facts.Now)
-	status.Schedule, d.due = table.Status, table.Due
+	status.Schedule, d.due, d.dueTime = table.Status, table.Due, table.Start
 	return table.Problem
 }
 

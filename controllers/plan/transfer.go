@@ -160,6 +160,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image agen
 	d.unstage()
 	d.forgetOverwritten()
 	d.watchObjective()
+	d.watchDeadline()
 	if d.out.Start != nil {
 		d.out.Start.Know(facts.Placement.Profiles)
 		d.out.Start.UseDevices(sourceIsBlock(d.transfer, facts), destinationIsBlock(d.transfer, facts))
@@ -189,8 +190,11 @@ type transferDecision struct {
 	transfer *v1alpha1.Transfer
 	facts    TransferFacts
 	image    agentpod.Image
-	// due: a time of the schedule has come for which a run is to start.
-	due bool
+	// due: a time of the schedule has come for which a run is to start, at dueTime.
+	due     bool
+	dueTime time.Time
+	// hurried: the run that begins minimises its time for its deadline.
+	hurried bool
 	// deleting: the Transfer is being deleted, so that nothing goes on.
 	deleting bool
 	// bandwidth that the attempt which begins may use; nil: any.
@@ -289,9 +293,10 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 		return
 	}
 	next()
-	d.transfer.Status.Run.BandwidthLimit, d.transfer.Status.Run.BandwidthShare = d.bandwidth, d.share
+	run := d.transfer.Status.Run
+	run.BandwidthLimit, run.BandwidthShare, run.WindowLimit = d.bandwidth, d.share, d.window.bandwidth()
 	if kept == nil {
-		resolved = resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now)
+		resolved = d.hurry(resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now))
 	}
 	d.transfer.Status.Policy = resolved.Status()
 	d.start(resolved, where)

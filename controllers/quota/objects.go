@@ -35,7 +35,7 @@ func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 	if run.Route != v1alpha1.RoutePod {
 		granted := limitOr(run.BandwidthLimit, Unlimited)
 		held.Amounts[Bandwidth] = granted
-		held.Most = granted
+		held.Most = min(granted, limitOr(run.WindowLimit, Unlimited)) // others use what a window leaves
 		held.Amounts[Share] = min(granted, limitOr(run.BandwidthShare, Unlimited))
 	}
 	return held, true

@@ -96,6 +96,11 @@ func TestTransferHoldsItsShare(t *testing.T) {
 	if !holds || held.Namespace != "bank" || held.Peer != "west" || held.Most != 10*mi || !maps.Equal(held.Amounts, want) {
 		t.Errorf("%+v", held)
 	}
+	// What a window does not let it use others can have, and its grant stays.
+	transfer.Status.Run.WindowLimit = ptr.To(resource.MustParse("512Ki"))
+	if held, _ = quota.TransferHolds(transfer); held.Most != mi/2 || !maps.Equal(held.Amounts, want) {
+		t.Errorf("%+v", held)
+	}
 }
 
 func TestTransferWaits(t *testing.T) {

@@ -40,7 +40,7 @@ func Validate(t *v1alpha1.Tariff) error {
 	for i, rule := range t.Spec.CPUHour.Rules {
 		prices[fmt.Sprintf("spec.cpuHour.rules[%d].price", i)] = rule.Price
 		for j, window := range rule.Windows {
-			if fix := windows.Invalid(v1alpha1.ScheduleWindow(window)); fix != "" {
+			if fix := windows.Invalid(times(window)); fix != "" {
 				return &InvalidError{t.Name, fmt.Sprintf("spec.cpuHour.rules[%d].windows[%d]", i, j), fix}
 			}
 		}

@@ -26,5 +26,10 @@ func location(t *v1alpha1.Tariff) (*time.Location, error) {
 
 // includes reports whether a window is open at a time of the Tariff's zone.
 func includes(w v1alpha1.TariffWindow, local time.Time) bool {
-	return windows.Includes(v1alpha1.ScheduleWindow(w), local)
+	return windows.Includes(times(w), local)
+}
+
+// times of a window, which has no bandwidth.
+func times(w v1alpha1.TariffWindow) v1alpha1.ScheduleWindow {
+	return v1alpha1.ScheduleWindow{Days: w.Days, Start: w.Start, End: w.End}
 }

@@ -62,6 +62,7 @@ func (r *Reconciler) limit(
 		log.FromContext(ctx).Info("The agent does not take another limit of bandwidth yet", "reason", err.Error())
 		decision.Status.Run.BandwidthLimit = transfer.Status.Run.BandwidthLimit
 		decision.Status.Run.BandwidthShare = transfer.Status.Run.BandwidthShare
+		decision.Status.Run.WindowLimit = transfer.Status.Run.WindowLimit
 		decision.RequeueAfter = sooner(decision.RequeueAfter, limitRetry)
 	}
 }

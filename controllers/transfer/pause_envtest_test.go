@@ -189,6 +189,11 @@ func TestWindowsAreChecked(t *testing.T) {
 	}
 }
 
+func limitedWindow(limit string) []v1alpha1.ScheduleWindow {
+	q := resource.MustParse(limit)
+	return []v1alpha1.ScheduleWindow{{Start: "20:00", End: "21:00", BandwidthLimit: &q}}
+}
+
 // An agent that runs is given another limit of bandwidth, without another attempt.
 func TestLimitChanges(t *testing.T) {
 	f := prepare(t)
@@ -223,7 +228,67 @@ func TestLimitChanges(t *testing.T) {
 			return nil
 		})
 	}
+	// So is that of a window, which is open at all times here.
+	f.change(func(t *v1alpha1.Transfer) {
+		t.Spec.BandwidthLimit = &limit
+		t.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: append(limitedWindow("1Mi"), limitedWindow("300Ki")...)}
+		t.Spec.Schedule.Windows[0].Start, t.Spec.Schedule.Windows[0].End = "00:00", "12:00"
+		t.Spec.Schedule.Windows[1].Start, t.Spec.Schedule.Windows[1].End = "12:00", "00:00"
+		t.Spec.Schedule.Windows[0].BandwidthLimit = t.Spec.Schedule.Windows[1].BandwidthLimit
+	})
+	controllertest.Eventually(t, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		got, _ := agents.Limited(f.serverName())
+		if shown := f.transfer.Status.Run.WindowLimit; got != 300<<10 || shown == nil || shown.Value() != 300<<10 {
+			return fmt.Errorf("the agent has %d and status shows %v, want 300Ki", got, shown)
+		}
+		return nil
+	})
 	if f.transfer.Status.Run.Attempt != 1 {
 		t.Errorf("%+v", f.transfer.Status.Run)
 	}
+}
+
+// What cannot be a deadline is rejected by the API server, and one that can be is stated.
+func TestDeadlinesAreChecked(t *testing.T) {
+	f := prepare(t)
+	hour, short := &metav1.Duration{Duration: time.Hour}, &metav1.Duration{Duration: time.Second}
+	later := &metav1.Time{Time: time.Now().Add(time.Hour)}
+	for name, change := range map[string]func(*v1alpha1.TransferSpec){
+		"neither": func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{} },
+		"both":    func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{Within: hour, Time: later} },
+		"short":   func(s *v1alpha1.TransferSpec) { s.Deadline = &v1alpha1.TransferDeadline{Within: short} },
+		"a time with cron": func(s *v1alpha1.TransferSpec) {
+			s.Deadline = &v1alpha1.TransferDeadline{Time: later}
+			s.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily"}
+		},
+	} {
+		transfer := f.make("unusable")
+		change(&transfer.Spec)
+		if err := cluster.Client.Create(context.Background(), transfer); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	f.transfer.Spec.Deadline = &v1alpha1.TransferDeadline{Within: hour}
+	f.create()
+	agents.Say(f.serverName(), transferring())
+	cluster.RunPod(t, f.job(1), "node-1")
+	f.because(v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring)
+	by := f.transfer.Status.Deadline
+	if c := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionWithinDeadline); c == nil || by == nil ||
+		by.RunID != f.transfer.Status.Run.ID || !by.Time.Equal(&metav1.Time{Time: by.StartTime.Add(time.Hour)}) {
+		t.Errorf("%+v %+v", c, by)
+	}
+	f.change(func(t *v1alpha1.Transfer) { t.Spec.Deadline = nil })
+	controllertest.Eventually(t, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		if f.transfer.Status.Deadline != nil {
+			return fmt.Errorf("status still has %+v", f.transfer.Status.Deadline)
+		}
+		return nil
+	})
 }

@@ -87,6 +87,7 @@ func memberSpec(set *v1alpha1.TransferSet, claim, group string) v1alpha1.Transfe
 		CheckpointInterval: template.CheckpointInterval, Streams: template.Streams,
 		BandwidthLimit: template.BandwidthLimit, MaxAttempts: template.MaxAttempts,
 		Schedule: schedule, Suspend: set.Spec.Suspend, Objective: template.Objective,
+		Deadline:    template.Deadline,
 		PodTemplate: template.PodTemplate,
 	}
 }

@@ -102,7 +102,10 @@ func TestTemplateReachesMembers(t *testing.T) {
 		Compression: &v1alpha1.Compression{PolicyName: "high"}, Verify: v1alpha1.VerifyNone, Receipt: true,
 		CheckpointInterval: new(resource.MustParse("1Gi")), Streams: 2, BandwidthLimit: new(resource.MustParse("1Mi")),
 		MaxAttempts: 7, Schedule: &v1alpha1.TransferSchedule{Cron: "@daily"},
-		Objective:   &v1alpha1.TransferObjective{MaxAge: metav1.Duration{Duration: time.Hour}},
+		Objective: &v1alpha1.TransferObjective{MaxAge: metav1.Duration{Duration: time.Hour}},
+		Deadline: &v1alpha1.TransferDeadline{
+			Within: &metav1.Duration{Duration: time.Hour}, Time: &metav1.Time{Time: time.Unix(1, 0)},
+		},
 		PodTemplate: &v1alpha1.AgentPodTemplate{PriorityClassName: "low"},
 	}
 	filled(t, reflect.ValueOf(template), "template")

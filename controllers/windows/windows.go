@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package windows tells whether a time is within windows of the week, and until when. They go by the clock on the wall:
+// Package windows tells whether a time is within windows of the week, which limit of bandwidth these have, and until
+// when. They go by the clock on the wall:
 // an hour that is there twice because the clock is set back is in a window twice, and one that is left out is in none.
 // It is pure.
 package windows
@@ -21,6 +22,9 @@ const (
 	week      = 7 * day
 	// Shortest is how long a window must be: starting an agent takes some of it.
 	Shortest = 5 * time.Minute
+	// LeastBandwidth and MostBandwidth bound the limit of a window, in bytes per second.
+	LeastBandwidth = 256 << 10
+	MostBandwidth  = 1 << 50
 	// maxShifts bounds how many times the offset of a zone is looked at. It changes a few times a year, and every window
 	// opens and closes within two weeks.
 	maxShifts = 100
@@ -72,7 +76,13 @@ type Windows struct {
 }
 
 // span of minutes of the week, which begins with Sunday. The last one may go beyond the week's end.
-type span struct{ from, to int }
+type span struct {
+	from, to int
+	// limit of bandwidth; 0: none.
+	limit int64
+}
+
+func (s span) has(minute int) bool { return s.from <= minute && minute < s.to || minute+week < s.to }
 
 // New returns an error that says what to write when a window cannot be used.
 func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
@@ -89,10 +99,17 @@ func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
 			return nil, fmt.Errorf("window %d is shorter than %s, in which hardly an agent starts; write for example %s to %s", i,
 				Shortest, "20:00", "06:00")
 		}
+		limit := int64(0)
+		if q := window.BandwidthLimit; q != nil {
+			if limit = q.Value(); limit < LeastBandwidth || limit > MostBandwidth {
+				return nil, fmt.Errorf("window %d must have a bandwidthLimit between 256Ki and 1Pi bytes per second, not %s; write "+
+					"for example 200Mi, or leave it out", i, q)
+			}
+		}
 		for d := time.Sunday; d <= time.Saturday; d++ {
 			if starts(window, d) {
 				begin := int(d)*day + from
-				w.spans = append(w.spans, span{begin, begin + length})
+				w.spans = append(w.spans, span{begin, begin + length, limit})
 			}
 		}
 	}
@@ -110,27 +127,39 @@ func minutes(text string) int {
 
 // At reports whether a window is open, and until when that stays so: zero for ever.
 func (w *Windows) At(now time.Time) (open bool, until time.Time) {
+	open = w.open(minuteOf(now.In(w.zone)))
+	return open, w.lasts(now, func(minute int) bool { return w.open(minute) == open })
+}
+
+// Limit is the lowest limit of bandwidth that an open window has, in bytes per second, 0 if none has one, and until when
+// that stays so: zero for ever.
+func (w *Windows) Limit(now time.Time) (bytesPerSecond int64, until time.Time) {
+	limit := w.limit(minuteOf(now.In(w.zone)))
+	return limit, w.lasts(now, func(minute int) bool { return w.limit(minute) == limit })
+}
+
+// lasts is until when all minutes of the week are the same as that of a time: zero for ever.
+func (w *Windows) lasts(now time.Time, same func(minute int) bool) time.Time {
 	at := now
-	open = w.open(minuteOf(at.In(w.zone)))
 	for range maxShifts {
 		local := at.In(w.zone)
 		minute := minuteOf(local)
-		if w.open(minute) != open {
-			return open, at
+		if !same(minute) {
+			return at
 		}
-		left := w.change(minute)
+		left := w.change(minute, same)
 		if left == 0 {
-			return open, time.Time{}
+			return time.Time{}
 		}
 		next := at.Add(-time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond())).
 			Add(time.Duration(left) * time.Minute)
 		_, shift := local.ZoneBounds()
 		if shift.IsZero() || next.Before(shift) {
-			return open, next
+			return next
 		}
 		at = shift
 	}
-	return open, time.Time{}
+	return time.Time{}
 }
 
 // minuteOf is the minute of the week.
@@ -139,18 +168,25 @@ func minuteOf(local time.Time) int {
 }
 
 func (w *Windows) open(minute int) bool {
-	return slices.ContainsFunc(w.spans, func(s span) bool {
-		return s.from <= minute && minute < s.to || minute+week < s.to
-	})
+	return slices.ContainsFunc(w.spans, func(s span) bool { return s.has(minute) })
 }
 
-// change is in how many minutes of a clock that nobody sets a window opens or the last one closes; 0: never.
-func (w *Windows) change(minute int) int {
-	open, first := w.open(minute), 0
+func (w *Windows) limit(minute int) (lowest int64) {
+	for _, s := range w.spans {
+		if s.limit > 0 && (lowest == 0 || s.limit < lowest) && s.has(minute) {
+			lowest = s.limit
+		}
+	}
+	return lowest
+}
+
+// change is in how many minutes of a clock that nobody sets a minute is not the same any more; 0: never.
+func (w *Windows) change(minute int, same func(minute int) bool) int {
+	first := 0
 	for _, s := range w.spans {
 		for _, edge := range []int{s.from, s.to} {
 			left := (edge-minute+2*week-1)%week + 1 // from 1 to week
-			if w.open(edge%week) != open && (first == 0 || left < first) {
+			if (first == 0 || left < first) && !same(edge%week) {
 				first = left
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/windows"
 )
@@ -136,6 +138,9 @@ func TestOracle(t *testing.T) {
 				if random.IntN(8) == 0 && len(w.Days) > 0 {
 					w.Start, w.End = "", ""
 				}
+				if random.IntN(3) > 0 {
+					w.BandwidthLimit = resource.NewQuantity(int64(1+random.IntN(3))<<20, resource.BinarySI)
+				}
 				chosen = append(chosen, w)
 			}
 			all, err := windows.New(chosen, in)
@@ -173,6 +178,75 @@ func TestOracle(t *testing.T) {
 				}
 				when = end
 			}
+			// The limit is the lowest of what a look at each window finds.
+			limitAt := func(when time.Time) (lowest int64) {
+				for _, w := range chosen {
+					if w.BandwidthLimit != nil && windows.Includes(w, when.In(in)) &&
+						(lowest == 0 || w.BandwidthLimit.Value() < lowest) {
+						lowest = w.BandwidthLimit.Value()
+					}
+				}
+				return lowest
+			}
+			for when, last := start, start.Add(10*24*time.Hour); when.Before(last); {
+				limit, until := all.Limit(when)
+				end := until
+				if until.IsZero() || until.After(last) {
+					end = last
+				}
+				for minute := when; minute.Before(end); minute = minute.Add(time.Minute) {
+					if got := limitAt(minute); got != limit {
+						t.Fatalf("%s %+v: at %s the limit is said to be %d until %s, and is %d at %s", name, chosen, when, limit, until, got,
+							minute)
+					}
+				}
+				if end.Equal(until) && limitAt(until) == limit {
+					t.Fatalf("%s %+v: from %s on the limit is %d for longer than until %s", name, chosen, when, limit, until)
+				}
+				when = end
+			}
+		}
+	}
+}
+
+func TestLimit(t *testing.T) {
+	limited := func(w v1alpha1.ScheduleWindow, limit string) v1alpha1.ScheduleWindow {
+		q := resource.MustParse(limit)
+		w.BandwidthLimit = &q
+		return w
+	}
+	all := []v1alpha1.ScheduleWindow{
+		limited(daily("06:00", "20:00"), "10Mi"), daily("20:00", "06:00"), limited(daily("18:00", "21:00"), "5Mi"),
+		limited(daily("17:00", "19:00"), "7Mi"),
+	}
+	for now, want := range map[string]struct {
+		limit int64
+		lasts string
+	}{
+		"2026-05-04 12:00:00": {10 << 20, "5h0m0s"},
+		"2026-05-04 17:00:30": {7 << 20, "59m30s"},
+		"2026-05-04 18:00:00": {5 << 20, "3h0m0s"}, // also while others end
+		"2026-05-04 21:00:00": {0, "9h0m0s"},
+	} {
+		w, err := windows.New(all, time.UTC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, until := w.Limit(at(t, time.UTC, now))
+		if lasts := until.Sub(at(t, time.UTC, now)).String(); limit != want.limit || lasts != want.lasts {
+			t.Errorf("at %s: %d for %s, want %+v", now, limit, lasts, want)
+		}
+	}
+	w, err := windows.New(all[1:2], time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit, until := w.Limit(at(t, time.UTC, "2026-05-04 12:00:00")); limit != 0 || !until.IsZero() {
+		t.Errorf("%d until %s", limit, until)
+	}
+	for _, wrong := range []string{"1", "0", "-5Mi", "2Pi"} {
+		if _, err := windows.New([]v1alpha1.ScheduleWindow{limited(daily("20:00", "21:00"), wrong)}, time.UTC); err == nil {
+			t.Errorf("%s is taken", wrong)
 		}
 	}
 }

@@ -63,6 +63,10 @@ var transfers = dashboard{
 				description: "Transfers that keep history whose last Complete run has no VolumeSnapshot, or none that can be " +
 					"restored yet.",
 				queries: one(`sum by (namespace) (lighterage_transfers_without_snapshot)`, "{{namespace}}"),
+			}, {
+				title: "Outside their deadline", kind: timeseries, unit: short, width: 8, stacked: true,
+				description: "Transfers whose run was not complete by its deadline, or is not expected to be, by reason.",
+				queries:     one(`sum by (reason) (lighterage_transfers_outside_deadline)`, "{{reason}}"),
 			},
 		}},
 		{title: "Drills", panels: []panel{

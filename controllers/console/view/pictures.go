@@ -167,8 +167,14 @@ func (p *picturing) choices(e *explain.Explanation) {
 		pick = func(c *explain.Choice) *float64 { return c.Money }
 	}
 	rows := e.Compared()
-	f := newFigure("Alternatives by "+of+": the run as measured, others as estimated", nil, "Choice", "#Sample ratio+",
-		"#Sample rate+", "#Bytes+", "#CPU", "#Elapsed+", "#"+sentence(rows[0][8]), "Not open to the run+")
+	columns := []string{
+		"Choice", "#Sample ratio+", "#Sample rate+", "#Bytes+", "#CPU", "#Elapsed+", "#" + sentence(rows[0][8]),
+	}
+	if e.Deadline != nil {
+		columns = append(columns, "Ends+")
+	}
+	f := newFigure("Alternatives by "+of+": the run as measured, others as estimated", nil,
+		append(columns, "Not open to the run+")...)
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0
