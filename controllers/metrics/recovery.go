@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -34,7 +35,7 @@ var (
 )
 
 // recovery is what Transfers show of recovery points, of copies of their sources and of snapshots of their
-// destinations. Those without any are not kept.
+// destinations, and Deliveries of snapshots for peers. Those without any are not kept.
 type recovery struct {
 	namespace string
 	objective bool
@@ -52,6 +53,11 @@ type recovery struct {
 
 // recoveryOf is that of an object; kept is false when there is none.
 func recoveryOf(object any) (r recovery, kept bool) {
+	if d, ok := object.(*v1alpha1.Delivery); ok {
+		r.namespace = d.Namespace
+		r.countSnapshots(d.Spec.Destination.Snapshot != nil, d.Status.Snapshots, d.Status.Conditions)
+		return r, len(r.snapshots) > 0 || r.lacks
+	}
 	t, ok := object.(*v1alpha1.Transfer)
 	if !ok {
 		return r, false
@@ -64,15 +70,15 @@ func recoveryOf(object any) (r recovery, kept bool) {
 	if s := t.Status.Staged; s != nil {
 		r.state, r.begun = s.State, s.StartTime.Time
 	}
-	r.countSnapshots(t)
+	r.countSnapshots(t.Spec.Destination.Snapshot != nil, t.Status.Snapshots, t.Status.Conditions)
 	return r, r.objective || r.history || r.state != "" || len(r.snapshots) > 0
 }
 
-func (r *recovery) countSnapshots(t *v1alpha1.Transfer) {
-	r.history = t.Spec.Destination.Snapshot != nil
-	r.lacks = r.history && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionHistoryKept)
-	for i := range t.Status.Snapshots {
-		s := &t.Status.Snapshots[i]
+func (r *recovery) countSnapshots(wanted bool, all []v1alpha1.SnapshotStatus, of []metav1.Condition) {
+	r.history = wanted
+	r.lacks = r.history && meta.IsStatusConditionFalse(of, v1alpha1.ConditionHistoryKept)
+	for i := range all {
+		s := &all[i]
 		if r.snapshots == nil {
 			r.snapshots = map[v1alpha1.SnapshotState]int{}
 		}

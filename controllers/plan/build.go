@@ -152,6 +152,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		Form:               forms[destination.Form],
 		SourceForm:         forms[transfer.Spec.Source.Form],
 		Template:           wireTemplate(transfer),
+		Snapshot:           wireSnapshot(transfer),
 	}
 	if transfer.Spec.Source.Encryption != nil && transfer.Spec.Source.ObjectStore == nil {
 		config.IdentitiesDirectory = attempt.IdentitiesPath
