@@ -85,7 +85,7 @@ func (d *transferDecision) hearHistory() {
 	case !answer.GetDecided():
 		return
 	}
-	status.Snapshots = peerSnapshots(answer, status.Snapshots, d.facts.Now)
+	status.Snapshots = peerSnapshots(answer, status, d.facts.Now)
 	if answer.GetReason() == "" {
 		return
 	}
@@ -99,11 +99,13 @@ func (d *transferDecision) hearHistory() {
 	d.kept(k)
 }
 
-// peerSnapshots are those that a receiving cluster lists. What this cluster knows of a run stays.
+// peerSnapshots are those that a receiving cluster lists. What this cluster knows of a run stays. The next run waits for
+// one that is not taken, which can only be the first, of the last run: that is asked for again.
 func peerSnapshots(
-	answer *wirev1.HistoryResponse, known []v1alpha1.SnapshotStatus, now time.Time,
+	answer *wirev1.HistoryResponse, status *v1alpha1.TransferStatus, now time.Time,
 ) []v1alpha1.SnapshotStatus {
 	var all []v1alpha1.SnapshotStatus
+	known := status.Snapshots
 	for _, told := range answer.GetSnapshots() {
 		s := v1alpha1.SnapshotStatus{
 			Name: told.GetName(), RunID: told.GetRunId(), State: v1alpha1.SnapshotState(told.GetState()),
@@ -111,7 +113,8 @@ func peerSnapshots(
 		named := func(other v1alpha1.SnapshotStatus) bool { return other.Name == s.Name }
 		at := timeOf(told.GetTime())
 		if len(all) == maxSnapshots || at == nil || len(validation.IsDNS1123Subdomain(s.Name)) > 0 ||
-			!pulledRun.MatchString(s.RunID) || !slices.Contains(peerStates, s.State) || slices.ContainsFunc(all, named) {
+			!pulledRun.MatchString(s.RunID) || !slices.Contains(peerStates, s.State) || slices.ContainsFunc(all, named) ||
+			untaken(s) && (len(all) > 0 || s.RunID != status.Run.ID) {
 			continue
 		}
 		if s.Time = *at; at.After(now) {

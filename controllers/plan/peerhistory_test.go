@@ -396,7 +396,8 @@ func TestHistoryOfHidesOthersWords(t *testing.T) {
 func FuzzHistoryAnswer(f *testing.F) {
 	answer := told(v1alpha1.SnapshotReady, v1alpha1.SnapshotTaken)
 	answer.Reason, answer.Message = v1alpha1.ReasonSnapshotReady, "m"
-	for _, seed := range []*wirev1.HistoryResponse{answer, {Gone: true}, {Decided: true, Reason: "no reason\n"}} {
+	for _, seed := range []*wirev1.HistoryResponse{answer, {Gone: true}, {Decided: true, Reason: "no reason\n"},
+		told(v1alpha1.SnapshotReady, v1alpha1.SnapshotTaking)} {
 		whole, err := proto.Marshal(seed)
 		if err != nil {
 			f.Fatal(err)
@@ -411,6 +412,10 @@ func FuzzHistoryAnswer(f *testing.F) {
 		transfer, facts := keeping(t)
 		facts.History = plan.HistoryFacts{Seen: true, Answer: answer}
 		status := plan.DecideTransfer(transfer, facts, image).Status
+		transfer.Status = status
+		if plan.TransferHistory(transfer).Taking && !plan.NeedsHistory(transfer) {
+			t.Error("a run waits for what nobody looks at")
+		}
 		names := map[string]bool{}
 		for _, s := range status.Snapshots {
 			if names[s.Name] || s.Name == "" || len(s.Name) > 253 || len(s.RunID) > 6 || s.Time.IsZero() ||
