@@ -115,13 +115,12 @@ type TransferDestination struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="form of destination is immutable; delete this Transfer and create one with another name"
 	Form RestingForm `json:"form,omitempty"`
 
-	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some. It is for
-	// a claim in the Transfer's own namespace, or at a peer, whose manager takes them if a PeerGrant there has
-	// maxSnapshots. It needs a CSI driver that makes snapshots, and the right of the manager of the claim's cluster to
-	// (values of the chart: pointInTime.enabled). No run writes before the snapshot of the last one is taken; after 10
-	// minutes it is given up. status.snapshots lists them, and the condition HistoryKept says whether the last Complete
-	// run has one. They stay when this is removed or the Transfer is deleted. Unlike the rest of destination this can be
-	// changed.
+	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some: of a
+	// claim in the Transfer's own namespace, or at a peer where a PeerGrant has maxSnapshots. There it needs a CSI
+	// driver that makes snapshots, and the manager the right to (chart value pointInTime.enabled). No run writes before
+	// the snapshot of the last one is taken; after 10 minutes it is given up. status.snapshots lists them, and the
+	// condition HistoryKept says whether the last Complete run has one. They stay when this is removed or the Transfer
+	// is deleted. Unlike the rest of destination this can be changed.
 	// +optional
 	Snapshot *DestinationSnapshot `json:"snapshot,omitempty"`
 

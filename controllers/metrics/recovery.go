@@ -30,7 +30,8 @@ var (
 		"Time since the run of the newest VolumeSnapshot of a destination that can be restored: the longest of a "+
 			"namespace's Transfers that keep history.", "namespace")
 	historyLacksDescription = describe("lighterage_transfers_without_snapshot",
-		"Transfers that keep history whose last Complete run has no VolumeSnapshot, or none that can be restored yet.",
+		"Transfers, and Deliveries for peers, that keep history and whose last Complete run has no VolumeSnapshot, or none "+
+			"that can be restored yet.",
 		"namespace")
 )
 
