@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,8 +136,13 @@ func TestKeepsHistoryForAPeer(t *testing.T) {
 	other.SetLabels(labels)
 	other.Object["spec"] = map[string]any{"source": map[string]any{"persistentVolumeClaimName": "elsewhere"}}
 	cluster.Create(t, other)
-	f.ends(first, v1alpha1.DeliveryComplete, v1alpha1.ConditionHistoryKept, v1alpha1.ReasonSnapshotReady, func() {
-		f.take(made)
+	cluster.See(t, &v1alpha1.DeliveryList{}, f.namespace, func() { f.take(made) }, func(object client.Object) error {
+		seen, ok := object.(*v1alpha1.Delivery)
+		if !ok || !meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.ConditionHistoryKept) {
+			return fmt.Errorf("no history is kept: %+v", object)
+		}
+		seen.DeepCopyInto(first)
+		return nil
 	})
 	if s := first.Status.Snapshots; len(s) != 1 || s[0].Name != made.GetName() || s[0].Size.String() != "1Gi" {
 		t.Errorf("%+v", s)

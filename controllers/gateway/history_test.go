@@ -114,8 +114,8 @@ func TestHistoryOfOthers(t *testing.T) {
 		}
 	}
 	answer, err := ask(east, manager("east"), "7f3ca")
-	if err != nil || !answer.GetDecided() || len(answer.GetSnapshots()) != 1 || answer.GetSnapshots()[0].GetName() != "s" ||
-		answer.GetSnapshots()[0].GetState() != "Ready" {
+	all := answer.GetSnapshots()
+	if err != nil || !answer.GetDecided() || len(all) != 1 || all[0].GetName() != "s" || all[0].GetState() != "Ready" {
 		t.Errorf("%v, %v", answer, err)
 	}
 }

@@ -47,7 +47,9 @@ func HistoryOf(delivery *v1alpha1.Delivery) *wirev1.HistoryResponse {
 		if s.State == v1alpha1.SnapshotRemoving {
 			continue
 		}
-		one := &wirev1.HistorySnapshot{Name: s.Name, RunId: s.RunID, Time: timestamppb.New(s.Time.Time), State: string(s.State)}
+		one := &wirev1.HistorySnapshot{
+			Name: s.Name, RunId: s.RunID, Time: timestamppb.New(s.Time.Time), State: string(s.State),
+		}
 		if s.Size != nil {
 			one.Size = uint64(max(0, s.Size.Value()))
 		}
@@ -99,8 +101,8 @@ func (d *transferDecision) hearHistory() {
 	d.kept(k)
 }
 
-// peerSnapshots are those that a receiving cluster lists. What this cluster knows of a run stays. The next run waits for
-// one that is not taken, which can only be the first, of the last run: that is asked for again.
+// peerSnapshots are those that a receiving cluster lists. What this cluster knows of a run stays. The next run waits
+// for one that is not taken, which can only be the first, of the last run: that is asked for again.
 func peerSnapshots(
 	answer *wirev1.HistoryResponse, status *v1alpha1.TransferStatus, now time.Time,
 ) []v1alpha1.SnapshotStatus {

@@ -96,7 +96,9 @@ func (v *vault) look() {
 	if step == nil {
 		return
 	}
-	v.snapshots = slices.DeleteFunc(v.snapshots, func(s plan.Snapshot) bool { return slices.Contains(step.Remove, s.Name) })
+	v.snapshots = slices.DeleteFunc(v.snapshots, func(s plan.Snapshot) bool {
+		return slices.Contains(step.Remove, s.Name)
+	})
 	if step.Take != nil {
 		v.made++
 		v.snapshots = append(v.snapshots, plan.Snapshot{
@@ -164,7 +166,8 @@ func TestHistoryLeftUntaken(t *testing.T) {
 		t.Fatal(v.snapshots)
 	}
 	facts := plan.HistoryFacts{Snapshots: v.snapshots}
-	if step := plan.AbandonHistory(v.delivery, facts); step == nil || !slices.Equal(step.Remove, []string{v.snapshots[0].Name}) {
+	step := plan.AbandonHistory(v.delivery, facts)
+	if step == nil || !slices.Equal(step.Remove, []string{v.snapshots[0].Name}) {
 		t.Errorf("%+v", step)
 	}
 	taken := slices.Clone(v.snapshots)
@@ -218,7 +221,8 @@ func TestOthersAwaitHistoryOfADelivery(t *testing.T) {
 		return d.Start != nil, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady).Reason
 	}
 	transfer, local := localTransfer("")
-	transfer.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = other.Spec.Destination.PersistentVolumeClaim
+	into := other.Spec.Destination.PersistentVolumeClaim
+	transfer.Spec.Destination.PersistentVolumeClaim.PersistentVolumeClaimPath = into
 	local.Local.Deliveries = facts.Others
 	began := func() bool {
 		local.Now = v.at
@@ -303,8 +307,10 @@ func TestHistoryAtAPeer(t *testing.T) {
 	}
 	transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
 	facts.NewRunID = "fghij"
-	for _, answer := range []*wirev1.HistoryResponse{{}, {Gone: true}, told(v1alpha1.SnapshotTaking, v1alpha1.SnapshotReady)} {
-		if d := ask(answer); d.Start != nil || readyOf(d.Status).Reason != v1alpha1.ReasonTakingSnapshot || d.RequeueAfter == 0 {
+	taking := told(v1alpha1.SnapshotTaking, v1alpha1.SnapshotReady)
+	for _, answer := range []*wirev1.HistoryResponse{{}, {Gone: true}, taking} {
+		d := ask(answer)
+		if d.Start != nil || readyOf(d.Status).Reason != v1alpha1.ReasonTakingSnapshot || d.RequeueAfter == 0 {
 			t.Errorf("a run begins: %+v", d)
 		}
 	}
@@ -355,7 +361,8 @@ func TestSilentPeerKeepsNoRunWaiting(t *testing.T) {
 			2 * time.Minute,
 		},
 		"taking": {
-			plan.HistoryFacts{Seen: true, Answer: told(v1alpha1.SnapshotTaking)}, v1alpha1.ReasonSnapshotNotReady, 12 * time.Minute,
+			plan.HistoryFacts{Seen: true, Answer: told(v1alpha1.SnapshotTaking)}, v1alpha1.ReasonSnapshotNotReady,
+			12 * time.Minute,
 		},
 	} {
 		transfer, facts := keeping(t)

@@ -6,15 +6,32 @@
 package transfer_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
+
+// keeps waits until it is known whether there is a snapshot of the run.
+func (f *fixture) keeps(reason string) {
+	f.Helper()
+	controllertest.Eventually(f, func() error {
+		if err := f.refresh(); err != nil {
+			return err
+		}
+		kept := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionHistoryKept)
+		if kept == nil || kept.Reason != reason {
+			return fmt.Errorf("want %s: %+v", reason, f.transfer.Status.Conditions)
+		}
+		return nil
+	})
+}
 
 // The other cluster is asked until the snapshot is ready, and what it says is in status.
 func TestHistoryOfAPeer(t *testing.T) {
@@ -39,9 +56,10 @@ func TestHistoryOfAPeer(t *testing.T) {
 	f.create()
 	pod := cluster.RunPod(t, f.job(1), f.namespace)
 	cluster.EndPod(t, pod, 0, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}))
-	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionHistoryKept, v1alpha1.ReasonSnapshotReady)
-	if s := f.transfer.Status.Snapshots; len(s) != 1 || s[0].Name != "kept-there" || s[0].State != v1alpha1.SnapshotReady ||
-		s[0].RecoveryPoint == nil || s[0].Size.Value() != 1<<30 {
+	f.keeps(v1alpha1.ReasonSnapshotReady)
+	s := f.transfer.Status.Snapshots
+	if len(s) != 1 || s[0].Name != "kept-there" || s[0].State != v1alpha1.SnapshotReady || s[0].RecoveryPoint == nil ||
+		s[0].Size.Value() != 1<<30 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -53,7 +71,7 @@ func TestHistoryOfAnOlderPeer(t *testing.T) {
 	f.create()
 	pod := cluster.RunPod(t, f.job(1), f.namespace)
 	cluster.EndPod(t, pod, 0, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}))
-	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionHistoryKept, v1alpha1.ReasonPeerIncompatible)
+	f.keeps(v1alpha1.ReasonPeerIncompatible)
 	err := controllertest.Expect(f.transfer.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
 	if err != nil || len(f.transfer.Status.Snapshots) > 0 {
 		t.Errorf("%v, %+v", err, f.transfer.Status.Snapshots)
