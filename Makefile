@@ -297,7 +297,7 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 # Tests on the clusters that test-sources has, and test-e2e not.
-OF_SOURCES := TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory
+OF_SOURCES := TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestKeepsHistoryAtAPeer
 OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim|TestStoreAmongSeveral
 
 .PHONY: test-sources

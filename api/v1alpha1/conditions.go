@@ -44,9 +44,9 @@ const (
 	// for, False when it is smaller and was not made larger, with the reason. The run goes on in either case. Absent
 	// without a template; a Transfer into another namespace or cluster has it in its Delivery.
 	ConditionDestinationFits = "DestinationFits"
-	// ConditionHistoryKept (Transfer): True when the destination has a VolumeSnapshot of the last Complete run whose
-	// snapshot was decided, False when none could be taken or it is not ready, with the reason. The run is Complete in
-	// either case. Absent until then, and without spec.destination.snapshot.
+	// ConditionHistoryKept (Transfer, Delivery): True when the destination has a VolumeSnapshot of the last Complete
+	// run whose snapshot was decided, False when none could be taken or it is not ready, with the reason. The run is
+	// Complete in either case. Absent until then, and without spec.destination.snapshot.
 	ConditionHistoryKept = "HistoryKept"
 	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
 	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
@@ -247,8 +247,9 @@ const (
 	// ReasonStaging (Transfer): the snapshot or clone that the run is to read is being made, or that of an earlier run
 	// removed.
 	ReasonStaging = "Staging"
-	// ReasonSnapshotsNotInstalled (Transfer): the cluster has no VolumeSnapshots: the CRDs of external-snapshotter are not
-	// installed. Install them, or use copyMethod Clone or Direct and no spec.destination.snapshot.
+	// ReasonSnapshotsNotInstalled (Transfer, Delivery): the cluster has no VolumeSnapshots: the CRDs of
+	// external-snapshotter are not installed. Install them, or use copyMethod Clone or Direct and no
+	// spec.destination.snapshot.
 	ReasonSnapshotsNotInstalled = "SnapshotsNotInstalled"
 	// ReasonGroupSnapshotsNotInstalled (TransferSet): the cluster has no VolumeGroupSnapshots: the CRDs of
 	// external-snapshotter are not installed. Install them, or remove spec.group.
@@ -297,27 +298,28 @@ const (
 	// ReasonCopyTriggerTimedOut (Transfer): the trigger did not change within 10 minutes. Nothing was copied. Look at what
 	// sets it, or remove the annotation lighterage.dev/use-copy-trigger from the claim.
 	ReasonCopyTriggerTimedOut = "CopyTriggerTimedOut"
-	// ReasonSnapshotReady (Transfer): the VolumeSnapshot of the last Complete run can be restored.
+	// ReasonSnapshotReady (Transfer, Delivery): the VolumeSnapshot of the last Complete run can be restored.
 	ReasonSnapshotReady = "SnapshotReady"
 	// ReasonTakingSnapshot (Transfer, Delivery): a run waits until the VolumeSnapshot of the destination after the run
 	// before it, of this or another Transfer, is taken, for 10 minutes at most.
 	ReasonTakingSnapshot = "TakingSnapshot"
-	// ReasonSnapshotNotReady (Transfer): the driver has not taken the VolumeSnapshot of the destination in 10 minutes, so
-	// there is none of that run; or it has taken it and cannot restore it yet, or not in 24 hours. Look at the driver.
+	// ReasonSnapshotNotReady (Transfer, Delivery): the driver has not taken the VolumeSnapshot of the destination in 10
+	// minutes, so there is none of that run; or it has taken it and cannot restore it yet, or not in 24 hours. Look at
+	// the driver.
 	ReasonSnapshotNotReady = "SnapshotNotReady"
-	// ReasonSnapshotLost (Transfer): the newest VolumeSnapshot of the destination was deleted by somebody else.
+	// ReasonSnapshotLost (Transfer, Delivery): the newest VolumeSnapshot of the destination was deleted by somebody else.
 	ReasonSnapshotLost = "SnapshotLost"
-	// ReasonSnapshotRejected (Transfer): the API server rejects the VolumeSnapshot of the destination, for example because
-	// of a ResourceQuota. The message has its words.
+	// ReasonSnapshotRejected (Transfer, Delivery): the API server rejects the VolumeSnapshot of the destination, for
+	// example because of a ResourceQuota. The message has its words.
 	ReasonSnapshotRejected = "SnapshotRejected"
-	// ReasonSnapshotsNotAllowed (Transfer): the manager may not make or see VolumeSnapshots in this cluster. Install the
-	// chart with pointInTime.enabled, or remove spec.destination.snapshot.
+	// ReasonSnapshotsNotAllowed (Transfer, Delivery): the manager may not make or see VolumeSnapshots in this cluster.
+	// Install the chart with pointInTime.enabled, or remove spec.destination.snapshot.
 	ReasonSnapshotsNotAllowed = "SnapshotsNotAllowed"
-	// ReasonSnapshotsUnsupported (Transfer): the volume of the destination is not of a CSI driver, or there is none. Use
-	// another claim, or remove spec.destination.snapshot.
+	// ReasonSnapshotsUnsupported (Transfer, Delivery): the volume of the destination is not of a CSI driver, or there
+	// is none. Use another claim, or remove spec.destination.snapshot.
 	ReasonSnapshotsUnsupported = "SnapshotsUnsupported"
-	// ReasonTooManySnapshots (Transfer): so many VolumeSnapshots of the destination are not ready, or cannot be removed,
-	// that no other is taken. Look at the driver and at what keeps them.
+	// ReasonTooManySnapshots (Transfer, Delivery): so many VolumeSnapshots of the destination are not ready, or cannot
+	// be removed, that no other is taken. Look at the driver and at what keeps them.
 	ReasonTooManySnapshots = "TooManySnapshots"
 	// ReasonQuiescing (Transfer): the before-hook runs, or the after-hook of an earlier copy.
 	ReasonQuiescing = "Quiescing"

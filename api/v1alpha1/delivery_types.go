@@ -40,6 +40,10 @@ type DeliveryDestination struct {
 	// to be. A PeerGrant must allow it by create.
 	// +optional
 	Template *ClaimRequest `json:"template,omitempty"`
+	// snapshot has a VolumeSnapshot taken of the claim when the Delivery is Complete, and removes those of earlier runs of
+	// the Transfer that the retention does not keep. A PeerGrant must allow it by maxSnapshots.
+	// +optional
+	Snapshot *DeliverySnapshot `json:"snapshot,omitempty"`
 }
 
 // AgentPrivilege is what an agent may do that an ordinary user may not.
@@ -102,7 +106,7 @@ type DeliveryStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, ReceiptSigned, DestinationFits.
+	// conditions: Ready, Reconciling, Stalled, ReceiptSigned, DestinationFits, HistoryKept.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -155,6 +159,13 @@ type DeliveryStatus struct {
 	// +listType=map
 	// +listMapKey=what
 	Omissions []Omission `json:"omissions,omitempty"`
+	// snapshots of the claim after this and earlier runs of the Transfer, with spec.destination.snapshot: of the newest
+	// run first. Of earlier runs time is when the VolumeSnapshot was made.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Snapshots []SnapshotStatus `json:"snapshots,omitempty"`
 }
 
 // Delivery is the receiving side of one attempt of a Transfer of another cluster, or of another pod of this one. The

@@ -23,7 +23,7 @@ type TransferVia struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || has(self.form) && self.form == 'Archive'",message="archives are encrypted, and nothing else; set form: Archive, or remove encryption"
 // +kubebuilder:validation:XValidation:rule="!has(self.records) || has(self.form) && self.form in ['Gzip', 'Zstd']",message="the index of a file in a form knows its records; set form: Gzip or Zstd, or remove records"
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.peer)",message="via is a way to another cluster; add peer or remove via"
-// +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.peer) && !has(self.namespace)",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace; remove peer and namespace, or remove snapshot and make a Transfer with snapshot there, which copies the claim into another"
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshot) || has(self.persistentVolumeClaim) && !has(self.via) && (has(self.peer) || !has(self.namespace))",message="snapshot keeps states of a persistentVolumeClaim in the Transfer's own namespace, or at a peer without via; remove namespace or via, or remove snapshot and make a Transfer with snapshot there, which copies the claim into another"
 type TransferDestination struct {
 	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
 	// +optional
@@ -92,12 +92,12 @@ type TransferDestination struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="records of destination are immutable; delete this Transfer and create one with another name"
 	Records *FileRecords `json:"records,omitempty"`
 
-	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some. It is for
-	// a claim in the Transfer's own namespace, and needs a CSI driver that makes snapshots, and the right of the manager
-	// to (values of the chart: pointInTime.enabled). No run writes before the snapshot of the last one is taken; after 10
-	// minutes it is given up. status.snapshots lists them, and the condition HistoryKept says whether the last Complete
-	// run has one. They stay when this is removed or the Transfer is deleted. Unlike the rest of destination this can be
-	// changed.
+	// snapshot has a VolumeSnapshot taken of the persistentVolumeClaim after each Complete run, and keeps some: of a
+	// claim in the Transfer's own namespace, or at a peer where a PeerGrant has maxSnapshots. There it needs a CSI
+	// driver that makes snapshots, and the manager the right to (chart value pointInTime.enabled). No run writes before
+	// the snapshot of the last one is taken; after 10 minutes it is given up. status.snapshots lists them, and the
+	// condition HistoryKept says whether the last Complete run has one. They stay when this is removed or the Transfer
+	// is deleted. Unlike the rest of destination this can be changed.
 	// +optional
 	Snapshot *DestinationSnapshot `json:"snapshot,omitempty"`
 

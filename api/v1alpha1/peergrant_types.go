@@ -57,8 +57,8 @@ const (
 // PeerGrantTo names what may be written or read.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.verbs) || self.kind == 'PersistentVolumeClaim'",message="verbs are about claims; remove them, or write kind: PersistentVolumeClaim"
-// +kubebuilder:validation:XValidation:rule="!has(self.verbs) || 'Write' in self.verbs || !has(self.create) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="create, allowDelete and allowPrivileged are about writing; add Write to verbs, or remove them"
-// +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !has(self.create) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, create, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
+// +kubebuilder:validation:XValidation:rule="!has(self.verbs) || 'Write' in self.verbs || !has(self.create) && !has(self.maxSnapshots) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="create, maxSnapshots, allowDelete and allowPrivileged are about writing; add Write to verbs, or remove them"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !has(self.create) && !has(self.maxSnapshots) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, create, maxSnapshots, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
 // +kubebuilder:validation:XValidation:rule="!has(self.create) || has(self.name)",message="create is of one claim; add name: a grant for claims of any name would let a peer create any number of them"
 type PeerGrantTo struct {
 	// kind of the object.
@@ -99,6 +99,14 @@ type PeerGrantTo struct {
 	// Absent: they may not.
 	// +optional
 	Create *PeerGrantCreate `json:"create,omitempty"`
+	// maxSnapshots lets Transfers of a peer with destination.snapshot have VolumeSnapshots taken of the claim, whose
+	// retention may keep at most so many. All that were taken of the claim for peers are at most that many and one, which
+	// is taken before another is removed. Those of Transfers that were deleted count until somebody deletes them. Absent:
+	// such Transfers are rejected.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxSnapshots int32 `json:"maxSnapshots,omitempty"`
 }
 
 // PeerGrantSpec says who may write or read what in the grant's namespace. Any of from may do so with any of to.

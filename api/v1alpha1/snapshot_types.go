@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HistoryTransferAnnotation on a VolumeSnapshot of a destination has the name of the Transfer that wrote it.
+// HistoryTransferAnnotation on a VolumeSnapshot of a destination has the name of the Transfer that wrote it; of one of
+// another cluster peer/namespace/name.
 const HistoryTransferAnnotation = "lighterage.dev/history-of"
 
 // RecoveryPointAnnotation on a VolumeSnapshot of a destination has the time whose state of the source it holds.
@@ -66,6 +67,28 @@ type SnapshotRetention struct {
 	Yearly int32 `json:"yearly,omitempty"`
 }
 
+// DeliverySnapshot is what history of the claim a Transfer of another cluster asks for.
+type DeliverySnapshot struct {
+	DestinationSnapshot `json:",inline"`
+
+	// transferUID is the UID of the Transfer in its own cluster. Of one that was deleted and created again nothing is
+	// removed for the new one.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-0-9A-Za-z]*[0-9A-Za-z])?$`
+	TransferUID string `json:"transferUID,omitempty"`
+}
+
+// Total is how many are kept at most, but for the newest of all.
+func (r SnapshotRetention) Total() int {
+	total := 0
+	for _, n := range []int32{r.Last, r.Hourly, r.Daily, r.Weekly, r.Monthly, r.Yearly} {
+		total += int(n)
+	}
+	return total
+}
+
 // SnapshotState says how far a VolumeSnapshot of a destination has come.
 // +kubebuilder:validation:Enum=Pending;Taking;Taken;Ready;Failed;Removing
 type SnapshotState string
@@ -89,7 +112,7 @@ const (
 //
 // +structType=atomic
 type SnapshotStatus struct {
-	// name of the VolumeSnapshot, in the Transfer's namespace.
+	// name of the VolumeSnapshot, in the namespace of the destination's claim.
 	// +required
 	Name string `json:"name,omitempty"`
 	// runID of the run.
@@ -98,7 +121,7 @@ type SnapshotStatus struct {
 	// time when the run was Complete.
 	// +optional
 	Time metav1.Time `json:"time,omitzero"`
-	// recoveryPoint is the time whose state of the source it holds.
+	// recoveryPoint is the time whose state of the source it holds. A Delivery does not know it.
 	// +optional
 	RecoveryPoint *metav1.Time `json:"recoveryPoint,omitempty"`
 	// state it is in.

@@ -95,6 +95,9 @@ type PeerGateway interface {
 	// Receipt asks for the receiving cluster's part of a receipt and its signature; ErrIncompatible when it is of a
 	// release without receipts.
 	Receipt(ctx context.Context, gateway Gateway, request ReceiptRequest) (*wirev1.ReceiptResponse, error)
+	// History asks what VolumeSnapshots there are of a Transfer's destination after a run; ErrIncompatible when the
+	// receiving cluster is of a release that takes none for peers.
+	History(ctx context.Context, gateway Gateway, request *wirev1.HistoryRequest) (*wirev1.HistoryResponse, error)
 }
 
 // ReceiptRequest names an attempt of a Transfer of this cluster.

@@ -108,6 +108,17 @@ func (p *peerGateway) Receipt(
 	return response, err
 }
 
+func (p *peerGateway) History(
+	ctx context.Context, gateway Gateway, request *wirev1.HistoryRequest,
+) (*wirev1.HistoryResponse, error) {
+	var response *wirev1.HistoryResponse
+	err := p.call(ctx, gateway, func(ctx context.Context, client wirev1.GatewayClient) (err error) {
+		response, err = client.History(ctx, request)
+		return err
+	})
+	return response, err
+}
+
 func (p *peerGateway) call(
 	ctx context.Context, gateway Gateway, question func(context.Context, wirev1.GatewayClient) error,
 ) error {

@@ -206,6 +206,7 @@ type Gateways struct {
 	errors    map[string]error
 	withdrawn []string
 	receipt   func(agentclient.ReceiptRequest) (*wirev1.ReceiptResponse, error)
+	history   func(*wirev1.HistoryRequest) (*wirev1.HistoryResponse, error)
 	pull      func(*wirev1.PullRequest) (*wirev1.PullResponse, error)
 }
 
@@ -258,6 +259,28 @@ func (g *Gateways) Receipt(
 		return nil, fmt.Errorf("gateway at %s: %w", gateway.Endpoint, agentclient.ErrIncompatible)
 	}
 	return g.receipt(request)
+}
+
+// OnHistory sets what answers questions for snapshots; nil: none are taken for peers.
+func (g *Gateways) OnHistory(answer func(*wirev1.HistoryRequest) (*wirev1.HistoryResponse, error)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.history = answer
+}
+
+// History implements agentclient.PeerGateway.
+func (g *Gateways) History(
+	_ context.Context, gateway agentclient.Gateway, request *wirev1.HistoryRequest,
+) (*wirev1.HistoryResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.errors[gateway.Endpoint]; err != nil {
+		return nil, err
+	}
+	if g.history == nil {
+		return nil, fmt.Errorf("gateway at %s: %w", gateway.Endpoint, agentclient.ErrIncompatible)
+	}
+	return g.history(request)
 }
 
 // Withdraw implements agentclient.PeerGateway.

@@ -44,6 +44,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, delivery *v1alpha1.Del
 	if err := r.Attempts.RemoveSecret(ctx, delivery, delivery.Name); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.abandonHistory(ctx, delivery); err != nil {
+		return ctrl.Result{}, err
+	}
 	left, err := r.Attempts.PodsLeft(ctx, delivery, v1alpha1.DeliveryLabel)
 	if err != nil {
 		return ctrl.Result{}, err

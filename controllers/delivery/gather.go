@@ -35,7 +35,10 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		if delivery.Status.Phase == v1alpha1.DeliveryComplete {
 			facts.Job, _, err = r.Attempts.Find(ctx, delivery, delivery.Name)
 		}
-		return facts, err
+		if err != nil {
+			return facts, err
+		}
+		return facts, r.gatherHistory(ctx, delivery, &facts)
 	}
 	if delivery.Spec.Peer != "" {
 		peer, name := &v1alpha1.Peer{}, client.ObjectKey{Name: delivery.Spec.Peer}
@@ -51,9 +54,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		}
 	}
 	if delivery.Status.Run == nil {
-		if facts.Refusal, err = r.refusal(ctx, delivery, facts.Now); err != nil {
+		verdict, err := r.judge(ctx, delivery, facts.Now)
+		if err != nil {
 			return facts, err
 		}
+		facts.Refusal = verdict.Refusal
 		if err := r.gatherRivals(ctx, delivery, &facts); err != nil {
 			return facts, err
 		}
@@ -100,13 +105,15 @@ func (r *Reconciler) gatherRivals(ctx context.Context, delivery *v1alpha1.Delive
 	return nil
 }
 
-// refusal says why no PeerGrant allows a Delivery; empty when one does. A grant that the cache has not seen yet counts.
-func (r *Reconciler) refusal(ctx context.Context, delivery *v1alpha1.Delivery, now time.Time) (string, error) {
+// judge returns what PeerGrants say to a Delivery. A grant that the cache has not seen yet counts.
+func (r *Reconciler) judge(
+	ctx context.Context, delivery *v1alpha1.Delivery, now time.Time,
+) (peergrant.Verdict, error) {
 	verdict, err := peergrant.Judge(ctx, r.Client, delivery, now)
 	if err == nil && !verdict.Allowed {
 		verdict, err = peergrant.Judge(ctx, r.Reader, delivery, now)
 	}
-	return verdict.Refusal, err
+	return verdict, err
 }
 
 // gatherAgent looks at the Job and its pod, and at what the agent said.

@@ -37,6 +37,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/receiptkey"
 	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/statement"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -87,12 +88,14 @@ type Reconciler struct {
 	deletions agentjob.Deletions
 	line      *line.Line[*v1alpha1.Delivery]
 	claims    provision.Cluster
+	staging   staging.Cluster
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
 	claims := provision.Cluster{Client: o.Client, Reader: o.Reader}
-	r := &Reconciler{Options: o, claims: claims, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
+	snapshots := staging.Cluster{Client: o.Client, Reader: o.Reader}
+	r := &Reconciler{Options: o, claims: claims, staging: snapshots, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there " +
 			"says why",
@@ -162,6 +165,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if decision.Expired {
 		return ctrl.Result{}, nil
+	}
+	if err := r.keepHistory(ctx, delivery, decision.History, facts.Now); err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.sign(ctx, delivery)
 }

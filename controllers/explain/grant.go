@@ -32,6 +32,9 @@ func ofGrant(g *v1alpha1.PeerGrant, s *sheet) {
 			text += fmt.Sprintf(", create up to %s of class %s", to.Create.MaxSize.String(),
 				strings.Join(append([]string{"(default)"}, to.Create.StorageClassNames...), " or "))
 		}
+		if to.MaxSnapshots > 0 {
+			text += fmt.Sprintf(", %d VolumeSnapshots", to.MaxSnapshots)
+		}
 		s.row("to", text)
 	}
 	if end := g.Spec.ExpirationTime; end != nil {

@@ -144,24 +144,24 @@ func (s *sheet) copies(t *v1alpha1.Transfer) {
 		}
 	}
 	s.at("recovery point", t.Status.RecoveryPoint)
-	s.snapshots(t)
+	s.snapshots(t.Spec.Destination.Snapshot != nil, t.Status.Snapshots, t.Status.Conditions)
 	if t.Spec.Objective != nil {
 		s.row("may be old", t.Spec.Objective.MaxAge.Duration.String())
 	}
 }
 
 // snapshots tell which states the destination keeps.
-func (s *sheet) snapshots(t *v1alpha1.Transfer) {
-	if t.Spec.Destination.Snapshot == nil && len(t.Status.Snapshots) == 0 {
+func (s *sheet) snapshots(wanted bool, all []v1alpha1.SnapshotStatus, of []metav1.Condition) {
+	if !wanted && len(all) == 0 {
 		return
 	}
 	states := map[v1alpha1.SnapshotState]int{}
-	for i := range t.Status.Snapshots {
-		states[t.Status.Snapshots[i].State]++
+	for i := range all {
+		states[all[i].State]++
 	}
-	s.rowf("history", "%d VolumeSnapshots of the destination: %d ready, %d failed", len(t.Status.Snapshots),
+	s.rowf("history", "%d VolumeSnapshots of the destination: %d ready, %d failed", len(all),
 		states[v1alpha1.SnapshotReady], states[v1alpha1.SnapshotFailed])
-	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionHistoryKept); c != nil {
+	if c := meta.FindStatusCondition(of, v1alpha1.ConditionHistoryKept); c != nil {
 		s.rowf("newest", "%s: %s", c.Reason, c.Message)
 	}
 }
@@ -198,6 +198,7 @@ func ofDelivery(d *v1alpha1.Delivery, s *sheet) {
 			cmp.Or(template.StorageClassName, "(default)"))
 	}
 	s.row("phase", string(d.Status.Phase))
+	s.snapshots(d.Spec.Destination.Snapshot != nil, d.Status.Snapshots, d.Status.Conditions)
 	if p := d.Status.Progress; p != nil {
 		s.rowf("progress", "%d%%, %d of %d files, %s of %s", p.Percent, p.Files, p.FilesTotal, table.Bytes(p.Bytes),
 			table.Bytes(p.BytesTotal))

@@ -69,6 +69,7 @@ func decide(r request, v view) step {
 	var s step
 	// after is the newest attempt after the requested one, at work or ended: of its run if there is one.
 	var own, waiting, after *v1alpha1.Delivery
+	taking := false // the snapshot of an earlier run
 	for i := range v.attempts {
 		attempt := &v.attempts[i]
 		switch {
@@ -87,6 +88,8 @@ func decide(r request, v view) step {
 			}
 		case !attempt.DeletionTimestamp.IsZero():
 			waiting = attempt
+		case plan.DeliveryAwaited(attempt, v.now):
+			waiting, taking = attempt, true
 		default:
 			waiting = attempt
 			s.remove = append(s.remove, *attempt)
@@ -99,6 +102,9 @@ func decide(r request, v view) step {
 		return ownStep(r, own, s, v.now)
 	case v.seen:
 		return step{gone: true, refuse: aborted("the Delivery of this attempt was deleted in the receiving cluster")}
+	case taking:
+		s.pending = "Waiting for the VolumeSnapshot after the last run to be taken in the receiving cluster"
+		return s
 	case waiting != nil:
 		s.pending = fmt.Sprintf("Waiting for attempt %d of run %s to end in the receiving cluster",
 			waiting.Spec.Transfer.Attempt, waiting.Spec.Transfer.Run)
@@ -192,7 +198,7 @@ func crowdedStep(r request, v view) step {
 			oldest = nil // a place is being freed
 			break
 		}
-		if plan.DeliveryEnded(neighbour) && (oldest == nil || neighbour.CreationTimestamp.Before(&oldest.CreationTimestamp)) {
+		if plan.DeliveryEnded(neighbour) && !plan.DeliveryAwaited(neighbour, v.now) && (oldest == nil || neighbour.CreationTimestamp.Before(&oldest.CreationTimestamp)) {
 			oldest = neighbour
 		}
 	}

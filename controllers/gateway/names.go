@@ -17,11 +17,13 @@ const IssuedAnnotation = peergrant.IssuedAnnotation
 // newDelivery is the object that admits the request.
 func newDelivery(r request) *v1alpha1.Delivery {
 	delivery := plan.NewDelivery(r.namespace, v1alpha1.DeliverySpec{
-		Peer:        r.peer,
-		Transfer:    r.transfer,
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim, Template: r.template},
-		Privilege:   r.privilege,
-		Delete:      r.mirror,
+		Peer:     r.peer,
+		Transfer: r.transfer,
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: r.claim, Template: r.template, Snapshot: r.snapshot,
+		},
+		Privilege: r.privilege,
+		Delete:    r.mirror,
 
 		SourceVolumeMode: r.volumeMode,
 	})

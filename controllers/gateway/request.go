@@ -48,6 +48,8 @@ type request struct {
 	mirror bool
 	// template of the claim; nil: it must exist.
 	template *v1alpha1.ClaimRequest
+	// snapshot is what history of the claim is to be kept; nil: none.
+	snapshot *v1alpha1.DeliverySnapshot
 	// volumeMode of the source; empty: the sender does not say.
 	volumeMode corev1.PersistentVolumeMode
 }
@@ -87,6 +89,10 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
+	snapshot, err := snapshotOf(open.GetSnapshot())
+	if err != nil {
+		return request{}, err
+	}
 	privilege := v1alpha1.AgentPrivilegeNone
 	if open.GetPrivileged() {
 		privilege = v1alpha1.AgentPrivilegeKeepOwners
@@ -102,6 +108,7 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		privilege: privilege,
 		mirror:    open.GetMirror(),
 		template:  template,
+		snapshot:  snapshot,
 	}
 	if open.Block != nil {
 		r.volumeMode = corev1.PersistentVolumeFilesystem
@@ -175,6 +182,39 @@ func templateOf(asked *wirev1.ClaimTemplate) (*v1alpha1.ClaimRequest, error) {
 	return template, nil
 }
 
+// maxKept bounds what a retention keeps in all; it is that of the API.
+const maxKept = 100
+
+// transferUID as the API has it.
+var transferUID = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
+
+// snapshotOf checks what history a caller asks for.
+func snapshotOf(asked *wirev1.SnapshotRequest) (*v1alpha1.DeliverySnapshot, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	class := asked.GetVolumeSnapshotClassName()
+	snapshot := &v1alpha1.DeliverySnapshot{TransferUID: asked.GetTransferUid()}
+	snapshot.VolumeSnapshotClassName = class
+	switch r := &snapshot.Retention; {
+	case !transferUID.MatchString(snapshot.TransferUID):
+		return nil, invalid("snapshot.transfer_uid must be the UID of the Transfer")
+	case class != "" && len(validation.IsDNS1123Subdomain(class)) > 0:
+		return nil, invalid("snapshot.volume_snapshot_class_name must be the name of a VolumeSnapshotClass")
+	case !keeps(&r.Last, asked.GetLast()) || !keeps(&r.Hourly, asked.GetHourly()) || !keeps(&r.Daily, asked.GetDaily()) ||
+		!keeps(&r.Weekly, asked.GetWeekly()) || !keeps(&r.Monthly, asked.GetMonthly()) ||
+		!keeps(&r.Yearly, asked.GetYearly()) || r.Total() < 1 || r.Total() > maxKept:
+		return nil, invalid("snapshot must keep between 1 and %d in all", maxKept)
+	}
+	return snapshot, nil
+}
+
+// keeps sets a field of a retention, if that many can be kept.
+func keeps(field *int32, asked uint32) bool {
+	*field = int32(min(asked, maxKept+1)) //nolint:gosec // It is bounded.
+	return asked <= maxKept
+}
+
 // claimModes are those in which a claim can be written to.
 var claimModes = []corev1.PersistentVolumeAccessMode{
 	corev1.ReadWriteOnce, corev1.ReadWriteMany, corev1.ReadWriteOncePod,
@@ -183,9 +223,14 @@ var claimModes = []corev1.PersistentVolumeAccessMode{
 // grant is what a PeerGrant must allow for the request. Creating the claim is for the manager to judge, which sees
 // whether it exists.
 func (r request) grant() peergrant.Request {
+	kept := 0
+	if r.snapshot != nil {
+		kept = r.snapshot.Retention.Total()
+	}
 	return peergrant.Request{
 		Peer: r.peer, Namespace: r.transfer.Namespace, Transfer: r.transfer.Name,
 		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: r.namespace, Name: r.claim.ClaimName,
 		Path: r.claim.Path, Delete: r.mirror, Privileged: r.privilege == v1alpha1.AgentPrivilegeKeepOwners,
+		Snapshots: kept,
 	}
 }

@@ -21,12 +21,12 @@ import (
 
 // FuzzRequest holds that whatever a peer sends either is refused or makes a Delivery that the API server takes.
 func FuzzRequest(f *testing.F) {
-	f.Add("bank", "ledger", "7f3ca", uint32(1), "vault", "ledger-copy", "/", "fast", "ReadWriteMany", uint64(1<<30))
-	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/", "", "ReadWriteOnce,ReadWriteOnce", uint64(1))
-	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b", "../x", "ReadOnlyMany", uint64(1<<63))
+	f.Add("bank", "ledger", "7f3ca", uint32(1), "vault", "ledger-copy", "/", "fast", "ReadWriteMany", uint64(1<<30), "uid-1", uint32(3), uint32(7))
+	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/", "", "ReadWriteOnce,ReadWriteOnce", uint64(1), "", uint32(100), uint32(1))
+	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b", "../x", "ReadOnlyMany", uint64(1<<63), "-", uint32(0), uint32(1<<32-1))
 	f.Fuzz(func(
 		t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory, class, modes string,
-		size uint64,
+		size uint64, uid string, last, daily uint32,
 	) {
 		claims := pki.RunClaims{Run: run, Namespace: toNamespace, Claim: claim}
 		claims.Path, _ = cleanPath(directory)
@@ -36,6 +36,9 @@ func FuzzRequest(f *testing.F) {
 			ProtocolVersion: wirev1.ProtocolVersion, RunId: run, Attempt: attempt,
 			Destination: &wirev1.ClaimPath{Namespace: toNamespace, ClaimName: claim, Path: directory},
 			Template:    &wirev1.ClaimTemplate{StorageClassName: class, AccessModes: strings.Split(modes, ","), Size: size},
+			Snapshot: &wirev1.SnapshotRequest{
+				TransferUid: uid, VolumeSnapshotClassName: class, Last: last, Daily: daily, Hourly: last, Yearly: daily,
+			},
 		})
 		if err != nil {
 			if failureOf(err).GetMessage() == "" {
@@ -60,6 +63,15 @@ func FuzzRequest(f *testing.F) {
 		if bytes := template.Size.Value(); bytes < 1 || bytes > plan.MaxClaimSize || len(template.AccessModes) > 3 ||
 			template.StorageClassName != "" && len(validation.IsDNS1123Subdomain(template.StorageClassName)) > 0 {
 			t.Errorf("template %+v", template)
+		}
+		kept, labels := made.Spec.Destination.Snapshot, plan.DeliveryHistory(made).Labels(run)
+		if n := kept.Retention.Total(); n < 1 || n > 100 || len(kept.TransferUID) < 1 || len(kept.TransferUID) > 63 {
+			t.Errorf("snapshot %+v", kept)
+		}
+		for key, value := range labels {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("label %s is %q: %v", key, value, problems)
+			}
 		}
 		got := made.Spec.Destination.PersistentVolumeClaim.Path
 		if !path.IsAbs(got) || path.Clean(got) != got || len(got) > maxPathLength || strings.ContainsRune(got, 0) {

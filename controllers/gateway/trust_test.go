@@ -209,6 +209,19 @@ func TestInvalidRequests(t *testing.T) {
 		"template of many modes": {func(r *wirev1.OpenRequest) {
 			r.Template = &wirev1.ClaimTemplate{Size: 1, AccessModes: make([]string, 1000)}
 		}, invalid},
+		"snapshots of nothing": {func(r *wirev1.OpenRequest) {
+			r.Snapshot = &wirev1.SnapshotRequest{TransferUid: "uid"}
+		}, invalid},
+		"snapshots of nobody": {func(r *wirev1.OpenRequest) { r.Snapshot = &wirev1.SnapshotRequest{Last: 1} }, invalid},
+		"snapshots of a class": {func(r *wirev1.OpenRequest) {
+			r.Snapshot = &wirev1.SnapshotRequest{TransferUid: "uid", Last: 1, VolumeSnapshotClassName: "Fast/1"}
+		}, invalid},
+		"101 snapshots": {func(r *wirev1.OpenRequest) {
+			r.Snapshot = &wirev1.SnapshotRequest{TransferUid: "uid", Last: 1, Daily: 100}
+		}, invalid},
+		"4 billion snapshots": {func(r *wirev1.OpenRequest) {
+			r.Snapshot = &wirev1.SnapshotRequest{TransferUid: "uid", Last: 1<<32 - 1, Daily: 2}
+		}, invalid},
 		"path of 5000 bytes": {func(r *wirev1.OpenRequest) { r.Destination.Path = "/" + strings.Repeat("a", 5000) }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ const (
 	// SourceClaim is the claim of this cluster that a Transfer reads.
 	SourceClaim = "lighterage.sourceClaim"
 	// WrittenClaim is the claim that a Transfer occupies by plan.OccupiesClaim, or into which a Delivery is that has not
-	// ended.
+	// ended, or whose snapshot is not taken.
 	WrittenClaim = "lighterage.writtenClaim"
 	// GrantedBy is the other namespace of this cluster that a Transfer writes to.
 	GrantedBy = "lighterage.grantedBy"
@@ -147,7 +147,7 @@ func fields() []field {
 			return when(plan.OccupiesClaim(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)
 		}),
 		of(WrittenClaim, func(d *v1alpha1.Delivery) []string {
-			return when(!plan.DeliveryEnded(d), d.Spec.Destination.PersistentVolumeClaim.ClaimName)
+			return when(!plan.DeliveryEnded(d) || plan.DeliveryTakes(d), d.Spec.Destination.PersistentVolumeClaim.ClaimName)
 		}),
 		of(GrantedBy, func(t *v1alpha1.Transfer) []string {
 			to := plan.DestinationNamespace(t)

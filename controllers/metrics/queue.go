@@ -196,8 +196,8 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		checkpointing: n.gauge("lighterage_queue_checkpoints_in_progress", "Such syncs that have not ended."),
 		deadLetters:   n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
-		consumers:   n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
-		redelivered: n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
+		consumers:     n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
+		redelivered:   n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
 		oldest: n.gauge(
 			"lighterage_queue_oldest_message_timestamp_seconds",
 			"When the oldest message in a Queue of the namespace was put, in seconds since 1970; absent when all are empty.",

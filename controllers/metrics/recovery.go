@@ -33,12 +33,13 @@ var (
 		"Time since the run of the newest VolumeSnapshot of a destination that can be restored: the longest of a "+
 			"namespace's Transfers that keep history.", "namespace")
 	historyLacksDescription = describe("lighterage_transfers_without_snapshot",
-		"Transfers that keep history whose last Complete run has no VolumeSnapshot, or none that can be restored yet.",
+		"Transfers, and Deliveries for peers, that keep history and whose last Complete run has no VolumeSnapshot, or none "+
+			"that can be restored yet.",
 		"namespace")
 )
 
 // recovery is what Transfers show of recovery points, of copies of their sources and of snapshots of their
-// destinations. Those without any are not kept.
+// destinations, and Deliveries of snapshots for peers. Those without any are not kept.
 type recovery struct {
 	namespace string
 	objective bool
@@ -59,6 +60,11 @@ type recovery struct {
 
 // recoveryOf is that of an object; kept is false when there is none.
 func recoveryOf(object any) (r recovery, kept bool) {
+	if d, ok := object.(*v1alpha1.Delivery); ok {
+		r.namespace = d.Namespace
+		r.countSnapshots(d.Spec.Destination.Snapshot != nil, d.Status.Snapshots, d.Status.Conditions)
+		return r, len(r.snapshots) > 0 || r.lacks
+	}
 	t, ok := object.(*v1alpha1.Transfer)
 	if !ok {
 		return r, false
@@ -76,15 +82,15 @@ func recoveryOf(object any) (r recovery, kept bool) {
 	if s := t.Status.Staged; s != nil {
 		r.state, r.begun = s.State, s.StartTime.Time
 	}
-	r.countSnapshots(t)
+	r.countSnapshots(t.Spec.Destination.Snapshot != nil, t.Status.Snapshots, t.Status.Conditions)
 	return r, r.objective || r.deadline || r.history || r.state != "" || len(r.snapshots) > 0
 }
 
-func (r *recovery) countSnapshots(t *v1alpha1.Transfer) {
-	r.history = t.Spec.Destination.Snapshot != nil
-	r.lacks = r.history && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionHistoryKept)
-	for i := range t.Status.Snapshots {
-		s := &t.Status.Snapshots[i]
+func (r *recovery) countSnapshots(wanted bool, all []v1alpha1.SnapshotStatus, of []metav1.Condition) {
+	r.history = wanted
+	r.lacks = r.history && meta.IsStatusConditionFalse(of, v1alpha1.ConditionHistoryKept)
+	for i := range all {
+		s := &all[i]
 		if r.snapshots == nil {
 			r.snapshots = map[v1alpha1.SnapshotState]int{}
 		}

@@ -151,3 +151,25 @@ func TestDeadlines(t *testing.T) {
 	}
 	show(0, 0, false)
 }
+
+// A receiving cluster shows what it keeps for peers.
+func TestHistoryForPeers(t *testing.T) {
+	i, registry := inventory()
+	d := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "d", UID: "d"}}
+	d.Spec.Destination.Snapshot = &v1alpha1.DeliverySnapshot{}
+	d.Status.Snapshots = []v1alpha1.SnapshotStatus{
+		{Name: "a", State: v1alpha1.SnapshotTaken, Time: metav1.NewTime(noon)},
+		{Name: "b", State: v1alpha1.SnapshotReady, Time: metav1.NewTime(noon.Add(-time.Minute))},
+	}
+	d.Status.Conditions = []metav1.Condition{conditions.New(v1alpha1.ConditionHistoryKept, false, "Reason", "")}
+	i.Observe(d)
+	got := gathered(t, registry)
+	for name, want := range map[string]float64{
+		`lighterage_destination_snapshots{vault,Taken}`: 1, `lighterage_destination_snapshots{vault,Ready}`: 1,
+		`lighterage_destination_snapshot_age_seconds{vault}`: 60,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}

@@ -132,7 +132,12 @@ func staged(t *v1alpha1.Transfer) []Node {
 	}
 	var nodes []Node
 	if s.Method == v1alpha1.CopySnapshot {
-		nodes = append(nodes, Node{Kind: "VolumeSnapshot", Namespace: t.Namespace, Name: s.Name, Text: text})
+		if peer := t.Spec.Destination.Peer; peer != "" {
+			text += "  at peer " + peer
+		}
+		nodes = append(nodes, Node{
+			Kind: "VolumeSnapshot", Namespace: plan.DestinationNamespace(t), Name: s.Name, Text: text,
+		})
 	}
 	if s.Size != nil {
 		text += "  " + s.Size.String()

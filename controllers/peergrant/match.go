@@ -35,6 +35,8 @@ type Request struct {
 	Path string
 	// Delete asks to remove what the source does not have, Privileged to keep owners.
 	Delete, Privileged bool
+	// Snapshots is how many VolumeSnapshots of the claim a retention keeps at most; 0: none is taken.
+	Snapshots int
 	// Create asks to create the claim, or to make one larger that was created so; nil: neither.
 	Create *Creation
 }
@@ -48,12 +50,16 @@ type Creation struct {
 
 // OfDelivery is what must be granted for a Delivery.
 func OfDelivery(delivery *v1alpha1.Delivery) Request {
-	destination := delivery.Spec.Destination.PersistentVolumeClaim
+	destination, kept := delivery.Spec.Destination.PersistentVolumeClaim, 0
+	if wanted := delivery.Spec.Destination.Snapshot; wanted != nil {
+		kept = wanted.Retention.Total()
+	}
 	return Request{
 		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace, Transfer: delivery.Spec.Transfer.Name,
 		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: delivery.Namespace,
 		Name: destination.ClaimName, Path: destination.Path,
 		Delete: delivery.Spec.Delete, Privileged: delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners,
+		Snapshots: kept,
 	}
 }
 
@@ -80,6 +86,9 @@ type Verdict struct {
 	Allowed bool
 	// Until is when the last grant that allows it expires; zero for never.
 	Until time.Time
+	// Snapshots is how many VolumeSnapshots of the claim may be kept for peers by the grant that allows most; 0 if it is
+	// not allowed.
+	Snapshots int
 	// Refusal says in a sentence that it is not granted and how to grant it; empty when it is allowed. Who has no grant
 	// for the object learns nothing of what exists; who has one learns which of its fields to set.
 	Refusal string
@@ -105,7 +114,7 @@ func Decide(grants []v1alpha1.PeerGrant, request Request, now time.Time) Verdict
 		if !covers(grant, request) {
 			continue
 		}
-		lacks, found := lacksOf(grant, request)
+		lacks, snapshots, found := lacksOf(grant, request)
 		switch {
 		case !found:
 		case Expired(grant, now):
@@ -117,9 +126,9 @@ func Decide(grants []v1alpha1.PeerGrant, request Request, now time.Time) Verdict
 				lacking = lacks
 			}
 		case grant.Spec.ExpirationTime == nil:
-			v.Allowed, never = true, true
+			v.Allowed, never, v.Snapshots = true, true, max(v.Snapshots, snapshots)
 		default:
-			v.Allowed = true
+			v.Allowed, v.Snapshots = true, max(v.Snapshots, snapshots)
 			if until := grant.Spec.ExpirationTime.Time; until.After(v.Until) {
 				v.Until = until
 			}
@@ -174,9 +183,9 @@ func covers(grant *v1alpha1.PeerGrant, request Request) bool {
 		})
 }
 
-// lacksOf returns what must be set in the entry of the grant that comes closest to allowing the request; found is false
-// when no entry is about the object.
-func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found bool) {
+// lacksOf returns what must be set in the entry of the grant that comes closest to allowing the request, and how many
+// snapshots the entries allow that lack nothing; found is false when no entry is about the object.
+func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, snapshots int, found bool) {
 	for i := range grant.Spec.To {
 		to := &grant.Spec.To[i]
 		if to.Kind != request.Kind || to.Name != "" && to.Name != request.Name {
@@ -195,14 +204,20 @@ func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found 
 		if request.Privileged && !to.AllowPrivileged {
 			these = append(these, "allowPrivileged: true")
 		}
+		if request.Snapshots > int(to.MaxSnapshots) {
+			these = append(these, fmt.Sprintf("maxSnapshots: %d", request.Snapshots))
+		}
 		if request.Create != nil && !creates(to.Create, *request.Create) {
 			these = append(these, creation(*request.Create))
+		}
+		if len(these) == 0 {
+			snapshots = max(snapshots, int(to.MaxSnapshots))
 		}
 		if !found || len(these) < len(lacks) {
 			lacks, found = these, true
 		}
 	}
-	return lacks, found
+	return lacks, snapshots, found
 }
 
 // verbs are what may be done with what an entry names.
@@ -261,6 +276,9 @@ func parties(r Request) string {
 
 // otherwise is what who asks can do without a wider grant.
 func otherwise(r Request, lacking []string) string {
+	if r.Snapshots > 0 && slices.ContainsFunc(lacking, func(s string) bool { return strings.HasPrefix(s, "maxSnapshots") }) {
+		return "; or remove spec.destination.snapshot of the Transfer"
+	}
 	if r.Privileged && slices.Contains(lacking, "allowPrivileged: true") {
 		return "; or have spec.podTemplate.securityContext of the Transfer add the capability DAC_READ_SEARCH alone, " +
 			"which asks for no privilege at the destination"
@@ -285,6 +303,9 @@ func example(r Request) string {
 	}
 	if r.Privileged {
 		to += ", allowPrivileged: true"
+	}
+	if r.Snapshots > 0 {
+		to += fmt.Sprintf(", maxSnapshots: %d", r.Snapshots)
 	}
 	if r.Create != nil {
 		to += ", " + creation(*r.Create)

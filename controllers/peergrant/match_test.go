@@ -291,3 +291,26 @@ func TestCreation(t *testing.T) {
 		}
 	}
 }
+
+// Snapshots take a number, which is that of the entry that allows all.
+func TestSnapshotsAreGranted(t *testing.T) {
+	request := asked
+	request.Snapshots = 7
+	g := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "ledger-copy", "ledger-copy")
+	all := []v1alpha1.PeerGrant{g}
+	for _, allowed := range []int32{0, 6} {
+		all[0].Spec.To[0].MaxSnapshots = allowed
+		if v := peergrant.Decide(all, request, now); v.Allowed || v.Snapshots != 0 ||
+			!strings.Contains(v.Refusal, "maxSnapshots: 7") {
+			t.Errorf("%d: %+v", allowed, v)
+		}
+	}
+	all[0].Spec.To[0].MaxSnapshots = 9
+	all[0].Spec.To[1].MaxSnapshots, all[0].Spec.To[1].Path = 50, "/elsewhere"
+	if v := peergrant.Decide(all, request, now); !v.Allowed || v.Snapshots != 9 {
+		t.Errorf("%+v", v)
+	}
+	if v := peergrant.Decide(nil, request, now); !strings.Contains(v.Refusal, "maxSnapshots: 7}]") {
+		t.Errorf("%+v", v)
+	}
+}

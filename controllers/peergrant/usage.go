@@ -71,6 +71,6 @@ func queueUse(grant *v1alpha1.PeerGrant, queue *v1alpha1.Queue) (use usedby.Use,
 
 // allows reports whether the grant allows a request, or did before it expired.
 func allows(grant *v1alpha1.PeerGrant, request Request) bool {
-	lacks, found := lacksOf(grant, request)
+	lacks, _, found := lacksOf(grant, request)
 	return covers(grant, request) && found && len(lacks) == 0
 }

@@ -169,6 +169,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		SourceForm:         forms[transfer.Spec.Source.Form],
 		Records:            wireRecords(destination.Records),
 		Template:           wireTemplate(transfer),
+		Snapshot:           wireSnapshot(transfer),
 	}
 	if transfer.Spec.Source.Encryption != nil && transfer.Spec.Source.ObjectStore == nil {
 		config.IdentitiesDirectory = attempt.IdentitiesPath

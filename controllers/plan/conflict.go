@@ -42,6 +42,14 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.P
 					"%s at most", place, other.Name, takeDeadline)}
 		}
 	}
+	for i := range facts.Local.Deliveries {
+		other := &facts.Local.Deliveries[i]
+		claim, mine := other.Spec.Destination.PersistentVolumeClaim, transfer.Spec.Destination.PersistentVolumeClaim
+		if !UnderWay(transfer) && IntoClaim(transfer) && claim.ClaimName == mine.ClaimName && Overlap(claim.Path, mine.Path) &&
+			DeliveryAwaited(other, facts.Now) {
+			return &agentpod.Problem{Reason: v1alpha1.ReasonTakingSnapshot, Message: awaitedElsewhere}
+		}
+	}
 	for i := range facts.Local.Rivals {
 		other := &facts.Local.Rivals[i]
 		switch {
@@ -67,7 +75,7 @@ var awaitedElsewhere = fmt.Sprintf(
 // for that, this does not know.
 func OccupiesClaim(transfer *v1alpha1.Transfer) bool {
 	history := mayTake(transfer) || UnderWay(transfer) && transfer.Spec.Destination.Snapshot != nil
-	return WritesHere(transfer) || history && IntoClaim(transfer)
+	return WritesHere(transfer) || history && IntoClaim(transfer) && IsLocal(transfer)
 }
 
 // sharePlace reports whether two Transfers write into the same directory, or one into a directory of the other's.

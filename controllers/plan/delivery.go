@@ -63,6 +63,8 @@ type DeliveryFacts struct {
 	// Placement is what the nodes are like; it is looked at only where attempt.NeedsPlacement.
 	Placement placement.Facts
 	Quota     QuotaFacts
+	// History is looked at only where DeliveryNeedsHistory.
+	History HistoryFacts
 	// Retention is how long a Delivery stays after it has ended; 0 for ever.
 	Retention time.Duration
 }
@@ -77,6 +79,8 @@ type DeliveryDecision struct {
 	Detail string
 	// Provision is what is to be done about the claim, before Start; nil: nothing.
 	Provision *Provision
+	// History is what is to be done about the snapshots of the claim; nil: nothing.
+	History *HistoryStep
 	// Start is the attempt that must exist; nil when none has to be made.
 	Start *attempt.Attempt
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
@@ -133,6 +137,7 @@ func DeliveryEnded(delivery *v1alpha1.Delivery) bool {
 func (d *deliveryDecision) decide() {
 	switch {
 	case DeliveryEnded(d.delivery):
+		d.keepHistory()
 		d.retain()
 	case d.delivery.Status.Run == nil:
 		d.admit()
@@ -144,7 +149,7 @@ func (d *deliveryDecision) decide() {
 // retain keeps a Delivery that has ended for people to look at.
 func (d *deliveryDecision) retain() {
 	completed := d.delivery.Status.Run
-	if d.facts.Retention <= 0 {
+	if d.facts.Retention <= 0 || DeliveryNeedsHistory(d.delivery) {
 		return
 	}
 	since := d.delivery.CreationTimestamp.Time
@@ -156,7 +161,7 @@ func (d *deliveryDecision) retain() {
 		d.out.Expired = true
 		return
 	}
-	d.out.RequeueAfter = left
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, left)
 }
 
 // admit starts the agent, or refuses, or waits for what an earlier attempt left.
@@ -207,6 +212,11 @@ func (d *deliveryDecision) admit() {
 			other.Name, peerName(other.Spec.Peer), other.Spec.Destination.PersistentVolumeClaim.Path)
 		d.fail(v1alpha1.ReasonDestinationInUse,
 			"another Delivery writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
+		return
+	}
+	if message := d.awaitedFirst(); message != "" {
+		d.out.RequeueAfter = endingInterval
+		d.set(v1alpha1.DeliveryPending, conditions.Reconciling(v1alpha1.ReasonTakingSnapshot, message))
 		return
 	}
 	for i := range d.facts.Transfers {
@@ -433,6 +443,7 @@ func (d *deliveryDecision) finish(report *wirev1.Report) {
 	}
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
 		d.set(v1alpha1.DeliveryComplete, conditions.Ready(v1alpha1.ReasonSucceeded, "everything was received and synced"))
+		d.announceSnapshot()
 		d.retain()
 		return
 	}

@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
@@ -50,8 +52,16 @@ type HistoryFacts struct {
 	Driver string
 	// Class that applies; nil when it does not exist.
 	Class *SnapshotClass
-	// Snapshots are those that the Transfer has taken of its destination, by their labels. They are looked at always.
+	// Snapshots are those that were taken for the Transfer, by their labels. They are looked at always.
 	Snapshots []Snapshot
+	// Held is how many VolumeSnapshots of the claim were taken for peers, Limit how many a PeerGrant lets them have, and
+	// Refusal why none does. They are looked at for Deliveries where DeliveryTakes.
+	Held, Limit int
+	Refusal     string
+	// Answer is what the receiving cluster says; nil where the claim is in this one, or it was not asked. Then Again is
+	// when it may be asked.
+	Answer *wirev1.HistoryResponse
+	Again  time.Duration
 }
 
 func (f *HistoryFacts) snapshot(name string) *Snapshot {
@@ -70,120 +80,86 @@ type HistoryStep struct {
 	Remove []string
 }
 
-// HistoryLabels are those of the snapshot of a Transfer's destination after a run.
-func HistoryLabels(transfer *v1alpha1.Transfer, run string) map[string]string {
-	return attempt.Labels(HistoryComponent, v1alpha1.TransferLabel, transfer, run)
+// HistoryTarget is a claim of which snapshots are kept, and who they are of.
+type HistoryTarget struct {
+	Namespace, Claim string
+	// Of is the value of v1alpha1.TransferLabel on its snapshots, which nobody else's have.
+	Of string
+	// About is the value of v1alpha1.HistoryTransferAnnotation.
+	About string
+	// Peer of the Transfer, and Sender the value of SenderLabel; empty for one of this cluster.
+	Peer, Sender string
+	// Wanted is nil when none are to be taken any more.
+	Wanted *v1alpha1.DestinationSnapshot
+	// Taking: the snapshot of a run is not taken yet, so that claim and class are to be looked at.
+	Taking bool
 }
 
-// NeedsHistory reports whether a decision about a Transfer needs HistoryFacts: while a snapshot is under way, or one is
-// to be removed.
-func NeedsHistory(transfer *v1alpha1.Transfer) bool {
-	return slices.ContainsFunc(transfer.Status.Snapshots, func(s v1alpha1.SnapshotStatus) bool {
-		return s.State != v1alpha1.SnapshotReady && s.State != v1alpha1.SnapshotFailed
-	}) || len(expired(transfer)) > 0
+// Labels of the snapshot after a run.
+func (t HistoryTarget) Labels(run string) map[string]string {
+	labels := agentpod.Labels(HistoryComponent, v1alpha1.TransferLabel, types.UID(t.Of))
+	labels[v1alpha1.RunLabel] = run
+	if t.Peer != "" {
+		labels[PeerLabel], labels[SenderLabel] = t.Peer, t.Sender
+	}
+	return labels
 }
 
-// WatchesHistory reports whether snapshots of a destination are looked at although nothing is to be done about them: no
-// event tells that somebody else deletes one. While data are moved that can wait.
-func WatchesHistory(transfer *v1alpha1.Transfer) bool {
-	return len(transfer.Status.Snapshots) > 0 && !UnderWay(transfer)
-}
-
-// TakesSnapshot reports whether the snapshot of a run is not taken yet.
-func TakesSnapshot(transfer *v1alpha1.Transfer) bool { return taking(transfer) }
-
-func expired(transfer *v1alpha1.Transfer) []string {
-	if transfer.Spec.Destination.Snapshot == nil {
+func expired(wanted *v1alpha1.DestinationSnapshot, snapshots []v1alpha1.SnapshotStatus) []string {
+	if wanted == nil {
 		return nil
 	}
-	return Expired(transfer.Spec.Destination.Snapshot.Retention, transfer.Status.Snapshots)
-}
-
-// announceSnapshot notes, with the status that says that a run is Complete, that its snapshot is to be taken. So it is
-// never forgotten, and never taken twice.
-func (d *transferDecision) announceSnapshot() {
-	status := &d.transfer.Status
-	if d.transfer.Spec.Destination.Snapshot == nil {
-		return
-	}
-	if len(status.Snapshots) >= maxSnapshots {
-		d.noHistory(v1alpha1.ReasonTooManySnapshots, fmt.Sprintf(
-			"there is no snapshot of run %s: %d are listed already, and those that are not needed cannot be removed; see what "+
-				"keeps them: kubectl -n %s describe volumesnapshots", status.Run.ID, maxSnapshots, d.transfer.Namespace))
-		return
-	}
-	status.Snapshots = slices.Insert(status.Snapshots, 0, v1alpha1.SnapshotStatus{
-		Name: attempt.StagedName(status.Run.ID+"-history", d.transfer), RunID: status.Run.ID,
-		Time: *status.Run.CompletionTime, RecoveryPoint: status.RecoveryPoint.DeepCopy(), State: v1alpha1.SnapshotPending,
-	})
-	d.out.RequeueAfter = time.Millisecond
-	d.facts.History.Seen = false // the claim was not looked at
-}
-
-// taking reports whether the snapshot of a run is not taken yet, so that nothing may write to the destination.
-func taking(transfer *v1alpha1.Transfer) bool {
-	return slices.ContainsFunc(transfer.Status.Snapshots, untaken)
-}
-
-// mayTake reports whether the snapshot of a run is still to be taken. Nobody takes one for a Transfer that is being
-// deleted, whose status may stay as it is for as long as a finalizer of somebody else does.
-func mayTake(transfer *v1alpha1.Transfer) bool {
-	return transfer.DeletionTimestamp == nil && taking(transfer)
-}
-
-// awaited reports whether others wait for the snapshot of a run. That has an end even if the manager cannot look after
-// the Transfer, and so cannot give up for it.
-func awaited(transfer *v1alpha1.Transfer, now time.Time) bool {
-	return mayTake(transfer) && slices.ContainsFunc(transfer.Status.Snapshots, func(s v1alpha1.SnapshotStatus) bool {
-		since := s.Time
-		if s.StartTime != nil {
-			since = *s.StartTime
-		}
-		return untaken(s) && now.Before(since.Add(takeDeadline+takeGrace))
-	})
+	return Expired(wanted.Retention, snapshots)
 }
 
 func untaken(s v1alpha1.SnapshotStatus) bool {
 	return s.State == v1alpha1.SnapshotPending || s.State == v1alpha1.SnapshotTaking
 }
 
-// awaitSnapshot keeps a run from beginning whose destination is to be snapshotted first.
-func (d *transferDecision) awaitSnapshot() {
-	d.set(v1alpha1.TransferPending, conditions.Reconciling(v1alpha1.ReasonTakingSnapshot, fmt.Sprintf(
-		"the VolumeSnapshot of the destination after the last run is to be taken first, which is awaited for %s at most",
-		takeDeadline)))
+// unsettled: something is to be done about it, or awaited.
+func unsettled(s v1alpha1.SnapshotStatus) bool { return !decided(s) }
+
+// keeper decides about the snapshots of a claim: of the destination of a Transfer, or of what a Delivery has received.
+type keeper struct {
+	target HistoryTarget
+	facts  *HistoryFacts
+	now    time.Time
+	// snapshots and conditions are those of status, and become the result.
+	snapshots  []v1alpha1.SnapshotStatus
+	conditions []metav1.Condition
+	generation int64
 }
 
-// observeHistory shows how far snapshots of the destination are.
-func (d *transferDecision) observeHistory() {
-	status, facts := &d.transfer.Status, &d.facts.History
-	if !facts.Seen || facts.Problem != nil {
+// observe shows how far the snapshots are.
+func (k *keeper) observe() {
+	if !k.facts.Seen || k.facts.Problem != nil {
 		return
 	}
-	status.Snapshots = slices.DeleteFunc(slices.Clone(status.Snapshots), func(s v1alpha1.SnapshotStatus) bool {
-		if untaken(s) || facts.snapshot(s.Name) != nil {
+	before := k.snapshots
+	k.snapshots = slices.DeleteFunc(slices.Clone(before), func(s v1alpha1.SnapshotStatus) bool {
+		if untaken(s) || k.facts.snapshot(s.Name) != nil {
 			return false
 		}
-		if s.Name == status.Snapshots[0].Name {
-			d.lost(s)
+		if s.Name == before[0].Name {
+			k.lost(s)
 		}
 		return true
 	})
-	for i := range status.Snapshots {
-		s := &status.Snapshots[i]
-		if seen := facts.snapshot(s.Name); seen != nil {
+	for i := range k.snapshots {
+		s := &k.snapshots[i]
+		if seen := k.facts.snapshot(s.Name); seen != nil {
 			if i == 0 && seen.Deleting && !untaken(*s) {
-				d.lost(*s)
+				k.lost(*s)
 			}
-			d.observeSnapshot(s, seen, slices.ContainsFunc(status.Snapshots[:i], decided))
+			k.observeSnapshot(s, seen, slices.ContainsFunc(k.snapshots[:i], decided))
 		}
 	}
 }
 
 // lost says of the newest snapshot that it is gone or going, if nothing here deletes it.
-func (d *transferDecision) lost(s v1alpha1.SnapshotStatus) {
+func (k *keeper) lost(s v1alpha1.SnapshotStatus) {
 	if s.State != v1alpha1.SnapshotRemoving {
-		d.noHistory(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
 			"VolumeSnapshot %q of run %s was deleted by somebody else; the next run makes another", s.Name, s.RunID))
 	}
 }
@@ -194,7 +170,7 @@ func decided(s v1alpha1.SnapshotStatus) bool {
 }
 
 // observeSnapshot shows how far one is; surpassed: a newer one is decided.
-func (d *transferDecision) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Snapshot, surpassed bool) {
+func (k *keeper) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Snapshot, surpassed bool) {
 	if seen.RestoreSize != nil {
 		s.Size = seen.RestoreSize
 	}
@@ -206,7 +182,7 @@ func (d *transferDecision) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Sna
 	case s.State == v1alpha1.SnapshotTaking && (seen.Ready || !seen.Created.IsZero()):
 		s.State = v1alpha1.SnapshotTaken
 	case s.State == v1alpha1.SnapshotTaking && seen.Failure != "":
-		d.noHistory(v1alpha1.ReasonSnapshotFailed, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotFailed, fmt.Sprintf(
 			"the driver cannot take VolumeSnapshot %q of run %s, and tries again until %s; free space in its pool if that is "+
 				"full: %s", s.Name, s.RunID, text(s.StartTime.Add(takeDeadline)), conditions.Shorten(seen.Failure)))
 	}
@@ -215,83 +191,71 @@ func (d *transferDecision) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Sna
 		if surpassed {
 			return
 		}
-		d.history(conditions.New(v1alpha1.ConditionHistoryKept, true, v1alpha1.ReasonSnapshotReady, fmt.Sprintf(
+		k.say(conditions.New(v1alpha1.ConditionHistoryKept, true, v1alpha1.ReasonSnapshotReady, fmt.Sprintf(
 			"VolumeSnapshot %q of run %s can be restored", s.Name, s.RunID)))
 	}
 }
 
-// keepHistory brings snapshots of the destination on their way, and has those removed that the retention does not keep.
-func (d *transferDecision) keepHistory() {
-	status, facts := &d.transfer.Status, &d.facts.History
-	if d.transfer.Spec.Destination.Snapshot == nil {
-		defer func() { meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHistoryKept) }()
+// keep brings snapshots on their way, and has those removed that the retention does not keep. It returns what is to be
+// done and when to look again.
+func (k *keeper) keep() (step *HistoryStep, again time.Duration) {
+	waits := slices.ContainsFunc(k.snapshots, untaken)
+	step = &HistoryStep{}
+	for i := range k.snapshots {
+		k.advance(&k.snapshots[i], i == 0, step)
 	}
-	if !NeedsHistory(d.transfer) {
-		if WatchesHistory(d.transfer) {
-			d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.Spread(HistoryRest, d.transfer.UID, 0))
-		}
-		return
-	}
-	if !facts.Seen {
-		d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, time.Millisecond)
-		return
-	}
-	waits := taking(d.transfer)
-	d.out.History = &HistoryStep{}
-	for i := range status.Snapshots {
-		d.advanceSnapshot(&status.Snapshots[i], i == 0)
-	}
-	status.Snapshots = slices.DeleteFunc(status.Snapshots, func(s v1alpha1.SnapshotStatus) bool { return s.State == "" })
-	removing := expired(d.transfer)
-	for i := range status.Snapshots {
-		s := &status.Snapshots[i]
+	k.snapshots = slices.DeleteFunc(k.snapshots, func(s v1alpha1.SnapshotStatus) bool { return s.State == "" })
+	removing := expired(k.target.Wanted, k.snapshots)
+	for i := range k.snapshots {
+		s := &k.snapshots[i]
 		if slices.Contains(removing, s.Name) {
 			s.State = v1alpha1.SnapshotRemoving
 		}
 		if s.State == v1alpha1.SnapshotRemoving {
-			d.out.History.Remove = append(d.out.History.Remove, s.Name)
+			step.Remove = append(step.Remove, s.Name)
 		}
-		d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, d.nextSnapshotLook(s))
+		again = attempt.Sooner(again, nextSnapshotLook(s, k.now, k.facts.Problem != nil))
 	}
-	if waits && !taking(d.transfer) {
-		d.out.RequeueAfter = time.Millisecond // a run may wait for that
+	if waits && !slices.ContainsFunc(k.snapshots, untaken) {
+		again = time.Millisecond // a run may wait for that
 	}
+	return step, again
 }
 
-// advanceSnapshot begins a snapshot, or gives it up when it is late: a state that is empty then says that there is
+// advance begins a snapshot, or gives it up when it is late: a state that is empty then says that there is
 // nothing of it. What is said is of the newest.
-func (d *transferDecision) advanceSnapshot(s *v1alpha1.SnapshotStatus, newest bool) {
-	facts, wanted := &d.facts.History, d.transfer.Spec.Destination.Snapshot != nil
+func (k *keeper) advance(s *v1alpha1.SnapshotStatus, newest bool, step *HistoryStep) {
+	facts, wanted := k.facts, k.target.Wanted != nil
 	seen := facts.snapshot(s.Name)
 	// One that may have been made is looked for as long as nobody can look.
 	none := s.State == v1alpha1.SnapshotPending || seen == nil && facts.Problem == nil
 	if s.StartTime == nil {
-		now := metav1.NewTime(d.facts.Now)
+		now := metav1.NewTime(k.now)
 		s.StartTime = &now
 	}
-	switch waited := d.facts.Now.Sub(s.StartTime.Time); {
+	switch waited := k.now.Sub(s.StartTime.Time); {
 	case untaken(*s) && none && !wanted:
 		s.State = ""
 	case untaken(*s) && waited >= takeDeadline:
-		d.tooLate(s, seen, none)
+		k.tooLate(s, seen, none)
 	case untaken(*s) && seen == nil && wanted:
-		if problem := d.checkHistory(*s); problem != nil {
-			d.noHistory(problem.Reason, problem.Message)
+		if problem := k.check(*s); problem != nil {
+			k.none(problem.Reason, problem.Message)
 			return
 		}
 		s.State = v1alpha1.SnapshotTaking
-		d.out.History.Take, d.out.History.Class = s.DeepCopy(), facts.Class.Name
+		step.Take, step.Class = s.DeepCopy(), facts.Class.Name
 	case s.State == v1alpha1.SnapshotTaken && waited >= readyDeadline:
 		s.State = v1alpha1.SnapshotFailed
 		if !newest {
 			return
 		}
-		d.noHistory(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
 			"VolumeSnapshot %q of run %s was not ready within %s and goes when a later one is; look at the log of the CSI driver "+
 				"and at the object: kubectl -n %s describe volumesnapshot %s", s.Name, s.RunID, readyDeadline,
-			d.transfer.Namespace, s.Name))
+			k.target.Namespace, s.Name))
 	case s.State == v1alpha1.SnapshotTaken && waited >= takeDeadline && newest:
-		d.noHistory(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
 			"VolumeSnapshot %q of run %s was taken and cannot be restored yet; if the driver uploads it, wait, else look at its "+
 				"log; it is given up at %s", s.Name, s.RunID, text(s.StartTime.Add(readyDeadline))))
 	}
@@ -299,38 +263,38 @@ func (d *transferDecision) advanceSnapshot(s *v1alpha1.SnapshotStatus, newest bo
 
 // tooLate gives up a snapshot that is not taken: the next run may write now, so that whatever would be taken later is
 // of no run. What is said of one that could not be made stays.
-func (d *transferDecision) tooLate(s *v1alpha1.SnapshotStatus, seen *Snapshot, none bool) {
+func (k *keeper) tooLate(s *v1alpha1.SnapshotStatus, seen *Snapshot, none bool) {
 	s.State = v1alpha1.SnapshotRemoving
 	if none {
 		s.State = ""
 	}
 	switch {
 	case seen != nil && seen.Failure != "":
-		d.noHistory(v1alpha1.ReasonSnapshotFailed, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotFailed, fmt.Sprintf(
 			"there is no snapshot of run %s, because the driver could not take it within %s; free space in its pool if that is "+
 				"full: %s", s.RunID, takeDeadline, conditions.Shorten(seen.Failure)))
 	case seen != nil:
-		d.noHistory(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
+		k.none(v1alpha1.ReasonSnapshotNotReady, fmt.Sprintf(
 			"there is no snapshot of run %s, because the driver did not take it within %s; look at the events of the namespace "+
 				"and at the logs of the CSI driver and of the snapshot-controller: kubectl -n %s get events", s.RunID,
-			takeDeadline, d.transfer.Namespace))
-	case !meta.IsStatusConditionFalse(d.transfer.Status.Conditions, v1alpha1.ConditionHistoryKept):
-		d.noHistory(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
+			takeDeadline, k.target.Namespace))
+	case !meta.IsStatusConditionFalse(k.conditions, v1alpha1.ConditionHistoryKept):
+		k.none(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
 			"there is no snapshot of run %s: VolumeSnapshot %q was deleted by somebody else before it was taken", s.RunID,
 			s.Name))
 	}
 }
 
-// nextSnapshotLook is how long to wait until the next look at a snapshot; 0: none is needed.
-func (d *transferDecision) nextSnapshotLook(s *v1alpha1.SnapshotStatus) time.Duration {
-	wait := max(d.facts.Now.Sub(s.StartTime.Time)/8, stagingFirst)
+// nextSnapshotLook is how long to wait until the next look at a snapshot; 0: none is needed. blind: nobody can look.
+func nextSnapshotLook(s *v1alpha1.SnapshotStatus, now time.Time, blind bool) time.Duration {
+	wait := max(now.Sub(s.StartTime.Time)/8, stagingFirst)
 	switch s.State {
 	case v1alpha1.SnapshotPending, v1alpha1.SnapshotTaking:
 		return min(wait, stagingLast)
 	case v1alpha1.SnapshotTaken:
 		return min(wait, historyLast)
 	case v1alpha1.SnapshotRemoving:
-		if d.facts.History.Problem != nil {
+		if blind {
 			return attempt.StallLast
 		}
 		return stagingLast
@@ -338,19 +302,25 @@ func (d *transferDecision) nextSnapshotLook(s *v1alpha1.SnapshotStatus) time.Dur
 	return 0
 }
 
-// checkHistory is what keeps a snapshot of the destination from being made; nil if nothing is known to.
-func (d *transferDecision) checkHistory(s v1alpha1.SnapshotStatus) *agentpod.Problem {
-	facts, name := &d.facts.History, d.transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
-	class := d.transfer.Spec.Destination.Snapshot.VolumeSnapshotClassName
+// check is what keeps a snapshot from being made; nil if nothing is known to.
+func (k *keeper) check(s v1alpha1.SnapshotStatus) *agentpod.Problem {
+	facts, name, class := k.facts, k.target.Claim, k.target.Wanted.VolumeSnapshotClassName
 	unready := 0
-	for i := range d.transfer.Status.Snapshots {
-		if d.transfer.Status.Snapshots[i].State == v1alpha1.SnapshotTaken {
+	for i := range k.snapshots {
+		if k.snapshots[i].State == v1alpha1.SnapshotTaken {
 			unready++
 		}
 	}
 	switch {
 	case facts.Problem != nil:
 		return facts.Problem
+	case k.target.Peer != "" && facts.Refusal != "":
+		return &agentpod.Problem{Reason: v1alpha1.ReasonNotGranted, Message: facts.Refusal}
+	case k.target.Peer != "" && facts.Held > facts.Limit:
+		return &agentpod.Problem{Reason: v1alpha1.ReasonTooManySnapshots, Message: fmt.Sprintf(
+			"%d VolumeSnapshots of PersistentVolumeClaim %q are kept for peers, and the PeerGrant allows %d; raise maxSnapshots "+
+				"there, or delete those of Transfers that are gone, or keep less by spec.destination.snapshot.retention",
+			facts.Held, name, facts.Limit)}
 	case facts.Claim == nil, facts.Claim.DeletionTimestamp != nil, facts.Claim.CreationTimestamp.After(s.Time.Time):
 		// Of another claim with that name a snapshot would be empty, and the retention would remove good ones for it.
 		return &agentpod.Problem{Reason: v1alpha1.ReasonSnapshotsUnsupported, Message: fmt.Sprintf(
@@ -383,20 +353,11 @@ func (d *transferDecision) checkHistory(s v1alpha1.SnapshotStatus) *agentpod.Pro
 	return nil
 }
 
-// RefuseHistory shows why a snapshot of the destination is not made. It is tried again with the next look.
-func RefuseHistory(transfer *v1alpha1.Transfer, problem agentpod.Problem, now time.Time) v1alpha1.TransferStatus {
-	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
-	d.noHistory(problem.Reason, problem.Message)
-	return d.transfer.Status
+// none says that there is no snapshot, and why.
+func (k *keeper) none(reason, message string) {
+	k.say(conditions.New(v1alpha1.ConditionHistoryKept, false, reason, message))
 }
 
-func (d *transferDecision) noHistory(reason, message string) {
-	d.history(conditions.New(v1alpha1.ConditionHistoryKept, false, reason, message))
-}
-
-func (d *transferDecision) history(condition metav1.Condition) {
-	status := &d.transfer.Status
-	status.Conditions = conditions.Merge(
-		status.Conditions, []metav1.Condition{condition}, d.transfer.Generation, d.facts.Now,
-	)
+func (k *keeper) say(condition metav1.Condition) {
+	k.conditions = conditions.Merge(k.conditions, []metav1.Condition{condition}, k.generation, k.now)
 }

@@ -59,7 +59,7 @@ func (a *archive) look() {
 	if !facts.History.Seen {
 		facts.History = plan.HistoryFacts{}
 	}
-	if !plan.TakesSnapshot(a.transfer) {
+	if !plan.TransferHistory(a.transfer).Taking {
 		facts.History.Claim, facts.History.Class, facts.History.Driver = nil, nil, ""
 	}
 	a.last = plan.DecideTransfer(a.transfer, facts, image)

@@ -36,6 +36,9 @@ type Snapshot struct {
 	// Deleting: somebody has deleted it.
 	Deleting bool
 	Ready    bool
+	// RunID is that of its labels, and Made when it was made in the API server.
+	RunID string
+	Made  metav1.Time
 	// Created is when the driver took it; zero when that is not known.
 	Created time.Time
 	// RestoreSize is nil when the driver tells none.

@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/populateplan"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/staging"
@@ -170,7 +171,7 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (f populate
 	}
 	snapshots := staging.Cluster{Client: r.Client, Reader: r.Reader}
 	if err == nil && f.NeedsHistory() {
-		f.History, err = snapshots.LookAtHistory(ctx, f.Source)
+		f.History, err = snapshots.LookAtHistory(ctx, plan.TransferHistory(f.Source))
 	}
 	if name := f.ReadsSnapshot(); err == nil && name != "" {
 		f.SnapshotGone, err = snapshots.SnapshotGone(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name})

@@ -191,6 +191,9 @@ func begin(f Facts) Decision {
 	case f.Source.Spec.Destination.ObjectStore == nil && f.Source.Spec.Destination.Snapshot == nil:
 		return fails("the destination of Transfer %q is no objectStore and has no snapshot; name one with "+
 			"destination.objectStore or destination.snapshot", ref.Name)
+	case f.Source.Spec.Destination.Snapshot != nil && !plan.IsLocal(f.Source):
+		return fails("Transfer %q keeps its history in the cluster of Peer %q; make a claim there whose dataSource names one "+
+			"of its VolumeSnapshots", ref.Name, f.Source.Spec.Destination.Peer)
 	case f.Class == nil:
 		return fails("StorageClass %q does not exist; a claim is populated in a volume of its class", className(claim))
 	case claim.Spec.Selector != nil || claim.Spec.VolumeName != "":
@@ -217,7 +220,7 @@ func begin(f Facts) Decision {
 // NeedsHistory reports whether a decision needs to know which VolumeSnapshots there are: status may list some that
 // somebody has deleted since.
 func (f *Facts) NeedsHistory() bool {
-	return f.Source != nil && f.Source.Spec.Destination.Snapshot != nil && f.Prime == nil &&
+	return f.Source != nil && f.Source.Spec.Destination.Snapshot != nil && plan.IsLocal(f.Source) && f.Prime == nil &&
 		f.Claim.Status.Phase != corev1.ClaimBound
 }
 

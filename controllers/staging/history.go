@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -20,37 +22,42 @@ import (
 	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
-// LookAtHistory sees what a decision about the snapshots of a Transfer's destination needs. One that takes none is
-// asked for with one list.
-func (c *Cluster) LookAtHistory(ctx context.Context, transfer *v1alpha1.Transfer) (plan.HistoryFacts, error) {
+// LookAtHistory sees what a decision about the snapshots of a claim needs. Where none is to be taken that is one list.
+func (c *Cluster) LookAtHistory(ctx context.Context, of plan.HistoryTarget) (plan.HistoryFacts, error) {
 	facts := plan.HistoryFacts{Seen: true}
-	err := c.lookAtHistory(ctx, transfer, &facts)
+	err := c.lookAtHistory(ctx, of, &facts)
 	if facts.Problem = historyProblem(err); facts.Problem != nil {
 		err = nil
 	}
 	return facts, err
 }
 
-func (c *Cluster) lookAtHistory(
-	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.HistoryFacts,
-) error {
-	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace), historyOf(transfer))
+func (c *Cluster) lookAtHistory(ctx context.Context, of plan.HistoryTarget, facts *plan.HistoryFacts) error {
+	selected := []client.ListOption{client.InNamespace(of.Namespace), historyOf(of)}
+	if of.Peer != "" && of.Taking { // those of all peers, as they are counted
+		selected = []client.ListOption{client.InNamespace(of.Namespace), histories, client.HasLabels{plan.PeerLabel}}
+	}
+	snapshots, err := c.snapshots(ctx, selected...)
 	if err != nil {
 		return err
 	}
 	for i := range snapshots {
-		facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
+		claim, _, _ := unstructured.NestedString(snapshots[i].Object, "spec", "source", "persistentVolumeClaimName")
+		if claim == of.Claim {
+			facts.Held++
+		}
+		if snapshots[i].GetLabels()[v1alpha1.TransferLabel] == of.Of {
+			facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
+		}
 	}
-	if !plan.TakesSnapshot(transfer) {
+	if !of.Taking {
 		return nil
 	}
-	facts.Claim, facts.Driver, err = c.claim(ctx, client.ObjectKey{
-		Namespace: transfer.Namespace, Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
-	})
-	if err != nil || transfer.Spec.Destination.Snapshot == nil {
+	facts.Claim, facts.Driver, err = c.claim(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Claim})
+	if err != nil || of.Wanted == nil {
 		return err
 	}
-	facts.Class, err = c.class(ctx, transfer.Spec.Destination.Snapshot.VolumeSnapshotClassName, facts.Driver)
+	facts.Class, err = c.class(ctx, of.Wanted.VolumeSnapshotClassName, facts.Driver)
 	return err
 }
 
@@ -64,11 +71,15 @@ func (c *Cluster) SnapshotGone(ctx context.Context, key client.ObjectKey) (bool,
 	return err == nil && len(found) == 0, err
 }
 
-func historyOf(transfer *v1alpha1.Transfer) client.MatchingLabels {
-	return client.MatchingLabels{
-		v1alpha1.TransferLabel: string(transfer.UID), agentpod.ComponentLabel: plan.HistoryComponent,
-		agentpod.ManagedByLabel: agentpod.ManagedBy,
-	}
+// histories are the labels of all snapshots of destinations.
+var histories = client.MatchingLabels{
+	agentpod.ComponentLabel: plan.HistoryComponent, agentpod.ManagedByLabel: agentpod.ManagedBy,
+}
+
+func historyOf(of plan.HistoryTarget) client.MatchingLabels {
+	selected := maps.Clone(histories)
+	selected[v1alpha1.TransferLabel] = of.Of
+	return selected
 }
 
 // historyProblem is what an error means for a user; nil if it is one to try again.
@@ -90,28 +101,27 @@ func historyProblem(err error) *agentpod.Problem {
 // KeepHistory makes and removes snapshots of a destination. The problem is what the API server has against the one that
 // is to be made.
 func (c *Cluster) KeepHistory(
-	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep,
+	ctx context.Context, of plan.HistoryTarget, step *plan.HistoryStep,
 ) (*agentpod.Problem, error) {
 	var problem *agentpod.Problem
 	if step.Take != nil {
 		var err error
-		if problem, err = c.take(ctx, transfer, step); err != nil {
+		if problem, err = c.take(ctx, of, step); err != nil {
 			return nil, err
 		}
 	}
 	if len(step.Remove) == 0 {
 		return problem, nil
 	}
-	return problem, c.expire(ctx, transfer, step.Remove)
+	return problem, c.expire(ctx, of, step.Remove)
 }
 
 func (c *Cluster) take(
-	ctx context.Context, transfer *v1alpha1.Transfer, step *plan.HistoryStep,
+	ctx context.Context, of plan.HistoryTarget, step *plan.HistoryStep,
 ) (*agentpod.Problem, error) {
-	o := newSnapshot(transfer.Namespace, step.Take.Name, step.Class,
-		transfer.Spec.Destination.PersistentVolumeClaim.ClaimName)
-	o.SetLabels(plan.HistoryLabels(transfer, step.Take.RunID))
-	about := map[string]string{v1alpha1.HistoryTransferAnnotation: transfer.Name}
+	o := newSnapshot(of.Namespace, step.Take.Name, step.Class, of.Claim)
+	o.SetLabels(of.Labels(step.Take.RunID))
+	about := map[string]string{v1alpha1.HistoryTransferAnnotation: of.About}
 	if point := step.Take.RecoveryPoint; point != nil {
 		about[v1alpha1.RecoveryPointAnnotation] = point.UTC().Format(time.RFC3339)
 	}
@@ -135,8 +145,8 @@ func (c *Cluster) take(
 }
 
 // expire deletes snapshots of a Transfer's destination by their names. What lacks its labels is left.
-func (c *Cluster) expire(ctx context.Context, transfer *v1alpha1.Transfer, names []string) error {
-	snapshots, err := c.snapshots(ctx, client.InNamespace(transfer.Namespace), historyOf(transfer))
+func (c *Cluster) expire(ctx context.Context, of plan.HistoryTarget, names []string) error {
+	snapshots, err := c.snapshots(ctx, client.InNamespace(of.Namespace), historyOf(of))
 	if err != nil {
 		if historyProblem(err) != nil {
 			return nil // the condition says so

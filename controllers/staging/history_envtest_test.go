@@ -250,7 +250,7 @@ func historyOfOthers(t *testing.T) {
 		if name == "of-another" {
 			other := s.transfer.DeepCopy()
 			other.UID = "another"
-			o.SetLabels(plan.HistoryLabels(other, "abcde"))
+			o.SetLabels(plan.TransferHistory(other).Labels("abcde"))
 		}
 		cluster.Create(t, o)
 		s.refresh()

@@ -81,7 +81,7 @@ func (s *storage) had() {
 		o.SetGroupVersionKind(kind("VolumeSnapshot"))
 		o.SetNamespace(s.namespace)
 		o.SetName(one.name)
-		o.SetLabels(plan.HistoryLabels(s.transfer, "run-"+one.name))
+		o.SetLabels(plan.TransferHistory(s.transfer).Labels("run-" + one.name))
 		cluster.Create(s, o)
 		s.transfer.Status.Snapshots = append(slices.Clone(s.transfer.Status.Snapshots), v1alpha1.SnapshotStatus{
 			Name: one.name, RunID: "run-" + one.name, Time: metav1.NewTime(at), State: v1alpha1.SnapshotReady,

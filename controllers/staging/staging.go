@@ -138,7 +138,10 @@ func installed(err error) error {
 
 // read takes from a VolumeSnapshot what matters. Whatever is not as the CRD has it counts as absent.
 func read(o *unstructured.Unstructured) plan.Snapshot {
-	seen := plan.Snapshot{Name: o.GetName(), Deleting: o.GetDeletionTimestamp() != nil}
+	seen := plan.Snapshot{
+		Name: o.GetName(), Deleting: o.GetDeletionTimestamp() != nil, RunID: o.GetLabels()[v1alpha1.RunLabel],
+		Made: o.GetCreationTimestamp(),
+	}
 	seen.Ready, _, _ = unstructured.NestedBool(o.Object, "status", "readyToUse")
 	if text, _, _ := unstructured.NestedString(o.Object, "status", "creationTime"); text != "" {
 		if taken, err := time.Parse(time.RFC3339, text); err == nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// exchanges bounds how often and how many other clusters are asked for receipts, so that one that hangs takes few of
-// the workers and every Peer's status, which wakes its Transfers, may be written.
+// exchanges bounds how often and how many other clusters are asked, for receipts or for history, so that one that hangs
+// takes few of the workers and every Peer's status, which wakes its Transfers, may be written.
 type exchanges struct {
 	clock clock.PassiveClock
 
@@ -57,7 +57,7 @@ func (e *exchanges) begin(of types.UID, peer string, pause time.Duration) (end f
 	}, 0
 }
 
-// forget a Transfer: its receipt is done, it is gone, or its Peer has to become Ready first.
+// forget a Transfer: its receipt or its history is done, it is gone, or its Peer has to become Ready first.
 func (e *exchanges) forget(of types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

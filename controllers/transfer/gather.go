@@ -134,10 +134,13 @@ func (r *Reconciler) gatherStaging(ctx context.Context, transfer *v1alpha1.Trans
 // gatherHistory looks at the snapshots of the destination.
 func (r *Reconciler) gatherHistory(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	needs := plan.NeedsHistory(transfer)
+	if needs && !plan.IsLocal(transfer) {
+		return r.askForHistory(ctx, transfer, facts)
+	}
 	if !needs && !plan.WatchesHistory(transfer) || !r.looks.begin(transfer.UID, facts.Now, needs) {
 		return nil
 	}
-	seen, err := r.staging.LookAtHistory(ctx, transfer)
+	seen, err := r.staging.LookAtHistory(ctx, plan.TransferHistory(transfer))
 	if err != nil && !needs {
 		// A run need not wait for snapshots that are at rest, and whoever needs them is told.
 		log.FromContext(ctx).V(1).Info("Snapshots of the destination cannot be looked at", "error", err.Error())

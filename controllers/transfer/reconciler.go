@@ -94,6 +94,7 @@ type Reconciler struct {
 	staging   staging.Cluster
 	claims    provision.Cluster
 	exchanges *exchanges
+	histories *exchanges
 	raises    raises
 	looks     looks
 	holds     holds
@@ -103,7 +104,8 @@ type Reconciler struct {
 func NewReconciler(o Options) *Reconciler {
 	r := &Reconciler{Options: o, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
-	}, exchanges: newExchanges(o.Clock, o.Concurrency), staging: staging.Cluster{Client: o.Client, Reader: o.Reader},
+	}, exchanges: newExchanges(o.Clock, o.Concurrency),
+		histories: newExchanges(o.Clock, o.Concurrency), staging: staging.Cluster{Client: o.Client, Reader: o.Reader},
 		claims: provision.Cluster{Client: o.Client, Reader: o.Reader}}
 	r.line = r.newLine()
 	return r
@@ -127,6 +129,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if transfer.DeletionTimestamp != nil {
 		r.Reports.Forget(request.NamespacedName)
 		r.exchanges.forget(transfer.UID)
+		r.histories.forget(transfer.UID)
 		r.looks.forget(transfer.UID)
 		return r.reconcileDelete(ctx, transfer)
 	}
@@ -197,7 +200,7 @@ func (r *Reconciler) keepHistory(
 	if step == nil {
 		return nil
 	}
-	problem, err := r.staging.KeepHistory(ctx, transfer, step)
+	problem, err := r.staging.KeepHistory(ctx, plan.TransferHistory(transfer), step)
 	if err != nil || problem == nil {
 		return err
 	}

@@ -28,6 +28,8 @@ func TestDestinationsAreImmutable(t *testing.T) {
 		return object
 	}
 	here := create(func(d *v1alpha1.TransferDestination) { d.Peer = "" })
+	elsewhere := create(func(d *v1alpha1.TransferDestination) { d.Peer, d.Namespace = "", "vault" })
+	peer := create(func(d *v1alpha1.TransferDestination) { d.Namespace = "vault" })
 	there := create(func(d *v1alpha1.TransferDestination) {
 		d.Namespace = "vault"
 		d.Via = &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "post"}}
@@ -69,7 +71,10 @@ func TestDestinationsAreImmutable(t *testing.T) {
 		"another kind": {store, func(d *v1alpha1.TransferDestination) {
 			*d = v1alpha1.TransferDestination{Scrub: v1alpha1.ScrubInflate}
 		}},
-		"history elsewhere": {there, func(d *v1alpha1.TransferDestination) {
+		"history through a store": {there, func(d *v1alpha1.TransferDestination) {
+			d.Snapshot = &v1alpha1.DestinationSnapshot{Retention: v1alpha1.SnapshotRetention{Last: 1}}
+		}},
+		"history elsewhere": {elsewhere, func(d *v1alpha1.TransferDestination) {
 			d.Snapshot = &v1alpha1.DestinationSnapshot{Retention: v1alpha1.SnapshotRetention{Last: 1}}
 		}},
 	} {
@@ -77,8 +82,8 @@ func TestDestinationsAreImmutable(t *testing.T) {
 		test.change(&changed.Spec.Destination)
 		err := k8s.Update(ctx, changed)
 		want := "immutable; delete this Transfer"
-		if name == "history elsewhere" {
-			want = "remove peer and namespace"
+		if strings.HasPrefix(name, "history") {
+			want = "remove namespace or via"
 		}
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
@@ -90,9 +95,11 @@ func TestDestinationsAreImmutable(t *testing.T) {
 		"changed": {Retention: retention, VolumeSnapshotClassName: "fast"},
 		"removed": nil,
 	} {
-		here.Spec.Destination.Snapshot = snapshot
-		if err := k8s.Update(ctx, here); err != nil {
-			t.Errorf("%s: %v", name, err)
+		for _, object := range []*v1alpha1.Transfer{here, peer} {
+			object.Spec.Destination.Snapshot = snapshot
+			if err := k8s.Update(ctx, object); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

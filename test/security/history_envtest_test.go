@@ -17,9 +17,9 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestHistoryIsOfTheOwnNamespace: no Transfer asks for snapshots in another namespace or cluster, or for none or too
-// many.
-func TestHistoryIsOfTheOwnNamespace(t *testing.T) {
+// TestHistoryIsOfTheOwnNamespaceOrAPeer: no Transfer asks for snapshots in another namespace of this cluster, or for
+// none or too many; whether a peer takes any is its to say.
+func TestHistoryIsOfTheOwnNamespaceOrAPeer(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)
 	tenant := as(t, cluster, "history@bank")
@@ -41,12 +41,15 @@ func TestHistoryIsOfTheOwnNamespace(t *testing.T) {
 		change func(*v1alpha1.TransferDestination)
 		want   string
 	}{
-		"another cluster":   {func(d *v1alpha1.TransferDestination) { d.Peer = "west" }, "remove peer and namespace"},
-		"another namespace": {func(d *v1alpha1.TransferDestination) { d.Namespace = "vault" }, "remove peer and namespace"},
+		"another cluster":   {func(d *v1alpha1.TransferDestination) { d.Peer, d.Namespace = "west", "vault" }, ""},
+		"another namespace": {func(d *v1alpha1.TransferDestination) { d.Namespace = "vault" }, "remove namespace or via"},
+		"through a store": {func(d *v1alpha1.TransferDestination) {
+			d.Peer, d.Via = "west", &v1alpha1.TransferVia{ObjectStore: v1alpha1.ObjectStoreReference{Name: "post"}}
+		}, "remove namespace or via"},
 		"object store": {func(d *v1alpha1.TransferDestination) {
 			d.PersistentVolumeClaim = v1alpha1.DestinationClaim{}
 			d.ObjectStore = &v1alpha1.ObjectStorePath{Name: "vault", Path: "/"}
-		}, "remove peer and namespace"},
+		}, "remove namespace or via"},
 		"too much":          {of(v1alpha1.SnapshotRetention{Hourly: 60, Yearly: 41}), "more than 100 in all"},
 		"as much as may be": {of(v1alpha1.SnapshotRetention{Hourly: 60, Yearly: 40}), ""},
 		"less than none":    {of(v1alpha1.SnapshotRetention{Last: 2, Weekly: -1}), "weekly"},

@@ -52,7 +52,7 @@ func TestManagerKeepsHistory(t *testing.T) {
 	keeper := staging.Cluster{Client: manager, Reader: manager}
 	keep := func(step *plan.HistoryStep) func() error {
 		return func() error {
-			problem, err := keeper.KeepHistory(ctx, transfer, step)
+			problem, err := keeper.KeepHistory(ctx, plan.TransferHistory(transfer), step)
 			if problem != nil {
 				return errors.New(problem.Message)
 			}

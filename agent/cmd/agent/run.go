@@ -260,6 +260,7 @@ func (a *agent) open(
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
 		Template:        c.GetTemplate(),
+		Snapshot:        c.GetSnapshot(),
 		Block:           proto.Bool(c.GetBlock()),
 	}
 	if name, err = send.Open(ctx, gateway, request, report, backoff); err != nil {

@@ -770,6 +770,111 @@ func (x *ClaimTemplate) GetWritten() bool {
 	return false
 }
 
+// SnapshotRequest asks the receiving cluster to take a VolumeSnapshot of the claim when the run is complete, and says which of earlier ones
+// stay: at most 100 in all. Receiving clusters of earlier releases ignore it.
+type SnapshotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// transfer_uid is the UID of the Transfer, at most 63 letters, digits and hyphens.
+	TransferUid string `protobuf:"bytes,1,opt,name=transfer_uid,json=transferUid,proto3" json:"transfer_uid,omitempty"`
+	// volume_snapshot_class_name in the receiving cluster; empty: the default one of the driver there.
+	VolumeSnapshotClassName string `protobuf:"bytes,2,opt,name=volume_snapshot_class_name,json=volumeSnapshotClassName,proto3" json:"volume_snapshot_class_name,omitempty"`
+	// last and the others as in the retention of a Transfer.
+	Last          uint32 `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	Hourly        uint32 `protobuf:"varint,4,opt,name=hourly,proto3" json:"hourly,omitempty"`
+	Daily         uint32 `protobuf:"varint,5,opt,name=daily,proto3" json:"daily,omitempty"`
+	Weekly        uint32 `protobuf:"varint,6,opt,name=weekly,proto3" json:"weekly,omitempty"`
+	Monthly       uint32 `protobuf:"varint,7,opt,name=monthly,proto3" json:"monthly,omitempty"`
+	Yearly        uint32 `protobuf:"varint,8,opt,name=yearly,proto3" json:"yearly,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRequest) Reset() {
+	*x = SnapshotRequest{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRequest) ProtoMessage() {}
+
+func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SnapshotRequest) GetTransferUid() string {
+	if x != nil {
+		return x.TransferUid
+	}
+	return ""
+}
+
+func (x *SnapshotRequest) GetVolumeSnapshotClassName() string {
+	if x != nil {
+		return x.VolumeSnapshotClassName
+	}
+	return ""
+}
+
+func (x *SnapshotRequest) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *SnapshotRequest) GetHourly() uint32 {
+	if x != nil {
+		return x.Hourly
+	}
+	return 0
+}
+
+func (x *SnapshotRequest) GetDaily() uint32 {
+	if x != nil {
+		return x.Daily
+	}
+	return 0
+}
+
+func (x *SnapshotRequest) GetWeekly() uint32 {
+	if x != nil {
+		return x.Weekly
+	}
+	return 0
+}
+
+func (x *SnapshotRequest) GetMonthly() uint32 {
+	if x != nil {
+		return x.Monthly
+	}
+	return 0
+}
+
+func (x *SnapshotRequest) GetYearly() uint32 {
+	if x != nil {
+		return x.Yearly
+	}
+	return 0
+}
+
 // SendConfig is what the agent in mode send needs to know.
 type SendConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -831,13 +936,15 @@ type SendConfig struct {
 	// identities_directory has the file that AgeIdentitiesKey names, with identities that decrypt the archives in volume. Empty: these are
 	// not encrypted.
 	IdentitiesDirectory string `protobuf:"bytes,158,opt,name=identities_directory,json=identitiesDirectory,proto3" json:"identities_directory,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// snapshot is passed on in OpenRequest.
+	Snapshot      *SnapshotRequest `protobuf:"bytes,164,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
 	*x = SendConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +956,7 @@ func (x *SendConfig) String() string {
 func (*SendConfig) ProtoMessage() {}
 
 func (x *SendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +969,7 @@ func (x *SendConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendConfig.ProtoReflect.Descriptor instead.
 func (*SendConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SendConfig) GetRunId() string {
@@ -1075,6 +1182,13 @@ func (x *SendConfig) GetIdentitiesDirectory() string {
 	return ""
 }
 
+func (x *SendConfig) GetSnapshot() *SnapshotRequest {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
 // SendReceiver is one of several receivers of a sender. The fields are those of SendConfig.
 type SendReceiver struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -1095,7 +1209,7 @@ type SendReceiver struct {
 
 func (x *SendReceiver) Reset() {
 	*x = SendReceiver{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1221,7 @@ func (x *SendReceiver) String() string {
 func (*SendReceiver) ProtoMessage() {}
 
 func (x *SendReceiver) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1234,7 @@ func (x *SendReceiver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendReceiver.ProtoReflect.Descriptor instead.
 func (*SendReceiver) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SendReceiver) GetName() string {
@@ -1222,7 +1336,7 @@ type ReceiveConfig struct {
 
 func (x *ReceiveConfig) Reset() {
 	*x = ReceiveConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1348,7 @@ func (x *ReceiveConfig) String() string {
 func (*ReceiveConfig) ProtoMessage() {}
 
 func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1361,7 @@ func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveConfig.ProtoReflect.Descriptor instead.
 func (*ReceiveConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReceiveConfig) GetRunId() string {
@@ -1353,7 +1467,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1479,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1492,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -1464,7 +1578,16 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x01 \x01(\tR\x10storageClassName\x12!\n" +
 	"\faccess_modes\x18\x02 \x03(\tR\vaccessModes\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\bR\awritten\"\x81\n" +
+	"\awritten\x18\x04 \x01(\bR\awritten\"\xfd\x01\n" +
+	"\x0fSnapshotRequest\x12!\n" +
+	"\ftransfer_uid\x18\x01 \x01(\tR\vtransferUid\x12;\n" +
+	"\x1avolume_snapshot_class_name\x18\x02 \x01(\tR\x17volumeSnapshotClassName\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\rR\x04last\x12\x16\n" +
+	"\x06hourly\x18\x04 \x01(\rR\x06hourly\x12\x14\n" +
+	"\x05daily\x18\x05 \x01(\rR\x05daily\x12\x16\n" +
+	"\x06weekly\x18\x06 \x01(\rR\x06weekly\x12\x18\n" +
+	"\amonthly\x18\a \x01(\rR\amonthly\x12\x16\n" +
+	"\x06yearly\x18\b \x01(\rR\x06yearly\"\xc3\n" +
 	"\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
@@ -1501,7 +1624,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
 	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\x12+\n" +
 	"\x0egateway_tunnel\x18* \x01(\tB\x04\xa0\xb8\x19\x01R\rgatewayTunnel\x128\n" +
-	"\x14identities_directory\x18\x9e\x01 \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\"\xa8\x03\n" +
+	"\x14identities_directory\x18\x9e\x01 \x01(\tB\x04\xa0\xb8\x19\x01R\x13identitiesDirectory\x12@\n" +
+	"\bsnapshot\x18\xa4\x01 \x01(\v2#.lighterage.wire.v1.SnapshotRequestR\bsnapshot\"\xa8\x03\n" +
 	"\fSendReceiver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1565,7 +1689,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
@@ -1578,13 +1702,14 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*EngineFigures)(nil),             // 8: lighterage.wire.v1.EngineFigures
 	(*HostFigures)(nil),               // 9: lighterage.wire.v1.HostFigures
 	(*ClaimTemplate)(nil),             // 10: lighterage.wire.v1.ClaimTemplate
-	(*SendConfig)(nil),                // 11: lighterage.wire.v1.SendConfig
-	(*SendReceiver)(nil),              // 12: lighterage.wire.v1.SendReceiver
-	(*ReceiveConfig)(nil),             // 13: lighterage.wire.v1.ReceiveConfig
-	(*NodeConfig)(nil),                // 14: lighterage.wire.v1.NodeConfig
-	(Form)(0),                         // 15: lighterage.wire.v1.Form
-	(*Records)(nil),                   // 16: lighterage.wire.v1.Records
-	(*descriptorpb.FieldOptions)(nil), // 17: google.protobuf.FieldOptions
+	(*SnapshotRequest)(nil),           // 11: lighterage.wire.v1.SnapshotRequest
+	(*SendConfig)(nil),                // 12: lighterage.wire.v1.SendConfig
+	(*SendReceiver)(nil),              // 13: lighterage.wire.v1.SendReceiver
+	(*ReceiveConfig)(nil),             // 14: lighterage.wire.v1.ReceiveConfig
+	(*NodeConfig)(nil),                // 15: lighterage.wire.v1.NodeConfig
+	(Form)(0),                         // 16: lighterage.wire.v1.Form
+	(*Records)(nil),                   // 17: lighterage.wire.v1.Records
+	(*descriptorpb.FieldOptions)(nil), // 18: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1596,21 +1721,22 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	8,  // 6: lighterage.wire.v1.HostFigures.engines:type_name -> lighterage.wire.v1.EngineFigures
 	6,  // 7: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	15, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
-	15, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
-	16, // 11: lighterage.wire.v1.SendConfig.records:type_name -> lighterage.wire.v1.Records
+	16, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
+	16, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
+	17, // 11: lighterage.wire.v1.SendConfig.records:type_name -> lighterage.wire.v1.Records
 	9,  // 12: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
 	10, // 13: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
-	12, // 14: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
-	6,  // 15: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
-	15, // 16: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
-	9,  // 17: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	17, // 18: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	18, // [18:19] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 14: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
+	11, // 15: lighterage.wire.v1.SendConfig.snapshot:type_name -> lighterage.wire.v1.SnapshotRequest
+	6,  // 16: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
+	16, // 17: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
+	9,  // 18: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
+	18, // 19: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	19, // [19:20] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1625,7 +1751,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

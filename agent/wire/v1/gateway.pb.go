@@ -152,7 +152,9 @@ type OpenRequest struct {
 	// template of the claim; absent: it must exist.
 	Template *ClaimTemplate `protobuf:"bytes,7,opt,name=template,proto3" json:"template,omitempty"`
 	// block says whether the source is a block volume. Senders of earlier releases do not say it.
-	Block         *bool `protobuf:"varint,8,opt,name=block,proto3,oneof" json:"block,omitempty"`
+	Block *bool `protobuf:"varint,8,opt,name=block,proto3,oneof" json:"block,omitempty"`
+	// snapshot of the claim after the run; absent: none.
+	Snapshot      *SnapshotRequest `protobuf:"bytes,9,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +243,13 @@ func (x *OpenRequest) GetBlock() bool {
 		return *x.Block
 	}
 	return false
+}
+
+func (x *OpenRequest) GetSnapshot() *SnapshotRequest {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
 }
 
 type OpenResponse struct {
@@ -837,6 +846,233 @@ func (x *ReceiptResponse) GetGone() bool {
 	return false
 }
 
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	RunId         string                 `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HistoryRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+type HistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// gone: no Delivery of the run is there, or none that is to keep history. Nothing else is set then.
+	Gone bool `protobuf:"varint,1,opt,name=gone,proto3" json:"gone,omitempty"`
+	// decided: the receiving cluster knows that the run is complete. Nothing of what follows is set before.
+	Decided bool `protobuf:"varint,2,opt,name=decided,proto3" json:"decided,omitempty"`
+	// snapshots of the Transfer, of the newest run first, at most 128.
+	Snapshots []*HistorySnapshot `protobuf:"bytes,3,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	// reason and message of the condition HistoryKept of the Delivery, and kept: it is true. Empty: it is not known yet.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Kept          bool   `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HistoryResponse) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *HistoryResponse) GetDecided() bool {
+	if x != nil {
+		return x.Decided
+	}
+	return false
+}
+
+func (x *HistoryResponse) GetSnapshots() []*HistorySnapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *HistoryResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+// HistorySnapshot is a VolumeSnapshot of the destination's claim.
+type HistorySnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RunId string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// state as in the status of a Delivery.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// size in bytes that a claim needs to be restored from it; 0: not known.
+	Size          uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistorySnapshot) Reset() {
+	*x = HistorySnapshot{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistorySnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistorySnapshot) ProtoMessage() {}
+
+func (x *HistorySnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistorySnapshot.ProtoReflect.Descriptor instead.
+func (*HistorySnapshot) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HistorySnapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HistorySnapshot) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *HistorySnapshot) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *HistorySnapshot) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *HistorySnapshot) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 type PullRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ProtocolVersion uint32                 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
@@ -862,7 +1098,7 @@ type PullRequest struct {
 
 func (x *PullRequest) Reset() {
 	*x = PullRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1110,7 @@ func (x *PullRequest) String() string {
 func (*PullRequest) ProtoMessage() {}
 
 func (x *PullRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1123,7 @@ func (x *PullRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullRequest.ProtoReflect.Descriptor instead.
 func (*PullRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PullRequest) GetProtocolVersion() uint32 {
@@ -989,7 +1225,7 @@ type PullOptions struct {
 
 func (x *PullOptions) Reset() {
 	*x = PullOptions{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1237,7 @@ func (x *PullOptions) String() string {
 func (*PullOptions) ProtoMessage() {}
 
 func (x *PullOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1250,7 @@ func (x *PullOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullOptions.ProtoReflect.Descriptor instead.
 func (*PullOptions) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PullOptions) GetInclude() []string {
@@ -1116,7 +1352,7 @@ type PullResponse struct {
 
 func (x *PullResponse) Reset() {
 	*x = PullResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1364,7 @@ func (x *PullResponse) String() string {
 func (*PullResponse) ProtoMessage() {}
 
 func (x *PullResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1377,7 @@ func (x *PullResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullResponse.ProtoReflect.Descriptor instead.
 func (*PullResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PullResponse) GetTransfer() string {
@@ -1251,7 +1487,7 @@ type PullAttempt struct {
 
 func (x *PullAttempt) Reset() {
 	*x = PullAttempt{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1499,7 @@ func (x *PullAttempt) String() string {
 func (*PullAttempt) ProtoMessage() {}
 
 func (x *PullAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1512,7 @@ func (x *PullAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullAttempt.ProtoReflect.Descriptor instead.
 func (*PullAttempt) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PullAttempt) GetAttempt() uint32 {
@@ -1336,7 +1572,7 @@ type AuthorityRequest struct {
 
 func (x *AuthorityRequest) Reset() {
 	*x = AuthorityRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1584,7 @@ func (x *AuthorityRequest) String() string {
 func (*AuthorityRequest) ProtoMessage() {}
 
 func (x *AuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1597,7 @@ func (x *AuthorityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityRequest.ProtoReflect.Descriptor instead.
 func (*AuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 type AuthorityResponse struct {
@@ -1374,7 +1610,7 @@ type AuthorityResponse struct {
 
 func (x *AuthorityResponse) Reset() {
 	*x = AuthorityResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1622,7 @@ func (x *AuthorityResponse) String() string {
 func (*AuthorityResponse) ProtoMessage() {}
 
 func (x *AuthorityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1635,7 @@ func (x *AuthorityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityResponse.ProtoReflect.Descriptor instead.
 func (*AuthorityResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AuthorityResponse) GetCaBundle() []byte {
@@ -1429,7 +1665,7 @@ type RedeemRequest struct {
 
 func (x *RedeemRequest) Reset() {
 	*x = RedeemRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1677,7 @@ func (x *RedeemRequest) String() string {
 func (*RedeemRequest) ProtoMessage() {}
 
 func (x *RedeemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1690,7 @@ func (x *RedeemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeemRequest.ProtoReflect.Descriptor instead.
 func (*RedeemRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RedeemRequest) GetTokenId() []byte {
@@ -1509,7 +1745,7 @@ type RedeemResponse struct {
 
 func (x *RedeemResponse) Reset() {
 	*x = RedeemResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1757,7 @@ func (x *RedeemResponse) String() string {
 func (*RedeemResponse) ProtoMessage() {}
 
 func (x *RedeemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1770,7 @@ func (x *RedeemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeemResponse.ProtoReflect.Descriptor instead.
 func (*RedeemResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RedeemResponse) GetVersion() string {
@@ -1558,7 +1794,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1806,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1819,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlRequest) GetMessage() isControlRequest_Message {
@@ -1639,7 +1875,7 @@ type ControlHello struct {
 
 func (x *ControlHello) Reset() {
 	*x = ControlHello{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1887,7 @@ func (x *ControlHello) String() string {
 func (*ControlHello) ProtoMessage() {}
 
 func (x *ControlHello) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1900,7 @@ func (x *ControlHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlHello.ProtoReflect.Descriptor instead.
 func (*ControlHello) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlHello) GetProtocolVersion() uint32 {
@@ -1692,7 +1928,7 @@ type DataFailed struct {
 
 func (x *DataFailed) Reset() {
 	*x = DataFailed{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1940,7 @@ func (x *DataFailed) String() string {
 func (*DataFailed) ProtoMessage() {}
 
 func (x *DataFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[23]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1953,7 @@ func (x *DataFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataFailed.ProtoReflect.Descriptor instead.
 func (*DataFailed) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{23}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DataFailed) GetServerName() string {
@@ -1741,7 +1977,7 @@ type ControlResponse struct {
 
 func (x *ControlResponse) Reset() {
 	*x = ControlResponse{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1989,7 @@ func (x *ControlResponse) String() string {
 func (*ControlResponse) ProtoMessage() {}
 
 func (x *ControlResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[24]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +2002,7 @@ func (x *ControlResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
 func (*ControlResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{24}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlResponse) GetMessage() isControlResponse_Message {
@@ -1823,7 +2059,7 @@ type ControlAccepted struct {
 
 func (x *ControlAccepted) Reset() {
 	*x = ControlAccepted{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +2071,7 @@ func (x *ControlAccepted) String() string {
 func (*ControlAccepted) ProtoMessage() {}
 
 func (x *ControlAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[25]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +2084,7 @@ func (x *ControlAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlAccepted.ProtoReflect.Descriptor instead.
 func (*ControlAccepted) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{25}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlAccepted) GetProtocolVersion() uint32 {
@@ -1884,7 +2120,7 @@ type ConnectData struct {
 
 func (x *ConnectData) Reset() {
 	*x = ConnectData{}
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2132,7 @@ func (x *ConnectData) String() string {
 func (*ConnectData) ProtoMessage() {}
 
 func (x *ConnectData) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_gateway_proto_msgTypes[26]
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2145,7 @@ func (x *ConnectData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectData.ProtoReflect.Descriptor instead.
 func (*ConnectData) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{26}
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ConnectData) GetServerName() string {
@@ -1930,7 +2166,7 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\rHelloResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
-	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xc6\x02\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\x87\x03\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1941,7 +2177,8 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"privileged\x12\x16\n" +
 	"\x06mirror\x18\x06 \x01(\bR\x06mirror\x12=\n" +
 	"\btemplate\x18\a \x01(\v2!.lighterage.wire.v1.ClaimTemplateR\btemplate\x12\x19\n" +
-	"\x05block\x18\b \x01(\bH\x00R\x05block\x88\x01\x01B\b\n" +
+	"\x05block\x18\b \x01(\bH\x00R\x05block\x88\x01\x01\x12?\n" +
+	"\bsnapshot\x18\t \x01(\v2#.lighterage.wire.v1.SnapshotRequestR\bsnapshotB\b\n" +
 	"\x06_block\"\xc4\x01\n" +
 	"\fOpenResponse\x12;\n" +
 	"\apending\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.OpenPendingH\x00R\apending\x125\n" +
@@ -1978,7 +2215,24 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x0fReceiptResponse\x12\x1a\n" +
 	"\breceiver\x18\x01 \x01(\fR\breceiver\x12\x1a\n" +
 	"\benvelope\x18\x02 \x01(\fR\benvelope\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xe3\x02\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"Y\n" +
+	"\x0eHistoryRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x06run_id\x18\x03 \x01(\tR\x05runId\"\xc8\x01\n" +
+	"\x0fHistoryResponse\x12\x12\n" +
+	"\x04gone\x18\x01 \x01(\bR\x04gone\x12\x18\n" +
+	"\adecided\x18\x02 \x01(\bR\adecided\x12A\n" +
+	"\tsnapshots\x18\x03 \x03(\v2#.lighterage.wire.v1.HistorySnapshotR\tsnapshots\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\bR\x04kept\"\x96\x01\n" +
+	"\x0fHistorySnapshot\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x04R\x04size\"\xe3\x02\n" +
 	"\vPullRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2062,13 +2316,14 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\bknown_as\x18\x03 \x01(\tR\aknownAs\".\n" +
 	"\vConnectData\x12\x1f\n" +
 	"\vserver_name\x18\x01 \x01(\tR\n" +
-	"serverName2\xf7\x05\n" +
+	"serverName2\xcb\x06\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
 	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponse\x12X\n" +
 	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponse\x12R\n" +
-	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12I\n" +
+	"\aReceipt\x12\".lighterage.wire.v1.ReceiptRequest\x1a#.lighterage.wire.v1.ReceiptResponse\x12R\n" +
+	"\aHistory\x12\".lighterage.wire.v1.HistoryRequest\x1a#.lighterage.wire.v1.HistoryResponse\x12I\n" +
 	"\x04Pull\x12\x1f.lighterage.wire.v1.PullRequest\x1a .lighterage.wire.v1.PullResponse\x12X\n" +
 	"\tAuthority\x12$.lighterage.wire.v1.AuthorityRequest\x1a%.lighterage.wire.v1.AuthorityResponse\x12O\n" +
 	"\x06Redeem\x12!.lighterage.wire.v1.RedeemRequest\x1a\".lighterage.wire.v1.RedeemResponse\x12V\n" +
@@ -2086,7 +2341,7 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: lighterage.wire.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: lighterage.wire.v1.HelloResponse
@@ -2101,67 +2356,76 @@ var file_agent_wire_v1_gateway_proto_goTypes = []any{
 	(*OpenQueueResponse)(nil),     // 10: lighterage.wire.v1.OpenQueueResponse
 	(*ReceiptRequest)(nil),        // 11: lighterage.wire.v1.ReceiptRequest
 	(*ReceiptResponse)(nil),       // 12: lighterage.wire.v1.ReceiptResponse
-	(*PullRequest)(nil),           // 13: lighterage.wire.v1.PullRequest
-	(*PullOptions)(nil),           // 14: lighterage.wire.v1.PullOptions
-	(*PullResponse)(nil),          // 15: lighterage.wire.v1.PullResponse
-	(*PullAttempt)(nil),           // 16: lighterage.wire.v1.PullAttempt
-	(*AuthorityRequest)(nil),      // 17: lighterage.wire.v1.AuthorityRequest
-	(*AuthorityResponse)(nil),     // 18: lighterage.wire.v1.AuthorityResponse
-	(*RedeemRequest)(nil),         // 19: lighterage.wire.v1.RedeemRequest
-	(*RedeemResponse)(nil),        // 20: lighterage.wire.v1.RedeemResponse
-	(*ControlRequest)(nil),        // 21: lighterage.wire.v1.ControlRequest
-	(*ControlHello)(nil),          // 22: lighterage.wire.v1.ControlHello
-	(*DataFailed)(nil),            // 23: lighterage.wire.v1.DataFailed
-	(*ControlResponse)(nil),       // 24: lighterage.wire.v1.ControlResponse
-	(*ControlAccepted)(nil),       // 25: lighterage.wire.v1.ControlAccepted
-	(*ConnectData)(nil),           // 26: lighterage.wire.v1.ConnectData
-	(*ClaimPath)(nil),             // 27: lighterage.wire.v1.ClaimPath
-	(*ClaimTemplate)(nil),         // 28: lighterage.wire.v1.ClaimTemplate
-	(*Failure)(nil),               // 29: lighterage.wire.v1.Failure
-	(*Report)(nil),                // 30: lighterage.wire.v1.Report
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*HistoryRequest)(nil),        // 13: lighterage.wire.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 14: lighterage.wire.v1.HistoryResponse
+	(*HistorySnapshot)(nil),       // 15: lighterage.wire.v1.HistorySnapshot
+	(*PullRequest)(nil),           // 16: lighterage.wire.v1.PullRequest
+	(*PullOptions)(nil),           // 17: lighterage.wire.v1.PullOptions
+	(*PullResponse)(nil),          // 18: lighterage.wire.v1.PullResponse
+	(*PullAttempt)(nil),           // 19: lighterage.wire.v1.PullAttempt
+	(*AuthorityRequest)(nil),      // 20: lighterage.wire.v1.AuthorityRequest
+	(*AuthorityResponse)(nil),     // 21: lighterage.wire.v1.AuthorityResponse
+	(*RedeemRequest)(nil),         // 22: lighterage.wire.v1.RedeemRequest
+	(*RedeemResponse)(nil),        // 23: lighterage.wire.v1.RedeemResponse
+	(*ControlRequest)(nil),        // 24: lighterage.wire.v1.ControlRequest
+	(*ControlHello)(nil),          // 25: lighterage.wire.v1.ControlHello
+	(*DataFailed)(nil),            // 26: lighterage.wire.v1.DataFailed
+	(*ControlResponse)(nil),       // 27: lighterage.wire.v1.ControlResponse
+	(*ControlAccepted)(nil),       // 28: lighterage.wire.v1.ControlAccepted
+	(*ConnectData)(nil),           // 29: lighterage.wire.v1.ConnectData
+	(*ClaimPath)(nil),             // 30: lighterage.wire.v1.ClaimPath
+	(*ClaimTemplate)(nil),         // 31: lighterage.wire.v1.ClaimTemplate
+	(*SnapshotRequest)(nil),       // 32: lighterage.wire.v1.SnapshotRequest
+	(*Failure)(nil),               // 33: lighterage.wire.v1.Failure
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*Report)(nil),                // 35: lighterage.wire.v1.Report
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	27, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
-	28, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
-	4,  // 2: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
-	5,  // 3: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	29, // 4: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
-	7,  // 5: lighterage.wire.v1.WithdrawRequest.pull:type_name -> lighterage.wire.v1.PullName
-	27, // 6: lighterage.wire.v1.PullRequest.source:type_name -> lighterage.wire.v1.ClaimPath
-	14, // 7: lighterage.wire.v1.PullRequest.options:type_name -> lighterage.wire.v1.PullOptions
-	30, // 8: lighterage.wire.v1.PullResponse.report:type_name -> lighterage.wire.v1.Report
-	16, // 9: lighterage.wire.v1.PullResponse.attempts:type_name -> lighterage.wire.v1.PullAttempt
-	31, // 10: lighterage.wire.v1.PullResponse.recovery_point:type_name -> google.protobuf.Timestamp
-	31, // 11: lighterage.wire.v1.PullAttempt.start_time:type_name -> google.protobuf.Timestamp
-	31, // 12: lighterage.wire.v1.PullAttempt.completion_time:type_name -> google.protobuf.Timestamp
-	22, // 13: lighterage.wire.v1.ControlRequest.hello:type_name -> lighterage.wire.v1.ControlHello
-	23, // 14: lighterage.wire.v1.ControlRequest.failed:type_name -> lighterage.wire.v1.DataFailed
-	25, // 15: lighterage.wire.v1.ControlResponse.accepted:type_name -> lighterage.wire.v1.ControlAccepted
-	26, // 16: lighterage.wire.v1.ControlResponse.connect:type_name -> lighterage.wire.v1.ConnectData
-	0,  // 17: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
-	2,  // 18: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
-	6,  // 19: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
-	9,  // 20: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
-	11, // 21: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
-	13, // 22: lighterage.wire.v1.Gateway.Pull:input_type -> lighterage.wire.v1.PullRequest
-	17, // 23: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
-	19, // 24: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
-	21, // 25: lighterage.wire.v1.Gateway.Control:input_type -> lighterage.wire.v1.ControlRequest
-	1,  // 26: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3,  // 27: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	8,  // 28: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	10, // 29: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
-	12, // 30: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
-	15, // 31: lighterage.wire.v1.Gateway.Pull:output_type -> lighterage.wire.v1.PullResponse
-	18, // 32: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
-	20, // 33: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
-	24, // 34: lighterage.wire.v1.Gateway.Control:output_type -> lighterage.wire.v1.ControlResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	30, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	31, // 1: lighterage.wire.v1.OpenRequest.template:type_name -> lighterage.wire.v1.ClaimTemplate
+	32, // 2: lighterage.wire.v1.OpenRequest.snapshot:type_name -> lighterage.wire.v1.SnapshotRequest
+	4,  // 3: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
+	5,  // 4: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
+	33, // 5: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	7,  // 6: lighterage.wire.v1.WithdrawRequest.pull:type_name -> lighterage.wire.v1.PullName
+	15, // 7: lighterage.wire.v1.HistoryResponse.snapshots:type_name -> lighterage.wire.v1.HistorySnapshot
+	34, // 8: lighterage.wire.v1.HistorySnapshot.time:type_name -> google.protobuf.Timestamp
+	30, // 9: lighterage.wire.v1.PullRequest.source:type_name -> lighterage.wire.v1.ClaimPath
+	17, // 10: lighterage.wire.v1.PullRequest.options:type_name -> lighterage.wire.v1.PullOptions
+	35, // 11: lighterage.wire.v1.PullResponse.report:type_name -> lighterage.wire.v1.Report
+	19, // 12: lighterage.wire.v1.PullResponse.attempts:type_name -> lighterage.wire.v1.PullAttempt
+	34, // 13: lighterage.wire.v1.PullResponse.recovery_point:type_name -> google.protobuf.Timestamp
+	34, // 14: lighterage.wire.v1.PullAttempt.start_time:type_name -> google.protobuf.Timestamp
+	34, // 15: lighterage.wire.v1.PullAttempt.completion_time:type_name -> google.protobuf.Timestamp
+	25, // 16: lighterage.wire.v1.ControlRequest.hello:type_name -> lighterage.wire.v1.ControlHello
+	26, // 17: lighterage.wire.v1.ControlRequest.failed:type_name -> lighterage.wire.v1.DataFailed
+	28, // 18: lighterage.wire.v1.ControlResponse.accepted:type_name -> lighterage.wire.v1.ControlAccepted
+	29, // 19: lighterage.wire.v1.ControlResponse.connect:type_name -> lighterage.wire.v1.ConnectData
+	0,  // 20: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
+	2,  // 21: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
+	6,  // 22: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
+	9,  // 23: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
+	11, // 24: lighterage.wire.v1.Gateway.Receipt:input_type -> lighterage.wire.v1.ReceiptRequest
+	13, // 25: lighterage.wire.v1.Gateway.History:input_type -> lighterage.wire.v1.HistoryRequest
+	16, // 26: lighterage.wire.v1.Gateway.Pull:input_type -> lighterage.wire.v1.PullRequest
+	20, // 27: lighterage.wire.v1.Gateway.Authority:input_type -> lighterage.wire.v1.AuthorityRequest
+	22, // 28: lighterage.wire.v1.Gateway.Redeem:input_type -> lighterage.wire.v1.RedeemRequest
+	24, // 29: lighterage.wire.v1.Gateway.Control:input_type -> lighterage.wire.v1.ControlRequest
+	1,  // 30: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 31: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	8,  // 32: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	10, // 33: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	12, // 34: lighterage.wire.v1.Gateway.Receipt:output_type -> lighterage.wire.v1.ReceiptResponse
+	14, // 35: lighterage.wire.v1.Gateway.History:output_type -> lighterage.wire.v1.HistoryResponse
+	18, // 36: lighterage.wire.v1.Gateway.Pull:output_type -> lighterage.wire.v1.PullResponse
+	21, // 37: lighterage.wire.v1.Gateway.Authority:output_type -> lighterage.wire.v1.AuthorityResponse
+	23, // 38: lighterage.wire.v1.Gateway.Redeem:output_type -> lighterage.wire.v1.RedeemResponse
+	27, // 39: lighterage.wire.v1.Gateway.Control:output_type -> lighterage.wire.v1.ControlResponse
+	30, // [30:40] is the sub-list for method output_type
+	20, // [20:30] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_gateway_proto_init() }
@@ -2177,11 +2441,11 @@ func file_agent_wire_v1_gateway_proto_init() {
 		(*OpenResponse_Ready)(nil),
 		(*OpenResponse_Refused)(nil),
 	}
-	file_agent_wire_v1_gateway_proto_msgTypes[21].OneofWrappers = []any{
+	file_agent_wire_v1_gateway_proto_msgTypes[24].OneofWrappers = []any{
 		(*ControlRequest_Hello)(nil),
 		(*ControlRequest_Failed)(nil),
 	}
-	file_agent_wire_v1_gateway_proto_msgTypes[24].OneofWrappers = []any{
+	file_agent_wire_v1_gateway_proto_msgTypes[27].OneofWrappers = []any{
 		(*ControlResponse_Accepted)(nil),
 		(*ControlResponse_Connect)(nil),
 	}
@@ -2191,7 +2455,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	Gateway_Withdraw_FullMethodName  = "/lighterage.wire.v1.Gateway/Withdraw"
 	Gateway_OpenQueue_FullMethodName = "/lighterage.wire.v1.Gateway/OpenQueue"
 	Gateway_Receipt_FullMethodName   = "/lighterage.wire.v1.Gateway/Receipt"
+	Gateway_History_FullMethodName   = "/lighterage.wire.v1.Gateway/History"
 	Gateway_Pull_FullMethodName      = "/lighterage.wire.v1.Gateway/Pull"
 	Gateway_Authority_FullMethodName = "/lighterage.wire.v1.Gateway/Authority"
 	Gateway_Redeem_FullMethodName    = "/lighterage.wire.v1.Gateway/Redeem"
@@ -56,6 +57,10 @@ type GatewayClient interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(ctx context.Context, in *ReceiptRequest, opts ...grpc.CallOption) (*ReceiptResponse, error)
+	// History returns what VolumeSnapshots of the destination's claim there are after a run whose OpenRequest had a snapshot. It is called until
+	// that of the run is ready or failed. Idempotent. A manager may call it for any Transfer of its cluster. Gateways of earlier releases answer
+	// with the status Unimplemented.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
 	// Pull asks for a run of a Transfer of this cluster that sends to a claim of the caller's, and says how it is. The gateway makes that
 	// Transfer, or changes it to what is asked for; the manager here runs it. It is called again and again until the run has ended, and may
 	// stop then: a Transfer that is not asked for in a day is deleted. Idempotent. A refusal carries a Failure. A manager may call it. Gateways of
@@ -139,6 +144,16 @@ func (c *gatewayClient) Receipt(ctx context.Context, in *ReceiptRequest, opts ..
 	return out, nil
 }
 
+func (c *gatewayClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, Gateway_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *gatewayClient) Pull(ctx context.Context, in *PullRequest, opts ...grpc.CallOption) (*PullResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PullResponse)
@@ -205,6 +220,10 @@ type GatewayServer interface {
 	// signed. It is called until it answers with the receipt that both have signed. Idempotent. A manager may call it for any Transfer of
 	// its cluster.
 	Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error)
+	// History returns what VolumeSnapshots of the destination's claim there are after a run whose OpenRequest had a snapshot. It is called until
+	// that of the run is ready or failed. Idempotent. A manager may call it for any Transfer of its cluster. Gateways of earlier releases answer
+	// with the status Unimplemented.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
 	// Pull asks for a run of a Transfer of this cluster that sends to a claim of the caller's, and says how it is. The gateway makes that
 	// Transfer, or changes it to what is asked for; the manager here runs it. It is called again and again until the run has ended, and may
 	// stop then: a Transfer that is not asked for in a day is deleted. Idempotent. A refusal carries a Failure. A manager may call it. Gateways of
@@ -243,6 +262,9 @@ func (UnimplementedGatewayServer) OpenQueue(context.Context, *OpenQueueRequest) 
 }
 func (UnimplementedGatewayServer) Receipt(context.Context, *ReceiptRequest) (*ReceiptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Receipt not implemented")
+}
+func (UnimplementedGatewayServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
 }
 func (UnimplementedGatewayServer) Pull(context.Context, *PullRequest) (*PullResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pull not implemented")
@@ -360,6 +382,24 @@ func _Gateway_Receipt_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_Pull_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PullRequest)
 	if err := dec(in); err != nil {
@@ -443,6 +483,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Receipt",
 			Handler:    _Gateway_Receipt_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _Gateway_History_Handler,
 		},
 		{
 			MethodName: "Pull",
