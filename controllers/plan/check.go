@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +60,7 @@ func checkOrigin(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpod.Pro
 	if at := transfer.Spec.Source.ObjectStore; at != nil {
 		return checkStore(v1alpha1.ReasonSourceNotFound, at.Name, facts.Stores.Source, facts.Stores.Problem)
 	}
-	if !stagedSourceNeeded(transfer) {
+	if !stagedSourceNeeded(cmp.Or(facts.Whole, transfer)) {
 		return nil
 	}
 	return attempt.CheckSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim)

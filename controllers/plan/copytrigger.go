@@ -111,11 +111,7 @@ func (d *transferDecision) settleTrigger() {
 		return
 	}
 	current := status.Run != nil && c.RunID == status.Run.ID
-	read := false
-	switch status.Phase {
-	case v1alpha1.TransferOpening, v1alpha1.TransferTransferring, v1alpha1.TransferComplete:
-		read = true
-	}
+	read := d.mounted() || status.Phase == v1alpha1.TransferComplete
 	switch {
 	case c.State == v1alpha1.CopyInProgress && current && (read || d.running() && d.copied()):
 		c.State = v1alpha1.CopyCompleted

@@ -96,6 +96,9 @@ func (d *transferDecision) legState(to v1alpha1.NamedDestination) legState {
 	case status.Run.CompletionTime != nil:
 		return legFailed
 	case status.Run.NextAttemptTime != nil:
+		if d.idle() {
+			gathering = d.facts.Now // for then gathering would begin again
+		}
 		if stalled || status.Run.NextAttemptTime.After(gathering.Add(gatherPatience)) {
 			return legBlocked
 		}
@@ -104,6 +107,11 @@ func (d *transferDecision) legState(to v1alpha1.NamedDestination) legState {
 		return legBlocked
 	}
 	return coming
+}
+
+// idle reports whether at the last look nobody was to be gathered while pods of legs were at work.
+func (d *transferDecision) idle() bool {
+	return d.transfer.Status.GatheringTime != nil && d.transfer.Status.Phase == v1alpha1.TransferTransferring
 }
 
 // newGathering forgets for whom the last pod was.
@@ -144,6 +152,10 @@ func (d *transferDecision) gather(where placement.Plan) {
 		if state == legReady {
 			ready = append(ready, to.Name)
 		}
+	}
+	if d.idle() && states[legReady]+states[legComing] > 0 {
+		now := metav1.NewTime(d.facts.Now)
+		status.GatheringTime = &now
 	}
 	waited := d.facts.Now.Sub(status.GatheringTime.Time)
 	switch {

@@ -398,10 +398,20 @@ func (d *transferDecision) released(h *v1alpha1.HooksStatus) bool {
 		return true
 	case !Stages(d.transfer):
 		return d.waiting() && (d.transfer.Spec.Suspend || status.Phase == v1alpha1.TransferPaused)
-	case d.waiting(), status.Phase == v1alpha1.TransferOpening, status.Phase == v1alpha1.TransferTransferring:
+	case d.waiting(), d.mounted():
 		return true
 	}
 	return d.copied()
+}
+
+// mounted reports whether an agent has mounted what the run reads. While legs are gathered none of this Transfer has,
+// whatever those of legs do.
+func (d *transferDecision) mounted() bool {
+	switch status := &d.transfer.Status; status.Phase {
+	case v1alpha1.TransferOpening, v1alpha1.TransferTransferring:
+		return status.GatheringTime == nil
+	}
+	return false
 }
 
 // copied reports whether the copy of the run has its point in time.

@@ -306,10 +306,58 @@ func (d *transferDecision) mayBegin() bool {
 	return whole.Status.GatheringTime != nil || sends && HasPod(d.transfer)
 }
 
-// legWantsRun: its whole has begun a run.
+// mayRead reports whether a pod of a leg may be made: what its run is to read is there. Until then its whole may be between
+// two copies, and the source itself is never read in their place.
+func (d *transferDecision) mayRead() bool {
+	if !d.mayBegin() {
+		return false
+	}
+	whole, run := d.facts.Whole, d.facts.Whole.Status.Run.ID
+	return !Stages(whole) ||
+		KeptCopy(whole) != "" && whole.Status.Staged.RunID == run && d.transfer.Status.LastRunRequest == run
+}
+
+// copyServed reports whether what becomes of the copy that is there need not end an attempt: the pod of a leg has mounted
+// it, so that it lasts until that has ended, or all legs have.
+func (d *transferDecision) copyServed() bool {
+	if !HasLegs(d.transfer) {
+		return false
+	}
+	ended := true
+	for _, to := range d.transfer.Spec.Destinations {
+		leg, state := d.facts.Legs[to.Name].Transfer, d.legState(to)
+		ended = ended && (state == legComplete || state == legFailed)
+		if leg == nil || !HasPod(leg) || !UnderWay(leg) || leg.Status.LastRunRequest != d.transfer.Status.Run.ID {
+			continue
+		}
+		switch leg.Status.Phase {
+		case v1alpha1.TransferOpening, v1alpha1.TransferTransferring:
+			return true
+		}
+	}
+	return ended
+}
+
+// copyGone reports whether the copy is gone that legs of the run have begun with. Another one is of a later time, so that
+// it is of another run: all destinations of one get the same.
+func (d *transferDecision) copyGone() bool {
+	if !HasLegs(d.transfer) || !Stages(d.transfer) || KeptCopy(d.transfer) != "" {
+		return false
+	}
+	for _, leg := range d.facts.Legs {
+		if leg.Transfer != nil && leg.Transfer.Status.LastRunRequest == d.transfer.Status.Run.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// legWantsRun: its whole has begun a run. Of the run before a leg gives up an attempt that has no pod.
 func (d *transferDecision) legWantsRun() bool {
-	stuck := meta.IsStatusConditionTrue(d.transfer.Status.Conditions, v1alpha1.ConditionStalled)
-	if !d.mayBegin() || d.running() && !stuck {
+	status := &d.transfer.Status
+	stuck := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
+	sent := d.facts.Job != nil || status.Phase == v1alpha1.TransferOpening || status.Phase == v1alpha1.TransferTransferring
+	if !d.mayBegin() || d.running() && !stuck && !d.waiting() && sent {
 		return false
 	}
 	asked := d.transfer.Annotations[v1alpha1.RunAnnotation]

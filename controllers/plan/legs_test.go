@@ -46,6 +46,9 @@ type family struct {
 	apart map[string]*apart
 	made  map[string]int
 	runs  int
+	// refused: the API server makes no Jobs for legs. tried are the claims that those were to mount.
+	refused bool
+	tried   []string
 }
 
 // newFamily is of one destination in the cluster of the Peer west, and of others in this one.
@@ -115,6 +118,9 @@ func (f *family) look() {
 	}
 	decision := plan.DecideTransfer(f.whole, facts, image)
 	f.whole.Status = decision.Status
+	if decision.Tell != nil {
+		f.whole.Status = plan.Told(f.whole, decision.Tell).Status
+	}
 	f.stage(decision)
 	if f.hooks != nil {
 		f.hooks.do(decision.Hook)

@@ -16,6 +16,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -40,6 +41,14 @@ func (f *family) lookAtApart(name string, facts plan.TransferFacts) {
 		delete(f.apart, name)
 	}
 	if decision.Start == nil || f.apart[name] != nil {
+		return
+	}
+	claims, _ := claimsOf(decision.Start.Job())
+	f.tried = append(f.tried, claims...)
+	if f.refused {
+		leg.Status = plan.RefuseTransfer(leg, agentpod.Problem{
+			Reason: v1alpha1.ReasonAgentNotStarted, Message: "exceeded quota",
+		}, f.now).Status
 		return
 	}
 	text, err := decision.Start.Config()

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,9 +46,17 @@ type LocalFacts struct {
 // IsLocal reports whether a Transfer's destination is in this cluster.
 func IsLocal(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destination.Peer == "" }
 
-// IntoClaim reports whether a Transfer writes into a claim.
+// IntoClaim reports whether a Transfer writes into a claim. Of one with several destinations its legs do.
 func IntoClaim(transfer *v1alpha1.Transfer) bool {
-	return transfer.Spec.Destination.ObjectStore == nil && transfer.Spec.Destination.Ephemeral == nil && !Scrubs(transfer)
+	return transfer.Spec.Destination.ObjectStore == nil && transfer.Spec.Destination.Ephemeral == nil &&
+		!Scrubs(transfer) && !HasLegs(transfer)
+}
+
+// intoClaims reports whether a Transfer or one of its legs writes into a claim.
+func intoClaims(transfer *v1alpha1.Transfer) bool {
+	return IntoClaim(transfer) || slices.ContainsFunc(transfer.Spec.Destinations, func(to v1alpha1.NamedDestination) bool {
+		return to.ObjectStore == nil
+	})
 }
 
 // Scrubs reports whether a Transfer verifies its source where it rests, and writes nothing.

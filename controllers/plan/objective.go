@@ -60,13 +60,17 @@ func (d *transferDecision) noteRecoveryPoint() {
 		return // There is no destination.
 	}
 	status := &d.transfer.Status
-	status.RecoveryPoint = status.Run.StartTime.DeepCopy()
-	whole := status
+	reads, run := d.transfer, status.Run.ID
 	if d.facts.Whole != nil {
-		whole = &d.facts.Whole.Status // which has what its legs read
+		reads, run = d.facts.Whole, status.LastRunRequest // which has what its legs read
 	}
-	if s := whole.Staged; s != nil && whole.Run != nil && s.RunID == whole.Run.ID && s.PointInTime != nil {
+	switch s := reads.Status.Staged; {
+	case s != nil && s.RunID == run && s.PointInTime != nil:
 		status.RecoveryPoint = s.PointInTime.DeepCopy()
+	case reads != d.transfer && Stages(reads):
+		// The run of the whole is over, and of its copy nobody knows the time any more.
+	default:
+		status.RecoveryPoint = status.Run.StartTime.DeepCopy()
 	}
 }
 

@@ -203,6 +203,9 @@ func (d *transferDecision) stage() bool {
 // advance brings a copy on its way.
 func (d *transferDecision) advance(s *v1alpha1.StagedStatus) bool {
 	facts := &d.facts.Staging
+	if s.State == v1alpha1.StagedReady && d.copyServed() {
+		return true
+	}
 	claim, snapshot := facts.claim(s.Name), facts.snapshot(s)
 	if problem := d.stagedProblem(s, snapshot, claim); problem != nil {
 		d.failStaging(*problem)
@@ -376,7 +379,7 @@ func (d *transferDecision) staging(again time.Duration, message string) {
 // followStaged looks after the copy that an agent's pod waits for. It reports whether the attempt has ended with it.
 func (d *transferDecision) followStaged() bool {
 	s, facts := d.transfer.Status.Staged, &d.facts.Staging
-	if s == nil || !facts.Seen || s.State == v1alpha1.StagedRemoving {
+	if s == nil || !facts.Seen || s.State == v1alpha1.StagedRemoving || s.State == v1alpha1.StagedReady && d.copyServed() {
 		return false
 	}
 	claim := facts.claim(s.Name)

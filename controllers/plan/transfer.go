@@ -333,6 +333,10 @@ func (d *transferDecision) retry() {
 		d.out.RequeueAfter = wait
 		return
 	}
+	if d.copyGone() {
+		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
+		return
+	}
 	d.begin(run.Route, d.transfer.Status.Policy, func() {
 		run.Attempt++
 		run.NextAttemptTime = nil
@@ -355,9 +359,13 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 		d.gather(where)
 		return
 	}
-	if d.shares() {
+	switch {
+	case d.shares():
 		defer d.ready()
-	} else {
+	case d.leg() && !d.mayRead():
+		d.staging(attempt.StallLast, fmt.Sprintf("Transfer %q has no copy of the source to read now", WholeOf(d.transfer).Name))
+		return
+	default:
 		_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	}
 	if IsLocal(d.transfer) {
@@ -369,10 +377,8 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 	} else {
 		d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
 	}
-	d.starting(v1alpha1.ReasonStarting,
-		fmt.Sprintf(
-			"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID,
-		))
+	d.starting(v1alpha1.ReasonStarting, fmt.Sprintf(
+		"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID))
 }
 
 // stall says what keeps an attempt from beginning. Events wake it up; the clock does only in case one is missed.

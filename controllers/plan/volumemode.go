@@ -32,14 +32,14 @@ func sourceIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
 // destinationIsBlock is the same for the claim that is written, as far as it is known: of another cluster's only that
 // cluster knows.
 func destinationIsBlock(transfer *v1alpha1.Transfer, facts TransferFacts) bool {
-	return IsLocal(transfer) && !HasLegs(transfer) && IntoClaim(transfer) && attempt.IsBlock(facts.Local.Claim)
+	return IsLocal(transfer) && IntoClaim(transfer) && attempt.IsBlock(facts.Local.Claim)
 }
 
 // forgetOverwritten notes that the destination has no state of the source any more, from when a run into a block volume
 // begins until one is complete: a device is written in its place, so that an attempt that ends early leaves it partly
 // of one state and partly of another.
 func (d *transferDecision) forgetOverwritten() {
-	into := IntoClaim(d.transfer) && sourceIsBlock(d.transfer, d.facts) || destinationIsBlock(d.transfer, d.facts)
+	into := intoClaims(d.transfer) && sourceIsBlock(d.transfer, d.facts) || destinationIsBlock(d.transfer, d.facts)
 	if UnderWay(d.transfer) && into {
 		d.transfer.Status.RecoveryPoint = nil
 	}
@@ -60,7 +60,7 @@ func checkVolumeModes(transfer *v1alpha1.Transfer, facts TransferFacts) *agentpo
 	case !from:
 		return mismatch("the destination claim %q has volumeMode: Block and the source has files; use a destination with "+
 			"volumeMode: Filesystem", spec.Destination.PersistentVolumeClaim.ClaimName)
-	case !IntoClaim(transfer):
+	case !IntoClaim(transfer) && !HasLegs(transfer):
 		return mismatch("the source claim %q has volumeMode: Block, which goes into an ObjectStore or a claim of the same "+
 			"volumeMode only; name one in spec.destination", spec.Source.PersistentVolumeClaim.ClaimName)
 	case templateOf(transfer) != nil:

@@ -254,6 +254,43 @@ func beforeHookDeleted(t *testing.T) {
 	}
 }
 
+// legsStay: the after-hook of a Transfer that is being deleted waits for none of its legs.
+func legsStay(t *testing.T) {
+	s, r := prepare(t), reconciler(manager.GetClient())
+	s.hook()
+	s.hooks.idle = true
+	s.transfer.Spec.Destination = v1alpha1.TransferDestination{}
+	for _, name := range []string{"one", "two"} {
+		s.transfer.Spec.Destinations = append(s.transfer.Spec.Destinations, v1alpha1.NamedDestination{
+			Name: name, PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: name},
+		})
+	}
+	cluster.Create(t, s.transfer)
+	s.until("before", r, func() bool {
+		h := s.transfer.Status.Hooks
+		return h != nil && h.Before.State == v1alpha1.HookRunning
+	})
+	leg := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace, Name: plan.LegName(s.transfer.Name, "one"), Finalizers: []string{"test.example/stays"},
+		OwnerReferences: []metav1.OwnerReference{agentpod.OwnerReference("Transfer", s.transfer)},
+	}}
+	leg.Spec.Source.PersistentVolumeClaim.ClaimName = "ledger"
+	leg.Spec.Destination.PersistentVolumeClaim.ClaimName = "one"
+	cluster.Create(t, leg)
+	if err := cluster.Client.Delete(context.Background(), s.transfer); err != nil {
+		t.Fatal(err)
+	}
+	s.until("after", r, func() bool { return strings.HasSuffix(strings.Join(s.hooks.order, ""), "A") })
+	if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(leg), leg); err != nil {
+		t.Fatal(err)
+	}
+	leg.Finalizers = nil
+	if err := cluster.Client.Update(context.Background(), leg); err != nil || leg.DeletionTimestamp == nil {
+		t.Fatalf("the leg is not being deleted: %v", err)
+	}
+	s.until("gone", r, func() bool { return !s.refresh() })
+}
+
 // managerAway: the after-hook runs when the manager was away for longer than its time-out.
 func managerAway(t *testing.T) {
 	s, r := prepare(t), reconciler(&refusing{Client: manager.GetClient(), create: func(o client.Object) error {

@@ -66,6 +66,7 @@ func TestStaging(t *testing.T) {
 	t.Run("CopiesStay", copiesStay)
 	t.Run("HooksAndAgents", hooksAndAgents)
 	t.Run("BeforeHookDeleted", beforeHookDeleted)
+	t.Run("LegsStay", legsStay)
 	t.Run("HookChangedMeanwhile", hookChangedMeanwhile)
 	t.Run("HugeHook", hugeHook)
 	t.Run("Killed", killed)

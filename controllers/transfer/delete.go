@@ -54,9 +54,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	if err != nil || waiting {
 		return ctrl.Result{RequeueAfter: podPause}, err
 	}
+	var legs bool
 	if plan.HasLegs(transfer) {
-		if waiting, err = r.endLegs(ctx, transfer); err != nil || waiting {
-			return ctrl.Result{RequeueAfter: podPause}, err
+		// They end while the application is released, which waits for none of them: what they read is a copy.
+		if legs, err = r.endLegs(ctx, transfer); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
 	if told := plan.ReleaseTrigger(transfer); told != nil {
@@ -66,6 +68,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 	}
 	if waiting, err = r.endHooks(ctx, transfer, deleted); err != nil || waiting {
 		return ctrl.Result{RequeueAfter: hookPause}, err
+	}
+	if legs {
+		return ctrl.Result{RequeueAfter: podPause}, nil
 	}
 	if plan.Stages(transfer) || transfer.Status.Staged != nil {
 		// Without the right to delete copies the garbage collector does: the Transfer owns them.

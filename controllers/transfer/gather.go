@@ -58,6 +58,11 @@ func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfe
 	claim := &corev1.PersistentVolumeClaim{}
 	key := client.ObjectKey{Namespace: transfer.Namespace, Name: transfer.Spec.Source.PersistentVolumeClaim.ClaimName}
 	found, err := lookup.Get(ctx, r.Client, key, claim)
+	if err == nil && !found && facts.Whole != nil && plan.KeptCopy(facts.Whole) != "" {
+		// Without its source a leg still reads the copy, which is of the same mode.
+		key.Name = plan.KeptCopy(facts.Whole)
+		found, err = lookup.Get(ctx, r.Client, key, claim)
+	}
 	if found {
 		facts.Claim = claim
 	}

@@ -109,9 +109,14 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 		return badConfig("receivers: %w", err)
 	}
 	compress := make(map[wirev1.Form]func() encoders)
+	var measuring sync.Mutex // two at a time would measure each other
 	for _, r := range receivers {
 		if form := r.config.GetForm(); compress[form] == nil {
-			compress[form] = sync.OnceValue(func() encoders { return a.encoders(ctx, r.resolved) })
+			compress[form] = sync.OnceValue(func() encoders {
+				measuring.Lock()
+				defer measuring.Unlock()
+				return a.encoders(ctx, r.resolved)
+			})
 			go compress[form]()
 		}
 	}

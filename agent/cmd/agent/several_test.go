@@ -13,11 +13,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -183,6 +186,32 @@ func (r *severalRun) arrived(t *testing.T, i int) {
 		if err != nil || string(got) != string(want) {
 			t.Errorf("%s at %d: %d bytes, %v", entry.Name(), i, len(got), err)
 		}
+	}
+}
+
+// Engines are measured for one form after the other.
+func TestSendToSeveralMeasuresOnce(t *testing.T) {
+	before, second := findAccelerator, make(chan struct{}, 3)
+	t.Cleanup(func() { findAccelerator = before })
+	first := make(chan struct{}, 1)
+	r := newSeveralRun(t, 2)
+	r.forms = map[int]wirev1.Form{1: wirev1.Form_FORM_GZIP}
+	var apart atomic.Bool
+	findAccelerator = func(ctx context.Context) (codec.Engine, hardware.Verdict) {
+		select {
+		case first <- struct{}{}:
+			select {
+			case <-second:
+				apart.Store(true)
+			case <-time.After(200 * time.Millisecond):
+			}
+		default:
+			second <- struct{}{}
+		}
+		return before(ctx)
+	}
+	if code, _, left := r.attempt(t, 1, "rund0", "rund1"); code != exitOK || apart.Load() {
+		t.Errorf("exit code %d, measured at the same time: %t: %v", code, apart.Load(), left)
 	}
 }
 
