@@ -145,8 +145,8 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	return a.endSeveral(ctx, start, names, receivers, failed)
 }
 
-// byForm are the encoders of receivers by their forms, each as measure finds them when they are first asked for. It looks
-// at one form after the other: two at a time would measure each other.
+// byForm are the encoders of receivers by their forms, each as measure finds them when they are first asked for. It
+// looks at one form after the other: two at a time would measure each other.
 func byForm(
 	receivers map[string]*receiver, measure func(compression.Settings) encoders,
 ) map[wirev1.Form]func() encoders {
