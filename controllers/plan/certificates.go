@@ -8,6 +8,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -26,4 +27,15 @@ func RunClaims(transfer *v1alpha1.Transfer) *pki.RunClaims {
 		Delete:     transfer.Spec.Delete,
 		Privileged: agentpod.AsksToWrite(transfer.Spec.PodTemplate),
 	}
+}
+
+// renew has the certificate of the agent renewed when it is due. Without its Peer nobody is left who would accept it.
+func (d *transferDecision) renew() {
+	if d.shares() || d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
+		return
+	}
+	run := d.transfer.Status.Run
+	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now,
+		d.facts.CertificateLifetime))
 }

@@ -115,7 +115,8 @@ func TestCloneIsMadeForStores(t *testing.T) {
 	}
 }
 
-// What a pod has mounted lasts, whatever is done to it. When it is gone, all destinations get another copy in another run.
+// What a pod has mounted lasts, whatever is done to it. When it is gone, all destinations get another copy in another
+// run.
 func TestCopyIsDeletedBehindAStore(t *testing.T) {
 	f := newStores(t, "vault", "attic")
 	f.settle()
@@ -198,7 +199,8 @@ func TestClaimsAreGatheredAgain(t *testing.T) {
 	}
 }
 
-// Only into claims a block volume is written in its place, and a Transfer with several destinations writes into none itself.
+// Only into claims a block volume is written in its place, and a Transfer with several destinations writes into none
+// itself.
 func TestStoresOverwriteNothing(t *testing.T) {
 	for _, into := range []*family{newStores(t, "vault"), newFamily(t).toStores("", "vault")} {
 		into.whole.Spec.Source.CopyMethod = v1alpha1.CopyDirect

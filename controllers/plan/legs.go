@@ -306,8 +306,8 @@ func (d *transferDecision) mayBegin() bool {
 	return whole.Status.GatheringTime != nil || sends && HasPod(d.transfer)
 }
 
-// mayRead reports whether a pod of a leg may be made: what its run is to read is there. Until then its whole may be between
-// two copies, and the source itself is never read in their place.
+// mayRead reports whether a pod of a leg may be made: what its run is to read is there. Until then its whole may be
+// between two copies, and the source itself is never read in their place.
 func (d *transferDecision) mayRead() bool {
 	if !d.mayBegin() {
 		return false
@@ -317,8 +317,8 @@ func (d *transferDecision) mayRead() bool {
 		KeptCopy(whole) != "" && whole.Status.Staged.RunID == run && d.transfer.Status.LastRunRequest == run
 }
 
-// copyServed reports whether what becomes of the copy that is there need not end an attempt: the pod of a leg has mounted
-// it, so that it lasts until that has ended, or all legs have.
+// copyServed reports whether what becomes of the copy that is there need not end an attempt: the pod of a leg has
+// mounted it, so that it lasts until that has ended, or all legs have.
 func (d *transferDecision) copyServed() bool {
 	if !HasLegs(d.transfer) {
 		return false
@@ -338,8 +338,8 @@ func (d *transferDecision) copyServed() bool {
 	return ended
 }
 
-// copyGone reports whether the copy is gone that legs of the run have begun with. Another one is of a later time, so that
-// it is of another run: all destinations of one get the same.
+// copyGone reports whether the copy is gone that legs of the run have begun with. Another one is of a later time, so
+// that it is of another run: all destinations of one get the same.
 func (d *transferDecision) copyGone() bool {
 	if !HasLegs(d.transfer) || !Stages(d.transfer) || KeptCopy(d.transfer) != "" {
 		return false

@@ -363,7 +363,7 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 	case d.shares():
 		defer d.ready()
 	case d.leg() && !d.mayRead():
-		d.staging(attempt.StallLast, fmt.Sprintf("Transfer %q has no copy of the source to read now", WholeOf(d.transfer).Name))
+		d.staging(attempt.StallLast, fmt.Sprintf("Transfer %q has no copy of the source to read", WholeOf(d.transfer).Name))
 		return
 	default:
 		_ = attempt.Certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
@@ -438,17 +438,6 @@ func (d *transferDecision) follow() {
 		}
 		d.finish(state.Final)
 	}
-}
-
-// renew has the certificate of the agent renewed when it is due. Without its Peer nobody is left who would accept it.
-func (d *transferDecision) renew() {
-	if d.shares() || d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
-		return
-	}
-	run := d.transfer.Status.Run
-	d.out.Renew = attempt.Certify(run, d.facts.Now, d.facts.CertificateLifetime)
-	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, attempt.UntilRenewal(run, d.facts.Now,
-		d.facts.CertificateLifetime))
 }
 
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody

@@ -108,17 +108,9 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 	if err != nil {
 		return badConfig("receivers: %w", err)
 	}
-	compress := make(map[wirev1.Form]func() encoders)
-	var measuring sync.Mutex // two at a time would measure each other
-	for _, r := range receivers {
-		if form := r.config.GetForm(); compress[form] == nil {
-			compress[form] = sync.OnceValue(func() encoders {
-				measuring.Lock()
-				defer measuring.Unlock()
-				return a.encoders(ctx, r.resolved)
-			})
-			go compress[form]()
-		}
+	compress := byForm(receivers, func(c compression.Settings) encoders { return a.encoders(ctx, c) })
+	for _, measure := range compress {
+		go measure()
 	}
 	errs := make([]error, len(names))
 	var all sync.WaitGroup
@@ -151,6 +143,25 @@ func (a *agent) sendToSeveral(ctx context.Context, c *wirev1.SendConfig) error {
 		failed = fmt.Errorf("%d of %d receivers, the first is %w", n, len(names), failed)
 	}
 	return a.endSeveral(ctx, start, names, receivers, failed)
+}
+
+// byForm are the encoders of receivers by their forms, each as measure finds them when they are first asked for. It
+// looks at one form after the other: two at a time would measure each other.
+func byForm(
+	receivers map[string]*receiver, measure func(compression.Settings) encoders,
+) map[wirev1.Form]func() encoders {
+	all := make(map[wirev1.Form]func() encoders)
+	var measuring sync.Mutex
+	for _, r := range receivers {
+		if form := r.config.GetForm(); all[form] == nil {
+			all[form] = sync.OnceValue(func() encoders {
+				measuring.Lock()
+				defer measuring.Unlock()
+				return measure(r.resolved)
+			})
+		}
+	}
+	return all
 }
 
 func (a *agent) sendToOne(ctx context.Context, r *receiver, with func(send.Source) send.Options) error {

@@ -13,14 +13,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/hardware"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -190,28 +190,32 @@ func (r *severalRun) arrived(t *testing.T, i int) {
 }
 
 // Engines are measured for one form after the other.
-func TestSendToSeveralMeasuresOnce(t *testing.T) {
-	before, second := findAccelerator, make(chan struct{}, 3)
-	t.Cleanup(func() { findAccelerator = before })
-	first := make(chan struct{}, 1)
-	r := newSeveralRun(t, 2)
-	r.forms = map[int]wirev1.Form{1: wirev1.Form_FORM_GZIP}
-	var apart atomic.Bool
-	findAccelerator = func(ctx context.Context) (codec.Engine, hardware.Verdict) {
-		select {
-		case first <- struct{}{}:
-			select {
-			case <-second:
-				apart.Store(true)
-			case <-time.After(200 * time.Millisecond):
-			}
-		default:
-			second <- struct{}{}
-		}
-		return before(ctx)
+func TestSeveralFormsAreMeasuredApart(t *testing.T) {
+	receivers := map[string]*receiver{}
+	for name, form := range map[string]wirev1.Form{
+		"a": wirev1.Form_FORM_GZIP, "b": wirev1.Form_FORM_ZSTD, "c": wirev1.Form_FORM_ZSTD,
+	} {
+		receivers[name] = &receiver{config: &wirev1.SendConfig{Form: form}}
 	}
-	if code, _, left := r.attempt(t, 1, "rund0", "rund1"); code != exitOK || apart.Load() {
-		t.Errorf("exit code %d, measured at the same time: %t: %v", code, apart.Load(), left)
+	var now, most, calls atomic.Int32
+	forms := byForm(receivers, func(compression.Settings) encoders {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		calls.Add(1)
+		time.Sleep(50 * time.Millisecond)
+		now.Add(-1)
+		return encoders{}
+	})
+	var all sync.WaitGroup
+	for range 2 {
+		for _, measure := range forms {
+			all.Go(func() { measure() })
+		}
+	}
+	all.Wait()
+	if len(forms) != 2 || calls.Load() != 2 || most.Load() != 1 {
+		t.Errorf("%d forms, measured %d times, %d at once", len(forms), calls.Load(), most.Load())
 	}
 }
 
