@@ -270,7 +270,7 @@ func TestRecordsSurviveAnyEnd(t *testing.T) {
 			}
 			other := cargo.Records{Layout: cargo.Fixed, Length: 7}
 			resumed := uint64(0)
-			for operations := 20; ; operations += 61 * sparsely {
+			for operations := 20; ; operations += 23 * sparsely {
 				destination := t.TempDir()
 				_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 					m := newMachine(o.Destination, destination, operations)
