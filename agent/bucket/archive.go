@@ -259,7 +259,7 @@ func (a *archives) plainSize(ctx context.Context, name string, size int64) (plai
 		}
 		size = object.Size
 	}
-	plain, _, err = cargo.Sizes(form, objectFile{ctx, a.store, archiveIndex(name), ""}, size)
+	plain, _, _, err = cargo.Sizes(form, objectFile{ctx, a.store, archiveIndex(name), ""}, size)
 	return plain, err
 }
 

@@ -109,7 +109,7 @@ func TestRecords(t *testing.T) {
 			all(there)
 			claim := t.TempDir()
 			packs(t, claim, form, files)
-			s, _ := atRest(t, claim, form)
+			s, m := atRest(t, claim, form)
 			there = open(t, objectstoretest.New(t, ""), prefix)
 			report, err = write(t, s, there, and(resting(form), recorded(c.records)))
 			if err != nil {
@@ -121,7 +121,62 @@ func TestRecords(t *testing.T) {
 			for name := range files {
 				numbered(t, there, form, name, c.records)
 			}
+			if n := inflated(m); (n > 0) == (c.records.Layout == forms.Fixed) {
+				t.Errorf("%d blocks were inflated", n)
+			}
 		})
+	}
+}
+
+// TestRecordsCountedAgain: an attempt that finds files which an earlier one put counts those without record numbers.
+func TestRecordsCountedAgain(t *testing.T) {
+	records := forms.Records{Layout: forms.RDW}
+	root := t.TempDir()
+	put(t, root, map[string]string{
+		"right": described(1, 5000), "wrong": "none", "parts": described(2, 20<<20), "wrong-parts": random(3, 20<<20),
+	})
+	server := objectstoretest.New(t, "")
+	store := open(t, server, prefix)
+	mustWrite(t, source(t, root, nil), store, and(resting(forms.Gzip), recorded(records)))
+	if err := store.Delete(t.Context(), bucket.IndexName); err != nil {
+		t.Fatal(err)
+	}
+	report, err := write(t, source(t, root, nil), store, and(resting(forms.Gzip), recorded(records)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := report.GetProgress(); p.GetUnchangedFiles() != 4 || uncounted(report) != 2 {
+		t.Errorf("%d files are unchanged, omissions are %v", p.GetUnchangedFiles(), report.GetOmissions())
+	}
+}
+
+// unreadable is a source of which the block at an offset cannot be read, once the next one was.
+type unreadable struct {
+	*tree.Source
+	offset int64
+	next   chan struct{}
+}
+
+func (u *unreadable) ReadAt(e *tree.Entry, p []byte, offset int64) error {
+	switch offset {
+	case u.offset:
+		<-u.next
+		return errLimited
+	case u.offset + int64(len(p)):
+		defer close(u.next)
+	}
+	return u.Source.ReadAt(e, p, offset)
+}
+
+// TestRecordsUnreadable: who has read a block does not wait for the records of one before that cannot be read.
+func TestRecordsUnreadable(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"large": random(1, 20<<20)})
+	store := open(t, objectstoretest.New(t, ""), prefix)
+	u := &unreadable{Source: source(t, root, nil), offset: 3 << 20, next: make(chan struct{})}
+	_, err := write(t, u, store, and(resting(forms.Gzip), recorded(forms.Records{Layout: forms.Lines})))
+	if !errors.Is(err, errLimited) {
+		t.Errorf("the attempt ended with %v", err)
 	}
 }
 

@@ -32,6 +32,9 @@ const (
 	// pairKey has the same in an object and in its index. An object that was put in parts has the token of its upload in
 	// its place.
 	pairKey = "lighterage-pair"
+	// recordsKey has the records that an index knows, as ParseRecords of cargo reads them. It is missing if there are
+	// none.
+	recordsKey = "lighterage-records"
 )
 
 // RestingOptions say how files are compressed, one by one.
@@ -84,11 +87,12 @@ func (w *writing) rest(ctx context.Context, j *job) error {
 			w.form(), int64(cargo.MaxBlocks*frame.DefaultBlock), fix)
 	}
 	if j.before.resting() {
-		there, err := w.rested(ctx, r)
+		there, records, err := w.rested(ctx, r)
 		if err != nil {
 			return err
 		}
 		if there {
+			w.countRecords(&r.entry, w.options.Resting.Records, records == w.options.Resting.Records.String())
 			w.count(&r.entry, true)
 			return nil
 		}
@@ -114,25 +118,25 @@ func (w *writing) rest(ctx context.Context, j *job) error {
 }
 
 // rested reports whether what is there is this version of a file, whole and with its own index. If it is, the record
-// gets it.
-func (w *writing) rested(ctx context.Context, r *record) (bool, error) {
+// gets it, and records are those that the index knows; empty: none.
+func (w *writing) rested(ctx context.Context, r *record) (there bool, records string, err error) {
 	object, err := w.options.Store.Head(ctx, w.form().Name(r.entry.Path))
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, nil
+		return false, "", nil
 	}
 	if err != nil || object.Metadata[restsKey] != versionOf(&r.entry) || cut(object.Metadata, object.Size) {
-		return false, err
+		return false, "", err
 	}
 	index, err := w.options.Store.Head(ctx, w.form().IndexPath(r.entry.Path))
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, nil
+		return false, "", nil
 	}
 	pair := cmp.Or(object.Metadata[pairKey], object.Metadata[objectstore.TokenKey])
 	if err != nil || pair == "" || index.Metadata[pairKey] != pair || cut(index.Metadata, index.Size) {
-		return false, err
+		return false, "", err
 	}
 	r.etag, r.stored, r.index = object.ETag, object.Size, index.ETag
-	return true, nil
+	return true, index.Metadata[recordsKey], nil
 }
 
 // restWhole puts a file with one request for what rests of it, and one for the index.
@@ -193,14 +197,14 @@ func (w *writing) putResting(
 		return err
 	}
 	r.etag, r.stored = etag, size
-	w.countRecords(cut, tally)
+	w.countRecords(cut.entry, cut.records, tally.KnowsRecords())
 	return w.verifyResting(ctx, r, index, w.options.Verify && md5Of(stored) == etag)
 }
 
-// countRecords counts a file that is there and has no record numbers, although it should.
-func (w *writing) countRecords(cut blocksOf, tally *cargo.Tally) {
-	if cut.records.Layout != cargo.NoRecords && !tally.KnowsRecords() {
-		w.options.Origin.Omissions().Add(tree.OmittedRecords, cut.entry.Path)
+// countRecords counts a file that is there and whose index does not know its records, although it should.
+func (w *writing) countRecords(e *tree.Entry, records cargo.Records, known bool) {
+	if records.Layout != cargo.NoRecords && !known {
+		w.options.Origin.Omissions().Add(tree.OmittedRecords, e.Path)
 	}
 }
 
@@ -208,13 +212,19 @@ func (w *writing) countRecords(cut blocksOf, tally *cargo.Tally) {
 func (w *writing) putIndex(
 	ctx context.Context, r *record, cut blocksOf, tally *cargo.Tally, blocks []byte, pair string,
 ) (index memory, err error) {
+	var known cargo.Records
 	if cut.carried != nil && cut.records.Layout == cargo.NoRecords {
-		index = cut.carried.Append(nil) // It may know records.
+		index, known = cut.carried.Append(nil), cut.carried.Records()
 	} else if _, err := tally.WriteIndex(&index, bytesAt(blocks)); err != nil {
 		return nil, err
+	} else if tally.KnowsRecords() {
+		known = cut.records
 	}
 	name, size := w.form().IndexPath(r.entry.Path), int64(len(index))
 	metadata := map[string]string{pairKey: pair, versionKey: versionOfResting(&r.entry, size)}
+	if known.Layout != cargo.NoRecords {
+		metadata[recordsKey] = known.String()
+	}
 	r.index, err = w.options.Store.Put(ctx, name, bytesAt(index), size, objectstore.PutOptions{Metadata: metadata})
 	if err != nil || !w.options.Verify || md5Of(index) == r.index {
 		return index, err
@@ -409,9 +419,6 @@ func (f *blocksOf) count(from, latest int64) {
 
 // mark returns what an index is to have of the records of a block, whose turn it waits for.
 func (f *blocksOf) mark(ctx context.Context, origin Origin, plain []byte, offset int64) (cargo.Mark, error) {
-	if f.chain == nil {
-		return cargo.Mark{}, nil
-	}
 	return f.chain.Mark(ctx, offset, plain, func(p []byte, offset int64) error { //nolint:wrapcheck // It is the origin's.
 		return origin.ReadAt(f.entry, p, offset)
 	})
@@ -432,17 +439,26 @@ func (f *blocksOf) fits(number int, offset int64, b cargo.Block) bool {
 }
 
 // block returns what rests of a block of a file, which is valid until the next call, and its records. Blocks are to be
-// begun in their order.
+// begun in their order. After an error nobody waits for the records of the block.
 func (c *compressor) block(
 	ctx context.Context, o *WriteOptions, of blocksOf, number int, offset int64,
 ) (rest []byte, b cargo.Block, m cargo.Mark, err error) {
+	defer func() {
+		if err != nil {
+			of.chain.Stop()
+		}
+	}()
+	length := of.length(number, offset)
+	m, known := of.chain.MarkUnread(offset, length)
 	var plain []byte
-	if of.carried == nil || of.chain != nil {
-		c.plain = slices.Grow(c.plain[:0], int(of.length(number, offset)))
-		plain = c.plain[:of.length(number, offset)]
+	if of.carried == nil || !known {
+		c.plain = slices.Grow(c.plain[:0], int(length))
+		plain = c.plain[:length]
 		if err := o.Origin.ReadAt(of.entry, plain, offset); err != nil {
 			return nil, b, m, err
 		}
+	}
+	if !known {
 		if m, err = of.mark(ctx, o.Origin, plain, offset); err != nil {
 			return nil, b, m, err
 		}

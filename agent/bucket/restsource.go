@@ -136,7 +136,7 @@ func (s *Source) lookResting(ctx context.Context, path string, object, index *ob
 		if wrong == nil {
 			var stored int64
 			file := objectFile{ctx, s.store, form.IndexPath(path), index.ETag}
-			plain, stored, wrong = cargo.Sizes(form, file, index.Size)
+			plain, stored, _, wrong = cargo.Sizes(form, file, index.Size)
 			switch {
 			case wrong == nil && stored == object.Size:
 				return object, &tree.Place{Stored: stored, Index: index.Size}, plain, nil

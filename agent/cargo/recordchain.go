@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/lighterage/lighterage/agent/frame"
 )
 
 // RecordChain finds the records of one file whose blocks several goroutines read. Where records begin in a block the
@@ -24,17 +26,41 @@ type RecordChain struct {
 	moved chan struct{} // closed when next or lost change; nil while nobody waits for that
 }
 
+// mostBefore is how many bytes Mark reads before the first block, at most: who waits for that block may take a long
+// silence for the end.
+const mostBefore = 1 << 30
+
 // NewRecordChain returns a chain for the blocks of a plain file of size bytes that begin at from or behind it. A record
-// begins at latest, which is from or an offset before it, such as Tally.LatestRecord returns.
+// begins at latest, which is from or an offset before it, such as Tally.LatestRecord returns. If that is more than
+// 1 GiB before, nothing is known of the file, unless its records have one length.
 func NewRecordChain(records Records, size, from, latest int64) *RecordChain {
 	return &RecordChain{
 		size: size, next: from, split: splitter{records: records, at: latest}, begun: latest == from,
-		lost: !records.divide(size),
+		lost: !records.divide(size) || records.Layout != Fixed && from-latest > mostBefore,
 	}
 }
 
-// readAhead is how many bytes Mark reads at once of what is before the first block.
-const readAhead = 256 << 10
+// readAhead is how many bytes Mark reads at once of what is before the first block, up to a multiple of them: a block,
+// where these are of the default length.
+const readAhead = frame.DefaultBlock
+
+// MarkUnread is Mark for who has not read the block, of so many bytes. known is false if Mark is to be called with
+// these. Of a nil chain nothing is known, and need not be.
+func (c *RecordChain) MarkUnread(offset, length int64) (m Mark, known bool) {
+	if c == nil {
+		return Mark{}, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch records := c.split.records; {
+	case c.lost:
+		return Mark{}, true
+	case records.Layout == Fixed:
+		return records.fixed(offset, length), true
+	default:
+		return Mark{}, false
+	}
+}
 
 // Mark waits for the turn of the block at an offset and returns what an index is to have of its records: the zero value
 // if that is not known, because the file does not consist of such records, or the chain was stopped. read returns bytes
@@ -43,6 +69,9 @@ const readAhead = 256 << 10
 func (c *RecordChain) Mark(
 	ctx context.Context, offset int64, plain []byte, read func(p []byte, offset int64) error,
 ) (Mark, error) {
+	if m, known := c.MarkUnread(offset, int64(len(plain))); known {
+		return m, nil
+	}
 	if known, err := c.await(ctx, offset); !known || err != nil {
 		return Mark{}, err
 	}
@@ -114,7 +143,7 @@ func (c *RecordChain) begin(ctx context.Context, read func(p []byte, offset int6
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		some := buf[:min(int64(len(buf)), c.next-c.split.at)]
+		some := buf[:min(readAhead-c.split.at%readAhead, c.next-c.split.at)]
 		if err := read(some, c.split.at); err != nil {
 			return err
 		}

@@ -138,6 +138,11 @@ func TestRecordChain(t *testing.T) {
 					t.Errorf("%s: block %d has %+v instead of %+v", name, n, got, m)
 				}
 			}
+			b := want.Append(nil)
+			_, _, known, err := cargo.Sizes(cargo.Gzip, bytes.NewReader(b), int64(len(b)))
+			if err != nil || known != test.records {
+				t.Errorf("%s in blocks of %d: an index of records %v, %v", name, size, known, err)
+			}
 			if !want.CutAt(int64(size)) || len(c.blocks) > 1 && want.CutAt(int64(size+1)) {
 				t.Errorf("%s: blocks of %d bytes are not cut there", name, size)
 			}
@@ -216,6 +221,36 @@ func TestRecordChainEnds(t *testing.T) {
 		t.Errorf("behind what is unreadable: %+v, %v", m, err)
 	}
 	(*cargo.RecordChain)(nil).Stop()
+}
+
+// TestRecordChainUnread: of records of one length no byte is read, nor is anything of a file none of whose records is
+// known of. Of a record that began too long ago nothing is read either.
+func TestRecordChainUnread(t *testing.T) {
+	const size, from = 4 << 40, 2 << 40
+	for name, test := range map[string]struct {
+		chain *cargo.RecordChain
+		want  cargo.Mark
+		known bool
+	}{
+		"fixed":     {cargo.NewRecordChain(fixed(1<<20), size, from, 0), cargo.Mark{Count: 1}, true},
+		"continued": {cargo.NewRecordChain(fixed(1<<30), size, from-4, 0), cargo.Mark{Before: 4}, true},
+		"false":     {cargo.NewRecordChain(fixed(77), size, from, from), cargo.Mark{}, true},
+		"long":      {cargo.NewRecordChain(lines, size, from, from-1<<30-1), cargo.Mark{}, true},
+		"lines":     {cargo.NewRecordChain(lines, size, from, from), cargo.Mark{Count: 1}, false},
+		"none":      {nil, cargo.Mark{}, true},
+	} {
+		block, offset := []byte("text"), int64(from)
+		if name == "continued" {
+			offset -= 4
+		}
+		if m, known := test.chain.MarkUnread(offset, 4); known != test.known || known && m != test.want {
+			t.Errorf("%s: unread, %+v, %v", name, m, known)
+		}
+		m, err := test.chain.Mark(t.Context(), offset, block, func([]byte, int64) error { return io.ErrUnexpectedEOF })
+		if m != test.want || err != nil {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
 }
 
 // FuzzRecordChain: any bytes in any blocks are a file of records or are not, and what is has them.

@@ -128,9 +128,14 @@ func parseMark(b []byte) Mark {
 	return Mark{Before: binary.BigEndian.Uint32(b), Count: binary.BigEndian.Uint32(b[4:])}
 }
 
+// parseRecords reads which records the header of version 2 says, unchecked.
+func parseRecords(header []byte) Records {
+	return Records{Layout: Layout(header[0]), Length: int(binary.BigEndian.Uint32(header[4:]))}
+}
+
 // parseRecords adds what the header of version 2 says of records to an index.
 func (i *Index) parseRecords(header []byte, marks []Mark) (*Index, error) {
-	records := Records{Layout: Layout(header[0]), Length: int(binary.BigEndian.Uint32(header[4:]))}
+	records := parseRecords(header)
 	if records.Layout == NoRecords || !records.Valid() || header[1]|header[2]|header[3] != 0 {
 		return nil, fmt.Errorf("%w: records: %v", ErrIndex, records)
 	}

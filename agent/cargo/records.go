@@ -218,16 +218,14 @@ type Mark struct {
 
 // check verifies what the records can be of a block of plain bytes that begins at an offset of the file.
 func (r Records) check(m Mark, begin int64, plain uint32) error {
-	end, rest := begin+int64(plain), int64(plain)-int64(m.Before)
+	rest := int64(plain) - int64(m.Before)
 	least := int64(1) // bytes of a record
 	switch {
 	case m.Before > plain || begin == 0 && m.Before > 0 || (m.Count == 0) != (rest == 0):
 		return fmt.Errorf("%d records begin behind %d of %d bytes", m.Count, m.Before, plain)
 	case r.Layout == Fixed:
-		length := int64(r.Length)
-		before, until := (begin+length-1)/length, (end+length-1)/length
-		if int64(m.Count) != until-before || m.Count > 0 && before*length-begin != int64(m.Before) {
-			return fmt.Errorf("%d records of %d bytes begin behind %d", m.Count, length, m.Before)
+		if m != r.fixed(begin, int64(plain)) {
+			return fmt.Errorf("%d records of %d bytes begin behind %d", m.Count, r.Length, m.Before)
 		}
 	case r.Layout == RDW:
 		least = rdwLength
@@ -239,11 +237,24 @@ func (r Records) check(m Mark, begin int64, plain uint32) error {
 	return nil
 }
 
+// fixed returns the mark of a block of plain bytes, at an offset of a file of records of layout Fixed.
+func (r Records) fixed(begin, plain int64) Mark {
+	length := int64(r.Length)
+	before, until := (begin+length-1)/length, (begin+plain+length-1)/length
+	if before == until {
+		return Mark{Before: uint32(plain)}
+	}
+	return Mark{Before: uint32(before*length - begin), Count: uint32(until - before)}
+}
+
 // divide reports whether a file of so many bytes can consist of the records.
 func (r Records) divide(size int64) bool { return r.Layout != Fixed || size%int64(r.Length) == 0 }
 
 // mark takes a whole block.
 func (s *splitter) mark(b []byte) (m Mark, err error) {
+	if s.records.Layout == Lines && len(b) > 0 {
+		return s.markLines(b), nil
+	}
 	for n := 0; n < len(b); {
 		if !s.within {
 			if m.Count == 0 {
@@ -261,6 +272,20 @@ func (s *splitter) mark(b []byte) (m Mark, err error) {
 		m.Before = uint32(len(b))
 	}
 	return m, nil
+}
+
+// markLines is mark for lines, which are counted at once.
+func (s *splitter) markLines(b []byte) (m Mark) {
+	behind := b
+	if s.within {
+		_, behind, _ = bytes.Cut(b, []byte{'\n'})
+	}
+	m.Before = uint32(len(b) - len(behind))
+	s.at, s.within = s.at+int64(len(b)), b[len(b)-1] != '\n'
+	if m.Count = uint32(bytes.Count(behind, []byte{'\n'})); s.within && len(behind) > 0 {
+		m.Count++
+	}
+	return m
 }
 
 // skip returns how many bytes the first records of b have, which begins with one.

@@ -172,38 +172,40 @@ const entriesAtOnce = 2048
 // checkedIndex is how long an index is at most that Sizes reads as a whole.
 const checkedIndex = 16 << 10
 
-// Sizes returns the lengths in bytes of the plain file and of the one that rests, by an index of so many bytes. Of a
-// long one it reads no more than the beginning. Errors of what is no index of the form match ErrIndex.
-func Sizes(form Form, index io.ReaderAt, size int64) (plain, stored int64, err error) {
+// Sizes returns the lengths in bytes of the plain file and of the one that rests, and the records that are known, by
+// an index of so many bytes. Of a long one it reads no more than the beginning. Errors of what is no index of the form
+// match ErrIndex.
+func Sizes(form Form, index io.ReaderAt, size int64) (plain, stored int64, records Records, err error) {
 	if size < indexHeader+indexSum || size > MaxIndex {
-		return 0, 0, fmt.Errorf("%w: it has %d bytes", ErrIndex, size)
+		return 0, 0, records, fmt.Errorf("%w: it has %d bytes", ErrIndex, size)
 	}
-	b := make([]byte, indexHeader)
+	b := make([]byte, indexHeader+recordHeader)
 	if size <= checkedIndex {
 		b = make([]byte, size)
 	}
 	if n, err := index.ReadAt(b, 0); n < len(b) {
-		return 0, 0, fmt.Errorf("read an index: %w", err)
+		return 0, 0, records, fmt.Errorf("read an index: %w", err)
 	}
 	if size <= checkedIndex {
 		i, err := ParseIndex(b)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, records, err
 		}
 		if i.form != form {
-			return 0, 0, fmt.Errorf("%w: it is of form %v", ErrIndex, i.form)
+			return 0, 0, records, fmt.Errorf("%w: it is of form %v", ErrIndex, i.form)
 		}
-		return i.Size(), i.StoredSize(), nil
+		return i.Size(), i.StoredSize(), i.Records(), nil
 	}
 	count, plain, stored := binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:])),
 		int64(binary.BigEndian.Uint64(b[24:]))
 	header, entry, version := int64(indexHeader), int64(indexEntry), byte(indexVersion)
 	if b[4] == indexVersionRecords {
 		header, entry, version = header+recordHeader, entry+recordEntry, indexVersionRecords
+		records = parseRecords(b[indexHeader:])
 	}
-	if count > MaxBlocks || size != header+int64(count)*entry+indexSum || plain < 0 || stored < 0 ||
+	if count > MaxBlocks || size != header+int64(count)*entry+indexSum || plain < 0 || stored < 0 || !records.Valid() ||
 		string(b[:8]) != string(appendIndexHeader(nil, version, form, 0, 0, 0)[:8]) {
-		return 0, 0, fmt.Errorf("%w: its beginning is none of form %v", ErrIndex, form)
+		return 0, 0, Records{}, fmt.Errorf("%w: its beginning is none of form %v", ErrIndex, form)
 	}
-	return plain, stored, nil
+	return plain, stored, records, nil
 }

@@ -43,8 +43,8 @@ func TestTally(t *testing.T) {
 		if err != nil || index.Blocks() != 6000 {
 			t.Errorf("%v: %v, %v", form, index, err)
 		}
-		plain, stored, err := cargo.Sizes(form, bytes.NewReader(b), int64(len(b)))
-		if err != nil || plain != index.Size() || stored != index.StoredSize() {
+		plain, stored, records, err := cargo.Sizes(form, bytes.NewReader(b), int64(len(b)))
+		if err != nil || records != (cargo.Records{}) || plain != index.Size() || stored != index.StoredSize() {
 			t.Errorf("%v: sizes %d and %d, %v; want %d and %d", form, plain, stored, err, index.Size(), index.StoredSize())
 		}
 	}
@@ -113,11 +113,12 @@ func TestSizesOfWhatIsNoIndex(t *testing.T) {
 		"Empty": nil, "Short": good[:20], "Cut": good[:len(good)-1], "Damaged": damaged, "OtherForm": long,
 		"LongAndCut": long[:len(long)-24], "Text": bytes.Repeat([]byte("text "), 10_000),
 	} {
-		if plain, stored, err := cargo.Sizes(cargo.Gzip, bytes.NewReader(b), int64(len(b))); !errors.Is(err, cargo.ErrIndex) {
+		plain, stored, _, err := cargo.Sizes(cargo.Gzip, bytes.NewReader(b), int64(len(b)))
+		if !errors.Is(err, cargo.ErrIndex) {
 			t.Errorf("%s: sizes %d and %d, %v", name, plain, stored, err)
 		}
 	}
-	if _, _, err := cargo.Sizes(cargo.Gzip, bytes.NewReader(nil), int64(len(good))); err == nil {
+	if _, _, _, err := cargo.Sizes(cargo.Gzip, bytes.NewReader(nil), int64(len(good))); err == nil {
 		t.Error("an index that is not there has sizes")
 	}
 }
@@ -130,12 +131,13 @@ func FuzzSizes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for form := range forms {
-			plain, stored, err := cargo.Sizes(form, bytes.NewReader(b), int64(len(b)))
+			plain, stored, records, err := cargo.Sizes(form, bytes.NewReader(b), int64(len(b)))
 			index, bad := cargo.ParseIndex(b)
-			if bad == nil && index.Form() == form && (err != nil || plain != index.Size() || stored != index.StoredSize()) {
+			if bad == nil && index.Form() == form && (err != nil || plain != index.Size() || stored != index.StoredSize() ||
+				records != index.Records()) {
 				t.Errorf("sizes %d and %d, %v", plain, stored, err)
 			}
-			if err == nil && (plain < 0 || stored < 0) {
+			if err == nil && (plain < 0 || stored < 0 || !records.Valid()) {
 				t.Errorf("sizes %d and %d", plain, stored)
 			}
 		}

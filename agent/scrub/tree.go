@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// MaxIndex is the length in bytes of the longest index that is read: 16 MiB are 680 GiB of blocks of 1 MiB.
-	MaxIndex = 16 << 20
+	// MaxIndex is the length in bytes of the longest index that is read: of 680 GiB of blocks of 1 MiB, each of which has
+	// 32 bytes with the numbers of records, else 24.
+	MaxIndex = 680<<10*32 + 64
 	// smallIndex is the most bytes of an index of a file that is verified beside others.
 	smallIndex = 1 << 20
 )

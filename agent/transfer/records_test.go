@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +193,37 @@ func TestRecordsOfPackedFiles(t *testing.T) {
 	numbered(t, destination, form, records, map[string][][]byte{"a": all})
 }
 
+// reindexed is a source whose index is replaced by one without records after it was looked at, and again.
+type reindexed struct {
+	*tree.Source
+	calls   atomic.Int64
+	without *cargo.Index
+}
+
+func (r *reindexed) Index(e *tree.Entry) (*cargo.Index, error) {
+	if r.calls.Add(1) == 2 {
+		return r.without, nil
+	}
+	return r.Source.Index(e)
+}
+
+// A file whose index is replaced while it is sent is none without records: it is sent again.
+func TestRecordsOfAReplacedIndex(t *testing.T) {
+	form, records := cargo.Gzip, layouts[0]
+	plain, all := recordsOf(records, 1, 3<<20)
+	source, with, without, destination := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	file(t, source, "a", plain, 0o600)
+	move(t, source, with, withRecords(form, records))
+	move(t, source, without, inForm(form))
+	sent, _ := move(t, with, destination, fromForm(form), withRecords(form, records), atOnce, func(o *send.Options) {
+		o.Source = &reindexed{Source: o.Source.(*tree.Source), without: indexAt(t, without, form, "a")}
+	})
+	if unnumbered(sent) > 0 {
+		t.Errorf("omissions are %v", sent.GetOmissions())
+	}
+	numbered(t, destination, form, records, map[string][][]byte{"a": all})
+}
+
 // A file that does not consist of the records arrives without their numbers, and is counted. The others have them.
 func TestRecordsOfOtherFiles(t *testing.T) {
 	for i, records := range layouts[1:] {
@@ -214,6 +246,10 @@ func TestRecordsOfOtherFiles(t *testing.T) {
 		if unnumbered(sent) != 2 || unnumbered(received) != 2 {
 			t.Errorf("omissions are %v and %v", sent.GetOmissions(), received.GetOmissions())
 		}
+		sent, received = move(t, source, destination, withRecords(form, records))
+		if p := sent.GetProgress(); p.UnchangedFiles != p.FilesTotal || unnumbered(sent) != 2 || unnumbered(received) != 2 {
+			t.Errorf("of the second run: %v, omissions are %v and %v", p, sent.GetOmissions(), received.GetOmissions())
+		}
 	}
 }
 
@@ -234,7 +270,7 @@ func TestRecordsSurviveAnyEnd(t *testing.T) {
 			}
 			other := cargo.Records{Layout: cargo.Fixed, Length: 7}
 			resumed := uint64(0)
-			for operations := 20; ; operations += 61 * sparsely {
+			for operations := 20; ; operations += 23 * sparsely {
 				destination := t.TempDir()
 				_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 					m := newMachine(o.Destination, destination, operations)

@@ -32,6 +32,8 @@ type Destination struct {
 	links  *spool     // hard links, which are made when their files are there; nil before the first
 	mirror *mirror    // nil unless the destination is to have nothing else
 	form   cargo.Form // in which files rest; 0: as they are
+	// records that the indexes of these are to know; the zero value: none.
+	records cargo.Records
 	// claimed are files with several names that an entry has taken as its own: no other entry may share them by chance.
 	claimed map[inode]struct{}
 	// discarded: not all files that were announced are there.

@@ -87,7 +87,7 @@ func (d *DeviceDestination) Mirror(*filter.Filter, bool) error { return nil }
 func (d *DeviceDestination) Removed() uint64 { return 0 }
 
 // Rest does nothing: a session for a device has no form.
-func (d *DeviceDestination) Rest(cargo.Form) {}
+func (d *DeviceDestination) Rest(cargo.Form, cargo.Records) {}
 
 // Forget has Finish fail: the sender has the device no more, of which a part may be written.
 func (d *DeviceDestination) Forget(string) { d.device.Store(nil) }

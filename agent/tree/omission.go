@@ -39,7 +39,8 @@ const (
 	OmittedObject = "ObjectName"
 	// OmittedMissing: an object that the index of an object store names, and that is not there.
 	OmittedMissing = "ObjectMissing"
-	// OmittedRecords: a file that does not consist of the records asked for, and is there without record numbers.
+	// OmittedRecords: a file that is there without the numbers of the records asked for: it does not consist of them, or
+	// was there before.
 	OmittedRecords = "Records"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"

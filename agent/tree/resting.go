@@ -16,9 +16,10 @@ import (
 )
 
 // Rest says that files rest in a form: under the names that the form gives them, with an index beside each. Everything
-// else has its own name. It must be called before the first Look and before Mirror. Entries of Look are those of the
-// plain files; what is staged gets its name by an entry of Resting or RestingIndex.
-func (d *Destination) Rest(form cargo.Form) { d.form = form }
+// else has its own name. Indexes are to know records; the zero value: none. It must be called before the first Look and
+// before Mirror. Entries of Look are those of the plain files; what is staged gets its name by an entry of Resting or
+// RestingIndex.
+func (d *Destination) Rest(form cargo.Form, records cargo.Records) { d.form, d.records = form, records }
 
 // Resting returns the entry of what rests of a file, which has so many bytes.
 func Resting(form cargo.Form, e *Entry, size int64) Entry {
@@ -52,9 +53,10 @@ func CheckResting(form cargo.Form, e *Entry) error {
 	return nil
 }
 
-// lookAtResting compares a file with what rests under its name, by the lengths that the index has of it.
+// lookAtResting compares a file with what rests under its name, by the lengths that the index has of it. It counts one
+// that stays as it is without the numbers of its records.
 func (d *Destination) lookAtResting(e *Entry, name string) (needed bool, err error) {
-	size, stored, err := d.restingSizes(e, name)
+	size, stored, records, err := d.restingSizes(e, name)
 	if err != nil {
 		return false, err
 	}
@@ -64,28 +66,31 @@ func (d *Destination) lookAtResting(e *Entry, name string) (needed bool, err err
 		return false, err
 	}
 	needed, err = d.compareFile(&rest, d.form.Name(name))
-	return needed || without, err
+	if needed = needed || without; !needed && err == nil && d.records.Layout != cargo.NoRecords && records != d.records {
+		d.omissions.Add(OmittedRecords, e.Path)
+	}
+	return needed, err
 }
 
 // noSize is that of no file.
 const noSize = -1
 
 // restingSizes returns the lengths of a file's index and of what rests of it, noSize unless the index is of a file of
-// the entry's length.
-func (d *Destination) restingSizes(e *Entry, name string) (index, stored int64, err error) {
+// the entry's length, and which records it knows.
+func (d *Destination) restingSizes(e *Entry, name string) (index, stored int64, records cargo.Records, err error) {
 	if n := len(d.fresh); n > 0 && d.fresh[n-1] == d.parentPath {
-		return noSize, noSize, nil
+		return noSize, noSize, records, nil
 	}
 	f, err := openFile(d.parent, d.form.IndexName(name))
 	if f == nil || err != nil {
-		return noSize, noSize, err
+		return noSize, noSize, records, err
 	}
 	defer f.Close()
-	plain, stored, err := cargo.Sizes(d.form, f, f.Size())
+	plain, stored, records, err := cargo.Sizes(d.form, f, f.Size())
 	if err != nil || plain != e.Size {
-		return noSize, noSize, nil // What cannot be read comes again.
+		return noSize, noSize, records, nil // What cannot be read comes again.
 	}
-	return f.Size(), stored, nil
+	return f.Size(), stored, records, nil
 }
 
 // resting is a name in a directory of a destination whose files rest in a form, and that of the plain file.

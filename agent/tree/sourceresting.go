@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// maxSourceIndex is the length in bytes of the longest index that a source reads: 16 MiB are 680 GiB of blocks of
-	// 1 MiB.
-	maxSourceIndex = 16 << 20
+	// maxSourceIndex is the length in bytes of the longest index that a source reads: of 680 GiB of blocks of 1 MiB, each
+	// of which has 32 bytes with the numbers of records, else 24.
+	maxSourceIndex = 680<<10*32 + 64
 	// maxIndexes and maxIndexBytes, as they are in memory, bound the indexes that stay there. The newest always does.
 	maxIndexes    = 64
 	maxIndexBytes = 2 * maxSourceIndex
@@ -120,7 +120,7 @@ func (e *Entry) describeResting(in dir, index string) error {
 	if f.Size() > maxSourceIndex {
 		return badIndex(e, fmt.Errorf("it has %d bytes, and at most %d are read", f.Size(), maxSourceIndex))
 	}
-	plain, stored, err := cargo.Sizes(e.Form, f, f.Size())
+	plain, stored, _, err := cargo.Sizes(e.Form, f, f.Size())
 	if err != nil {
 		return badIndex(e, err)
 	}

@@ -71,8 +71,9 @@ type Omission struct {
 	// someone else; Staging: a directory at the root that bears the name of the receiver's own; PathTooLong: a path of
 	// more than 4095 bytes was not moved, a directory counts once with all that is in it; ObjectName: an object whose
 	// name can be no file's, or a file whose path can be no object's name, was not moved; ObjectMissing: the index of
-	// an object store names it, and there is no such object; Records: a file that arrived and does not consist of
-	// spec.destination.records, so that it has no record numbers. Of a scrub: Damaged: what rests is not what was written;
+	// an object store names it, and there is no such object; Records: a file that is there and whose index does
+	// not know spec.destination.records, because it does not consist of them or was there before. Of a scrub:
+	// Damaged: what rests is not what was written;
 	// IndexMissing: there is no index beside it, or in the prefix; IndexInvalid: the index is damaged, or of another
 	// file, or does not tell the truth; ObjectReplaced: an object is not the one that the index names, and Lighterage
 	// did not write it; NoChecksum: nothing says what it should hold; Changing: it was another one each time that it

@@ -205,7 +205,7 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 	o := a.options
 	form := a.terms.form
 	if form != 0 {
-		o.Destination.Rest(form)
+		o.Destination.Rest(form, a.terms.records)
 	}
 	if err := mirror(o, begin.GetMirror()); err != nil {
 		return err

@@ -51,7 +51,7 @@ type Destination interface {
 	Removed() uint64
 	Look(*tree.Entry) (needed bool, err error)
 	LookAgain(*tree.Entry) (needed bool, err error)
-	Rest(cargo.Form)
+	Rest(cargo.Form, cargo.Records)
 	Forget(path string)
 	OpenOld(path string) (*tree.OldFile, error)
 	ReadContent(path string, w io.Writer) (size int64, err error)

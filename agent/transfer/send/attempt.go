@@ -91,7 +91,7 @@ func (a *attempt) work(ctx context.Context) error {
 	g.Go(func() error { return a.matcher.run(gctx) })
 	packer := &packer{
 		queue: a.matcher.queue, asks: a.asks, workload: a.workload, changed: a.changed, pauses: o.ChangedPauses,
-		apart: o.Form != 0, alike: o.Place != nil, source: o.Source, records: o.Records,
+		apart: o.Form != 0, alike: o.Place != nil, records: o.Records,
 		retrier: &retrier{
 			source: o.Source, report: o.Report, session: a.session, window: a.window, matcher: a.matcher, changed: a.changed,
 		},

@@ -39,8 +39,7 @@ type packer struct {
 	pauses   []time.Duration // before changed files are read again
 	apart    bool            // every chunk is a block of its own
 	alike    bool            // blocks are to be those of other receivers, too
-	source   Source
-	records  cargo.Records // that files consist of
+	records  cargo.Records   // that files consist of
 
 	ahead   []span
 	waiting int // spans of ahead that have an ask
@@ -117,7 +116,7 @@ func (p *packer) cut(ctx context.Context, s span) error {
 		return err
 	}
 	if f.records == nil {
-		f.records = newPieceRecords(p.source, p.records, f)
+		f.records = newPieceRecords(p.records, f)
 	}
 	var group []piece
 	for offset := f.skip.next(s.from); offset < s.to; offset = f.skip.next(offset + protocol.ChunkSize) {
