@@ -25,6 +25,28 @@ type Checkpoint struct {
 	// since is when the last one that succeeded began to look, and next when the one that is under way did.
 	since, next time.Time
 	paths       []string
+	// quiet is what had changed when a look found nothing that was not synced; nil: the last one found something.
+	quiet *changes
+	walk  func(string, fs.WalkDirFunc) error
+}
+
+// changes of a store, by which it is seen whether there were some since: sums over its streams.
+type changes struct{ last, messages, applied uint64 }
+
+// changed is nil where it is not known.
+func (s *Store) changed() *changes {
+	info, err := s.server.Jsz(&server.JSzOptions{Streams: true})
+	if err != nil {
+		return nil
+	}
+	now := &changes{applied: s.Applied()}
+	for _, account := range info.AccountDetails {
+		for i := range account.Streams {
+			now.last += account.Streams[i].State.LastSeq
+			now.messages += account.Streams[i].State.Msgs
+		}
+	}
+	return now
 }
 
 // NewCheckpoint returns nil where there is nothing to sync: no volume, or one where each put is synced.
@@ -34,6 +56,7 @@ func (s *Store) NewCheckpoint() *Checkpoint {
 	}
 	return &Checkpoint{
 		store: s, root: filepath.Join(s.options.Directory, server.JetStreamStoreDir), since: time.Now(),
+		walk: filepath.WalkDir,
 	}
 }
 
@@ -43,10 +66,15 @@ func (c *Checkpoint) Every(interval time.Duration) time.Duration {
 }
 
 // Look finds the files and directories that have changed since the last checkpoint, and returns their number. It walks
-// over all files of the store, of which there is one for some megabytes of messages.
+// over all files of the store, of which there is one for some megabytes of messages, but not again while nothing has been
+// put or removed since it found nothing. An error of the volume is one that Failed tells.
 func (c *Checkpoint) Look() (int, error) {
 	c.next, c.paths = time.Now(), c.paths[:0]
-	err := filepath.WalkDir(c.root, func(path string, entry fs.DirEntry, err error) error {
+	now := c.store.changed()
+	if now != nil && c.quiet != nil && *now == *c.quiet {
+		return 0, nil
+	}
+	err := c.walk(c.root, func(path string, entry fs.DirEntry, err error) error {
 		var info fs.FileInfo
 		if err == nil {
 			info, err = entry.Info()
@@ -63,7 +91,11 @@ func (c *Checkpoint) Look() (int, error) {
 		return nil
 	})
 	if err != nil {
+		c.store.log.noteUnwritten([]any{err})
 		return 0, fmt.Errorf("look for changed files of queue %s: %w", c.store.options.Queue, err)
+	}
+	if c.quiet = nil; len(c.paths) == 0 {
+		c.quiet = now
 	}
 	return len(c.paths), nil
 }
