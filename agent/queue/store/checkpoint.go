@@ -25,8 +25,10 @@ type Checkpoint struct {
 	// since is when the last one that succeeded began to look, and next when the one that is under way did.
 	since, next time.Time
 	paths       []string
-	// quiet is what had changed when a look found nothing that was not synced; nil: the last one found something.
-	quiet *changes
+	// seen is what the last look saw of the streams; nil: not known. quiet says that it found no file, and the streams as
+	// the one before it did: what the server writes a little later was written.
+	seen  *changes
+	quiet bool
 	walk  func(string, fs.WalkDirFunc) error
 }
 
@@ -67,11 +69,12 @@ func (c *Checkpoint) Every(interval time.Duration) time.Duration {
 
 // Look finds the files and directories that have changed since the last checkpoint, and returns their number. It walks
 // over all files of the store, of which there is one for some megabytes of messages, but not again while nothing has been
-// put or removed since it found nothing. An error of the volume is one that Failed tells.
+// put or removed since it found nothing twice. An error of the volume is one that Failed tells.
 func (c *Checkpoint) Look() (int, error) {
 	c.next, c.paths = time.Now(), c.paths[:0]
 	now := c.store.changed()
-	if now != nil && c.quiet != nil && *now == *c.quiet {
+	same := now != nil && c.seen != nil && *now == *c.seen
+	if same && c.quiet {
 		return 0, nil
 	}
 	err := c.walk(c.root, func(path string, entry fs.DirEntry, err error) error {
@@ -94,9 +97,7 @@ func (c *Checkpoint) Look() (int, error) {
 		c.store.log.noteUnwritten([]any{err})
 		return 0, fmt.Errorf("look for changed files of queue %s: %w", c.store.options.Queue, err)
 	}
-	if c.quiet = nil; len(c.paths) == 0 {
-		c.quiet = now
-	}
+	c.seen, c.quiet = now, same && len(c.paths) == 0
 	return len(c.paths), nil
 }
 
