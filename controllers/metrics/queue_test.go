@@ -145,7 +145,7 @@ func TestOldestMessage(t *testing.T) {
 		if oldest > 0 {
 			content.OldestTime = timestamppb.New(time.Unix(oldest, 0))
 		}
-		queues.Observe("bank", queue, content, nil)
+		queues.Observe("bank", queue, content, nil, 0)
 	}
 	expect := func(what string, want float64, there bool) {
 		t.Helper()
@@ -153,14 +153,14 @@ func TestOldestMessage(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %v", what, got, ok, want, there)
 		}
 	}
-	queues.Observe("insurance", "other", &wirev1.QueueContent{OldestTime: timestamppb.New(time.Unix(1, 0))}, nil)
+	queues.Observe("insurance", "other", &wirev1.QueueContent{OldestTime: timestamppb.New(time.Unix(1, 0))}, nil, 0)
 	expect("nothing", 0, false)
 	observe("a", 0)
 	expect("an empty one", 0, false)
 	observe("b", 200)
 	observe("c", 100)
 	expect("two with messages", 100, true)
-	queues.Observe("bank", "c", nil, nil)
+	queues.Observe("bank", "c", nil, nil, 0)
 	expect("one that says nothing", 100, true)
 	queues.Forget("c")
 	expect("one that is gone", 200, true)

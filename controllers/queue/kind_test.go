@@ -55,7 +55,7 @@ var kind = replicastest.Kind[*v1alpha1.Queue]{
 		}
 		report := serving(wanted, 0)
 		report.Content = &wirev1.QueueContent{Leader: r.Pod.Name}
-		if wanted.Config.GetChannel().GetGatewayEndpoint() != "" {
+		if wanted.Config.GetChannel() != nil {
 			report.Channel = &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "none"}
 		}
 		r.Agents.SayQueue(replicastest.AgentAddress, report)
