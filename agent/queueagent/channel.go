@@ -62,6 +62,8 @@ type channels struct {
 
 	sending []*sending // none when there is no channel
 	fanout  func()     // ends what several of them share, and waits; nil: there is none
+	// Bytes since the last reset of sending ends that have ended, to other clusters and to the own.
+	ended, ownEnded transport.Counted
 	// What arrived and own had counted at the last reset.
 	arrivedReset, ownReset transport.Counted
 }
@@ -101,7 +103,7 @@ func validateChannels(c *wirev1.QueueConfig) error {
 		return errors.New("the configuration has channel and channels: use one of them")
 	case len(names) > 0 && c.GetExternal() != nil:
 		return errors.New("the configuration has channels and external servers: use channel")
-	case c.GetChannel() != nil:
+	case c.GetChannel() != nil && runs(c.GetChannel()):
 		return validateChannel(c.GetChannel())
 	}
 	return nil
@@ -238,18 +240,19 @@ func sendingOf(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 }
 
 // send starts the sending ends that a configuration asks for, in place of those that run. After an error those go on.
-// The context is that of the ends' life.
+// What cannot be run yet, or not any more, keeps clients away by the consumer of a Fanout, which removes nothing then,
+// as one of several does. The context is that of the ends' life.
 func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
 	wanted := c.GetChannels()
 	if c.GetChannel() != nil {
 		wanted = []*wirev1.ChannelConfig{c.GetChannel()}
 	}
 	var fanout *channel.Fanout
-	if len(c.GetChannels()) > 0 {
+	if len(c.GetChannels()) > 0 || slices.ContainsFunc(wanted, func(s *wirev1.ChannelConfig) bool { return !runs(s) }) {
 		o := channel.FanoutOptions{
 			Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, IDs: x.ids, Log: x.agent.options.Log,
 		}
-		for _, one := range c.GetChannels() {
+		for _, one := range wanted {
 			o.Names = append(o.Names, one.GetName())
 		}
 		fanout = channel.NewFanout(o)
@@ -334,7 +337,6 @@ func (x *channels) encoding(
 func (x *channels) stopSending() {
 	x.mu.Lock()
 	all, fanout := x.sending, x.fanout
-	x.sending, x.fanout = nil, nil
 	x.mu.Unlock()
 	for _, s := range all {
 		s.stop()
@@ -342,6 +344,16 @@ func (x *channels) stopSending() {
 	if fanout != nil {
 		fanout()
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range all {
+		sum := &x.ended
+		if s.own {
+			sum = &x.ownEnded
+		}
+		*sum = sum.Plus(s.sent.Counted().Minus(s.reset))
+	}
+	x.sending, x.fanout = nil, nil
 }
 
 // release removes what a former channel has left, until that has worked. Only the member that leads does: another one
@@ -385,6 +397,7 @@ func (x *channels) resetStatistics() {
 	defer x.mu.Unlock()
 	x.arrivedReset, x.ownReset = x.arrived.Counted(), x.own.Counted()
 	x.encodedReset, x.decodedReset = x.work.Encoded.Snapshot(), x.work.Decoded.Snapshot()
+	x.ended, x.ownEnded = transport.Counted{}, transport.Counted{}
 	for _, s := range x.sending {
 		s.sender.ResetStatistics()
 		s.reset = s.sent.Counted()
@@ -418,6 +431,15 @@ func (x *channels) report(r *wirev1.QueueReport) transport.Traffic {
 			r.Channel = one
 		} else {
 			r.Channels = append(r.Channels, one)
+		}
+	}
+	for _, sum := range []struct {
+		transport.Counted
+		own bool
+	}{{x.ended, false}, {x.ownEnded, true}} {
+		if sum.Wire > 0 {
+			r.Channels = append(r.Channels, &wirev1.ChannelStatus{OwnCluster: sum.own, WireBytes: count(sum.Wire)})
+			traffic = traffic.Plus(sum.Traffic)
 		}
 	}
 	return traffic

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/transport"
@@ -68,6 +69,11 @@ func TestSeveralChannels(t *testing.T) {
 	})
 
 	// One that cannot be run yet keeps everything here.
+	var before uint64
+	p.east.await("bytes are known", func(r *wirev1.QueueReport) bool {
+		_, before = sentBytes(r)
+		return before > 0
+	})
 	p.east.change(func(c *wirev1.QueueConfig) {
 		c.Revision = "2"
 		c.Channels = append(c.Channels, &wirev1.ChannelConfig{Name: "north/vault/orders"})
@@ -76,7 +82,9 @@ func TestSeveralChannels(t *testing.T) {
 	p.publish(2)
 	p.get(2)
 	p.east.await("nothing leaves", func(r *wirev1.QueueReport) bool {
-		return r.GetContent().GetMessages() == 2 && len(r.GetChannels()) == 2
+		// Those that ended are counted still, apart from those that run.
+		_, own := sentBytes(r)
+		return r.GetContent().GetMessages() == 2 && len(r.GetChannels()) == 4 && own > before
 	})
 	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channels = "3", c.GetChannels()[:2] })
 	p.gone()
@@ -92,6 +100,35 @@ func TestSeveralChannels(t *testing.T) {
 	p.publish(1)
 	p.gone()
 	copies.await("it has all", func(r *wirev1.QueueReport) bool { return r.GetContent().GetMessages() == first+4 })
+
+	// The only one cannot be run any more: clients do not get what is for the other queue.
+	told := proto.CloneOf(p.east.config.GetChannel())
+	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "5", &wirev1.ChannelConfig{} })
+	p.east.await("it is taken over", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "5" })
+	p.publish(1)
+	p.east.await("it is held", func(r *wirev1.QueueReport) bool {
+		return r.GetContent().GetMessages() == 1 && r.GetContent().GetUnacknowledged() == 1
+	})
+	if _, err := p.putter.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "teller", AckPolicy: jetstream.AckExplicitPolicy},
+	); err == nil {
+		t.Error("clients have a consumer")
+	}
+	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "6", told })
+	p.gone()
+	copies.await("it has all", func(r *wirev1.QueueReport) bool { return r.GetContent().GetMessages() == first+5 })
+}
+
+// sentBytes are those of all channels, to other clusters and to the own.
+func sentBytes(r *wirev1.QueueReport) (peers, own uint64) {
+	for _, c := range r.GetChannels() {
+		if c.GetOwnCluster() {
+			own += c.GetWireBytes()
+		} else {
+			peers += c.GetWireBytes()
+		}
+	}
+	return peers, own
 }
 
 func TestChannelsConfigurations(t *testing.T) {

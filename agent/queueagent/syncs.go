@@ -73,8 +73,12 @@ func (a *Agent) measureCheckpoints(ctx context.Context, kept engine) *syncTimes 
 	}
 	times := &syncTimes{now: time.Now}
 	go each(ctx, c.Every(probeInterval), func() error {
-		if n, err := c.Look(); err != nil || n == 0 {
-			return err
+		n, err := c.Look()
+		switch {
+		case err != nil:
+			return times.measure(func() error { return err }) // counts it
+		case n == 0:
+			return nil
 		}
 		return times.measure(c.Sync)
 	}, func(err error) {

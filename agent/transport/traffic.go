@@ -63,6 +63,9 @@ func (t Counted) Minus(o Counted) Counted {
 	return Counted{t.Wire - o.Wire, t.Traffic.Minus(o.Traffic)}
 }
 
+// Plus adds up two counts.
+func (t Counted) Plus(o Counted) Counted { return Counted{t.Wire + o.Wire, t.Traffic.Plus(o.Traffic)} }
+
 // Counted returns Bytes and Traffic.
 func (c *Counter) Counted() Counted { return Counted{c.Bytes(), c.Traffic()} }
 

@@ -159,7 +159,8 @@ type StatementRow struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
-	// peer is the name of the Peer at the other side. Absent: this cluster, or clients.
+	// peer is the name of the Peer at the other side. Absent: this cluster, clients, or several
+	// Peers to which one Queue sends, at the mean of their prices.
 	// +optional
 	Peer string `json:"peer,omitempty"`
 	// direction of the traffic. Absent: both directions, or no traffic.

@@ -220,6 +220,11 @@ func queueAccount(q *v1alpha1.Queue, facts Facts) Account {
 	life := facts.serving(
 		"Queue", peer, direction, q.Status.Policy, q.Status.Compression, q.Status.Usage, q.Status.ReplicaUsage,
 	)
+	if len(peers) > 1 {
+		life.Prices = func() v1alpha1.StatementPrices {
+			return facts.mean(q.Status.Policy, q.Status.ReplicaUsage, peers, direction)
+		}
+	}
 	if len(peers) == 0 {
 		life.Direction = "" // the prices are those that status.cost is of; a row is not of a direction
 	}
@@ -280,25 +285,32 @@ func (f Facts) serving(
 			life.NodeClass = ""
 		}
 	}
-	life.Prices = func() v1alpha1.StatementPrices { return f.mean(policy, agents, peer, direction) }
+	life.Prices = func() v1alpha1.StatementPrices { return f.mean(policy, agents, []string{peer}, direction) }
 	return life
 }
 
-// mean of the prices of the nodes of agents.
+// mean of the prices for peers, of each the mean of those of the nodes of agents.
 func (f Facts) mean(
-	policy *v1alpha1.PolicyStatus, agents []v1alpha1.ReplicaUsage, peer string, direction v1alpha1.Direction,
+	policy *v1alpha1.PolicyStatus, agents []v1alpha1.ReplicaUsage, peers []string, direction v1alpha1.Direction,
 ) v1alpha1.StatementPrices {
+	var nodes []map[string]string
+	for _, agent := range agents {
+		nodes = append(nodes, f.Node(agent.Node).Labels)
+	}
 	if len(agents) == 0 {
-		return f.named(policy, f.resolve(policy, nil, peer, direction))
+		nodes = []map[string]string{nil}
 	}
 	var all []*v1alpha1.PricesStatus
-	for _, agent := range agents {
-		if prices := f.resolve(policy, f.Node(agent.Node).Labels, peer, direction); prices != nil {
-			all = append(all, prices)
+	for _, peer := range peers {
+		var ofPeer []*v1alpha1.PricesStatus
+		for _, labels := range nodes {
+			if prices := f.resolve(policy, labels, peer, direction); prices != nil {
+				ofPeer = append(ofPeer, prices)
+			}
 		}
-	}
-	if len(all) == 0 {
-		return v1alpha1.StatementPrices{}
+		if mean := tariff.Mean(ofPeer); mean != nil {
+			all = append(all, mean)
+		}
 	}
 	return f.named(policy, tariff.Mean(all))
 }

@@ -267,6 +267,26 @@ func TestQueueCharges(t *testing.T) {
 	}
 }
 
+// TestSeveralPeersCharge: with channels to several Peers a Queue is charged the mean of their prices.
+func TestSeveralPeersCharge(t *testing.T) {
+	const gib = 1 << 30
+	w := newWorld(t, 1)
+	tariff := v1alpha1.Tariff{Spec: v1alpha1.TariffSpec{Currency: "EUR"}}
+	tariff.Name = "default"
+	tariff.Spec.CPUHour.Price, tariff.Spec.NetworkGiB.Price = "0", "7"
+	tariff.Spec.NetworkGiB.Rules = []v1alpha1.NetworkGiBRule{{Price: "2", Peers: []string{"west"}}, {Price: "4", Peers: []string{"north"}}}
+	queue := &v1alpha1.Queue{
+		Spec: v1alpha1.QueueSpec{Channels: []v1alpha1.QueueChannel{{Peer: "west", Queue: "x"}, {Peer: "north", Queue: "x"}}},
+		Status: v1alpha1.QueueStatus{
+			Policy: &v1alpha1.PolicyStatus{TariffName: "default"}, Usage: &v1alpha1.UsageStatus{ChannelBytes: 2 * gib},
+		},
+	}
+	s := w.step(w.accountOf("Queue", queue, tariff))
+	if len(s.Status.Rows) != 1 || s.Status.Rows[0].Cost.Network != "6" || s.Status.Rows[0].Peer != "" {
+		t.Errorf("%+v", s.Status.Rows)
+	}
+}
+
 // TestObjectStoreCharges: requests to stores and bytes read from them are priced by the Tariff, for Transfers, hand-offs
 // and archives, and booked once.
 func TestObjectStoreCharges(t *testing.T) {

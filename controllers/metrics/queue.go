@@ -142,13 +142,14 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		channelWired: n.counter(
 			"lighterage_queue_channel_wire_bytes_total",
-			"Bytes that channels wrote to and read from other Queues, TLS included: direction is send or receive, for the "+
-				"end that is here.",
+			"Bytes that channels wrote to and read from Queues of other clusters, TLS included: direction is send or receive, "+
+				"for the end that is here.",
 			"direction",
 		),
 		running: n.gauge("lighterage_queue_channels_running", "Channels to other Queues that run."),
 		retrying: n.gauge(
-			"lighterage_queue_channels_retrying", "Channels to other Queues that failed and are tried again.",
+			"lighterage_queue_channels_retrying",
+			"Channels to other Queues that failed and are tried again, or cannot be set up.",
 		),
 		doubt:    n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
 		arrives:  n.gauge("lighterage_queue_received_channels_connected", "Channels from other Queues that run."),
@@ -218,9 +219,10 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 }
 
 // Observe counts what the members of a Queue, by their pods' UIDs, have done since they were observed last. content is
-// what the Queue holds, nil when that is not known; what was known last stays then.
+// what the Queue holds, nil when that is not known; what was known last stays then. blocked is how many of its channels
+// no member can run, since something that they name is missing or wrong.
 func (q *Queues) Observe(
-	namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport,
+	namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport, blocked int,
 ) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,12 +237,13 @@ func (q *Queues) Observe(
 		oldest := content.GetOldestTime()
 		q.series.setLeast(namespace, queue, q.oldest, float64(oldest.AsTime().UnixMilli())/1000, oldest != nil)
 	}
-	q.observeMembers(namespace, queue, members)
+	q.observeMembers(namespace, queue, members, blocked)
 }
 
 // observeMembers sets what is the sum of what members say.
-func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport) {
-	var open, file, memory, blocks, running, retrying, doubt, arrives, checkpointing float64
+func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport, blocked int) {
+	var open, file, memory, blocks, running, doubt, arrives, checkpointing float64
+	retrying := float64(blocked)
 	files := false // where external servers keep messages there are none
 	for _, report := range members {
 		for _, channel := range sending(report) {
@@ -379,10 +382,14 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	} {
 		count(vector, sumOfSending(value), 1)
 	}
-	count(q.channelWired, sumOfSending((*wirev1.ChannelStatus).GetWireBytes), 1, "send")
-	count(q.channelWired, func(r *wirev1.QueueReport) uint64 {
-		return r.GetReceivedWireBytes() + r.GetOwnReceivedWireBytes()
-	}, 1, "receive")
+	// Those within the cluster cost nothing, and what this counts is priced.
+	count(q.channelWired, sumOfSending(func(c *wirev1.ChannelStatus) uint64 {
+		if c.GetOwnCluster() {
+			return 0
+		}
+		return c.GetWireBytes()
+	}), 1, "send")
+	count(q.channelWired, (*wirev1.QueueReport).GetReceivedWireBytes, 1, "receive")
 	count(q.received, sumOfReceived((*wirev1.ReceivedChannel).GetMessages), 1)
 	count(q.receivedBytes, sumOfReceived((*wirev1.ReceivedChannel).GetPayloadBytes), 1)
 	const seconds = 1e-9
@@ -417,10 +424,10 @@ var plainReasons = []string{
 	v1alpha1.CompressionLevelNotAccelerated, v1alpha1.CompressionCodecNotAccelerated,
 }
 
-// sending are the channels by which a member sends.
+// sending are the channels by which a member sends, and what it counted of former ones.
 func sending(r *wirev1.QueueReport) []*wirev1.ChannelStatus {
 	if channel := r.GetChannel(); channel != nil {
-		return []*wirev1.ChannelStatus{channel}
+		return append([]*wirev1.ChannelStatus{channel}, r.GetChannels()...)
 	}
 	return r.GetChannels()
 }

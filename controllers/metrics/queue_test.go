@@ -41,7 +41,9 @@ func TestQueues(t *testing.T) {
 				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true},
 				{Queue: "b", Messages: puts, PayloadBytes: puts},
 			},
-			ReceivedWireBytes: 11 * puts,
+			ReceivedWireBytes: 11 * puts, OwnReceivedWireBytes: 500 * puts,
+			// Of former channels.
+			Channels: []*wirev1.ChannelStatus{{WireBytes: 2 * puts}, {WireBytes: 300 * puts, OwnCluster: true}},
 		}
 	}
 	registry := prometheus.NewRegistry()
@@ -54,18 +56,18 @@ func TestQueues(t *testing.T) {
 
 	// What an earlier manager saw is the base; what began since counts from 0.
 	queues.Observe(
-		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 100), "new": report(after, 5)},
+		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 100), "new": report(after, 5)}, 0,
 	)
 	// A member that does not answer loses nothing, and what is held stays while nobody knows.
-	queues.Observe("bank", "q1", nil, nil)
+	queues.Observe("bank", "q1", nil, nil, 0)
 	queues.Observe(
-		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)},
+		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)}, 0,
 	)
 	// A reset begins again.
-	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)})
+	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)}, 1)
 	queues.Observe(
 		"bank", "q2", &wirev1.QueueContent{Messages: 3, DeadLetters: 9, OldestTime: timestamppb.New(started)},
-		map[string]*wirev1.QueueReport{"one": report(after, 0)},
+		map[string]*wirev1.QueueReport{"one": report(after, 0)}, 1,
 	)
 	queues.ObserveArchives(
 		"bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}},
@@ -106,12 +108,12 @@ func TestQueues(t *testing.T) {
 		"lighterage_queue_channel_recoded_messages_total{bank}":           puts,
 		"lighterage_queue_channel_starts_total{bank}":                     puts,
 		"lighterage_queue_channel_dead_letters_total{bank}":               5 * puts,
-		"lighterage_queue_channel_wire_bytes_total{send,bank}":            30 * puts,
+		"lighterage_queue_channel_wire_bytes_total{send,bank}":            32 * puts,
 		"lighterage_queue_channel_wire_bytes_total{receive,bank}":         11 * puts,
 		"lighterage_queue_channel_received_messages_total{bank}":          2 * puts,
 		"lighterage_queue_channel_received_bytes_total{bank}":             8 * puts,
 		"lighterage_queue_channels_running{bank}":                         2,
-		"lighterage_queue_channels_retrying{bank}":                        0,
+		"lighterage_queue_channels_retrying{bank}":                        1,
 		"lighterage_queue_channel_in_doubt{bank}":                         8,
 		"lighterage_queue_received_channels_connected{bank}":              2,
 		"lighterage_queue_archive_bytes{bank}":                            900,
@@ -143,7 +145,7 @@ func TestOldestMessage(t *testing.T) {
 		if oldest > 0 {
 			content.OldestTime = timestamppb.New(time.Unix(oldest, 0))
 		}
-		queues.Observe("bank", queue, content, nil)
+		queues.Observe("bank", queue, content, nil, 0)
 	}
 	expect := func(what string, want float64, there bool) {
 		t.Helper()
@@ -151,14 +153,14 @@ func TestOldestMessage(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %v", what, got, ok, want, there)
 		}
 	}
-	queues.Observe("insurance", "other", &wirev1.QueueContent{OldestTime: timestamppb.New(time.Unix(1, 0))}, nil)
+	queues.Observe("insurance", "other", &wirev1.QueueContent{OldestTime: timestamppb.New(time.Unix(1, 0))}, nil, 0)
 	expect("nothing", 0, false)
 	observe("a", 0)
 	expect("an empty one", 0, false)
 	observe("b", 200)
 	observe("c", 100)
 	expect("two with messages", 100, true)
-	queues.Observe("bank", "c", nil, nil)
+	queues.Observe("bank", "c", nil, nil, 0)
 	expect("one that says nothing", 100, true)
 	queues.Forget("c")
 	expect("one that is gone", 200, true)

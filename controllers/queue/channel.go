@@ -76,8 +76,8 @@ func sendsHere(from *v1alpha1.Queue, to string) bool {
 	})
 }
 
-// addChannels says how members send. One of several that cannot be set up now is there nevertheless, so that nothing
-// that it is to send leaves.
+// addChannels says how members send. A channel that cannot be set up now is there nevertheless, so that nothing that it
+// is to send leaves, and clients do not get it.
 func (w *Wanted) addChannels() error {
 	channels := w.Queue.Spec.SendingChannels()
 	w.ChannelProblems = make([]*agentpod.Problem, len(channels))
@@ -87,20 +87,57 @@ func (w *Wanted) addChannels() error {
 			return &policy.InvalidError{Field: "spec.channels", Fix: "must name each Queue once, and has " + name + " twice"}
 		}
 		config, ca, problem := channelOf(w.Queue, spec, w.Policy, w.neighbours)
-		w.ChannelProblems[i] = problem
+		if problem == nil {
+			problem = sameCluster(channels[:i], spec, w.Queue, w.neighbours.Peers)
+		}
+		if w.ChannelProblems[i] = problem; problem != nil {
+			config, ca = &wirev1.ChannelConfig{}, nil
+		}
 		if w.Queue.Spec.Channel != nil {
 			w.Config.Channel = config
 			w.vouch(pki.PeerCAKey, ca)
 			continue
-		}
-		if config == nil {
-			config = &wirev1.ChannelConfig{}
 		}
 		if config.Name = name; ca != nil {
 			config.CaFile = spec.Peer + "." + pki.PeerCAKey
 			w.vouch(config.GetCaFile(), ca)
 		}
 		w.Config.Channels = append(w.Config.Channels, config)
+	}
+	return nil
+}
+
+// sameCluster is the problem of a channel to a Queue that one before it has by another Peer: the receiver knows both as
+// one channel, and each would end the other. Peers are of one cluster if they share an endpoint or a CA.
+func sameCluster(
+	before []v1alpha1.QueueChannel, spec v1alpha1.QueueChannel, queue *v1alpha1.Queue, peers []v1alpha1.Peer,
+) *agentpod.Problem {
+	named := func(name string) *v1alpha1.Peer {
+		i := slices.IndexFunc(peers, func(p v1alpha1.Peer) bool { return p.Name == name })
+		if name == "" || i < 0 {
+			return nil
+		}
+		return &peers[i]
+	}
+	peer := named(spec.Peer)
+	if peer == nil {
+		return nil
+	}
+	own := fingerprints(peer)
+	for _, other := range before {
+		first := named(other.Peer)
+		if first == nil || first.Name == peer.Name || other.Queue != spec.Queue ||
+			channelNamespace(queue, other) != channelNamespace(queue, spec) {
+			continue
+		}
+		if peer.Spec.Endpoint != "" && peer.Spec.Endpoint == first.Spec.Endpoint ||
+			slices.ContainsFunc(fingerprints(first), func(f string) bool { return slices.Contains(own, f) }) {
+			return channelProblem(
+				v1alpha1.ReasonInvalidSpec, "Peers %q and %q have the same endpoint or CA, so that %s and %s are one Queue; "+
+					"take one of them out of spec.channels", first.Name, peer.Name, destination(queue, other),
+				destination(queue, spec),
+			)
+		}
 	}
 	return nil
 }
@@ -312,21 +349,27 @@ func grantedNamespaces(queue *v1alpha1.Queue, peer string, grants []v1alpha1.Pee
 	return slices.Compact(all)
 }
 
+// fingerprints of a Peer's CAs, each once; none if they cannot be used.
+func fingerprints(peer *v1alpha1.Peer) []string {
+	certificates, err := pki.ParseBundle(peer.Spec.CABundle)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, certificate := range certificates {
+		all = append(all, pki.Fingerprint(certificate))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // distinct are the Peers, by name, whose CA bundles can be used and tell them from all others. The gateway refuses the
 // rest as well, and their own conditions say so.
 func distinct(peers []v1alpha1.Peer) []v1alpha1.Peer {
 	held := map[string]int{} // Peers by fingerprint of a CA
 	own := make([][]string, len(peers))
 	for i := range peers {
-		certificates, err := pki.ParseBundle(peers[i].Spec.CABundle)
-		if err != nil {
-			continue
-		}
-		for _, certificate := range certificates {
-			own[i] = append(own[i], pki.Fingerprint(certificate))
-		}
-		slices.Sort(own[i])
-		own[i] = slices.Compact(own[i])
+		own[i] = fingerprints(&peers[i])
 		for _, fingerprint := range own[i] {
 			held[fingerprint]++
 		}

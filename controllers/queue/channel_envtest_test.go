@@ -51,7 +51,7 @@ func TestChannel(t *testing.T) {
 	s := set(t, q)
 	address := member(t, s)
 	alone := holds(t, q, func(c *wirev1.QueueConfig, held *corev1.Secret) bool {
-		return c.GetChannel() == nil && held.Data["peer-ca.crt"] == nil
+		return c.GetChannel() != nil && c.GetChannel().GetGatewayEndpoint() == "" && held.Data["peer-ca.crt"] == nil
 	})
 	say(address, s, alone.GetRevision(), nil)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonPeerNotFound)

@@ -142,7 +142,7 @@ func TestChannelLacksItsPeer(t *testing.T) {
 		},
 	} {
 		wanted := wantWith(t, newQueue(toWest), queue.Neighbours{Peers: test.peers})
-		if wanted.Config.GetChannel() != nil || len(wanted.Files) > 0 || len(wanted.Objects(nil, nil, image)) == 0 {
+		if c := wanted.Config.GetChannel(); c == nil || c.GetGatewayEndpoint() != "" || len(wanted.Files) > 0 || len(wanted.Objects(nil, nil, image)) == 0 {
 			t.Errorf("%s: %v", name, wanted.Config)
 		}
 		status := queue.Observe(wanted.Queue, &wanted, well(wanted))

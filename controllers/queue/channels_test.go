@@ -57,7 +57,7 @@ func TestChannelWithinTheNamespace(t *testing.T) {
 		}
 		status := queue.Observe(wanted.Queue, &wanted, well(wanted))
 		stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-		if c != nil || stalled.Reason != test.reason || status.Channel.State != "Blocked" ||
+		if c == nil || c.GetAddress() != "" || c.GetGatewayEndpoint() != "" || stalled.Reason != test.reason || status.Channel.State != "Blocked" ||
 			status.Channel.Destination != "bank/copies" {
 			t.Errorf("%s: %v, %+v, %+v", name, c, stalled, status.Channel)
 		}
@@ -78,6 +78,31 @@ func TestAcceptanceWithinTheNamespace(t *testing.T) {
 		len(a.GetPeers()[0].GetNamespaces()) != 1 || a.GetPeers()[0].GetNamespaces()[0].GetName() != "bank" ||
 		a.GetPeers()[0].GetNamespaces()[0].GetServerName() != pki.OwnChannelServerName("bank", "orders") {
 		t.Errorf("acceptance %v", a)
+	}
+}
+
+// Two Peers for one cluster would be one channel to the receiver, which ends the other of both.
+func TestSeveralChannelsToOneCluster(t *testing.T) {
+	ca := authority(t, "west")
+	for name, test := range map[string]struct {
+		second    v1alpha1.Peer
+		namespace string
+		one       bool
+	}{
+		"the same CA":       {peerOf("again", "again.example:8443", ca), "", true},
+		"the same endpoint": {peerOf("again", "west.example:8443", authority(t, "again")), "bank", true},
+		"two clusters":      {peerOf("again", "again.example:8443", authority(t, "again")), "", false},
+		"two Queues":        {peerOf("again", "west.example:8443", ca), "vault", false},
+	} {
+		wanted := wantWith(t, newQueue(toQueues(
+			v1alpha1.QueueChannel{Peer: "west", Queue: "x"},
+			v1alpha1.QueueChannel{Peer: "again", Namespace: test.namespace, Queue: "x"},
+		)), queue.Neighbours{Peers: []v1alpha1.Peer{peerOf("west", "west.example:8443", ca), test.second}})
+		all, problems := wanted.Config.GetChannels(), wanted.ChannelProblems
+		if len(all) != 2 || all[0].GetGatewayEndpoint() == "" || problems[0] != nil ||
+			(all[1].GetGatewayEndpoint() == "") != test.one || (problems[1] != nil) != test.one {
+			t.Errorf("%s: %v, %v", name, all, problems)
+		}
 	}
 }
 
@@ -110,7 +135,9 @@ func TestSeveralChannels(t *testing.T) {
 			Messages: position, WireBytes: 100 * position, OwnCluster: name == "bank/copies",
 		}
 	}
-	facts.Members[0].Report.Channels = []*wirev1.ChannelStatus{running("bank/copies", 9), running("west/bank/invoices", 4)}
+	facts.Members[0].Report.Channels = []*wirev1.ChannelStatus{running("bank/copies", 9), running("west/bank/invoices", 3)}
+	// What the member counted of channels that have ended.
+	facts.Members[0].Report.Channels = append(facts.Members[0].Report.Channels, &wirev1.ChannelStatus{WireBytes: 100})
 	facts.Members[0].Report.OwnReceivedWireBytes, facts.Members[0].Report.ReceivedWireBytes = 7, 30
 	status := queue.Observe(q, &wanted, facts)
 	stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
@@ -118,7 +145,7 @@ func TestSeveralChannels(t *testing.T) {
 		t.Fatalf("conditions %+v, channels %+v", status.Conditions, status.Channels)
 	}
 	for i, want := range []v1alpha1.QueueChannelStatus{
-		{Destination: "west/bank/invoices", State: "Running", Position: 4},
+		{Destination: "west/bank/invoices", State: "Running", Position: 3},
 		{Destination: "bank/copies", State: "Running", Position: 9}, {Destination: "north/bank/invoices", State: "Blocked"},
 	} {
 		if got := status.Channels[i]; got.Destination != want.Destination || got.State != want.State ||

@@ -82,7 +82,7 @@ var channelStillNeedsSomebody = []string{
 }
 
 // checkChannels is about the channels to other Queues: the first for which somebody has to act, else the first that does
-// not run. Clients are served whatever becomes of them.
+// not run. Clients may put whatever becomes of them.
 func checkChannels(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
 	var found []metav1.Condition
 	for i, channel := range queue.Spec.SendingChannels() {
@@ -194,6 +194,19 @@ func (w *Wanted) channelProblem(i int) *agentpod.Problem {
 		return nil
 	}
 	return w.ChannelProblems[i]
+}
+
+// blocked counts the channels that cannot be set up.
+func (w *Wanted) blocked() (n int) {
+	if w == nil {
+		return 0
+	}
+	for _, problem := range w.ChannelProblems {
+		if problem != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // showChannels writes what status shows of channels.

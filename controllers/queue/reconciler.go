@@ -197,7 +197,7 @@ func (r *Reconciler) writeStatus(
 	if due || facts.RefreshStatistics {
 		r.Reports.Shown(client.ObjectKeyFromObject(queue))
 	}
-	r.observe(queue, facts.Members)
+	r.observe(queue, facts.Members, wanted.blocked())
 	r.tellLoss(before, queue)
 	conditions.Tell(
 		r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader,
@@ -208,7 +208,7 @@ func (r *Reconciler) writeStatus(
 }
 
 // observe feeds the metrics.
-func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
+func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member, blocked int) {
 	reports := map[string]*wirev1.QueueReport{}
 	for _, member := range members {
 		if member.Report.GetStatistics() != nil {
@@ -216,7 +216,7 @@ func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
 		}
 	}
 	uid := string(queue.UID)
-	r.Metrics.Observe(queue.Namespace, uid, contentOf(members), reports)
+	r.Metrics.Observe(queue.Namespace, uid, contentOf(members), reports, blocked)
 	if free, ok := freeShare(queue, contentOf(members)); ok || contentOf(members) != nil {
 		r.Metrics.ObserveFree(queue.Namespace, uid, free, ok)
 	}

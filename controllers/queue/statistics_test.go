@@ -183,7 +183,7 @@ func TestMetricsAgree(t *testing.T) {
 	}
 	status := queue.Observe(wanted.Queue, &wanted, facts)
 	registry := prometheus.NewRegistry()
-	metrics.NewQueues(registry, time.Time{}).Observe("bank", "uid-1", facts.Members[1].Report.GetContent(), reports)
+	metrics.NewQueues(registry, time.Time{}).Observe("bank", "uid-1", facts.Members[1].Report.GetContent(), reports, 0)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

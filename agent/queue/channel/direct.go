@@ -16,8 +16,11 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// idlePause is between two looks for messages at the end of a stream.
-const idlePause = 20 * time.Millisecond
+// idlePause is between two looks for messages at the end of a stream. It doubles, up to idleMost, until there is one.
+const (
+	idlePause = 20 * time.Millisecond
+	idleMost  = 250 * time.Millisecond
+)
 
 // position is how far a receiver has come in a stream.
 type position struct {
@@ -81,7 +84,7 @@ func (x *session) direct(ctx context.Context, from uint64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	hand := func(m *scan.Message, damage error) error {
+	hand := func(m *scan.Message) error {
 		own := m.Subject == x.options.Stream || strings.HasPrefix(m.Subject, x.options.Stream+".")
 		if !own {
 			return nil // of channels, archives and dead letters
@@ -90,7 +93,10 @@ func (x *session) direct(ctx context.Context, from uint64) (err error) {
 			id: ids.Message{
 				ID: []byte(m.Header.Get(jetstream.MsgIDHeader)), Sequence: m.Sequence, Stored: m.Time,
 			},
-			sequence: m.Sequence, subject: m.Subject, headers: m.Header, payload: m.Payload, stored: m.Time, damage: damage,
+			sequence: m.Sequence, subject: m.Subject, headers: m.Header, payload: m.Payload, stored: m.Time,
+		}
+		if m.Unread {
+			l.damage = errHeaders
 		}
 		select {
 		case x.letters <- l:
@@ -99,10 +105,10 @@ func (x *session) direct(ctx context.Context, from uint64) (err error) {
 			return context.Cause(ctx)
 		}
 	}
+	pause := idlePause
 	for {
-		last, unread, err := reader.Fetch(
-			ctx, from, x.options.BatchMessages, maxBatchBytes, func(m *scan.Message) error { return hand(m, nil) },
-		)
+		news := x.share.news()
+		last, unread, err := reader.Fetch(ctx, from, x.options.BatchMessages, maxBatchBytes, hand)
 		if err != nil {
 			return err
 		}
@@ -113,17 +119,35 @@ func (x *session) direct(ctx context.Context, from uint64) (err error) {
 				return err
 			}
 			if ahead != nil {
-				if err := hand(ahead, errHeaders); err != nil {
+				// The one that could not be read may have gone since, and this be a sound one behind it.
+				if err := hand(ahead); err != nil {
 					return err
 				}
 				from = ahead.Sequence + 1
 			}
 		}
-		if last == 0 && !unread {
-			wait(ctx, idlePause)
+		if last > 0 || unread {
+			pause = idlePause
+		} else if idle(ctx, news, pause) {
+			pause = idlePause // It may be at this replica a little later.
+		} else {
+			pause = min(2*pause, idleMost)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// idle waits, and reports whether it was for news.
+func idle(ctx context.Context, news <-chan struct{}, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-news:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }

@@ -60,6 +60,8 @@ type Fanout struct {
 	failed error
 	// known is what receivers have, by name, as far as their senders have learned since the consumer is there.
 	known map[string]known
+	// arrived is closed with the next message that the consumer delivers; nil: nobody waits for it.
+	arrived chan struct{}
 }
 
 // known is what a receiver has of a stream.
@@ -133,14 +135,41 @@ func (f *Fanout) hold(ctx context.Context) (held bool, err error) {
 	}
 	f.open()
 	group, ctx := errgroup.WithContext(ctx)
-	letters := make(chan *letter, removeBatch)
+	delivered, letters := make(chan *letter), make(chan *letter, removeAhead)
 	group.Go(func() error {
 		// Payloads are not counted, so that there is no end of bytes to ask for.
-		return deliver(ctx, f.options.Conn, f.options.Stream, removeBatch, 1<<40, letters)
+		return deliver(ctx, f.options.Conn, f.options.Stream, removeBatch, 1<<40, delivered)
 	})
+	group.Go(func() error { return f.tell(ctx, delivered, letters) })
 	group.Go(func() error { return f.remove(ctx, letters) })
 	group.Go(func() error { return lead(ctx, f.options.Leads) })
 	return true, group.Wait()
+}
+
+// tell passes on what the consumer delivers, and wakes senders: remove may be waiting for the slowest of them.
+func (f *Fanout) tell(ctx context.Context, delivered <-chan *letter, letters chan<- *letter) error {
+	for {
+		select {
+		case l := <-delivered:
+			f.wake()
+			select {
+			case letters <- l:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *Fanout) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.arrived != nil {
+		close(f.arrived)
+		f.arrived = nil
+	}
 }
 
 // remove acknowledges what all have, in order.
@@ -269,6 +298,16 @@ func (s *share) stored(sequence uint64) {
 	at.stored = sequence
 	s.fanout.known[s.name] = at
 	s.fanout.change()
+}
+
+// news is closed with the next message that the consumer delivers.
+func (s *share) news() <-chan struct{} {
+	s.fanout.mu.Lock()
+	defer s.fanout.mu.Unlock()
+	if s.fanout.arrived == nil {
+		s.fanout.arrived = make(chan struct{})
+	}
+	return s.fanout.arrived
 }
 
 // watch ends a session with its consumer.

@@ -17,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/scan"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -191,6 +192,28 @@ func TestFanoutBuries(t *testing.T) {
 		info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 		return err == nil && len(info.State.Subjects) == 1 && info.State.Subjects[store.DeadSubject("orders")] == 2
 	})
+}
+
+// What is asked for behind an unreadable message may be sound, when the former has gone meanwhile.
+func TestAheadTellsUnreadable(t *testing.T) {
+	t.Parallel()
+	east := newQueue(t, "orders", directly)
+	east.putRaw(t, &nats.Msg{
+		Subject: "orders.new", Header: nats.Header{"no header\r\nCustomer": {"8"}}, Data: []byte("unreadable"),
+	})
+	east.put(t, &nats.Msg{Subject: "orders.new", Header: nats.Header{"Customer": {"9"}}, Data: []byte("sound")})
+	east.put(t, &nats.Msg{Subject: "orders.new", Data: []byte("bare")})
+	reader, err := scan.NewReader(east.conn, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	for from, customer := range []string{"8", "9", ""} {
+		m, err := reader.Ahead(t.Context(), uint64(from)+1)
+		if err != nil || m.Unread != (from == 0) || m.Header.Get("Customer") != customer {
+			t.Errorf("message %d: %+v, %v", from+1, m, err)
+		}
+	}
 }
 
 // With a consumer of clients nothing is sent, and the senders say why.

@@ -166,7 +166,8 @@ func (s *Sender) Run(ctx context.Context) {
 		s.status.update(func(now *wirev1.ChannelStatus) {
 			now.Codec, now.Level = "", wirev1.CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
 		})
-		if ctx.Err() != nil || errors.Is(err, errFollows) {
+		// The consumer goes when another member leads, as a rule before this session sees that.
+		if ctx.Err() != nil || errors.Is(err, errFollows) || errors.Is(err, errConsumerWent) && !s.options.Leads() {
 			continue
 		}
 		if progressed {

@@ -39,6 +39,8 @@ type Message struct {
 	// Header has those that the server added to its answer as well, all of which batch.IsControl knows.
 	Header  nats.Header
 	Payload []byte
+	// Unread reports whether Header lacks lines, since the library of NATS cannot read them.
+	Unread bool
 }
 
 // Reader reads one stream. It is for one goroutine at a time.
@@ -163,9 +165,14 @@ func (r *Reader) Ahead(ctx context.Context, from uint64) (*Message, error) {
 		return nil, fmt.Errorf("ask the queue for its next message: an answer without one from %d on", from)
 	}
 	m := got.Message
-	return &Message{
-		Subject: m.Subject, Sequence: m.Sequence, Time: m.Time, Header: looseHeaders(m.Headers), Payload: m.Data,
-	}, nil
+	next := &Message{Subject: m.Subject, Sequence: m.Sequence, Time: m.Time, Payload: m.Data}
+	if len(m.Headers) == 0 {
+		return next, nil
+	}
+	if next.Header, err = nats.DecodeHeadersMsg(m.Headers); err != nil {
+		next.Header, next.Unread = looseHeaders(m.Headers), true
+	}
+	return next, nil
 }
 
 // looseHeaders reads what can be read of headers of which some lines are none.

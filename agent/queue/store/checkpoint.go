@@ -25,6 +25,30 @@ type Checkpoint struct {
 	// since is when the last one that succeeded began to look, and next when the one that is under way did.
 	since, next time.Time
 	paths       []string
+	// seen is what the last look saw of the streams; nil: not known. quiet says that it found no file, and the streams as
+	// the one before it did: what the server writes a little later was written.
+	seen  *changes
+	quiet bool
+	walk  func(string, fs.WalkDirFunc) error
+}
+
+// changes of a store, by which it is seen whether there were some since: sums over its streams.
+type changes struct{ last, messages, applied uint64 }
+
+// changed is nil where it is not known.
+func (s *Store) changed() *changes {
+	info, err := s.server.Jsz(&server.JSzOptions{Streams: true})
+	if err != nil {
+		return nil
+	}
+	now := &changes{applied: s.Applied()}
+	for _, account := range info.AccountDetails {
+		for i := range account.Streams {
+			now.last += account.Streams[i].State.LastSeq
+			now.messages += account.Streams[i].State.Msgs
+		}
+	}
+	return now
 }
 
 // NewCheckpoint returns nil where there is nothing to sync: no volume, or one where each put is synced.
@@ -34,6 +58,7 @@ func (s *Store) NewCheckpoint() *Checkpoint {
 	}
 	return &Checkpoint{
 		store: s, root: filepath.Join(s.options.Directory, server.JetStreamStoreDir), since: time.Now(),
+		walk: filepath.WalkDir,
 	}
 }
 
@@ -43,10 +68,16 @@ func (c *Checkpoint) Every(interval time.Duration) time.Duration {
 }
 
 // Look finds the files and directories that have changed since the last checkpoint, and returns their number. It walks
-// over all files of the store, of which there is one for some megabytes of messages.
+// over all files of the store, of which there is one for some megabytes of messages, but not again while nothing has been
+// put or removed since it found nothing twice. An error of the volume is one that Failed tells.
 func (c *Checkpoint) Look() (int, error) {
 	c.next, c.paths = time.Now(), c.paths[:0]
-	err := filepath.WalkDir(c.root, func(path string, entry fs.DirEntry, err error) error {
+	now := c.store.changed()
+	same := now != nil && c.seen != nil && *now == *c.seen
+	if same && c.quiet {
+		return 0, nil
+	}
+	err := c.walk(c.root, func(path string, entry fs.DirEntry, err error) error {
 		var info fs.FileInfo
 		if err == nil {
 			info, err = entry.Info()
@@ -63,8 +94,10 @@ func (c *Checkpoint) Look() (int, error) {
 		return nil
 	})
 	if err != nil {
+		c.store.log.noteUnwritten([]any{err})
 		return 0, fmt.Errorf("look for changed files of queue %s: %w", c.store.options.Queue, err)
 	}
+	c.seen, c.quiet = now, same && len(c.paths) == 0
 	return len(c.paths), nil
 }
 

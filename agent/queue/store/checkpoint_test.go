@@ -4,9 +4,11 @@
 package store
 
 import (
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -47,11 +49,29 @@ func TestCheckpoint(t *testing.T) {
 	}
 	// Nothing changes, and after the slack nothing is found.
 	c.since = c.since.Add(2 * changeSlack)
-	if n, err := c.Look(); n != 0 || err != nil {
-		t.Errorf("%d files changed: %q, %v", n, c.paths, err)
+	for range 2 {
+		if n, err := c.Look(); n != 0 || err != nil {
+			t.Errorf("%d files changed: %q, %v", n, c.paths, err)
+		}
 	}
 	if s.Failed() != nil {
 		t.Error(s.Failed())
+	}
+	walks := 0
+	walk := c.walk
+	c.walk = func(root string, found fs.WalkDirFunc) error { walks++; return walk(root, found) }
+	if _, err := c.Look(); err != nil || walks != 0 {
+		t.Errorf("%d walks while nothing was put: %v", walks, err)
+	}
+	if _, err := conn.Request("orders", []byte("second"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Look(); err != nil || walks != 1 {
+		t.Errorf("%d walks after a put: %v", walks, err)
+	}
+	c.walk = func(string, fs.WalkDirFunc) error { return &fs.PathError{Op: "readdirent", Err: syscall.EIO} }
+	if _, err := c.Look(); err == nil || s.Failed() == nil {
+		t.Errorf("an error of the volume: %v, %v", err, s.Failed())
 	}
 }
 

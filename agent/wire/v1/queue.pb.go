@@ -171,7 +171,8 @@ type QueueConfig struct {
 	// service_address for clients of MessageService, by TLS; empty: it is not served.
 	ServiceAddress string           `protobuf:"bytes,17,opt,name=service_address,json=serviceAddress,proto3" json:"service_address,omitempty"`
 	Redelivery     *QueueRedelivery `protobuf:"bytes,18,opt,name=redelivery,proto3" json:"redelivery,omitempty"`
-	// channel by which the queue's messages go to a queue of another cluster; absent: they stay.
+	// channel by which the queue's messages go to another queue; absent: they stay for clients. One without gateway_endpoint and address
+	// cannot be run yet: nothing leaves until it can.
 	Channel *ChannelConfig `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	// acceptance says which queues of other clusters may send to this one; absent: none, and nothing is listened on.
 	Acceptance *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
@@ -1872,7 +1873,8 @@ type QueueReport struct {
 	// channel is absent when there is none. received are the channels of other clusters' queues that this member has seen.
 	Channel  *ChannelStatus     `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	Received []*ReceivedChannel `protobuf:"bytes,31,rep,name=received,proto3" json:"received,omitempty"`
-	// channels are those of QueueConfig.channels.
+	// channels are those of QueueConfig.channels. One without a name has the wire_bytes, and no state, of all sending ends that have ended
+	// since the start or the last reset: there is one for other clusters and one for the own.
 	Channels []*ChannelStatus `protobuf:"bytes,34,rep,name=channels,proto3" json:"channels,omitempty"`
 	// external_failure says why external servers do not keep the queue's messages, in the state STARTING, or later; absent when nothing is wrong.
 	ExternalFailure *Failure `protobuf:"bytes,40,opt,name=external_failure,json=externalFailure,proto3" json:"external_failure,omitempty"`
