@@ -59,7 +59,7 @@ type RunStatus struct {
 	// +optional
 	BandwidthShare *resource.Quantity `json:"bandwidthShare,omitempty"`
 	// windowLimit is how many bytes per second the windows of spec.schedule allow that are open at present. Absent: they
-	// have no limit. Unset for a Delivery, and for a Transfer with source.peer, which tells the other cluster.
+	// have no limit. Unset for a Delivery. With source.peer the other cluster is told it.
 	// +optional
 	WindowLimit *resource.Quantity `json:"windowLimit,omitempty"`
 	// claimSize is the size of the destination's claim that the template asks for, by the source's capacity when the

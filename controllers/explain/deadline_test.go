@@ -49,3 +49,21 @@ func TestEndings(t *testing.T) {
 		t.Errorf("while it runs %d are late and %d in time", late, inTime)
 	}
 }
+
+// TestEndingsOfAnotherRun: the deadline of a run that is awaited, or was before, says nothing of this one.
+func TestEndingsOfAnotherRun(t *testing.T) {
+	for _, id := range []string{"", "other"} {
+		e := explained(t, func(in *explain.Input) {
+			cases["with-a-deadline"](in)
+			in.Transfer.Status.Deadline.RunID = id
+		})
+		for _, c := range e.Choices {
+			if c.End != nil {
+				t.Errorf("%q: %+v", id, c)
+			}
+		}
+		if e.Deadline != nil {
+			t.Errorf("%q: %+v", id, e.Deadline)
+		}
+	}
+}

@@ -38,7 +38,6 @@ func Explain(in Input) (*Explanation, error) {
 		Policy:    resolved(status.Policy, transfer.Spec.Compression),
 		Decision:  decided(status.Compression, status.Decompression),
 		Measured:  measured(status),
-		Deadline:  status.Deadline.DeepCopy(),
 		Choices:   []Choice{},
 		Run: Run{
 			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer,
@@ -46,6 +45,9 @@ func Explain(in Input) (*Explanation, error) {
 			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime),
 			Completion: when(status.Run.CompletionTime),
 		},
+	}
+	if d := status.Deadline; d != nil && d.RunID == status.Run.ID { // and not that of a run that is awaited, or was before
+		e.Deadline = d.DeepCopy()
 	}
 	e.stalled(status)
 	if len(transfer.Spec.Destinations) > 0 {
@@ -72,6 +74,12 @@ func Explain(in Input) (*Explanation, error) {
 	return e, nil
 }
 
+// maxSeconds and maxBytes bound estimates: what takes longer ends in no forecast, and would not fit a Duration.
+const (
+	maxSeconds = 1 << 33
+	maxBytes   = 1 << 60
+)
+
 // endings say when the run would have been complete with other choices, by the forecast that its start was decided with.
 func (e *Explanation) endings(transfer *v1alpha1.Transfer) {
 	if e.Deadline == nil || e.Running || e.Run.Start == nil {
@@ -83,8 +91,9 @@ func (e *Explanation) endings(transfer *v1alpha1.Transfer) {
 		if c.Elapsed == nil || c.Bytes == nil {
 			continue
 		}
-		work := plan.Work{
-			Active: time.Duration(*c.Elapsed * float64(time.Second)), WireBytes: int64(*c.Bytes),
+		work := plan.Work{ // a forecast ends after a year, and estimates may be anything
+			Active:    time.Duration(min(*c.Elapsed, maxSeconds) * float64(time.Second)),
+			WireBytes: int64(min(*c.Bytes, maxBytes)),
 		}
 		if end, ok := plan.Forecast(&transfer.Spec, work, *e.Run.Start); ok {
 			c.End, told = new(end.Truncate(time.Second)), true

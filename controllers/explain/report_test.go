@@ -300,7 +300,7 @@ func TestReport(t *testing.T) {
 func TestTransferReport(t *testing.T) {
 	in := base()
 	in.Transfer.Status.Conditions = conditions.Ready(v1alpha1.ReasonSucceeded, "run 7f3c is complete")
-	in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{Time: *at(60)}
+	in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{RunID: "7f3c", Time: *at(60)}
 	r, err := explain.Of(in.Transfer, in)
 	if err != nil || r.Explanation == nil || r.Decision.Engine != "isa-l" {
 		t.Fatalf("%v: %+v", err, r)

@@ -59,10 +59,10 @@ func (d *transferDecision) wanted() time.Time {
 	}
 	since := d.facts.Now
 	switch {
+	case !d.dueTime.IsZero(): // only where none was under way or awaited
+		since = d.dueTime
 	case kept != nil && kept.StartTime != nil && (kept.RunID == id || kept.RunID == ""):
 		since = kept.StartTime.Time
-	case !d.dueTime.IsZero():
-		since = d.dueTime
 	case id != "" && d.transfer.Status.Run.StartTime != nil:
 		since = d.transfer.Status.Run.StartTime.Time
 	}
@@ -72,11 +72,43 @@ func (d *transferDecision) wanted() time.Time {
 	return since
 }
 
+// awaited: a run is wanted and has not begun, be it that the Transfer was suspended or paused while it waited.
+func (d *transferDecision) awaited() bool {
+	spec, status := &d.transfer.Spec, &d.transfer.Status
+	if d.pending() {
+		return true
+	}
+	resting := status.Phase == v1alpha1.TransferSuspended && spec.Suspend ||
+		status.Phase == v1alpha1.TransferPaused && spec.Pause
+	if d.running() || !resting {
+		return false
+	}
+	// The phase of a run that has ended stays through a rest, unless another run was awaited after it.
+	kept := status.Deadline
+	return status.Run != nil || kept != nil && kept.RunID == "" && kept.StartTime != nil
+}
+
+// settled reports whether a status says how a run was Complete: it alone has a slack without a forecast.
+func settled(kept *v1alpha1.DeadlineStatus) bool {
+	return kept != nil && kept.RunID != "" && kept.Slack != nil && kept.PredictedTime == nil
+}
+
+// ofTime reports whether a status is of the time in spec.deadline, in whole seconds as the API server keeps it.
+func ofTime(kept *v1alpha1.DeadlineStatus, deadline *v1alpha1.TransferDeadline) bool {
+	return kept != nil && deadline.Time != nil && kept.Time.Time.Equal(deadline.Time.Truncate(time.Second))
+}
+
 // hurry has a run that begins minimise its time, if it would end too late with the objective of its policy. One whose
-// forecast is of a run that was hurried is hurried as well, unless it would be in time if it took twice as long.
+// forecast is of a run that was hurried is hurried as well, unless it would be in time if it took twice as long. None
+// is hurried for a deadline that has passed, or that a run has settled.
 func (d *transferDecision) hurry(resolved policy.Resolved) policy.Resolved {
 	deadline, kept := d.transfer.Spec.Deadline, d.transfer.Status.Deadline
-	if deadline == nil || resolved.Objective == v1alpha1.ObjectiveElapsed {
+	if deadline == nil || resolved.Objective == v1alpha1.ObjectiveElapsed ||
+		settled(kept) && ofTime(kept, deadline) {
+		return resolved
+	}
+	by := Deadline(deadline, d.wanted())
+	if !d.facts.Now.Before(by) {
 		return resolved
 	}
 	last := lastRun(d.transfer.Status.History, d.transfer.Status.Run.ID)
@@ -88,7 +120,7 @@ func (d *transferDecision) hurry(resolved policy.Resolved) policy.Resolved {
 		work.Active, work.WireBytes = 2*work.Active, addBytes(work.WireBytes, work.WireBytes)
 	}
 	end, ok := Forecast(&d.transfer.Spec, work, d.facts.Now)
-	if !ok || end.After(Deadline(deadline, d.wanted())) {
+	if !ok || end.After(by) {
 		resolved.Objective, d.hurried = v1alpha1.ObjectiveElapsed, true
 	}
 	return resolved
@@ -116,43 +148,51 @@ func (d *transferDecision) watchDeadline() {
 func (d *transferDecision) expect() *metav1.Condition {
 	status, spec, now := &d.transfer.Status, &d.transfer.Spec, d.facts.Now
 	kept, run := status.Deadline, status.Run
-	if is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWithinDeadline); is != nil && kept != nil &&
-		is.Reason == v1alpha1.ReasonDeadlineKept && spec.Deadline.Time != nil && kept.Time.Equal(spec.Deadline.Time) {
-		return is // later runs have none
-	}
 	if kept == nil {
 		kept = &v1alpha1.DeadlineStatus{}
 	}
-	open := d.running() || d.pending()
-	next := &v1alpha1.DeadlineStatus{Hurried: d.hurried}
-	since := now
-	switch {
-	case open:
-		since = d.wanted()
-	case run != nil && run.CompletionTime != nil:
-		since = run.CompletionTime.Time
-		if run.StartTime != nil {
-			since = run.StartTime.Time
+	open := d.running() || d.awaited()
+	ended := !open && run != nil &&
+		(status.Phase == v1alpha1.TransferComplete || status.Phase == v1alpha1.TransferFailed)
+	ofRun, same := ended && kept.RunID == run.ID, ofTime(kept, spec.Deadline)
+	if settled(kept) {
+		switch {
+		case same && kept.Slack.Duration >= 0, ofRun && (same || spec.Deadline.Time == nil):
+			return verdict(kept)
+		case same: // a run was late, and those after it have no deadline
+			return nil
 		}
-		if kept.StartTime != nil && (kept.RunID == run.ID || kept.RunID == "") {
-			since = kept.StartTime.Time
-		}
-	case spec.Deadline.Time == nil:
+	}
+	// Only a run that was open with this deadline is judged by it, so that a later change of the spec is none of its own.
+	judged := ofRun && (same || spec.Deadline.Time == nil) ||
+		ended && spec.Deadline.Time != nil && status.Phase == v1alpha1.TransferFailed
+	if !open && !judged && spec.Deadline.Time == nil {
 		status.Deadline = nil
 		return nil
 	}
-	if run != nil && !d.pending() {
+	next := &v1alpha1.DeadlineStatus{Hurried: d.hurried}
+	if d.running() || judged {
 		next.RunID = run.ID
 	}
 	if kept.RunID == next.RunID || next.RunID == "" {
 		next.Hurried = next.Hurried || kept.Hurried
 	}
 	// The API server keeps whole seconds.
-	since = since.Truncate(time.Second)
+	since := d.wanted().Truncate(time.Second)
 	by := Deadline(spec.Deadline, since).Truncate(time.Second)
-	next.StartTime, next.Time = &metav1.Time{Time: since}, metav1.NewTime(by)
+	if ofRun && judged {
+		next.StartTime = kept.StartTime
+		if spec.Deadline.Time == nil {
+			by = kept.Time.Time
+		}
+	} else if judged {
+		next.StartTime = run.StartTime.DeepCopy()
+	} else {
+		next.StartTime = &metav1.Time{Time: since}
+	}
+	next.Time = metav1.NewTime(by)
 	status.Deadline = next
-	if !open && run != nil {
+	if judged {
 		return d.judge(next)
 	}
 	if by.After(now) {
@@ -166,24 +206,32 @@ func (d *transferDecision) expect() *metav1.Condition {
 	end, ok := Forecast(spec, work, now)
 	end = end.Truncate(time.Second)
 	if known && ok {
-		if was := kept.PredictedTime; was != nil && kept.RunID == next.RunID && alike(was.Time, end, by, now) {
-			end = was.Time
+		if was := kept.PredictedTime; was != nil && kept.RunID == next.RunID {
+			end = steadied(was.Time, end, by, now)
 		}
 		next.PredictedTime, next.Slack = &metav1.Time{Time: end}, &metav1.Duration{Duration: by.Sub(end)}
 	}
 	return judgeForecast(by, now, next.PredictedTime, end, ok)
 }
 
-// alike reports whether a forecast says hardly anything else than the one that is shown.
-func alike(shown, end, by, now time.Time) bool {
-	return shown.After(now) && shown.After(by) == end.After(by) &&
-		end.Sub(shown).Abs() <= max(steady, end.Sub(now)/steadyPart)
+// steadied is the forecast to show after another one: that one if they say hardly anything else, and one that is on the
+// same side of the deadline unless it has clearly passed that.
+func steadied(shown, end, by, now time.Time) time.Time {
+	near := max(steady, end.Sub(now)/steadyPart)
+	switch {
+	case shown.After(by) == end.After(by) && end.Sub(shown).Abs() <= near:
+		return shown
+	case shown.After(by) == end.After(by) || end.Sub(by).Abs() > near:
+		return end
+	case shown.After(by):
+		return by.Add(time.Second)
+	}
+	return by
 }
 
 // judge is the condition for a run that has ended.
 func (d *transferDecision) judge(next *v1alpha1.DeadlineStatus) *metav1.Condition {
 	by, run := next.Time.Time, d.transfer.Status.Run
-	ended := run.CompletionTime.Truncate(time.Second)
 	switch {
 	case d.transfer.Status.Phase != v1alpha1.TransferComplete && d.facts.Now.Before(by):
 		d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, max(by.Sub(d.facts.Now), time.Second))
@@ -194,13 +242,18 @@ func (d *transferDecision) judge(next *v1alpha1.DeadlineStatus) *metav1.Conditio
 		return deadlineCondition(metav1.ConditionFalse, v1alpha1.ReasonDeadlineMissed, fmt.Sprintf(
 			"run %s was to be complete by %s, and has failed", run.ID, text(by)))
 	}
-	next.Slack = &metav1.Duration{Duration: by.Sub(ended)}
-	if ended.After(by) {
-		return deadlineCondition(metav1.ConditionFalse, v1alpha1.ReasonDeadlineMissed, fmt.Sprintf(
-			"run %s was to be complete by %s, and was at %s", run.ID, text(by), text(ended)))
+	next.Slack = &metav1.Duration{Duration: by.Sub(run.CompletionTime.Truncate(time.Second))}
+	return verdict(next)
+}
+
+// verdict is the condition for a run that was Complete.
+func verdict(is *v1alpha1.DeadlineStatus) *metav1.Condition {
+	message := fmt.Sprintf("run %s was to be complete by %s, and was at %s", is.RunID, text(is.Time.Time),
+		text(is.Time.Add(-is.Slack.Duration)))
+	if is.Slack.Duration < 0 {
+		return deadlineCondition(metav1.ConditionFalse, v1alpha1.ReasonDeadlineMissed, message)
 	}
-	return deadlineCondition(metav1.ConditionTrue, v1alpha1.ReasonDeadlineKept, fmt.Sprintf(
-		"run %s was to be complete by %s, and was at %s", run.ID, text(by), text(ended)))
+	return deadlineCondition(metav1.ConditionTrue, v1alpha1.ReasonDeadlineKept, message)
 }
 
 // judgeForecast is the condition for a run that has not ended. predicted is nil when nothing was measured, and end is
@@ -212,8 +265,8 @@ func judgeForecast(by, now time.Time, predicted *metav1.Time, end time.Time, ok 
 		earliest = "it is not expected to be within a year"
 	case predicted != nil:
 		earliest = "the earliest that can be expected is " + text(end)
-	case end.After(by):
-		earliest = "its windows let it begin at " + text(end)
+	case end.After(by) && end.After(now):
+		earliest = "its windows let an attempt begin at " + text(end)
 	}
 	switch {
 	case !now.Before(by):

@@ -223,7 +223,7 @@ func (d *dated) succeeds(now string) {
 func TestDeadline(t *testing.T) {
 	d := newDated(t, "0 12 * * *", within(12*time.Hour))
 	d.ran(time.Hour, 1000, 100)
-	d.expect("04 11:00", "DeadlineKept", "01 12:00", "") // of the run before
+	d.expect("04 11:00", "", "", "") // the run before had none
 	d.expect("04 12:00", "DeadlineInReach", "05 00:00", "04 23:00")
 	d.expect("04 21:00", "DeadlineInReach", "05 00:00", "04 23:00")
 	if out := d.expect("04 22:00", "DeadlineInReach", "05 00:00", "04 23:00"); out.Start == nil ||
@@ -482,6 +482,16 @@ func TestPullWithDeadline(t *testing.T) {
 	out := plan.DecidePull(transfer, facts)
 	if out.Ask.GetOptions().GetBandwidthLimit() != 1<<20 {
 		t.Errorf("%+v", out.Ask)
+	}
+	transfer.Status = out.Status
+	transfer.Spec.Schedule.TimeZone = "Mars/Olympus"
+	if out := plan.DecidePull(transfer, facts); out.Ask.GetOptions().GetBandwidthLimit() != 1<<20 {
+		t.Errorf("with a schedule that cannot be used: %+v", out.Ask)
+	}
+	transfer.Spec.Schedule = nil
+	if out := plan.DecidePull(transfer, facts); out.Ask.GetOptions().GetBandwidthLimit() != 0 ||
+		out.Status.Run.WindowLimit != nil {
+		t.Errorf("without a schedule: %+v", out.Ask)
 	}
 	c := meta.FindStatusCondition(out.Status.Conditions, v1alpha1.ConditionWithinDeadline)
 	if c == nil || out.Status.Deadline.RunID != out.Status.Run.ID || c.Reason != v1alpha1.ReasonDeadlineUnpredicted {

@@ -97,14 +97,25 @@ type measured struct {
 	bytes, wire int64
 }
 
-// ofRun sums up the attempts of a run in the history, which has at most ten.
+// ofRun sums up the attempts of a run in the history, which has at most ten, the newest first. One that was lost counts
+// from the start of its run, so that what attempts before it took is left out of it.
 func ofRun(history []v1alpha1.AttemptRecord, id string) (m measured) {
-	for i := range history {
+	var before time.Time
+	for i := len(history) - 1; i >= 0; i-- {
 		r := &history[i]
 		if r.RunID != id || r.Duration == nil {
 			continue
 		}
-		m.active = min(m.active+min(max(r.Duration.Duration, 0), maxActive), maxActive)
+		took := r.Duration.Duration
+		if r.StartTime != nil && r.CompletionTime != nil {
+			if r.StartTime.Time.Before(before) {
+				took = min(took, r.CompletionTime.Sub(before))
+			}
+			if r.CompletionTime.After(before) {
+				before = r.CompletionTime.Time
+			}
+		}
+		m.active = min(m.active+min(max(took, 0), maxActive), maxActive)
 		m.bytes, m.wire = addBytes(m.bytes, r.Bytes), addBytes(m.wire, r.CompressedBytes)
 	}
 	return m

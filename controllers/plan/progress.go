@@ -19,6 +19,11 @@ func transferState(status v1alpha1.TransferStatus) v1alpha1.TransferStatus {
 		run.Usage, run.Cost = nil, nil
 		status.Run = &run
 	}
+	if status.Deadline != nil {
+		deadline := *status.Deadline
+		deadline.PredictedTime, deadline.Slack = nil, nil
+		status.Deadline = &deadline
+	}
 	if c := status.Compression; c != nil {
 		status.Compression = &v1alpha1.CompressionStatus{Codec: c.Codec, Engine: c.Engine, Reason: c.Reason}
 	}

@@ -141,6 +141,9 @@ func DecidePull(transfer *v1alpha1.Transfer, facts PullFacts) PullDecision {
 	d := newPullDecision(transfer, facts)
 	d.decidePull(facts)
 	d.mirrorReceipt(received(transfer, facts.Delivery))
+	if d.running() {
+		d.transfer.Status.Run.WindowLimit = d.windowLimit()
+	}
 	out := d.pullDecision(transfer)
 	if !d.running() {
 		return out
@@ -148,7 +151,7 @@ func DecidePull(transfer *v1alpha1.Transfer, facts PullFacts) PullDecision {
 	out.Problem = CheckPeer(transfer.Spec.Source.Peer, facts.Peer)
 	out.Held = d.held() != nil
 	out.Ask = pullRequest(d.transfer, out.Held)
-	out.Ask.Options.BandwidthLimit = bandwidthLimit(lower(d.transfer.Spec.BandwidthLimit, d.window.bandwidth()))
+	out.Ask.Options.BandwidthLimit = bandwidthLimit(lower(d.transfer.Spec.BandwidthLimit, d.transfer.Status.Run.WindowLimit))
 	return out
 }
 

@@ -106,6 +106,14 @@ func (d *transferDecision) keepBandwidth() {
 	}
 }
 
+// windowLimit is what the windows allow the run that is under way.
+func (d *transferDecision) windowLimit() *resource.Quantity {
+	if d.window == nil && d.transfer.Spec.Schedule != nil {
+		return d.transfer.Status.Run.WindowLimit // the schedule cannot be used, and what is under way goes on as it is
+	}
+	return d.window.bandwidth()
+}
+
 // changeLimit has the agent that runs take another limit of bandwidth, as far as the run was granted it.
 func (d *transferDecision) changeLimit() {
 	run := d.transfer.Status.Run
@@ -114,10 +122,7 @@ func (d *transferDecision) changeLimit() {
 	}
 	d.bandwidth = d.transfer.Spec.BandwidthLimit
 	d.keepBandwidth()
-	share, windowed := quantityOf(d.facts.Quota.Share), d.window.bandwidth()
-	if d.window == nil && d.transfer.Spec.Schedule != nil {
-		windowed = run.WindowLimit // the schedule cannot be used, and what is under way goes on as it is
-	}
+	share, windowed := quantityOf(d.facts.Quota.Share), d.windowLimit()
 	if !equality.Semantic.DeepEqual(d.bandwidth, run.BandwidthLimit) ||
 		!equality.Semantic.DeepEqual(share, run.BandwidthShare) ||
 		!equality.Semantic.DeepEqual(windowed, run.WindowLimit) {
