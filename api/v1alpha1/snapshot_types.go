@@ -15,6 +15,9 @@ const HistoryTransferAnnotation = "lighterage.dev/history-of"
 // RecoveryPointAnnotation on a VolumeSnapshot of a destination has the time whose state of the source it holds.
 const RecoveryPointAnnotation = "lighterage.dev/recovery-point"
 
+// HistoryTimeAnnotation on a VolumeSnapshot of a destination has the time when its run was Complete.
+const HistoryTimeAnnotation = "lighterage.dev/run-completed"
+
 // DestinationSnapshot says which states of its claim a destination keeps.
 type DestinationSnapshot struct {
 	// volumeSnapshotClassName of the VolumeSnapshots. Absent: the default VolumeSnapshotClass of the volume's driver. Its

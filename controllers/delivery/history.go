@@ -48,10 +48,11 @@ func (r *Reconciler) keepHistory(
 	return err
 }
 
-// abandonHistory removes the snapshot of a Delivery that is being deleted, if it is not taken yet. Without the right to
+// abandonHistory removes the snapshot of a Delivery that is being deleted, if it is not taken yet, and what was to be
+// removed anyway. Without the right to
 // there is none that this manager has made.
 func (r *Reconciler) abandonHistory(ctx context.Context, delivery *v1alpha1.Delivery) error {
-	if !plan.DeliveryTakes(delivery) {
+	if !plan.DeliveryAbandons(delivery) {
 		return nil
 	}
 	of := plan.DeliveryHistory(delivery)

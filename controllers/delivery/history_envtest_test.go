@@ -97,7 +97,7 @@ func (f *fixture) receive(d *v1alpha1.Delivery) *unstructured.Unstructured {
 	var made *unstructured.Unstructured
 	controllertest.Eventually(f, func() error {
 		for _, one := range f.snapshots() {
-			if one.GetName() == d.Name+"-history" {
+			if one.GetLabels()[v1alpha1.RunLabel] == d.Spec.Transfer.Run {
 				made = &one
 				return nil
 			}
@@ -135,7 +135,11 @@ func TestKeepsHistoryForAPeer(t *testing.T) {
 	labels[v1alpha1.TransferLabel] = "another"
 	other.SetLabels(labels)
 	other.Object["spec"] = map[string]any{"source": map[string]any{"persistentVolumeClaimName": "elsewhere"}}
-	cluster.Create(t, other)
+	restored := made.DeepCopy() // by a tool that makes another source of it
+	restored.SetName("restored")
+	restored.SetResourceVersion("")
+	restored.Object["spec"] = map[string]any{"source": map[string]any{"volumeSnapshotContentName": "restored"}}
+	cluster.Create(t, other, restored)
 	cluster.See(t, &v1alpha1.DeliveryList{}, f.namespace, func() { f.take(made) }, func(object client.Object) error {
 		seen, ok := object.(*v1alpha1.Delivery)
 		if !ok || !meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.ConditionHistoryKept) {
@@ -157,7 +161,7 @@ func TestKeepsHistoryForAPeer(t *testing.T) {
 		for _, one := range f.snapshots() {
 			names[one.GetName()] = true
 		}
-		if len(names) != 2 || !names[made.GetName()] || !names["other"] {
+		if len(names) != 3 || !names[made.GetName()] || !names["other"] || !names["restored"] {
 			return fmt.Errorf("there are %v", names)
 		}
 		return nil

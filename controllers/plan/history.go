@@ -40,6 +40,11 @@ const (
 	HistoryRest = time.Hour
 )
 
+// hopeless are reasons that people rarely end within takeDeadline, so that no run of a peer waits for that.
+var hopeless = []string{
+	v1alpha1.ReasonNotGranted, v1alpha1.ReasonSnapshotsNotInstalled, v1alpha1.ReasonSnapshotsUnsupported,
+}
+
 // HistoryFacts are what was seen of the snapshots of a destination and of what they need.
 type HistoryFacts struct {
 	// Seen is false when nobody looked: see NeedsHistory.
@@ -54,8 +59,8 @@ type HistoryFacts struct {
 	Class *SnapshotClass
 	// Snapshots are those that were taken for the Transfer, by their labels. They are looked at always.
 	Snapshots []Snapshot
-	// Held is how many VolumeSnapshots of the claim were taken for peers, Limit how many a PeerGrant lets them have, and
-	// Refusal why none does. They are looked at for Deliveries where DeliveryTakes.
+	// Held is how many VolumeSnapshots of the claim were taken for peers and are not being deleted, Limit how many a
+	// PeerGrant lets them have, and Refusal why none does. They are looked at for Deliveries where DeliveryTakes.
 	Held, Limit int
 	Refusal     string
 	// Answer is what the receiving cluster says; nil where the claim is in this one, or it was not asked. Then Again is
@@ -179,6 +184,7 @@ func (k *keeper) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Snapshot, sur
 		if !untaken(*s) {
 			s.State = v1alpha1.SnapshotRemoving
 		}
+	case s.State == v1alpha1.SnapshotTaking && k.overdue(s, seen):
 	case s.State == v1alpha1.SnapshotTaking && (seen.Ready || !seen.Created.IsZero()):
 		s.State = v1alpha1.SnapshotTaken
 	case s.State == v1alpha1.SnapshotTaking && seen.Failure != "":
@@ -194,6 +200,16 @@ func (k *keeper) observeSnapshot(s *v1alpha1.SnapshotStatus, seen *Snapshot, sur
 		k.say(conditions.New(v1alpha1.ConditionHistoryKept, true, v1alpha1.ReasonSnapshotReady, fmt.Sprintf(
 			"VolumeSnapshot %q of run %s can be restored", s.Name, s.RunID)))
 	}
+}
+
+// overdue: the driver took it when others may have written already. By its clock alone, which may be wrong, none is: one
+// that is seen in time was taken in time.
+func (k *keeper) overdue(s *v1alpha1.SnapshotStatus, seen *Snapshot) bool {
+	if s.StartTime == nil {
+		return false
+	}
+	deadline := s.StartTime.Add(takeDeadline)
+	return !k.now.Before(deadline) && seen.Created.After(deadline)
 }
 
 // keep brings snapshots on their way, and has those removed that the retention does not keep. It returns what is to be
@@ -241,6 +257,9 @@ func (k *keeper) advance(s *v1alpha1.SnapshotStatus, newest bool, step *HistoryS
 	case untaken(*s) && seen == nil && wanted:
 		if problem := k.check(*s); problem != nil {
 			k.none(problem.Reason, problem.Message)
+			if k.target.Peer != "" && s.State == v1alpha1.SnapshotPending && slices.Contains(hopeless, problem.Reason) {
+				s.State = ""
+			}
 			return
 		}
 		s.State = v1alpha1.SnapshotTaking
@@ -316,7 +335,7 @@ func (k *keeper) check(s v1alpha1.SnapshotStatus) *agentpod.Problem {
 		return facts.Problem
 	case k.target.Peer != "" && facts.Refusal != "":
 		return &agentpod.Problem{Reason: v1alpha1.ReasonNotGranted, Message: facts.Refusal}
-	case k.target.Peer != "" && facts.Held > facts.Limit:
+	case k.target.Peer != "" && facts.Held > facts.Limit+unready: // none goes for one that is not ready
 		return &agentpod.Problem{Reason: v1alpha1.ReasonTooManySnapshots, Message: fmt.Sprintf(
 			"%d VolumeSnapshots of PersistentVolumeClaim %q are kept for peers, and the PeerGrant allows %d; raise maxSnapshots "+
 				"there, or delete those of Transfers that are gone, or keep less by spec.destination.snapshot.retention",

@@ -59,13 +59,29 @@ func HistoryOf(delivery *v1alpha1.Delivery) *wirev1.HistoryResponse {
 	if kept == nil {
 		return answer
 	}
-	answer.Reason, answer.Message, answer.Kept = kept.Reason, kept.Message, kept.Status == metav1.ConditionTrue
+	answer.Reason, answer.Kept = kept.Reason, kept.Status == metav1.ConditionTrue
 	switch kept.Reason {
-	case v1alpha1.ReasonSnapshotFailed, v1alpha1.ReasonSnapshotRejected, v1alpha1.ReasonSnapshotsNotAllowed,
-		v1alpha1.ReasonClassUnsuitable:
+	case v1alpha1.ReasonSnapshotReady, v1alpha1.ReasonSnapshotNotReady, v1alpha1.ReasonSnapshotLost:
+		answer.Message = kept.Message // of the Transfer's own snapshots
+	default:
 		answer.Message = fmt.Sprintf("the condition HistoryKept of Delivery %q says why", delivery.Name)
+		if fixed := historyTexts[kept.Reason]; fixed != "" {
+			answer.Message = fixed + "; " + answer.Message
+		}
 	}
 	return answer
+}
+
+// historyTexts are what another cluster may read in place of messages: nothing of classes, drivers, grants and others'
+// snapshots.
+var historyTexts = map[string]string{
+	v1alpha1.ReasonNotGranted: "no PeerGrant there allows snapshots of the claim; have maxSnapshots set",
+	v1alpha1.ReasonTooManySnapshots: "as many snapshots of the claim are kept there as may be; keep less by " +
+		"spec.destination.snapshot.retention, or have maxSnapshots of the PeerGrant raised",
+	v1alpha1.ReasonSnapshotClassNotFound: "there is no such VolumeSnapshotClass, or no default one; correct " +
+		"spec.destination.snapshot.volumeSnapshotClassName",
+	v1alpha1.ReasonSnapshotsNotInstalled: "that cluster has no VolumeSnapshots; remove spec.destination.snapshot",
+	v1alpha1.ReasonSnapshotsUnsupported:  "of that claim no snapshot can be taken",
 }
 
 // hearHistory shows what the receiving cluster says of the snapshots of the destination.
@@ -89,6 +105,10 @@ func (d *transferDecision) hearHistory() {
 	}
 	status.Snapshots = peerSnapshots(answer, status, d.facts.Now)
 	if answer.GetReason() == "" {
+		if !slices.ContainsFunc(status.Snapshots, func(s v1alpha1.SnapshotStatus) bool { return s.RunID == newest.RunID }) {
+			d.noHistory(v1alpha1.ReasonSnapshotLost, fmt.Sprintf(
+				"the receiving cluster has no snapshot of run %s, and does not say why; look at its Delivery", newest.RunID))
+		}
 		return
 	}
 	reason := answer.GetReason()
@@ -150,6 +170,9 @@ func (d *transferDecision) giveUpPeer(reason, message string) {
 func (d *transferDecision) awaitPeerHistory() {
 	status, facts := &d.transfer.Status, &d.facts.History
 	if d.transfer.Spec.Destination.Snapshot == nil {
+		if taking(d.transfer) {
+			d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, time.Millisecond) // a run may wait for that
+		}
 		status.Snapshots = nil // nobody would tell what becomes of them
 		return
 	}

@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -37,6 +39,7 @@ type vault struct {
 	last      plan.DeliveryDecision
 	job       *batchv1.Job
 	made      int
+	received  int
 }
 
 func newVault(t *testing.T) *vault { return &vault{T: t, at: now, driver: ready, limit: 2} }
@@ -52,7 +55,9 @@ func (v *vault) receive(run string) {
 		TransferUID:         "uid",
 	}
 	made := plan.NewDelivery("bank", spec)
-	made.UID, made.Generation, made.CreationTimestamp = v.delivery.UID, 1, metav1.NewTime(v.at)
+	v.received++
+	made.UID = types.UID(fmt.Sprintf("%s-%d", v.delivery.UID, v.received))
+	made.Generation, made.CreationTimestamp = 1, metav1.NewTime(v.at)
 	v.delivery, v.job = made, nil
 	v.look()
 	v.look()
@@ -102,7 +107,7 @@ func (v *vault) look() {
 	if step.Take != nil {
 		v.made++
 		v.snapshots = append(v.snapshots, plan.Snapshot{
-			Name: step.Take.Name, RunID: step.Take.RunID, Made: metav1.NewTime(v.at),
+			Name: step.Take.Name, RunID: step.Take.RunID, Made: metav1.NewTime(v.at), Completed: step.Take.Time,
 		})
 	}
 }
@@ -205,6 +210,127 @@ func TestHistoryBeyondTheGrant(t *testing.T) {
 	}
 }
 
+// What waits to be ready frees no place, and takes none from the next run.
+func TestUnreadySnapshotsTakeNoPlace(t *testing.T) {
+	v := newVault(t)
+	for _, run := range []string{"run1", "run2"} {
+		v.receive(run)
+		v.until("settled", v.settled)
+	}
+	v.driver = func(s *plan.Snapshot) {
+		if s.Created.IsZero() {
+			s.Created = now
+		}
+	}
+	for _, run := range []string{"run3", "run4"} {
+		v.receive(run)
+		v.until("taken", func() bool { return !plan.DeliveryTakes(v.delivery) })
+	}
+	if v.made != 4 {
+		t.Errorf("%d made: %+v", v.made, v.delivery.Status.Conditions)
+	}
+	v.limit = 0
+	v.receive("run5")
+	v.until("beyond", v.says(v1alpha1.ReasonTooManySnapshots))
+}
+
+// One that was given up and not deleted is of no run, whenever the driver takes it.
+func TestHistoryGivenUp(t *testing.T) {
+	v := newVault(t)
+	v.driver = nil
+	v.receive("run1")
+	v.look()
+	left := slices.Clone(v.snapshots)
+	v.until("given up", func() bool { return !plan.DeliveryTakes(v.delivery) })
+	if len(left) != 1 || !plan.DeliveryAbandons(v.delivery) ||
+		plan.AbandonHistory(v.delivery, plan.HistoryFacts{Snapshots: left}) == nil {
+		t.Errorf("%+v stays of %+v", left, v.delivery.Status.Snapshots)
+	}
+	v.snapshots = left
+	v.snapshots[0].Ready, v.snapshots[0].Created = true, v.at.Add(time.Minute)
+	v.receive("run2")
+	v.driver = func(s *plan.Snapshot) {
+		if s.RunID == "run2" {
+			ready(s)
+		}
+	}
+	v.until("settled", v.settled)
+	if len(v.snapshots) != 1 || v.snapshots[0].RunID != "run2" {
+		t.Errorf("%+v", v.snapshots)
+	}
+}
+
+// What the driver takes when others may write is of no run, although nobody has looked until then.
+func TestHistoryTakenTooLate(t *testing.T) {
+	v := newVault(t)
+	v.driver = nil
+	v.receive("run1")
+	v.look()
+	v.at = v.at.Add(15 * time.Minute)
+	v.snapshots[0].Ready, v.snapshots[0].Created = true, v.at.Add(-time.Minute)
+	v.look()
+	if len(v.snapshots) > 0 || !v.says(v1alpha1.ReasonSnapshotNotReady)() {
+		t.Errorf("%+v, %+v", v.snapshots, v.delivery.Status)
+	}
+}
+
+// A restore makes all objects at once. The retention goes by the times of the runs.
+func TestHistoryAfterARestore(t *testing.T) {
+	v := newVault(t)
+	v.receive("run1")
+	v.until("settled", v.settled)
+	ended := v.delivery.Status.Snapshots[0].Time
+	v.at = v.at.Add(72 * time.Hour)
+	v.snapshots[0].Made = metav1.NewTime(v.at)
+	v.receive("run2")
+	v.until("settled", v.settled)
+	if all := v.delivery.Status.Snapshots; len(all) != 2 || !all[1].Time.Equal(&ended) {
+		t.Errorf("%s: %+v", ended, all)
+	}
+}
+
+// An attempt that comes again after its Delivery was deleted has a snapshot of its own.
+func TestHistoryOfAnAttemptThatComesAgain(t *testing.T) {
+	v := newVault(t)
+	for range 2 {
+		began := v.at
+		v.receive("run1")
+		v.until("settled", v.settled)
+		if v.at.Sub(began) > time.Minute {
+			t.Errorf("after %s", v.at.Sub(began))
+		}
+	}
+	if v.made != 2 || len(v.snapshots) != 2 {
+		t.Errorf("%d made: %+v", v.made, v.snapshots)
+	}
+}
+
+// A peer that lists no snapshot of the run, and gives no reason, has none.
+func TestPeerWithoutTheSnapshotOfTheRun(t *testing.T) {
+	transfer, facts := keeping(t)
+	meta.SetStatusCondition(&transfer.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionHistoryKept, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSnapshotReady,
+	})
+	facts.History = plan.HistoryFacts{Seen: true, Answer: &wirev1.HistoryResponse{Decided: true}}
+	d := plan.DecideTransfer(transfer, facts, image)
+	kept := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHistoryKept)
+	if kept == nil || kept.Status != metav1.ConditionFalse || kept.Reason != v1alpha1.ReasonSnapshotLost {
+		t.Errorf("%+v", kept)
+	}
+}
+
+// A run that waits for a snapshot begins when none is wanted any more.
+func TestRunGoesOnWithoutHistory(t *testing.T) {
+	transfer, facts := keeping(t)
+	transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
+	facts.NewRunID = "fghij"
+	transfer.Spec.Destination.Snapshot = nil
+	d := plan.DecideTransfer(transfer, facts, image)
+	if d.Start == nil && (d.RequeueAfter == 0 || d.RequeueAfter > time.Second) {
+		t.Errorf("nobody looks again: %+v", d)
+	}
+}
+
 // Nobody writes into the same place before the driver has taken the snapshot.
 func TestOthersAwaitHistoryOfADelivery(t *testing.T) {
 	v := newVault(t)
@@ -251,12 +377,14 @@ func TestHistoryOfOthers(t *testing.T) {
 		func(*v1alpha1.Delivery) {}, func(d *v1alpha1.Delivery) { d.Spec.Peer = "north" },
 		func(d *v1alpha1.Delivery) { d.Spec.Transfer.Namespace = "bank2" },
 		func(d *v1alpha1.Delivery) { d.Spec.Transfer.Name = "other" },
+		func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.ClaimName = "other" },
+		func(d *v1alpha1.Delivery) { d.Namespace = "other" },
 		func(d *v1alpha1.Delivery) { d.Spec.Destination.Snapshot.TransferUID = "uid2" },
 	} {
 		seen[of(change)] = true
 	}
 	local := plan.TransferHistory(&v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}).Labels("run1")
-	if len(seen) != 5 || seen[local[v1alpha1.TransferLabel]] {
+	if len(seen) != 7 || seen[local[v1alpha1.TransferLabel]] {
 		t.Errorf("%v", seen)
 	}
 	labels := plan.DeliveryHistory(v.delivery).Labels("run1")
@@ -389,11 +517,13 @@ func TestHistoryOfHidesOthersWords(t *testing.T) {
 	v := newVault(t)
 	v.receive("run1")
 	for reason, hidden := range map[string]bool{
-		v1alpha1.ReasonSnapshotFailed: true, v1alpha1.ReasonSnapshotRejected: true, v1alpha1.ReasonTooManySnapshots: false,
+		v1alpha1.ReasonSnapshotFailed: true, v1alpha1.ReasonSnapshotRejected: true, v1alpha1.ReasonTooManySnapshots: true,
+		v1alpha1.ReasonSnapshotClassNotFound: true, v1alpha1.ReasonNotGranted: true, "Another": true,
+		v1alpha1.ReasonSnapshotReady: false, v1alpha1.ReasonSnapshotLost: false,
 	} {
 		v.delivery.Status = plan.RefuseDeliveryHistory(v.delivery, agentpod.Problem{Reason: reason, Message: "pool-7"}, v.at)
 		answer := plan.HistoryOf(v.delivery)
-		if answer.GetReason() != reason || strings.Contains(answer.GetMessage(), "pool-7") == hidden {
+		if answer.GetReason() != reason || answer.GetMessage() == "" || strings.Contains(answer.GetMessage(), "pool-7") == hidden {
 			t.Errorf("%+v", answer)
 		}
 	}

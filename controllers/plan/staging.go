@@ -39,6 +39,8 @@ type Snapshot struct {
 	// RunID is that of its labels, and Made when it was made in the API server.
 	RunID string
 	Made  metav1.Time
+	// Completed is when the annotations say that the run was Complete; zero when they do not.
+	Completed metav1.Time
 	// Created is when the driver took it; zero when that is not known.
 	Created time.Time
 	// RestoreSize is nil when the driver tells none.

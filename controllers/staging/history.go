@@ -43,10 +43,10 @@ func (c *Cluster) lookAtHistory(ctx context.Context, of plan.HistoryTarget, fact
 	}
 	for i := range snapshots {
 		claim, _, _ := unstructured.NestedString(snapshots[i].Object, "spec", "source", "persistentVolumeClaimName")
-		if claim == of.Claim {
+		if claim == of.Claim && snapshots[i].GetDeletionTimestamp() == nil {
 			facts.Held++
 		}
-		if snapshots[i].GetLabels()[v1alpha1.TransferLabel] == of.Of {
+		if keptFor(of, &snapshots[i]) {
 			facts.Snapshots = append(facts.Snapshots, read(&snapshots[i]))
 		}
 	}
@@ -80,6 +80,14 @@ func historyOf(of plan.HistoryTarget) client.MatchingLabels {
 	selected := maps.Clone(histories)
 	selected[v1alpha1.TransferLabel] = of.Of
 	return selected
+}
+
+// keptFor reports whether a snapshot is one that was taken for a Transfer. Of one for a peer, which is known by what it
+// says of itself, claim and annotation say so too: what a backup tool restored from another source is left alone.
+func keptFor(of plan.HistoryTarget, o *unstructured.Unstructured) bool {
+	claim, _, _ := unstructured.NestedString(o.Object, "spec", "source", "persistentVolumeClaimName")
+	return o.GetLabels()[v1alpha1.TransferLabel] == of.Of &&
+		(of.Peer == "" || claim == of.Claim && o.GetAnnotations()[v1alpha1.HistoryTransferAnnotation] == of.About)
 }
 
 // historyProblem is what an error means for a user; nil if it is one to try again.
@@ -121,7 +129,10 @@ func (c *Cluster) take(
 ) (*agentpod.Problem, error) {
 	o := newSnapshot(of.Namespace, step.Take.Name, step.Class, of.Claim)
 	o.SetLabels(of.Labels(step.Take.RunID))
-	about := map[string]string{v1alpha1.HistoryTransferAnnotation: of.About}
+	about := map[string]string{
+		v1alpha1.HistoryTransferAnnotation: of.About,
+		v1alpha1.HistoryTimeAnnotation:     step.Take.Time.UTC().Format(time.RFC3339),
+	}
 	if point := step.Take.RecoveryPoint; point != nil {
 		about[v1alpha1.RecoveryPointAnnotation] = point.UTC().Format(time.RFC3339)
 	}
@@ -144,7 +155,7 @@ func (c *Cluster) take(
 		step.Take.RunID, conditions.Shorten(words))}, nil
 }
 
-// expire deletes snapshots of a Transfer's destination by their names. What lacks its labels is left.
+// expire deletes snapshots of a Transfer's destination by their names. What keptFor does not know is left.
 func (c *Cluster) expire(ctx context.Context, of plan.HistoryTarget, names []string) error {
 	snapshots, err := c.snapshots(ctx, client.InNamespace(of.Namespace), historyOf(of))
 	if err != nil {
@@ -154,7 +165,7 @@ func (c *Cluster) expire(ctx context.Context, of plan.HistoryTarget, names []str
 		return err
 	}
 	for i := range snapshots {
-		if !slices.Contains(names, snapshots[i].GetName()) || snapshots[i].GetDeletionTimestamp() != nil {
+		if !slices.Contains(names, snapshots[i].GetName()) || !keptFor(of, &snapshots[i]) || snapshots[i].GetDeletionTimestamp() != nil {
 			continue
 		}
 		if err := c.delete(ctx, &snapshots[i]); err != nil {

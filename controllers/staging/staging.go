@@ -142,6 +142,9 @@ func read(o *unstructured.Unstructured) plan.Snapshot {
 		Name: o.GetName(), Deleting: o.GetDeletionTimestamp() != nil, RunID: o.GetLabels()[v1alpha1.RunLabel],
 		Made: o.GetCreationTimestamp(),
 	}
+	if at, err := time.Parse(time.RFC3339, o.GetAnnotations()[v1alpha1.HistoryTimeAnnotation]); err == nil {
+		seen.Completed = metav1.NewTime(at)
+	}
 	seen.Ready, _, _ = unstructured.NestedBool(o.Object, "status", "readyToUse")
 	if text, _, _ := unstructured.NestedString(o.Object, "status", "creationTime"); text != "" {
 		if taken, err := time.Parse(time.RFC3339, text); err == nil {
