@@ -33,10 +33,10 @@ func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 		Amounts: Amounts{RunningTransfers: 1},
 	}
 	if run.Route != v1alpha1.RoutePod {
-		granted := limitOr(run.BandwidthLimit, Unlimited)
+		granted := limitOf(run.BandwidthLimit)
 		held.Amounts[Bandwidth] = granted
-		held.Most = min(granted, limitOr(run.WindowLimit, Unlimited)) // others use what a window leaves
-		held.Amounts[Share] = min(granted, limitOr(run.BandwidthShare, Unlimited))
+		held.Most = min(granted, limitOf(run.WindowLimit)) // others use what a window leaves
+		held.Amounts[Share] = min(granted, limitOf(run.BandwidthShare))
 	}
 	return held, true
 }
@@ -60,7 +60,7 @@ func TransferRequest(transfer *v1alpha1.Transfer, route v1alpha1.Route) Request 
 		request.Since, request.Priority = queued.Time.Time, queued.Priority
 	}
 	if route != v1alpha1.RoutePod {
-		wanted := limitOr(transfer.Spec.BandwidthLimit, Unlimited)
+		wanted := limitOf(transfer.Spec.BandwidthLimit)
 		request.Bandwidth = &wanted
 	}
 	return request
@@ -166,9 +166,10 @@ func reasonIs(conditions []metav1.Condition, reason string) bool {
 	return ready != nil && ready.Reason == reason
 }
 
-func limitOr(limit *resource.Quantity, otherwise int64) int64 {
+// limitOf is what an absent limit leaves Unlimited.
+func limitOf(limit *resource.Quantity) int64 {
 	if limit == nil {
-		return otherwise
+		return Unlimited
 	}
 	return max(limit.Value(), 0)
 }

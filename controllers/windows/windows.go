@@ -22,9 +22,10 @@ const (
 	week      = 7 * day
 	// Shortest is how long a window must be: starting an agent takes some of it.
 	Shortest = 5 * time.Minute
-	// LeastBandwidth and MostBandwidth bound the limit of a window, in bytes per second.
+	// LeastBandwidth is the lowest limit of a window, in bytes per second.
 	LeastBandwidth = 256 << 10
-	MostBandwidth  = 1 << 50
+	// MostBandwidth is the highest limit of a window, in bytes per second.
+	MostBandwidth = 1 << 50
 	// maxShifts bounds how many times the offset of a zone is looked at. It changes a few times a year, and every window
 	// opens and closes within two weeks.
 	maxShifts = 100
