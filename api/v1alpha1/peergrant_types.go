@@ -101,8 +101,8 @@ type PeerGrantTo struct {
 	Create *PeerGrantCreate `json:"create,omitempty"`
 	// maxSnapshots lets Transfers of a peer with destination.snapshot have VolumeSnapshots taken of the claim, whose
 	// retention may keep at most so many. All that were taken of the claim for peers are at most that many and one, which
-	// is taken before another is removed. Those of Transfers that were deleted count until somebody deletes them. Absent:
-	// such Transfers are rejected.
+	// is taken before another is removed, and up to three more while they are not ready. Those of Transfers that were
+	// deleted count until somebody deletes them. Absent: such Transfers are rejected.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

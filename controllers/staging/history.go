@@ -165,10 +165,11 @@ func (c *Cluster) expire(ctx context.Context, of plan.HistoryTarget, names []str
 		return err
 	}
 	for i := range snapshots {
-		if !slices.Contains(names, snapshots[i].GetName()) || !keptFor(of, &snapshots[i]) || snapshots[i].GetDeletionTimestamp() != nil {
+		o := &snapshots[i]
+		if !slices.Contains(names, o.GetName()) || !keptFor(of, o) || o.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := c.delete(ctx, &snapshots[i]); err != nil {
+		if err := c.delete(ctx, o); err != nil {
 			return err
 		}
 	}
