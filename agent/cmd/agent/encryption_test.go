@@ -39,8 +39,6 @@ func TestEncryptsArchives(t *testing.T) {
 	if code, _, log := r.run(t.Context(), t); code == exitOK {
 		t.Errorf("without a key the agent exits with %d:\n%s", code, log)
 	}
-	// What fails before it serves leaves the listener to the end of the process.
-	to.Send.ControlAddress = freeAddress(t)
 	key := filepath.Join(r.directory, wirev1.ArchiveKey)
 	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, agefile.KeySize), 0o600); err != nil {
 		t.Fatal(err)

@@ -61,6 +61,10 @@ func (r *localRun) run(ctx context.Context, t *testing.T) (int, *wirev1.Report, 
 	path := filepath.Join(t.TempDir(), "log")
 	var log lines
 	code := run(ctx, []string{"local", "--config-dir", r.directory, "--termination-log", path}, &log, &log)
+	// What fails before it serves leaves the listener to the end of the process, and so may one that ends.
+	if r.config.GetSend() != nil {
+		r.config.Send.ControlAddress = freeAddress(t)
+	}
 	if code == exitConfig {
 		return code, nil, log.String()
 	}
