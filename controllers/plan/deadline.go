@@ -180,14 +180,15 @@ func (d *transferDecision) expect() *metav1.Condition {
 	// The API server keeps whole seconds.
 	since := d.wanted().Truncate(time.Second)
 	by := Deadline(spec.Deadline, since).Truncate(time.Second)
-	if ofRun && judged {
+	switch {
+	case ofRun && judged:
 		next.StartTime = kept.StartTime
 		if spec.Deadline.Time == nil {
 			by = kept.Time.Time
 		}
-	} else if judged {
+	case judged:
 		next.StartTime = run.StartTime.DeepCopy()
-	} else {
+	default:
 		next.StartTime = &metav1.Time{Time: since}
 	}
 	next.Time = metav1.NewTime(by)

@@ -126,11 +126,12 @@ func (x *session) direct(ctx context.Context, from uint64) (err error) {
 				from = ahead.Sequence + 1
 			}
 		}
-		if last > 0 || unread {
+		switch {
+		case last > 0 || unread:
 			pause = idlePause
-		} else if idle(ctx, news, pause) {
+		case idle(ctx, news, pause):
 			pause = idlePause // It may be at this replica a little later.
-		} else {
+		default:
 			pause = min(2*pause, idleMost)
 		}
 		if ctx.Err() != nil {
