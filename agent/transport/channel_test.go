@@ -131,7 +131,7 @@ func TestCallers(t *testing.T) {
 }
 
 // TestOwnNameIsForTheNamespace: queues of the same cluster and namespace are known without the name of a peer, and what
-// they send is counted apart. Nobody else is let in under that name, which can be guessed.
+// they send is counted apart. Nobody else is authenticated by that name, which can be guessed.
 func TestOwnNameIsForTheNamespace(t *testing.T) {
 	own, east := transporttest.NewAuthority(t, "own"), transporttest.NewAuthority(t, "east")
 	const domain = ".copies.bank.queue.lighterage.internal"

@@ -44,8 +44,8 @@ type TransferSchedule struct {
 	Windows []ScheduleWindow `json:"windows,omitempty"`
 }
 
-// A rule for the range of bandwidthLimit, in a list within a template, exceeds what the API server allows rules to cost;
-// the manager checks it.
+// A rule for the range of bandwidthLimit, in a list within a template, exceeds what the API server allows rules to
+// cost; the manager checks it.
 
 // ScheduleWindow is a time of the week, by the clock on the wall in the time zone of the schedule. Of an hour that is
 // there twice because the clock is set back, both are in the window; one that is left out is in none.

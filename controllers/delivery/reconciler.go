@@ -95,11 +95,14 @@ type Reconciler struct {
 func NewReconciler(o Options) *Reconciler {
 	claims := provision.Cluster{Client: o.Client, Reader: o.Reader}
 	snapshots := staging.Cluster{Client: o.Client, Reader: o.Reader}
-	r := &Reconciler{Options: o, claims: claims, staging: snapshots, tracker: agentjob.NewTracker(), refusals: &refusal.Shower{
+	refusals := &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there " +
 			"says why",
-	}}
+	}
+	r := &Reconciler{
+		Options: o, claims: claims, staging: snapshots, tracker: agentjob.NewTracker(), refusals: refusals,
+	}
 	r.line = r.newLine()
 	return r
 }

@@ -54,8 +54,8 @@ func Explain(in Input) (*Explanation, error) {
 		e.note("each destination has a Transfer of its own, which has figures and decisions: see status.destinations")
 		toStore := func(d v1alpha1.NamedDestination) bool { return d.ObjectStore != nil }
 		if slices.ContainsFunc(transfer.Spec.Destinations, toStore) {
-			e.note("each ObjectStore has a pod of its own, which reads and compresses for it alone: what is read and compressed " +
-				"once is for claims")
+			e.note("each ObjectStore has a pod of its own, which reads and compresses for it alone: what is read and " +
+				"compressed once is for claims")
 		}
 		return e, nil
 	}
@@ -80,7 +80,7 @@ const (
 	maxBytes   = 1 << 60
 )
 
-// endings say when the run would have been complete with other choices, by the forecast that its start was decided with.
+// endings say when the run would have been complete with other choices, by the forecast that decided its start.
 func (e *Explanation) endings(transfer *v1alpha1.Transfer) {
 	if e.Deadline == nil || e.Running || e.Run.Start == nil {
 		return

@@ -48,7 +48,7 @@ type FanoutOptions struct {
 
 // Fanout lets several senders send one stream, each all of it and from a position of its own, and removes what all have
 // sent. It holds the only consumer that a work queue can have, which takes messages without their payloads, in order,
-// and acknowledges each once every receiver is known to have it. Senders read beside it, so that none waits for another.
+// and acknowledges each once every receiver is known to have it. Senders read beside it: none waits for another.
 type Fanout struct {
 	options FanoutOptions
 

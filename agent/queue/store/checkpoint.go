@@ -68,8 +68,8 @@ func (c *Checkpoint) Every(interval time.Duration) time.Duration {
 }
 
 // Look finds the files and directories that have changed since the last checkpoint, and returns their number. It walks
-// over all files of the store, of which there is one for some megabytes of messages, but not again while nothing has been
-// put or removed since it found nothing twice. An error of the volume is one that Failed tells.
+// over all files of the store, of which there is one for some megabytes of messages, but not again while nothing has
+// been put or removed since it found nothing twice. An error of the volume is one that Failed tells.
 func (c *Checkpoint) Look() (int, error) {
 	c.next, c.paths = time.Now(), c.paths[:0]
 	now := c.store.changed()

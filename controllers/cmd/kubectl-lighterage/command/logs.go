@@ -107,10 +107,14 @@ func (l *logging) pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err := l.get(ctx, l.kind, l.name, object); err != nil {
 		return nil, err
 	}
+	label := labelled[l.kind.name]
+	if several, _, _ := unstructured.NestedSlice(object.Object, "spec", "destinations"); len(several) > 0 {
+		label = v1alpha1.DestinationsLabel // object stores among them have pods of their own
+	}
 	var found corev1.PodList
 	err := l.cluster.List(
 		ctx, &found, client.InNamespace(l.namespace),
-		client.MatchingLabels{labelled[l.kind.name]: string(object.GetUID())}, client.Limit(maxLogPods),
+		client.MatchingLabels{label: string(object.GetUID())}, client.Limit(maxLogPods),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in namespace %s: %w", l.namespace, err)

@@ -400,6 +400,23 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestLogsOfSeveral: the pod that sends, and the one that an object store among the destinations has, which is of a leg.
+func TestLogsOfSeveral(t *testing.T) {
+	whole := running("ledger")
+	whole.Spec.Destinations = []v1alpha1.NamedDestination{{Name: "vault"}, {Name: "west"}}
+	pods := []client.Object{whole}
+	for name, label := range map[string]string{"send": string(whole.UID), "leg": string(whole.UID), "foreign": "uid-2"} {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: name, Labels: map[string]string{v1alpha1.DestinationsLabel: label},
+		}})
+	}
+	p, _, _ := opened(t, nil, pods...)
+	found, err := (&logging{plugin: p, kind: transfers, name: "ledger"}).pods(t.Context())
+	if err != nil || len(found) != 2 || found[0].Name != "leg" || found[1].Name != "send" {
+		t.Errorf("%v %+v", err, found)
+	}
+}
+
 // TestLogs: lines of all pods of the object, made printable, and the message of the API server where there is none.
 func TestLogs(t *testing.T) {
 	var objects []client.Object
