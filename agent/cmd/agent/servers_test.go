@@ -26,15 +26,6 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// childEnv says that a process is an agent, whose arguments are those of the command line.
-const childEnv = "LIGHTERAGE_TEST_AGENT"
-
-func init() {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
-	}
-}
-
 // TestServers moves trees through real servers, with agents and servers that are killed.
 func TestServers(t *testing.T) {
 	for name, start := range objectstoretest.Programs {
