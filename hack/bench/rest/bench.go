@@ -8,6 +8,7 @@ package rest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -290,10 +291,11 @@ func (m *machine) ask(o order) (a answer, err error) {
 // took runs a program to its end.
 func took(ctx context.Context, who, what, name string, args ...string) (turn, error) {
 	command := exec.CommandContext(ctx, name, args...)
-	command.Stderr = os.Stderr
+	var said bytes.Buffer // An agent says much.
+	command.Stderr = &said
 	begin := time.Now()
 	if err := command.Run(); err != nil {
-		return turn{}, fmt.Errorf("%s: %w", command, err)
+		return turn{}, fmt.Errorf("%s: %w: %s", command, err, said.Bytes())
 	}
 	state := command.ProcessState
 	return turn{who: who, what: what, wall: time.Since(begin), cpu: state.UserTime() + state.SystemTime()}, nil
