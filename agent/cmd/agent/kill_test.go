@@ -32,10 +32,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// TestKilled kills agents that write a claim in a form before a system call that changes files, and the next attempt
+// TestKilledInClaims kills agents that write a claim in a form before a system call that changes files, and the next attempt
 // before another one. Nothing half is under its name then, and the attempt after that leaves what a run leaves that
 // nobody kills.
-func TestKilled(t *testing.T) {
+func TestKilledInClaims(t *testing.T) {
 	for form, codec := range map[wirev1.Form]string{
 		wirev1.Form_FORM_GZIP: "deflate", wirev1.Form_FORM_ZSTD: "zstd", wirev1.Form_FORM_ARCHIVE: "deflate",
 	} {
@@ -235,8 +235,8 @@ func resting(t *testing.T, root string) (paths []string) {
 	return paths
 }
 
-// expands returns what a file expands to, by a library that is none of ours. It fails the test unless the file is as its
-// index says, and a program of others finds no fault with it.
+// expands returns what a file expands to, by a library that is none of ours. It fails the test unless the file is as
+// its index says, and a program of others finds no fault with it.
 func (k *killing) expands(t *testing.T, path, when string) (plain []byte) {
 	t.Helper()
 	files := cargofile.Files{Engines: engines.Default()}

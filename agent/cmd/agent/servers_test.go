@@ -7,7 +7,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
