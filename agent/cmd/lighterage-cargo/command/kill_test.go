@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(command.ExitCode(err))
 }
 
-// TestKilled kills lighterage-cargo before each system call that changes files. Nothing half is under its name then, and
-// the same command leaves the file and its index, and nothing else.
+// TestKilled kills lighterage-cargo before each system call that changes files. Nothing half is under its name then,
+// and the same command leaves the file and its index, and nothing else.
 func TestKilled(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "from")
 	other := strings.Repeat("other\n", 10_000)
