@@ -238,7 +238,8 @@ func (b *bench) receiverTable() string {
 			perGiB = fmt.Sprintf("%.3f", spent/(float64(stored)/(1<<30)))
 		}
 		return []string{
-			name, harness.Grouped(stored), fmt.Sprintf("%.3f", harness.MedianOf(found, wall)), fmt.Sprintf("%.3f", spent), perGiB,
+			name, harness.Grouped(stored), fmt.Sprintf("%.3f", harness.MedianOf(found, wall)), fmt.Sprintf("%.3f", spent),
+			perGiB,
 		}
 	}
 	var rows [][]string
