@@ -290,10 +290,12 @@ test-security: tools-go ## Tests of the threat model: unauthenticated clients, h
 
 # Java and Node read the files too where they are installed.
 .PHONY: test-cargo
-test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, and the programs of others that read them
+test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, kills, and the programs of others that read them
 	$(ENSURE) readers
 	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
+	$(ALL_ENGINES); LIGHTERAGE_TEST_KILLS=all go test -v -count=1 -timeout 30m -tags "$$LIGHTERAGE_TAGS" -run '^TestKilled(InClaims)?$$' \
+		./agent/cmd/agent ./agent/cmd/lighterage-cargo/command
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 # Tests on the clusters that test-sources has, and test-e2e not.
