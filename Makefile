@@ -270,6 +270,15 @@ test-objectstores: tools-go ## Tests of object stores against versitygw and moto
 		go test -v -count=1 -timeout 15m -tags objectstores -run '^Test(Servers|ServersEndWithTest|ServerFaults|Killed|Full|FoldedServer)$$' \
 		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent ./agent/queue/archive ./agent/handoff
 
+.PHONY: test-reach
+test-reach: tools-go ## Several receivers and their faults, paths, tunnels, impostors, proxies, and control connections that are cut for ten minutes
+	$(ALL_ENGINES); go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" -run 'FanOut|Spool|SendToSeveral|OneOfSeveral|SeveralReceivers' \
+		./agent/transfer/... ./agent/cmd/agent
+	go test -count=1 -timeout 10m ./agent/wire/datapath ./agent/wire/tunnel ./controllers/gateway/reverse
+	go test -count=1 -timeout 10m -run 'Destination|Several|Pull|DataPath|PathCost' ./controllers/plan
+	CONTROL_CUTS=10m go test -v -count=1 -timeout 20m -run 'Reverse|ControlConnection|Impostor|Replicas|Proxy|Tunnel|MadeUpPeers|NetworkPolicies|Revocation|Expiry|Trust' \
+		./controllers/gateway
+
 .PHONY: test-csi
 test-csi: tools-go ## Tests of the CSI driver of the local clusters on a small btrfs, with csi-test's sanity suite; as root
 	$(ENSURE) btrfs

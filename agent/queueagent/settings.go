@@ -136,7 +136,9 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 		RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(),
 		ServingDirectory: c.GetServingDirectory(),
-		Acceptance:       &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
+		Acceptance: &wirev1.ChannelAcceptance{
+			Address: c.GetAcceptance().GetAddress(), DataPath: c.GetAcceptance().GetDataPath(),
+		}, External: c.GetExternal(),
 		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory(), Store: c.GetArchive().GetStore()},
 		Restore: c.GetRestore(),
 	}
@@ -147,8 +149,8 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
 		return errors.New(
-			"addresses, members, storage, external servers, serving_directory, archive.directory, archive.store and restore " +
-				"cannot be changed while the agent runs: start it again",
+			"addresses, acceptance.data_path, members, storage, external servers, serving_directory, archive.directory, " +
+				"archive.store and restore cannot be changed while the agent runs: start it again",
 		)
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {

@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -290,6 +291,7 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 		s.section("Channel to " + c.Destination)
 		s.row("state", c.State)
 		s.row("carries", strings.TrimSpace(c.NegotiatedCodec+" "+string(c.NegotiatedLevel)))
+		s.row("data path", pathText(c.DataPath))
 		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
 		s.count("position", c.Position)
 		if c.LastError != nil {
@@ -442,6 +444,13 @@ func ofProfile(p *v1alpha1.NodeProfile, s *sheet) {
 	s.row("network stack", cmp.Or(p.Status.NetworkCPUSecondsPerGiB, unknown)+" CPU seconds per GiB")
 	if c := p.Status.LastChange; c != nil {
 		s.row("changed", c.Reason+": "+c.Message)
+	}
+	if len(p.Status.DataPaths) > 0 {
+		s.section("Moving data, by the runs of agents here")
+		s.row("PATH", "CPU S/GIB", "RUNS", "LAST")
+	}
+	for _, d := range p.Status.DataPaths {
+		s.row(string(d.Type), d.CPUSecondsPerGiB, strconv.Itoa(int(d.Runs)), clock(d.MeasuredTime.Time))
 	}
 	if len(p.Status.Engines) > 0 {
 		s.section("Engines on one core, on the agents' sample")

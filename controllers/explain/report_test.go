@@ -230,9 +230,13 @@ func TestReport(t *testing.T) {
 			decisions.LinkBytesPerSecond, decisions.DiskBytesPerSecond, decisions.InflateCPUSecondsPerGiB = 0, 300e6, "0.700"
 			decisions.Classes[0].Reason = v1alpha1.CompressionDiskFaster
 			q.Status.Decisions = decisions
-			q.Status.Channel = &v1alpha1.QueueChannelStatus{Decisions: endpoint.Status.Decisions}
+			q.Status.Channel = &v1alpha1.QueueChannelStatus{
+				Decisions: endpoint.Status.Decisions,
+				DataPath:  &v1alpha1.DataPath{Type: v1alpha1.DataPathTCP, Reason: v1alpha1.DataPathFellBack},
+			}
 		}), []string{
 			"about messages\n", "300.0 MB/s", "0.700 CPU seconds", "DiskFaster", "messages of the channel", "125.0 MB/s to the peer",
+			"TCP (FellBack)",
 		}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
@@ -283,7 +287,9 @@ func TestReport(t *testing.T) {
 		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
 			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
 		}}}, []string{"List    yes", "Delete  no: 403"}},
-		"NodeProfile": {worker("worker-1"), []string{"isa-l", "to compress, to inflate", "not verified", "500.0 MB/s"}},
+		"NodeProfile": {worker("worker-1"), []string{
+			"isa-l", "to compress, to inflate", "not verified", "500.0 MB/s", "MPTCP", "0.8125", "17",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, text := explainObject(t, test.object)

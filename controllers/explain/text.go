@@ -63,14 +63,7 @@ func (e *Explanation) runTable() Section {
 	}
 	rows.Add("route", strings.TrimSuffix(cmp.Or(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
 	if p := e.Run.DataPath; p != nil {
-		text := fmt.Sprintf("%s (%s)", p.Type, p.Reason)
-		if p.CongestionControl != "" {
-			text += ", " + p.CongestionControl
-		}
-		if p.RoundTripTime != nil {
-			text += ", round-trip time " + p.RoundTripTime.Duration.String()
-		}
-		rows.Add("data path", text)
+		rows.Add("data path", pathText(p))
 	}
 	node := cmp.Or(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {
@@ -88,6 +81,21 @@ func (e *Explanation) runTable() Section {
 		}
 	}
 	return Section{"Transfer " + e.Transfer + ": " + cmp.Or(e.Phase, "phase unknown"), rows}
+}
+
+// pathText is empty where the path is not known.
+func pathText(p *v1alpha1.DataPath) string {
+	if p == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s (%s)", p.Type, p.Reason)
+	if p.CongestionControl != "" {
+		text += ", " + p.CongestionControl
+	}
+	if p.RoundTripTime != nil {
+		text += ", round-trip time " + p.RoundTripTime.Duration.String()
+	}
+	return text
 }
 
 func (e *Explanation) policyTable() Section {

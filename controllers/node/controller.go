@@ -73,6 +73,8 @@ type Options struct {
 	// Use is what agents say of accelerators; nil: NodeProfiles do not show it. Metrics of it; nil: there are none.
 	Use     *Use
 	Metrics *metrics.Nodes
+	// Paths are what runs say of paths; nil: NodeProfiles do not show it.
+	Paths *Paths
 	// Recorder of events; none are recorded without one.
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
@@ -114,13 +116,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	isAgent := predicate.NewPredicateFuncs(func(pod client.Object) bool {
 		return pod.GetNamespace() == o.Namespace && pod.GetLabels()[ComponentLabel] == NodeAgent
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
+	controller := ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
 		For(&v1alpha1.NodeProfile{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(isAgent)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(topology.NodeChanged())).
 		WatchesRawSource(o.Profiles.Source()).
-		WithOptions(refusal.ControllerOptions(workers)).
-		Complete(wake.Again(r))
+		WithOptions(refusal.ControllerOptions(workers))
+	if o.Paths != nil {
+		controller.WatchesRawSource(o.Paths.source())
+	}
+	return controller.Complete(wake.Again(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -147,6 +152,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if apierrors.IsNotFound(err) {
 			r.options.Profiles.Forget(request.NamespacedName)
 			r.forgetUse(request.Name)
+			if r.options.Paths != nil {
+				r.options.Paths.take(request.Name)
+			}
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the profile goes with its owner
 	}
@@ -192,6 +200,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	again = sooner(again, r.paths(profile, node.Status.Capacity.Cpu().Value(), now))
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)
 	profile.Status.ObservedGeneration = profile.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, profile)

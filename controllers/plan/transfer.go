@@ -97,6 +97,8 @@ type Finished struct {
 	Report *wirev1.Report
 	// DataPath that it took; nil when that is not known.
 	DataPath *v1alpha1.DataPath
+	// PathCost is what it says of its path; nil: nothing.
+	PathCost *PathCost
 }
 
 // TransferDecision is what to do.

@@ -73,6 +73,9 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	active := peergrant.Active(grants.Items, r.Clock.Now())
 	in.expires = peergrant.UntilExpiration(active, r.Clock.Now())
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: active, Tunnels: r.Image.Tunnels}
+	if path := r.Image.DataPath; path != string(v1alpha1.DataPathTCP) {
+		in.neighbours.DataPath = path // else configurations stay as earlier releases made them
+	}
 	if queue.DeletionTimestamp == nil &&
 		slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)

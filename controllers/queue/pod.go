@@ -40,6 +40,9 @@ func (w Wanted) startDigest() string {
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
 	}
+	if path := c.GetAcceptance().GetDataPath(); path != "" {
+		_, _ = fmt.Fprintln(sum, "data path", path)
+	}
 	if storage := c.GetStorage(); storage.GetSyncAlways() || storage.GetSyncInterval() != nil {
 		_, _ = fmt.Fprintln(sum, "sync", storage.GetSyncAlways(), storage.GetSyncInterval().AsDuration())
 	}

@@ -67,6 +67,8 @@ type Options struct {
 	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	Metrics  *metrics.Transfers
+	// Measured is told what runs that have ended say of paths; nil: nobody is.
+	Measured func(plan.PathCost)
 	Clock    clock.PassiveClock
 	// Topology is where agents can be.
 	Topology *topology.Topology
@@ -247,6 +249,9 @@ func (r *Reconciler) writeStatus(
 	if decision.Finished != nil {
 		r.tracker.Forget(transfer.UID)
 		r.Metrics.Observe(transfer.Namespace, decision.Finished)
+		if cost := decision.Finished.PathCost; cost != nil && r.Measured != nil {
+			r.Measured(*cost)
+		}
 	}
 	return nil
 }
