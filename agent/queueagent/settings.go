@@ -59,6 +59,10 @@ func (a *Agent) storeOptions(c *wirev1.QueueConfig) (store.Options, error) {
 		Log:  a.options.Log,
 		Sync: store.Sync{Always: c.GetStorage().GetSyncAlways(), Interval: c.GetStorage().GetSyncInterval().AsDuration()},
 	}
+	if spill := c.GetStorage().GetSpill(); spill != nil {
+		o.Memory, o.Sync.Interval = false, store.SpillSyncInterval
+		o.Spill = &store.Spill{Memory: size(spill.GetMemoryBytes()), Volume: size(spill.GetVolumeBytes())}
+	}
 	if c.GetExternal() != nil {
 		o.Directory = "" // Nothing is mounted there.
 	}
@@ -119,6 +123,10 @@ func validate(c *wirev1.QueueConfig) error {
 		return fmt.Errorf(
 			"storage.sync_interval is %v: use a positive one, or sync_always", c.GetStorage().GetSyncInterval().AsDuration(),
 		)
+	case c.GetStorage().GetSpill() != nil && (!c.GetStorage().GetMemory() || c.GetExternal() != nil ||
+		c.GetStorage().GetSpill().GetVolumeBytes() < c.GetStorage().GetCapacity() || c.GetStorage().GetCapacity() == 0):
+		return errors.New("storage.spill is for messages in memory: use storage.memory without external, a capacity, and " +
+			"volume_bytes of at least that")
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}

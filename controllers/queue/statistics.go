@@ -117,6 +117,9 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	addKnown(&all.FileBlocks, s.FileBlocks)
 	addKnown(&all.FileBytes, s.FileBytes)
 	addKnown(&all.MemoryBytes, s.MemoryBytes)
+	addKnown(&all.Sweeps, s.Sweeps)
+	addKnown(&all.AbortedSweeps, s.AbortedSweeps)
+	addKnown(&all.SweptBytes, s.SweptBytes)
 	if one := s.GetVolumeSyncs(); one != nil {
 		if all.VolumeSyncs == nil {
 			all.VolumeSyncs = &wirev1.QueueVolumeSyncs{}
@@ -215,6 +218,9 @@ func (t *totals) statisticsStatus(
 		MemoryBytes:           known(s.MemoryBytes),
 		VolumeSync:            volumeSyncStatus(s.GetVolumeSyncs()),
 		Checkpoint:            volumeSyncStatus(s.GetCheckpoints()),
+		Sweeps:                known(s.Sweeps),
+		AbortedSweeps:         known(s.AbortedSweeps),
+		SweptBytes:            known(s.SweptBytes),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}

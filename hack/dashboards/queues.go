@@ -92,6 +92,18 @@ var queues = dashboard{
 					{`sum(lighterage_queue_file_bytes)`, "files"},
 					{`sum(lighterage_queue_memory_bytes)`, "memory"},
 				},
+			}, {
+				title: "Swept to disks", kind: timeseries, unit: bytesPerSec, width: 8,
+				description: "Bytes that Queues of type Memory with spill swept from memory to the disks of nodes.",
+				queries: one(`sum by (namespace) (rate(lighterage_queue_swept_bytes_total[$__rate_interval]))`,
+					"{{namespace}}"),
+			}, {
+				title: "Sweeps", kind: timeseries, unit: perSecond, width: 8,
+				description: "Sweeps of Queues of type Memory with spill, and those that an error of the disk aborted.",
+				queries: []query{
+					{`sum(rate(lighterage_queue_sweeps_total[$__rate_interval]))`, "sweeps"},
+					{`sum(rate(lighterage_queue_aborted_sweeps_total[$__rate_interval]))`, "aborted"},
+				},
 			},
 		}},
 		{title: "Clients", panels: []panel{
