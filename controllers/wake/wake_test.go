@@ -133,6 +133,29 @@ func TestOfPolicy(t *testing.T) {
 	}
 }
 
+// TestOfLocalPolicy: it is of its namespace, and what it applies to has its prices from the default one.
+func TestOfLocalPolicy(t *testing.T) {
+	here, there := transfer("bank", "here"), transfer("shop", "there")
+	for _, one := range []*v1alpha1.Transfer{here, there} {
+		one.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
+	}
+	here.Status.Policy = &v1alpha1.PolicyStatus{Kind: v1alpha1.LocalPolicyKind, Name: "fast"}
+	of := wake.OfPolicy(newCluster(t, here, there), func() client.ObjectList { return &v1alpha1.TransferList{} })
+	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(here)}}
+	for name, policy := range map[string]client.Object{
+		"of the namespace": &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: "fast", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		}},
+		"the default one": &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		}},
+	} {
+		if got := of(context.Background(), policy); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestWaiting(t *testing.T) {
 	ready, waits := &v1alpha1.Queue{}, &v1alpha1.Queue{}
 	ready.Namespace, ready.Name, waits.Namespace, waits.Name = "bank", "ready", "shop", "waits"
