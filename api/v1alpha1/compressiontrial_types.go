@@ -112,8 +112,8 @@ type TrialLink struct {
 type TrialCompression struct {
 	// policyName names the LocalCompressionPolicy of the namespace, or, where there is none with that name, the
 	// CompressionPolicy, whose objective, prices and least sizes the recommendation takes over; the policy that is
-	// recommended is of the same kind. When empty the default CompressionPolicy applies, if there is one. What a policy says of codecs, levels and engines does not
-	// matter: all are measured.
+	// recommended is of the same kind. When empty the default CompressionPolicy applies, if there is one. What a policy
+	// says of codecs, levels and engines does not matter: all are measured.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`

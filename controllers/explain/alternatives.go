@@ -188,8 +188,8 @@ func compare(all []Alternative, chosen *float64, objective v1alpha1.CompressionO
 	}
 }
 
-// ofClasses are what mode Auto does with each class of bodies or messages, and the other choice. packed says how what is
-// compressed was compressed last.
+// ofClasses are what mode Auto does with each class of bodies or messages, and the other choice. packed says how most
+// of what is compressed was.
 func ofClasses(d *v1alpha1.DecisionsStatus, packed *v1alpha1.CompressionStatus) []Alternative {
 	var all []Alternative
 	for _, c := range d.Classes {

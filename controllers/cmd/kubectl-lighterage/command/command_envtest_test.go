@@ -59,10 +59,10 @@ func TestProgram(t *testing.T) {
 		},
 		"not run yet": {everything, "new", []string{
 			"Transfer bank/new: waiting", "no controller has looked at it yet",
-		}, "Other choices", false},
+		}, "Alternatives: the run", false},
 		"still without": {everything, "starting", []string{
 			"Transfer bank/starting: Starting", "the agent has not reported what it decided",
-		}, "Other choices", false},
+		}, "Alternatives: the run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, _, err := try(t, "", "explain", "transfer/"+test.transfer, "-n", namespace, "--kubeconfig", test.kubeconfig)
