@@ -161,7 +161,8 @@ func TestReport(t *testing.T) {
 	trial := &v1alpha1.CompressionTrial{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "files"}}
 	trial.Status.Conditions = append(conditions.Stalled("SourceEmpty", "no files"),
 		conditions.New(v1alpha1.ConditionFailed, true, "SourceEmpty", "no files"))
-	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "zstd", Engine: "libzstd", Level: "Fast", Ratio: "3.14"}} // of an older operator, without links
+	// As of a trial without links.
+	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "zstd", Engine: "libzstd", Level: "Fast", Ratio: "3.14"}}
 	delivery := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger-1"}}
 	delivery.Spec.Peer, delivery.Spec.Transfer = "east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger"}
 	delivery.Status.Compression = &v1alpha1.CompressionStatus{Codec: "deflate"}

@@ -30,7 +30,7 @@ const (
 	// have an agent without a node.
 	Waits = "lighterage.waits"
 	// Policy is the policy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names. It is empty for the
-	// default one, and also for what a LocalCompressionPolicy applies to: the default one has the prices.
+	// default one, and also for what a LocalCompressionPolicy applies to or may: the default one has the prices.
 	Policy = "lighterage.policy"
 	// PolicyInForce is what InForce makes of the policy that applies to a Transfer, a Queue or an HTTPEndpoint, if one
 	// does.

@@ -31,9 +31,10 @@ func InForce(local bool, name string) string {
 	return name
 }
 
-// policies are the values of Policy of an object that names one, with what status has.
+// policies are the values of Policy of an object that names one, with what status has. One without a status may wait for
+// the prices of the default policy.
 func policies(name string, status *v1alpha1.PolicyStatus) []string {
-	if name != "" && status.IsLocal() {
+	if name != "" && (status == nil || status.IsLocal()) {
 		return []string{name, ""}
 	}
 	return []string{name}

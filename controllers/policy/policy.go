@@ -63,7 +63,7 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("CompressionPolicy %q does not exist, nor does a LocalCompressionPolicy of that name in the "+
-		"namespace; create one, or name another in spec.compression.policyName", e.Name)
+		"namespace; create it, or name another in spec.compression.policyName", e.Name)
 }
 
 // Local is a LocalCompressionPolicy as Resolve and its like take it, before those of the cluster. It has the namespace

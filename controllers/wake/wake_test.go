@@ -120,6 +120,7 @@ func TestOfPolicy(t *testing.T) {
 	named, none, other := transfer("bank", "named"), transfer("shop", "none"), transfer("bank", "other")
 	named.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
 	other.Spec.Compression = &v1alpha1.Compression{PolicyName: "high"}
+	named.Status.Policy, other.Status.Policy = &v1alpha1.PolicyStatus{Name: "fast"}, &v1alpha1.PolicyStatus{Name: "high"}
 	of := wake.OfPolicy(newCluster(t, named, none, other), func() client.ObjectList { return &v1alpha1.TransferList{} })
 	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
 	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(named)}}
@@ -140,6 +141,7 @@ func TestOfLocalPolicy(t *testing.T) {
 		one.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
 	}
 	here.Status.Policy = &v1alpha1.PolicyStatus{Kind: v1alpha1.LocalPolicyKind, Name: "fast"}
+	there.Status.Policy = &v1alpha1.PolicyStatus{Name: "fast"}
 	of := wake.OfPolicy(newCluster(t, here, there), func() client.ObjectList { return &v1alpha1.TransferList{} })
 	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(here)}}
 	for name, policy := range map[string]client.Object{
