@@ -168,7 +168,7 @@ func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) 
 	}
 	for form, begins := range map[string]string{"html": "<!DOCTYPE html>", "svg": "<svg ", "text": "Trial bank/ledger"} {
 		if said, err := write(kubeconfig, form); err != nil || !strings.HasPrefix(said, begins) ||
-			!strings.Contains(said, "8.90") {
+			!strings.Contains(said, "8.9") {
 			t.Errorf("%s: %v: %s", form, err, said)
 		}
 	}
