@@ -19,8 +19,8 @@ const (
 	CompressionNever CompressionMode = "Never"
 )
 
-// CompressionObjective is what mode Auto minimises: Transfers choose block by block, HTTPEndpoints by classes of bodies.
-// Queues do not choose by it.
+// CompressionObjective is what mode Auto minimises: Transfers choose block by block, HTTPEndpoints by classes of bodies,
+// Queues and their channels by classes of messages.
 // +kubebuilder:validation:Enum=Cost;Elapsed;CPU;Bytes
 type CompressionObjective string
 
@@ -103,12 +103,13 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software is Disabled: no accelerator does zstd; write [deflate]"
 type Compression struct {
-	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// policyName names a LocalCompressionPolicy of the namespace, or, where there is none with that name, a
+	// CompressionPolicy. When empty the default CompressionPolicy applies, if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
 
-	// objective is what mode Auto minimises, of Transfers. Cost needs prices of the policy or of a Tariff.
+	// objective is what mode Auto minimises. Cost needs prices of the policy or of a Tariff.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 
@@ -143,6 +144,14 @@ type Compression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// Policy is the name of the policy that is named; empty for the default one.
+func (c *Compression) Policy() string {
+	if c == nil {
+		return ""
+	}
+	return c.PolicyName
 }
 
 // Operations counts calls and the plain bytes that they worked on.
@@ -403,11 +412,21 @@ type CostStatus struct {
 	Periods []CostPeriod `json:"periods,omitempty"`
 }
 
+// LocalPolicyKind is PolicyStatus.Kind of a policy of the namespace.
+const LocalPolicyKind = "LocalCompressionPolicy"
+
+// IsLocal reports whether the policy is a LocalCompressionPolicy. That of nil is none.
+func (p *PolicyStatus) IsLocal() bool { return p != nil && p.Kind == LocalPolicyKind }
+
 // PolicyStatus is a policy as it was resolved for one run.
 //
 // +structType=atomic
 type PolicyStatus struct {
-	// name of the CompressionPolicy that was used; empty when what is built in applies.
+	// kind of the policy that was used: LocalCompressionPolicy for one of the namespace; absent for a CompressionPolicy,
+	// and where what is built in applies.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// name of the policy that was used; empty when what is built in applies.
 	// +optional
 	Name string `json:"name,omitempty"`
 	// source says how it was found: Named, Default or BuiltIn. What is set inline is merged in.

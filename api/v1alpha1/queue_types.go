@@ -84,7 +84,8 @@ type QueueSpill struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software is Disabled: no accelerator does zstd; write [deflate]"
 type QueueCompression struct {
-	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// policyName names a LocalCompressionPolicy of the namespace, or, where there is none with that name, a
+	// CompressionPolicy. When empty the default CompressionPolicy applies, if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
@@ -114,6 +115,14 @@ type QueueCompression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// Policy is the name of the policy that is named; empty for the default one.
+func (c *QueueCompression) Policy() string {
+	if c == nil {
+		return ""
+	}
+	return c.PolicyName
 }
 
 // QueueOverflow says what happens to a message that exceeds a limit.

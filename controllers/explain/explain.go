@@ -46,6 +46,9 @@ func Explain(in Input) (*Explanation, error) {
 			Completion: when(status.Run.CompletionTime),
 		},
 	}
+	if status.Policy != nil {
+		e.objective = status.Policy.Objective
+	}
 	if d := status.Deadline; d != nil && d.RunID == status.Run.ID { // and not that of a run that is awaited, or was before
 		e.Deadline = d.DeepCopy()
 	}
@@ -230,12 +233,22 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 
 // decimal is a number that status holds as text; nil when there is none, or none that a measurement can have.
 func decimal(text string) *float64 {
+	if value := signed(text); value != nil && *value >= 0 {
+		return value
+	}
+	return nil
+}
+
+// signed is decimal for what may be below 0.
+func signed(text string) *float64 {
 	value, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
 		return nil
 	}
 	return &value
 }
+
+func positiveDecimal(text string) *float64 { return positive(valueOr(decimal(text), 0)) }
 
 func positive(value float64) *float64 {
 	if value > 0 && !math.IsInf(value, 0) {

@@ -146,6 +146,8 @@ func TestReport(t *testing.T) {
 	quota.Status.Used = &v1alpha1.DataQuotaResources{RunningTransfers: new(int32(2))}
 	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "priced"}}
 	policy.Spec.TariffName, policy.Spec.Level = "datacentre", v1alpha1.CompressionHigh
+	local := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "small"}}
+	local.Spec.Codecs = []v1alpha1.Codec{v1alpha1.CodecZstd}
 	tariff := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "datacentre"}}
 	tariff.Spec = v1alpha1.TariffSpec{
 		Currency: "EUR", TimeZone: "Etc/UTC",
@@ -159,6 +161,7 @@ func TestReport(t *testing.T) {
 	trial := &v1alpha1.CompressionTrial{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "files"}}
 	trial.Status.Conditions = append(conditions.Stalled("SourceEmpty", "no files"),
 		conditions.New(v1alpha1.ConditionFailed, true, "SourceEmpty", "no files"))
+	// As of a trial without links.
 	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "zstd", Engine: "libzstd", Level: "Fast", Ratio: "3.14"}}
 	delivery := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger-1"}}
 	delivery.Spec.Peer, delivery.Spec.Transfer = "east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger"}
@@ -266,6 +269,9 @@ func TestReport(t *testing.T) {
 		}},
 		"DataQuota":         {quota, []string{"running Transfers  2 of 3"}},
 		"CompressionPolicy": {policy, []string{"High", "from spec", "Cost", "of Tariff datacentre", "PreferHardware"}},
+		"LocalCompressionPolicy": {local, []string{
+			"LocalCompressionPolicy bank/small", "zstd", "from spec", "of the default CompressionPolicy",
+		}},
 		"Tariff": {tariff, []string{
 			"EUR 0.01 per CPU hour, 0 per GiB", "send, Peer west  EUR 0.01 per CPU hour, 0.09 per GiB",
 		}},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
@@ -35,7 +36,7 @@ func (s *sheet) policy(p *v1alpha1.PolicyStatus) {
 	}
 	from := "built in"
 	if p.Name != "" {
-		from = fmt.Sprintf("CompressionPolicy %q, %s", p.Name, strings.ToLower(p.Source))
+		from = policy.Title(p.IsLocal(), p.Name) + ", " + strings.ToLower(p.Source)
 	}
 	s.section("Policy in force: " + from + ", with what the spec sets itself")
 	s.row("objective", string(p.Objective))
@@ -82,8 +83,10 @@ func (s *sheet) compression(c *v1alpha1.CompressionStatus, i *v1alpha1.Decompres
 }
 
 // decisions shows what mode Auto does with classes of bodies or messages, and what the other choice would take. about is
-// which they are, and to is where connections lead whose rate is shown.
-func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
+// which they are, to is where connections lead whose rate is shown, and packed how the object compresses.
+func (s *sheet) decisions(
+	about, to string, d *v1alpha1.DecisionsStatus, packed *v1alpha1.CompressionStatus,
+) {
 	if d == nil {
 		return
 	}
@@ -102,23 +105,7 @@ func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
 	if d.InflateCPUSecondsPerGiB != "" {
 		s.row("inflating for readers", d.InflateCPUSecondsPerGiB+" CPU seconds per GiB")
 	}
-	if len(d.Classes) == 0 {
-		return
-	}
-	s.section("Classes of " + about + ", and what the other choice would take by the objective")
-	s.row("CONTENT", "SIZE", "CODEC", "CHOICE", "REASON", "COUNT", "BYTES", "RATIO", "CPU/GiB", "OTHER", "TRIALS")
-	for _, c := range d.Classes {
-		other := unknown
-		if c.OtherPercent != "" {
-			other = c.OtherPercent + " %"
-			if !strings.HasPrefix(other, "-") {
-				other = "+" + other
-			}
-		}
-		s.row(cmp.Or(c.Content, unknown), c.Size, c.Codec, string(c.Choice), cmp.Or(c.Reason, "-"), fmt.Sprint(c.Operations),
-			table.Bytes(c.Bytes), cmp.Or(c.Ratio, unknown), cmp.Or(c.CompressCPUSecondsPerGiB, unknown), other,
-			fmt.Sprint(c.Trials))
-	}
+	s.alternatives("Classes of "+about+": what is done, and the other choice", ofClasses(d, packed), "")
 }
 
 // spent shows what the work used and cost.

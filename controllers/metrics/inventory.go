@@ -90,8 +90,8 @@ func followed() []client.Object {
 	return []client.Object{
 		&v1alpha1.Transfer{}, &v1alpha1.TransferSet{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
 		&v1alpha1.CompressionTrial{}, &v1alpha1.ObjectStore{}, &v1alpha1.Peer{}, &v1alpha1.PeerGrant{},
-		&v1alpha1.CompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{}, &v1alpha1.NodeProfile{},
-		&v1alpha1.Drill{},
+		&v1alpha1.CompressionPolicy{}, &v1alpha1.LocalCompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{},
+		&v1alpha1.NodeProfile{}, &v1alpha1.Drill{},
 	}
 }
 
@@ -248,6 +248,8 @@ func look(object any) (kind string, conditions []metav1.Condition, run runs) {
 		return "PeerGrant", o.Status.Conditions, runs{}
 	case *v1alpha1.CompressionPolicy:
 		return "CompressionPolicy", o.Status.Conditions, runs{}
+	case *v1alpha1.LocalCompressionPolicy:
+		return "LocalCompressionPolicy", o.Status.Conditions, runs{}
 	case *v1alpha1.Tariff:
 		return "Tariff", o.Status.Conditions, runs{}
 	case *v1alpha1.DataQuota:

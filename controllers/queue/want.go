@@ -88,7 +88,7 @@ func Want(
 func inheritedMinSize(
 	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy,
 ) *v1alpha1.QueueInheritedMinSize {
-	if inline := queue.Spec.Compression; inline != nil && inline.PolicyName != "" {
+	if queue.Spec.Compression.Policy() != "" {
 		return nil
 	}
 	if queue.Status.InheritedMinSize != nil {

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend makes a CompressionPolicy of what a CompressionTrial found, and says why. It is pure.
+// Package recommend makes a policy of what a CompressionTrial found, and says why. It is pure.
 package recommend
 
 import (
@@ -40,8 +40,12 @@ func Recommend(in Input) (*v1alpha1.TrialRecommendation, error) {
 		r.Choices = append(r.Choices, in.choice(link, i))
 	}
 	spec, why := in.spec()
+	kind := "CompressionPolicy"
+	if in.Current.IsLocal() {
+		kind, spec.TariffName, spec.Prices = v1alpha1.LocalPolicyKind, "", nil
+	}
 	text, err := yaml.Marshal(document{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CompressionPolicy", Metadata: metadata{Name: in.Name}, Spec: spec,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Metadata: metadata{Name: in.Name}, Spec: spec,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the recommended policy: %w", err)
@@ -50,7 +54,7 @@ func Recommend(in Input) (*v1alpha1.TrialRecommendation, error) {
 	return r, nil
 }
 
-// document is a CompressionPolicy without what the API server adds.
+// document is a policy without what the API server adds. A LocalCompressionPolicy has some of the fields.
 type document struct {
 	APIVersion string                         `json:"apiVersion"`
 	Kind       string                         `json:"kind"`

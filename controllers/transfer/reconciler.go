@@ -45,7 +45,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch;create;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;localcompressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -211,7 +211,7 @@ func TestObjects(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"Transfer ledger": "What compressed the data; Cost in EUR, and what compression saved; " +
-			"Alternatives by cost: the run as measured, others as estimated; History: last attempts by how long they took",
+			"Alternatives by cost: the run as measured, others as estimated, for a GiB; History: last attempts by how long they took",
 		"Queue orders":        "Messages; What compressed the data; Cost in EUR, and what compression saved",
 		"Statement 2026-11":   "Cost by kind, in EUR; Cost by Peer, in EUR; Cost by day, in EUR",
 		"DataQuota team":      "Limits",
