@@ -151,6 +151,12 @@ func (c *Controller) Value(s Spent) float64 {
 	return c.model.value(c.model.takes(s.Wire/s.Plain, s.CPU/s.Plain, s.Inflate/s.Plain))
 }
 
+// Objective is what is minimised.
+func (c *Controller) Objective() Objective { return c.model.objective }
+
+// InflateSeconds is the CPU seconds of inflating a byte of plain data, or what is usual.
+func (w Way) InflateSeconds() float64 { return 1 / w.known().InflateRate }
+
 // Value is what the objective makes of what bodies or messages took that travel after they were compressed; 0 where it
 // is not known yet how long a byte is on its way. It takes compressing for as long as its CPU time.
 func (s Serving) Value(spent Spent, c Carrier) float64 {
