@@ -58,6 +58,9 @@ type Server struct {
 	closed    bool
 }
 
+// sampledOn is a variable for tests.
+var sampledOn regret.Machine
+
 // New returns a server that listens nowhere yet. Close ends it.
 func New(o Options) (*Server, error) {
 	s := &Server{
@@ -66,7 +69,7 @@ func New(o Options) (*Server, error) {
 		listeners: make(map[net.Listener]struct{}), classes: newClasses(),
 	}
 	s.stats.reset(time.Now())
-	s.sampler = regret.New(nil, s.overCPU)
+	s.sampler = regret.New(sampledOn, s.overCPU)
 	if err := s.Reload(o.Settings); err != nil {
 		return nil, err
 	}

@@ -3,11 +3,10 @@
 
 package regret
 
+import "runtime/metrics"
+
 // Step is one look of Run.
 func (s *Sampler) Step() bool { return s.step() }
-
-// OnlyPressure leaves nothing of what the process is seen to wait for.
-func (s *Sampler) OnlyPressure(pressed func() bool) { s.pressure = pressed }
 
 // Spent is the CPU time of sampling in nanoseconds.
 func (s *Sampler) Spent() int64 { return s.spent.Load() }
@@ -25,13 +24,19 @@ func (s *Sampler) Waiting() bool {
 // Throttled is readThrottled.
 var Throttled = readThrottled
 
-// PressureOf looks twice at a counter of throttling, with a change in between.
+// PressureOf asks twice whether there is pressure, by a counter of throttling alone, with a change in between.
 func PressureOf(file string, change func()) bool {
-	p := newPressure()
-	p.files = []string{file}
-	p.look()
+	p := pressure{files: []string{file}, sample: []metrics.Sample{{Name: "/none"}}}
+	p.Pressed()
 	change()
-	p.sample[0].Name = "/none"
-	p.all, p.late = 0, 0
-	return p.look()
+	return p.Pressed()
 }
+
+// LateOf is which share of waits is late, by the lower bounds of buckets in seconds.
+func LateOf(counts []uint64, bounds []float64) float64 {
+	all, late := waits(&metrics.Float64Histogram{Counts: counts, Buckets: bounds})
+	return float64(late) / float64(all)
+}
+
+// System is this machine.
+func System() Machine { return newSystem() }

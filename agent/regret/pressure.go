@@ -14,16 +14,26 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 )
 
-// Clock tells the CPU time that this process has spent, and what of it the calling goroutine spends in a call.
-type Clock interface {
+// Machine is what a sampler asks of the machine. The methods are called by one goroutine at a time, but for CPU.
+type Machine interface {
+	// CPU is the CPU time that this process has spent.
 	CPU() time.Duration
+	// Spend is what of it the calling goroutine spends in a call.
 	Spend(f func()) time.Duration
+	// Pressed reports whether the process got too little CPU time for its work since the last call.
+	Pressed() bool
 }
 
-// system is the clock of the machine.
-type system struct{}
+// system is this machine.
+type system struct{ pressure }
 
-func (system) CPU() time.Duration {
+func newSystem() *system {
+	s := &system{pressure{files: statFiles, sample: []metrics.Sample{{Name: latencies}}}}
+	s.Pressed()
+	return s
+}
+
+func (*system) CPU() time.Duration {
 	user, kernel, err := meter.ProcessCPU()
 	if err != nil {
 		return 0 // nothing is affordable then
@@ -31,7 +41,7 @@ func (system) CPU() time.Duration {
 	return user + kernel
 }
 
-func (system) Spend(f func()) time.Duration { return meter.ThreadCPU(f) }
+func (*system) Spend(f func()) time.Duration { return meter.ThreadCPU(f) }
 
 const (
 	// An agent is under pressure while more than lateShare of what is ready to run waits longer than late for a processor.
@@ -52,14 +62,9 @@ type pressure struct {
 	all, late uint64 // waits until the last look
 }
 
-func newPressure() *pressure {
-	p := &pressure{files: statFiles, sample: []metrics.Sample{{Name: latencies}}}
-	p.look()
-	return p
-}
-
-// look reports whether, since the look before, the kernel throttled the control group, or work waited for processors.
-func (p *pressure) look() bool {
+// Pressed reports whether, since it was asked before, the kernel throttled the control group, or work waited for
+// processors.
+func (p *pressure) Pressed() bool {
 	throttled := p.throttled
 	for _, name := range p.files {
 		if n, ok := readThrottled(name); ok {

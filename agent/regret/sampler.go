@@ -81,11 +81,11 @@ type Unit struct {
 // Sampler draws units and measures them. All methods but Run may be called at once, also of a nil Sampler, which draws
 // nothing.
 type Sampler struct {
-	clock    Clock
-	pressure func() bool
-	began    time.Duration // CPU time of the process
-	spent    atomic.Int64  // CPU time in nanoseconds
-	wake     chan struct{}
+	machine Machine
+	pressed func() bool
+	began   time.Duration // CPU time of the process
+	spent   atomic.Int64  // CPU time in nanoseconds
+	wake    chan struct{}
 
 	// left is how many units pass until the next is drawn; 0 or less: none is.
 	left atomic.Int64
@@ -112,15 +112,17 @@ type alternatives struct {
 }
 
 // New returns a sampler that draws nothing until Set is called, and measures while Run runs. pressed says whether the
-// agent is under pressure besides what this package sees of it; nil: never. A nil clock is that of the machine.
-func New(clock Clock, pressed func() bool) *Sampler {
-	pressure := newPressure()
-	if clock == nil {
-		clock = system{}
+// agent is under pressure besides what the machine says; nil: never. A nil machine is this one.
+func New(machine Machine, pressed func() bool) *Sampler {
+	if machine == nil {
+		machine = newSystem()
 	}
-	s := &Sampler{clock: clock, began: clock.CPU(), wake: make(chan struct{}, 1), cost: firstCost}
-	s.pressure = func() bool { return pressure.look() || pressed != nil && pressed() }
-	return s
+	if pressed == nil {
+		pressed = func() bool { return false }
+	}
+	return &Sampler{
+		machine: machine, pressed: pressed, began: machine.CPU(), wake: make(chan struct{}, 1), cost: firstCost,
+	}
 }
 
 // Set replaces the ways. What was measured by others is forgotten. Without engines nothing is drawn.
@@ -264,7 +266,7 @@ func (s *Sampler) Run(ctx context.Context) {
 
 // step measures the unit that waits, if there is CPU time for it and no pressure. It reports whether to look again.
 func (s *Sampler) step() (again bool) {
-	spent := s.clock.Spend(func() { again = s.try() })
+	spent := s.machine.Spend(func() { again = s.try() })
 	s.spent.Add(int64(spent))
 	return again
 }
@@ -279,7 +281,7 @@ func (s *Sampler) try() bool {
 	if u != nil && !s.affordable(s.cost*float64(len(u.piece))) || u == nil && !s.affordable(0) {
 		return true
 	}
-	pressed := s.pressure()
+	pressed := s.machine.Pressed() || s.pressed()
 	s.mu.Lock()
 	if s.paused = pressed; pressed {
 		s.waiting = nil // it is of a time in which nothing is to be drawn
@@ -298,7 +300,7 @@ func (s *Sampler) try() bool {
 
 // affordable reports whether so many more CPU seconds are within the share.
 func (s *Sampler) affordable(seconds float64) bool {
-	return float64(s.spent.Load())/1e9+seconds <= share*(s.clock.CPU()-s.began).Seconds()
+	return float64(s.spent.Load())/1e9+seconds <= share*(s.machine.CPU()-s.began).Seconds()
 }
 
 // measure compresses a unit in all ways that are open to it. An alternative that is not is as was chosen.
@@ -358,7 +360,7 @@ func (s *Sampler) compress(a *alternatives, i int, piece []byte) (_ policy.Spent
 	var fits bool
 	var cpu time.Duration
 	for range rounds {
-		cpu = s.clock.Spend(func() { n, fits, ok = encode(a.encoders[i], out, piece) })
+		cpu = s.machine.Spend(func() { n, fits, ok = encode(a.encoders[i], out, piece) })
 		whole += cpu
 	}
 	if !ok {

@@ -21,7 +21,12 @@ import (
 )
 
 // clock has CPU time that engines of the test and the test itself spend.
-type clock struct{ cpu time.Duration }
+type clock struct {
+	cpu     time.Duration
+	pressed bool
+}
+
+func (c *clock) Pressed() bool { return c.pressed }
 
 func (c *clock) CPU() time.Duration { return c.cpu }
 
@@ -73,16 +78,14 @@ var (
 
 type bench struct {
 	*regret.Sampler
-	clock   *clock
-	opened  int
-	pressed bool
-	ways    regret.Ways
+	clock  *clock
+	opened int
+	ways   regret.Ways
 }
 
 func newBench() *bench {
 	b := &bench{clock: &clock{}}
 	b.Sampler = regret.New(b.clock, nil)
-	b.OnlyPressure(func() bool { return b.pressed })
 	b.ways = regret.Ways{
 		Settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast},
 		Engines: map[policy.Option]codec.Engine{
@@ -190,7 +193,7 @@ func TestNothingUnderPressure(t *testing.T) {
 	b.measure(t, 1, len(block), deflate)
 	b.clock.cpu += time.Hour
 	b.Offer(block, deflate)
-	b.pressed = true
+	b.clock.pressed = true
 	before := b.Spent()
 	for range 100 {
 		if !b.Step() {
@@ -203,7 +206,7 @@ func TestNothingUnderPressure(t *testing.T) {
 	if b.Spent() != before {
 		t.Errorf("%d ns were spent", b.Spent()-before)
 	}
-	b.pressed = false
+	b.clock.pressed = false
 	if b.Step() {
 		t.Error("it does not end")
 	}
@@ -351,4 +354,20 @@ func TestThrottling(t *testing.T) {
 	if _, ok := regret.Throttled(name); ok {
 		t.Error("a counter that is not there was read")
 	}
+	if late := regret.LateOf([]uint64{60, 30, 10}, []float64{0, 1e-3, 1e-2, math.Inf(1)}); late != 0.1 {
+		t.Errorf("%v of the waits are late", late)
+	}
+}
+
+// TestThisMachine: there is CPU time to have a share of.
+func TestThisMachine(t *testing.T) {
+	m := regret.System()
+	spent := m.Spend(func() {
+		for before := m.CPU(); m.CPU() == before; {
+		}
+	})
+	if spent <= 0 {
+		t.Errorf("%v were spent", spent)
+	}
+	m.Pressed()
 }

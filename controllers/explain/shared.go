@@ -98,10 +98,13 @@ func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
 	if d.DiskBytesPerSecond > 0 {
 		s.row("storage", table.Rate(float64(d.DiskBytesPerSecond))+", by the median")
 	}
-	s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	if d.SendCPUSecondsPerGiB != "" {
+		s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	}
 	if d.InflateCPUSecondsPerGiB != "" {
 		s.row("inflating for readers", d.InflateCPUSecondsPerGiB+" CPU seconds per GiB")
 	}
+	s.regret(d)
 	if len(d.Classes) == 0 {
 		return
 	}
@@ -119,6 +122,22 @@ func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
 			table.Bytes(c.Bytes), cmp.Or(c.Ratio, unknown), cmp.Or(c.CompressCPUSecondsPerGiB, unknown), other,
 			fmt.Sprint(c.Trials))
 	}
+}
+
+// regret shows what choices lose.
+func (s *sheet) regret(d *v1alpha1.DecisionsStatus) {
+	if text := regret(d); text != "" {
+		s.row("regret", text)
+	}
+}
+
+// regret says what choices lose, if it is known.
+func regret(d *v1alpha1.DecisionsStatus) string {
+	if d == nil || d.BestAlternative == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %% (± %s) of what the objective %s asks for, against the best alternative for everything, %s; "+
+		"%d measured", d.RegretPercent, d.RegretMarginPercent, d.Objective, d.BestAlternative, d.RegretSamples)
 }
 
 // spent shows what the work used and cost.

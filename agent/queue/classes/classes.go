@@ -74,9 +74,10 @@ func New(queue string, pipelined bool, clock adapt.Clock) *Classes {
 	return c
 }
 
-// Sample has a sample of the messages measured until the context ends. It is called before Set.
-func (c *Classes) Sample(ctx context.Context, clock regret.Clock) {
-	c.sampler = regret.New(clock, nil)
+// Sample has a sample of the messages measured until the context ends. It is called before Set. A nil machine is this
+// one.
+func (c *Classes) Sample(ctx context.Context, machine regret.Machine) {
+	c.sampler = regret.New(machine, nil)
 	go c.sampler.Run(ctx)
 }
 

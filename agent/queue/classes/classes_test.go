@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -228,6 +229,29 @@ func TestEncodeMeasures(t *testing.T) {
 	c := r.Decisions(r.encoding).GetClasses()[0]
 	if c.GetCompressedPermille() == 0 || c.GetCompressedPermille() > 200 || c.GetCompressNanosPerMib() == 0 {
 		t.Errorf("%v", c)
+	}
+}
+
+// idle is a machine with CPU time for everything.
+type idle struct{}
+
+func (idle) CPU() time.Duration           { return time.Duration(time.Now().UnixNano()) }
+func (idle) Spend(f func()) time.Duration { return meter.ThreadCPU(f) }
+func (idle) Pressed() bool                { return false }
+
+// TestRegret: messages that are compressed and that are not are measured, and the best alternative is reported.
+func TestRegret(t *testing.T) {
+	e := encoding(t, policy.Auto, policy.CPU)
+	r := newRig(t, e)
+	r.SetWay(adapt.Way{Local: true, Stored: true, Rest: 1e-12})
+	r.Sample(t.Context(), idle{})
+	r.Set(e, nil)
+	for r.Decisions(e).GetRegret() == nil {
+		r.put(t, "orders")
+	}
+	// Without readers and members a byte takes next to nothing but compressing it.
+	if got := r.Decisions(e).GetRegret(); got.GetCodec() != "none" || got.GetUnits() < 48 || got.GetLevel() != "" {
+		t.Errorf("%v", got)
 	}
 }
 

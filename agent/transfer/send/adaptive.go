@@ -78,13 +78,16 @@ func newAdaptive(o *Options, t *terms) *adaptive {
 	return a
 }
 
+// sampledOn is a variable for tests.
+var sampledOn regret.Machine
+
 // sample has a sample of the blocks compressed in all ways.
 func (a *adaptive) sample(o *Options, ways []policy.Way) {
 	inflate := make(map[policy.Option]float64)
 	for _, w := range ways {
 		inflate[w.Option] = w.InflateSeconds()
 	}
-	a.sampler = regret.New(nil, nil)
+	a.sampler = regret.New(sampledOn, nil)
 	a.sampler.Set(regret.Ways{
 		Settings: o.Policy, Engines: a.ways, Prefer: o.Policy.PreferHardware,
 		Inflate: func(o policy.Option) float64 { return inflate[o] },
