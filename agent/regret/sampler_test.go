@@ -250,7 +250,7 @@ func TestOpenAlternatives(t *testing.T) {
 		t.Errorf("%+v by %+v, %v", lost, best, ok)
 	}
 	b.Set(b.ways)
-	b.measure(t, 48, 1<<20, policy.Option{Codec: codec.Deflate, Level: codec.Fast}) // hardware, and no software of its codec
+	b.measure(t, 48, 1<<20, policy.Option{Codec: codec.Deflate, Level: codec.Fast}) // hardware, and no software
 	if lost, best, ok := b.Lost(wire); !ok || best != dfltcc || lost.Share != 0 {
 		t.Errorf("%+v by %+v, %v", lost, best, ok)
 	}

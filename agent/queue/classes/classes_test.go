@@ -262,7 +262,7 @@ func TestAtOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 5000 {
-				r.Choose(r.encoding, fmt.Appendf(nil, "orders.%d", i*n%40), plain[:n])
+				r.Choose(r.encoding, fmt.Appendf(nil, "orders.%d", i*n%40), plain[:n%len(plain)])
 				if n%500 == 0 {
 					r.Decisions(r.encoding)
 					r.Crowd(n%1000 == 0)
