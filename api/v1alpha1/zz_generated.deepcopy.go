@@ -5838,6 +5838,11 @@ func (in *TransferStatus) DeepCopyInto(out *TransferStatus) {
 		*out = new(CompressionStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Decisions != nil {
+		in, out := &in.Decisions, &out.Decisions
+		*out = new(DecisionsStatus)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Decompression != nil {
 		in, out := &in.Decompression, &out.Decompression
 		*out = new(DecompressionStatus)

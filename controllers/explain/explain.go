@@ -49,6 +49,9 @@ func Explain(in Input) (*Explanation, error) {
 	if status.Policy != nil {
 		e.objective = status.Policy.Objective
 	}
+	if e.Decision != nil {
+		e.Decision.Auto = status.Decisions
+	}
 	if d := status.Deadline; d != nil && d.RunID == status.Run.ID { // and not that of a run that is awaited, or was before
 		e.Deadline = d.DeepCopy()
 	}

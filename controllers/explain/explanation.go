@@ -121,6 +121,8 @@ type Decision struct {
 	Stored   v1alpha1.Operations `json:"stored"`
 	// Decompression is the receiver's; nil when it has not said.
 	Decompression *v1alpha1.DecompressionStatus `json:"decompression,omitempty"`
+	// Auto is by what mode Auto decided and what its choices lost; nil where that is not known.
+	Auto *v1alpha1.DecisionsStatus `json:"auto,omitempty"`
 }
 
 // Count is how many operations had a reason.

@@ -175,6 +175,7 @@ func TestReport(t *testing.T) {
 	endpoint := &v1alpha1.HTTPEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "front"}}
 	endpoint.Status.Decisions = &v1alpha1.DecisionsStatus{
 		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 125e6, SendCPUSecondsPerGiB: "1.500",
+		RegretPercent: "3.4", RegretMarginPercent: "0.7", RegretSamples: 1234, BestAlternative: "zstd Balanced",
 		Classes: []v1alpha1.ClassDecision{{
 			Content: "json", Size: "<64Ki", Codec: "deflate", Choice: v1alpha1.ClassUncompressed,
 			Reason: v1alpha1.CompressionNetworkFaster, Operations: 40, Bytes: 5000, OtherPercent: "12.5",
@@ -227,6 +228,7 @@ func TestReport(t *testing.T) {
 		}},
 		"an HTTPEndpoint in mode Auto": {endpoint, []string{
 			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",
+			"3.4 %", "0.7", "1234", "zstd Balanced",
 		}},
 		"a Queue in mode Auto": {full(func(q *v1alpha1.Queue) {
 			decisions := endpoint.Status.Decisions.DeepCopy()

@@ -101,11 +101,30 @@ func (s *sheet) decisions(
 	if d.DiskBytesPerSecond > 0 {
 		s.row("storage", table.Rate(float64(d.DiskBytesPerSecond))+", by the median")
 	}
-	s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	if d.SendCPUSecondsPerGiB != "" {
+		s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	}
 	if d.InflateCPUSecondsPerGiB != "" {
 		s.row("inflating for readers", d.InflateCPUSecondsPerGiB+" CPU seconds per GiB")
 	}
+	s.regret(d)
 	s.alternatives("Classes of "+about+": what is done, and the other choice", ofClasses(d, packed), "")
+}
+
+// regret shows what choices lose.
+func (s *sheet) regret(d *v1alpha1.DecisionsStatus) {
+	if text := regret(d); text != "" {
+		s.row("regret", text)
+	}
+}
+
+// regret says what choices lose, if it is known.
+func regret(d *v1alpha1.DecisionsStatus) string {
+	if d == nil || d.BestAlternative == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %% (± %s) of what the objective %s asks for, against the best alternative for everything, %s; "+
+		"%d measured", d.RegretPercent, d.RegretMarginPercent, d.Objective, d.BestAlternative, d.RegretSamples)
 }
 
 // spent shows what the work used and cost.

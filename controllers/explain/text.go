@@ -135,6 +135,9 @@ func (e *Explanation) decisionTable() Section {
 		}
 		rows.Add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
 	}
+	if text := regret(d.Auto); text != "" {
+		rows.Add("regret", text)
+	}
 	return Section{"Decision" + e.soFar() + ": " + own(d), rows}
 }
 

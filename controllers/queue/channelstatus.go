@@ -304,7 +304,7 @@ func channelCounts(
 	clamp := replicas.Clamp
 	return &v1alpha1.QueueChannelStatus{
 		MessagesPerSecond: perSecond(channel.GetMilliMessagesPerSecond()),
-		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}),
+		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}, nil),
 		Position:          clamp(channel.GetPosition()),
 		Messages:          clamp(all.GetMessages()),
 		Batches:           clamp(all.GetBatches()),

@@ -310,7 +310,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
-	status.Decisions = agentreport.DecisionsStatus(all.decisions)
+	status.Decisions = agentreport.DecisionsStatus(all.decisions, status.Decisions)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.
