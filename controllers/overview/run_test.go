@@ -157,7 +157,8 @@ func TestNextRun(t *testing.T) {
 
 // TestLate: a run that is not expected in time says so while it goes on, and has a line when that begins.
 func TestLate(t *testing.T) {
-	of := transfer(false, append(conditions.Reconciling("Transferring", "x"), condition("WithinDeadline", "False", "Late"))...)
+	late := condition("WithinDeadline", "False", "Late")
+	of := transfer(false, append(conditions.Reconciling("Transferring", "x"), late)...)
 	r := OfTransfer(of)
 	if r.State != Working || r.Why() != "Late: because" {
 		t.Errorf("%+v", r)
@@ -169,7 +170,7 @@ func TestLate(t *testing.T) {
 	if news := log.News(time.Unix(2, 0), []Run{r}); len(news) != 1 {
 		t.Errorf("%+v", news)
 	}
-	of = transfer(true, condition("Complete", "True", "Succeeded"), condition("WithinDeadline", "False", "Late"))
+	of = transfer(true, condition("Complete", "True", "Succeeded"), late)
 	if r := OfTransfer(of); r.Late != "" {
 		t.Errorf("%+v", r)
 	}

@@ -93,12 +93,14 @@ func TestTreeOfSeveral(t *testing.T) {
 		{Name: "vault", ObjectStore: &v1alpha1.ObjectStorePath{Name: "archive"}}, {Name: "west", Peer: "west"},
 	}
 	of.Status.Destinations = []v1alpha1.DestinationStatus{
-		{Name: "vault", Transfer: "ledger-vault", Peer: v1alpha1.ThisCluster, Phase: v1alpha1.TransferTransferring, RunID: "7f3c",
-			Attempt: 1, Percent: 10},
+		{Name: "vault", Transfer: "ledger-vault", Peer: v1alpha1.ThisCluster, Phase: v1alpha1.TransferTransferring,
+			RunID: "7f3c", Attempt: 1, Percent: 10},
 		{Name: "west", Transfer: "ledger-west", Peer: "west", Phase: v1alpha1.TransferPending},
 	}
 	owned := job("vault-1", v1alpha1.TransferLabel, "t2")
-	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Transfer", Name: "ledger-vault", UID: "t2", Controller: new(true)}}
+	owned.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "Transfer", Name: "ledger-vault", UID: "t2", Controller: new(true)},
+	}
 	own := Side{
 		Jobs: check.Fact[[]batchv1.Job]{Value: []batchv1.Job{job("send-1", v1alpha1.TransferLabel, "t1"), owned}},
 		Pods: check.Fact[[]corev1.Pod]{Value: []corev1.Pod{
@@ -138,7 +140,8 @@ func TestUnmet(t *testing.T) {
 		"two": {append(conditions.Stalled("Refused", "x"), condition("WithinObjective", "False", "TooOld")),
 			"stalled Refused, stalled TooOld"},
 	} {
-		s := Summarise(&Facts{Kinds: []Kind{{Name: "Thing", Objects: check.Fact[[]Object]{Value: []Object{{Conditions: test.of}}}}}})
+		objects := check.Fact[[]Object]{Value: []Object{{Conditions: test.of}}}
+		s := Summarise(&Facts{Kinds: []Kind{{Name: "Thing", Objects: objects}}})
 		var got []string
 		for _, p := range s.Problems {
 			got = append(got, string(p.State)+" "+p.Reason)

@@ -102,8 +102,8 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	return root
 }
 
-// legs are the Transfers of several destinations, by what status shows of them. One to an object store has Jobs and pods
-// of its own; the others have those of the whole, and a tree each.
+// legs are the Transfers of several destinations, by what status shows of them. One to an object store has Jobs and
+// pods of its own; the others have those of the whole, and a tree each.
 func legs(t *v1alpha1.Transfer, own Side) []Node {
 	var nodes []Node
 	own.Jobs.Err, own.Pods.Err = nil, nil // the whole says so
@@ -117,7 +117,8 @@ func legs(t *v1alpha1.Transfer, own Side) []Node {
 			text += "  " + d.Reason + ": " + d.Message
 		}
 		leg := Node{
-			Kind: "Transfer", Namespace: t.Namespace, Name: d.Transfer, Text: "to " + d.Name + " of " + PlaceOf(t, d) + "  " + text,
+			Kind: "Transfer", Namespace: t.Namespace, Name: d.Transfer,
+			Text: "to " + d.Name + " of " + PlaceOf(t, d) + "  " + text,
 		}
 		if uid := legUID(own.Jobs.Value, d.Transfer); uid != "" {
 			leg.Children = workloads(own, v1alpha1.TransferLabel, uid, "")

@@ -119,7 +119,8 @@ func TestFlows(t *testing.T) {
 	pulled := of(func(t *v1alpha1.Transfer) { t.Spec.Source.Peer, t.Status.Peer = "west", "west" })
 	stalled := pulled
 	stalled.State = overview.Stalled
-	n := NetworkOf([]Side{{Context: "east", Peers: []v1alpha1.Peer{{ObjectMeta: metav1.ObjectMeta{Name: "west"}}}, Runs: []Run{
+	west := v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
+	n := NetworkOf([]Side{{Context: "east", Peers: []v1alpha1.Peer{west}, Runs: []Run{
 		of(func(*v1alpha1.Transfer) {}),
 		of(func(t *v1alpha1.Transfer) {
 			t.Spec.Destinations, t.Status.Peer = make([]v1alpha1.NamedDestination, 2), "(2 destinations)"
@@ -133,14 +134,16 @@ func TestFlows(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s to %s: %s", n.Places[f.From].Name, n.Places[f.To].Name, f.Text()))
 	}
 	want := []string{
-		"east to east: 2.0 MB/s, 2 running", "east to west: 1.0 MB/s, 1 running", "west to east: 1.0 MB/s, 1 running, 1 stalled",
+		"east to east: 2.0 MB/s, 2 running", "east to west: 1.0 MB/s, 1 running",
+		"west to east: 1.0 MB/s, 1 running, 1 stalled",
 	}
 	if !slices.Equal(got, want) || len(n.Places) != 2 {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestPicturesOfSeveral: each destination has a bar and what is wrong with it, and each state of a TransferSet's claims.
+// TestPicturesOfSeveral: each destination has a bar and what is wrong with it, and so has each state of a TransferSet's
+// claims.
 func TestPicturesOfSeveral(t *testing.T) {
 	several := &v1alpha1.Transfer{}
 	several.Spec.Destinations = []v1alpha1.NamedDestination{
@@ -155,8 +158,8 @@ func TestPicturesOfSeveral(t *testing.T) {
 		t.Fatalf("%+v", drawn)
 	}
 	rows := drawn.all[0].Rows
-	if rows[0].Cells[1].Text != "100 %" || rows[0].Cells[2].Text != "ObjectStore archive" || rows[1].Cells[2].Text != "west" ||
-		!strings.HasPrefix(rows[1].Why, "PeerGone: ") || strings.Contains(rows[1].Why, "\x1b") {
+	if rows[0].Cells[1].Text != "100 %" || rows[0].Cells[2].Text != "ObjectStore archive" ||
+		rows[1].Cells[2].Text != "west" || !strings.HasPrefix(rows[1].Why, "PeerGone: ") || strings.Contains(rows[1].Why, "\x1b") {
 		t.Errorf("%+v", rows)
 	}
 	set := &v1alpha1.TransferSet{}
