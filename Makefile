@@ -126,7 +126,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi" ./...); done
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi,cosign" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -341,10 +341,11 @@ test-faults-long: faults-clusters ## The faults of test-faults that last for min
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
 # Built twice, for this machine alone, signed with a key that is thrown away, pushed to the clusters' registry, and upgraded to from the previous
-# state.
+# state. cosign, which is built once, verifies one of small programs.
 .PHONY: test-release
 test-release: tools-go ## Make a release twice, compare, verify, push it, install it from the registry and upgrade the previous state to it; on fresh clusters that it takes down
 	$(ENSURE) git openssl
+	go test -C hack/images -count=1 -timeout 40m -tags cosign -run '^TestCosign$$' .
 	work=$$(mktemp -d); trap 'rm -rf "$$work"; $(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; . ./$(CLUSTER_ENV); \
 		version=v0.0.0-test.$$(date +%s); openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$$work/key"; \
 		for i in 1 2; do $(RELEASE) release -version "$$version" -registry "$$REGISTRY" -key "$$work/key" -platforms linux/$(HOSTARCH) -allow-dirty \

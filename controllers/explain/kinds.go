@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/overview"
 	"github.com/lighterage/lighterage/controllers/table"
 	"github.com/lighterage/lighterage/controllers/tariff"
 )
@@ -106,23 +107,13 @@ func (s *sheet) destinations(t *v1alpha1.Transfer) {
 	s.section("Destinations")
 	for i := range t.Status.Destinations {
 		d := &t.Status.Destinations[i]
-		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", placeOf(t, d),
+		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", overview.PlaceOf(t, d),
 			cmp.Or(d.Phase, v1alpha1.TransferPending), d.Percent, table.Bytes(d.Bytes), table.Bytes(d.BytesTotal), d.Transfer)
 		if d.Phase != v1alpha1.TransferComplete && d.Reason != "" {
 			text += ": " + d.Reason + ": " + d.Message
 		}
 		s.row(d.Name, text)
 	}
-}
-
-// placeOf is where one of several destinations is.
-func placeOf(t *v1alpha1.Transfer, d *v1alpha1.DestinationStatus) string {
-	for i := range t.Spec.Destinations {
-		if to := &t.Spec.Destinations[i]; to.Name == d.Name && to.ObjectStore != nil {
-			return "ObjectStore " + to.ObjectStore.Name
-		}
-	}
-	return cmp.Or(d.Peer, v1alpha1.ThisCluster)
 }
 
 // copies tell which state of the source is read, and which the destination has.

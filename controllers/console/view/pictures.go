@@ -54,6 +54,7 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 	p := &picturing{now: now}
 	switch o := object.(type) {
 	case *v1alpha1.Transfer:
+		p.destinations(o)
 		p.paths(o.Status.Compression)
 		p.cost(o.Status.Cost)
 		p.choices(report.Explanation)
@@ -66,6 +67,9 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 		if o.Status.Run != nil {
 			p.inflated(o.Status.Run.Decompression)
 		}
+		p.drills(o.Status.History)
+	case *v1alpha1.TransferSet:
+		p.members(o.Status.Members)
 	case *v1alpha1.Queue:
 		p.messages(o.Status.Statistics)
 		p.paths(o.Status.Compression)
