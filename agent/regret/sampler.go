@@ -360,7 +360,7 @@ func (s *Sampler) compress(a *alternatives, i int, piece []byte) (_ policy.Spent
 	var fits bool
 	var cpu time.Duration
 	for range rounds {
-		cpu = s.machine.Spend(func() { n, fits, ok = encode(a.encoders[i], out, piece) })
+		cpu = s.machine.Spend(func() { n, fits, ok = encode(a.encoders[i], o.Class, out, piece) })
 		whole += cpu
 	}
 	if !ok {
@@ -410,11 +410,15 @@ func (s *Sampler) Lost(value func(policy.Spent) float64) (lost policy.Lost, best
 	return lost, best, ok
 }
 
-// encode compresses a piece. ok is false if the engine failed, fits if it does not become shorter.
-func encode(e codec.Encoder, out, piece []byte) (n int, fits, ok bool) {
+// encode compresses a piece. ok is false if the engine failed, or is an accelerator's that did not use it, fits if it
+// becomes shorter.
+func encode(e codec.Encoder, class codec.Class, out, piece []byte) (n int, fits, ok bool) {
 	n, err := e.Encode(out, piece)
 	if errors.Is(err, codec.ErrDoesNotFit) {
 		return 0, false, true
+	}
+	if w, says := e.(codec.Witness); class == codec.Hardware && says && !w.UsedHardware() {
+		return 0, false, false
 	}
 	return n, err == nil, err == nil
 }

@@ -4,7 +4,9 @@
 package agentreport
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,14 +21,22 @@ const maxPermille = 1e7
 // that is about the same: each figure is that of a sample, and a status that follows every sample would be written all
 // the time.
 func regretOf(status *v1alpha1.DecisionsStatus, reports []*wirev1.Decisions, before *v1alpha1.DecisionsStatus) {
-	var most *wirev1.Regret
-	for _, r := range reports {
-		if r := r.GetRegret(); r != nil && alternative(r) != "" && (most == nil || r.GetUnits() > most.GetUnits()) {
-			most = r
+	var all []*wirev1.Regret
+	for _, report := range reports {
+		if r := report.GetRegret(); r != nil && alternative(r) != "" && objective(report.GetObjective()) == status.Objective {
+			all = append(all, r)
 		}
 	}
-	if most == nil {
+	if len(all) == 0 {
 		return
+	}
+	most := slices.MaxFunc(all, func(a, b *wirev1.Regret) int { return cmp.Compare(a.GetUnits(), b.GetUnits()) })
+	// Replicas that measure alike often take turns in having measured most.
+	for _, r := range all {
+		if before != nil && alternative(most) != before.BestAlternative && alternative(r) == before.BestAlternative &&
+			r.GetUnits() >= most.GetUnits()/2 {
+			most = r
+		}
 	}
 	share := float64(max(min(most.GetPermille(), maxPermille), -1000)) / 10
 	margin := float64(min(most.GetMarginPermille(), maxPermille)) / 10

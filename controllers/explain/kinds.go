@@ -221,7 +221,7 @@ func ofTrial(t *v1alpha1.CompressionTrial, s *sheet) {
 		for _, c := range r.Choices {
 			s.rowf(c.Link, "%s: %s", strings.Trim(c.Codec+" "+c.Engine+" "+c.Level, " "), c.Message)
 		}
-		s.next("write the recommended CompressionPolicy: kubectl get compressiontrial %s -n %s -o "+
+		s.next("write the recommended policy: kubectl get compressiontrial %s -n %s -o "+
 			"jsonpath='{.status.recommendation.policy}'", t.Name, t.Namespace)
 		s.next("see all figures: kubectl lighterage trial report %s -n %s -o text", t.Name, t.Namespace)
 	}

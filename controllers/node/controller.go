@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -164,6 +165,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	profile, err := r.ensureProfile(ctx, node, pod != nil)
 	if profile == nil || err != nil {
+		if r.options.Paths != nil && err == nil {
+			r.options.Paths.take(request.Name)
+		}
 		return ctrl.Result{}, err
 	}
 	said := r.listen(request.NamespacedName, pod)
@@ -199,6 +203,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	again, err := r.use(ctx, profile, said.Report.GetAcceleratorUse(), now)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if r.options.Paths != nil && !equality.Semantic.DeepEqual(before.Status.LastChange, profile.Status.LastChange) {
+		r.options.Paths.take(request.Name) // It is of the node as it was.
 	}
 	again = sooner(again, r.paths(profile, node.Status.Capacity.Cpu().Value(), now))
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)

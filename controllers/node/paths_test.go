@@ -116,8 +116,13 @@ func TestPaths(t *testing.T) {
 	b.reconcile()
 	b.agents.measured.Kernel = "6.9"
 	b.reconcile()
-	if got := b.profile().Status.DataPaths; len(got) != 1 || got[0].Runs != 1 {
+	if got := b.profile().Status.DataPaths; len(got) != 0 {
 		t.Errorf("of another kernel: %+v", got)
+	}
+	paths.Measured(run(v1alpha1.DataPathTCP, 4))
+	b.reconcile()
+	if got := b.profile().Status.DataPaths; len(got) != 1 || got[0].Runs != 1 {
+		t.Errorf("of this kernel: %+v", got)
 	}
 }
 

@@ -64,7 +64,11 @@ func (d *transferDecision) pathCost(report *wirev1.Report, reason string) *PathC
 			agentreport.Clamp(cpu.GetDecompressNanos()), agentreport.Clamp(cpu.GetWriteNanos()),
 		))
 	}
-	if bytes < leastPathBytes || agentreport.Clamp(report.GetProgress().GetFilesTotal()) > bytes/leastFileBytes ||
+	progress, plain := report.GetProgress(), agentreport.Clamp(report.GetCompression().GetUncompressedBytes())
+	if progress.GetReusedBytes() > 0 || progress.GetHoleBytes() > 0 { // What was read to find these took no path.
+		return nil
+	}
+	if bytes < leastPathBytes || agentreport.Clamp(progress.GetFilesTotal()) > max(bytes, plain)/leastFileBytes ||
 		spent <= other {
 		return nil
 	}

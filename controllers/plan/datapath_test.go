@@ -112,8 +112,12 @@ func TestPathCost(t *testing.T) {
 		"failed": {func(r *wirev1.Report) { r.State = wirev1.AgentState_AGENT_STATE_FAILED }, v1alpha1.RouteGateway, nil},
 		"little": {func(r *wirev1.Report) { r.WireBytes = 256<<20 - 1 }, v1alpha1.RouteGateway, nil},
 		"small files": {
-			func(r *wirev1.Report) { r.Progress.FilesTotal = 2049 }, v1alpha1.RouteGateway, nil,
+			func(r *wirev1.Report) { r.Progress.FilesTotal = 4097 }, v1alpha1.RouteGateway, nil,
 		},
+		"parts that the destination had": {
+			func(r *wirev1.Report) { r.Progress.ReusedBytes = 1 }, v1alpha1.RouteGateway, nil,
+		},
+		"holes":                  {func(r *wirev1.Report) { r.Progress.HoleBytes = 1 }, v1alpha1.RouteGateway, nil},
 		"no CPU time":            {func(r *wirev1.Report) { r.Cpu = nil }, v1alpha1.RouteGateway, nil},
 		"more spent than in all": {func(r *wirev1.Report) { r.Cpu.CompressNanos = 1 << 63 }, v1alpha1.RouteGateway, nil},
 		"everything overflows": {func(r *wirev1.Report) {

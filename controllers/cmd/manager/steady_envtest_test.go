@@ -197,9 +197,8 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeStore(t, cluster, namespace, "archives")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "LocalCompressionPolicy", "Tariff", "DataQuota", "Transfer", "TransferSet", "Delivery", "Queue",
-		"HTTPEndpoint",
-		"CompressionTrial", "ObjectStore", "Drill",
+		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "LocalCompressionPolicy", "Tariff", "DataQuota", "Transfer",
+		"TransferSet", "Delivery", "Queue", "HTTPEndpoint", "CompressionTrial", "ObjectStore", "Drill",
 	} {
 		cluster.Create(t, rows[kind].object)
 	}

@@ -139,8 +139,7 @@ func (p *picturing) engines(engines []v1alpha1.EngineProfile) {
 
 // results shows what engines took for the sample of a trial.
 func (p *picturing) results(results []v1alpha1.TrialResult) {
-	p.replaces("Alternatives: ")
-	f := newFigure("Alternatives: CPU seconds for a GiB of the sample", []string{"compress", "inflate"}, "Choice",
+	f := newFigure("What engines took: CPU seconds for a GiB of the sample", []string{"compress", "inflate"}, "Choice",
 		"#Compress", "#Inflate", "#Ratio", "Problem+")
 	for _, r := range results {
 		compress, inflate := decimal(r.CompressSecondsPerGiB), decimal(r.DecompressSecondsPerGiB)
