@@ -74,7 +74,7 @@ type QueueSpill struct {
 	// ephemeral storage.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="spill.size must be at least 128Mi; write for example 10Gi"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spill.size cannot be changed; create another Queue and move the messages"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="spill.size cannot be changed; create another Queue and move the messages"
 	Size resource.Quantity `json:"size,omitzero"`
 }
 

@@ -58,7 +58,7 @@ func (e *Explanation) weigh(in Input) {
 		w.rates = &rates
 	}
 	if c.Estimate != nil {
-		w.sampling = valueOr(decimal(c.Estimate.CPUSeconds), 0)
+		w.sampling = valueOrZero(decimal(c.Estimate.CPUSeconds))
 	}
 	if w.packed > 0 {
 		e.Choices = append(e.Choices, w.uncompressed())
@@ -214,7 +214,7 @@ func (w *weighing) calibrate() {
 	if level == nil || w.packed == 0 || wire <= 0 {
 		return
 	}
-	if sample := positive(valueOr(decimal(level.Ratio), 0)); sample != nil {
+	if sample := positive(valueOrZero(decimal(level.Ratio))); sample != nil {
 		w.ratioBy = positive(w.packed / wire / *sample)
 	}
 	if took := w.measured.CompressCPU; took != nil && level.CompressBytesPerSecond > 0 {
@@ -284,7 +284,7 @@ func (w *weighing) uncompressed() Choice {
 func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelProfile) Choice {
 	choice := Choice{
 		Codec: engine.Codec, Engine: engine.Name, Level: string(level.Level),
-		SampleRatio:          positive(valueOr(decimal(level.Ratio), 0)),
+		SampleRatio:          positive(valueOrZero(decimal(level.Ratio))),
 		SampleBytesPerSecond: positive(float64(level.CompressBytesPerSecond)),
 		Excluded:             excluded(w.status.Policy, w.sender, engine.Codec, engine.Name, level),
 	}
@@ -329,7 +329,7 @@ func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflat
 		return
 	}
 	choice.compress = &compress
-	total := *m.SendCPU + valueOr(m.ReceiveCPU, 0) - compressed - inflated + compress + inflate
+	total := *m.SendCPU + valueOrZero(m.ReceiveCPU) - compressed - inflated + compress + inflate
 	choice.send = max(*m.SendCPU-compressed+compress, 0)
 	if m.NetworkCPU != nil && m.CompressedBytes > 0 {
 		total += *m.NetworkCPU * *choice.Bytes / float64(m.CompressedBytes)

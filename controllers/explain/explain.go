@@ -219,8 +219,8 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 	}
 	if status.CPU != nil {
 		// A process that did anything has used CPU time: 0 is that of one that has not reported.
-		m.SendCPU, m.ReceiveCPU = positive(valueOr(decimal(status.CPU.SendSeconds), 0)), positive(
-			valueOr(decimal(status.CPU.ReceiveSeconds), 0),
+		m.SendCPU, m.ReceiveCPU = positive(valueOrZero(decimal(status.CPU.SendSeconds))), positive(
+			valueOrZero(decimal(status.CPU.ReceiveSeconds)),
 		)
 		m.CompressCPU, m.NetworkCPU = decimal(status.CPU.CompressSeconds), decimal(status.CPU.NetworkSeconds)
 		if m.ReceiveCPU != nil || usage.OneProcess(status.Run.Route) {
@@ -251,7 +251,7 @@ func signed(text string) *float64 {
 	return &value
 }
 
-func positiveDecimal(text string) *float64 { return positive(valueOr(decimal(text), 0)) }
+func positiveDecimal(text string) *float64 { return positive(valueOrZero(decimal(text))) }
 
 func positive(value float64) *float64 {
 	if value > 0 && !math.IsInf(value, 0) {
@@ -265,15 +265,15 @@ func sum(numbers ...*float64) *float64 {
 	var total *float64
 	for _, n := range numbers {
 		if n != nil {
-			total = new(valueOr(total, 0) + *n)
+			total = new(valueOrZero(total) + *n)
 		}
 	}
 	return total
 }
 
-func valueOr(number *float64, otherwise float64) float64 {
+func valueOrZero(number *float64) float64 {
 	if number == nil {
-		return otherwise
+		return 0
 	}
 	return *number
 }

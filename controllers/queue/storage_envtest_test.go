@@ -122,9 +122,10 @@ func TestSpillStays(t *testing.T) {
 			func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory },
 			`{"spill": {"size": "10Gi"}}`, "spill cannot be added or taken away",
 		},
-		"taken away":  {spilling("10Gi"), `{"spill": null}`, "spill cannot be added or taken away"},
-		"larger":      {spilling("10Gi"), `{"spill": {"size": "20Gi"}}`, "spill.size cannot be changed"},
-		"more memory": {spilling("10Gi"), `{"size": "2Gi"}`, ""},
+		"taken away":     {spilling("10Gi"), `{"spill": null}`, "spill cannot be added or taken away"},
+		"larger":         {spilling("10Gi"), `{"spill": {"size": "20Gi"}}`, "spill.size cannot be changed"},
+		"in other words": {spilling("10Gi"), `{"spill": {"size": "10240Mi"}}`, ""},
+		"more memory":    {spilling("10Gi"), `{"size": "2Gi"}`, ""},
 	} {
 		q := newQueue(test.begins)
 		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: strings.ReplaceAll(name, " ", "-")}

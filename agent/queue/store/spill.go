@@ -28,8 +28,9 @@ type Spill struct {
 	Volume int64
 }
 
-// SpillSyncInterval is Sync.Interval for a store that spills: messages that are got before are not written.
-const SpillSyncInterval = 10 * time.Minute
+// SpillSyncInterval is Sync.Interval for a store that spills: messages that are got before are not written. The server
+// compacts files as often, and the kernel writes what is older.
+const SpillSyncInterval = 30 * time.Second
 
 // Swept is what was swept since the start or the last reset, but for InMemory.
 type Swept struct {
@@ -126,7 +127,7 @@ func sweepFile(path string) error {
 	}
 	defer func() { _ = f.Close() }() // Nothing is written through it.
 	for {
-		if err = unix.Fdatasync(int(f.Fd())); err != unix.EINTR {
+		if err = unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
@@ -160,8 +161,8 @@ func newSpilling(s Spill, root string) *spilling {
 	return &spilling{Spill: s, root: root, sweep: sweepFile, done: make(map[string]stamp)}
 }
 
-// turn looks once and sweeps.
-func (s *spilling) turn() error {
+// turn looks once and sweeps, until the context ends.
+func (s *spilling) turn(ctx context.Context) error {
 	files, err := walkFiles(s.root)
 	if err != nil {
 		s.count(Swept{Aborted: 1}, nil)
@@ -177,11 +178,14 @@ func (s *spilling) turn() error {
 	sweep, inMemory := choose(files, s.done, s.Memory)
 	var now Swept
 	for i, f := range sweep {
-		if err = s.sweep(f.path); err != nil {
+		ended := ctx.Err() != nil
+		if !ended {
+			err = s.sweep(f.path)
+		}
+		if ended || err != nil {
 			for _, left := range sweep[i:] {
 				inMemory += left.bytes
 			}
-			err = fmt.Errorf("sweep files from memory: %w", err)
 			break
 		}
 		s.done[f.path] = f.stamp
@@ -189,7 +193,7 @@ func (s *spilling) turn() error {
 	}
 	switch {
 	case err != nil:
-		now.Aborted = 1
+		now.Aborted, err = 1, fmt.Errorf("sweep files from memory: %w", err)
 	case len(sweep) > 0:
 		now.Sweeps = 1
 	}
@@ -250,11 +254,11 @@ func (s *Store) ResetSwept() {
 	s.spilling.counts = Swept{InMemory: s.spilling.counts.InMemory}
 }
 
-// keepSpilling sweeps until stop is called, which waits for the file that is being written; the context says what the
-// store was started with, and its end ends nothing. An error of the disk is one
-// that the server may not see any more, so Failed tells it.
-func (s *Store) keepSpilling(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// keepSpilling sweeps until stop is called; wait waits for the file that is being written then. The context says what
+// the store was started with, and its end ends nothing. An error of the disk is one that the server may not see any
+// more, so Failed tells it. It ends the sweeping, because the kernel takes what it could not write for written.
+func (s *Store) keepSpilling(ctx context.Context) (stop, wait func()) {
+	ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() {
 		ticker := time.NewTicker(spillInterval)
@@ -265,16 +269,16 @@ func (s *Store) keepSpilling(ctx context.Context) (stop func()) {
 				return
 			case <-ticker.C:
 			}
-			err := s.spilling.turn()
+			err := s.spilling.turn(ctx)
 			if err != nil && !failing { // the first in a row
 				s.log.noteUnwritten([]any{err})
 				s.log.log.Warn("Messages are not swept from memory to the disk", "error", err.Error())
 			}
+			if ofVolume(err) {
+				return
+			}
 			failing = err != nil
 		}
 	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
+	return stop, running.Wait
 }

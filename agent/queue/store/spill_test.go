@@ -5,6 +5,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -117,7 +118,7 @@ func resident(t *testing.T, path string) (pages int, ok bool) {
 // TestSpillTurn: what is swept leaves memory, keeps what it holds, and is swept again only when it was written.
 func TestSpillTurn(t *testing.T) {
 	s := spillTo(t, "1.blk", "2.blk", "3.blk")
-	if err := s.turn(); err != nil {
+	if err := s.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := Swept{Sweeps: 1, Bytes: 2 * spillFile, InMemory: spillFile}
@@ -135,7 +136,7 @@ func TestSpillTurn(t *testing.T) {
 			t.Errorf("%s holds something else: %v", name, err)
 		}
 	}
-	if err := s.turn(); err != nil || s.counts != want {
+	if err := s.turn(t.Context()); err != nil || s.counts != want {
 		t.Errorf("nothing was written, and it became %+v: %v", s.counts, err)
 	}
 	if err := os.Remove(filepath.Join(s.root, "1.blk")); err != nil {
@@ -143,11 +144,27 @@ func TestSpillTurn(t *testing.T) {
 	}
 	age(t, filepath.Join(s.root, "2.blk"), 9)
 	want.Sweeps, want.Bytes = 2, 3*spillFile
-	if err := s.turn(); err != nil || s.counts != want {
+	if err := s.turn(t.Context()); err != nil || s.counts != want {
 		t.Errorf("one was written, and it became %+v: %v", s.counts, err)
 	}
 	if len(s.done) != 1 {
 		t.Errorf("it remembers %v", s.done)
+	}
+}
+
+// TestSpillEnds: a store that is shut down waits for the file that is being swept, and for no other.
+func TestSpillEnds(t *testing.T) {
+	s := spillTo(t, "1.blk", "2.blk", "3.blk")
+	ctx, stop := context.WithCancel(t.Context())
+	s.sweep = func(path string) error {
+		stop()
+		return sweepFile(path)
+	}
+	if err := s.turn(ctx); err != nil {
+		t.Error(err)
+	}
+	if s.counts.Aborted != 0 || s.counts.Bytes != spillFile || s.counts.InMemory != 2*spillFile {
+		t.Errorf("%+v", s.counts)
 	}
 }
 
@@ -161,21 +178,21 @@ func TestSpillAborts(t *testing.T) {
 		}
 		return sweepFile(path)
 	}
-	if err := s.turn(); !errors.Is(err, broken) || !ofVolume(err) {
+	if err := s.turn(t.Context()); !errors.Is(err, broken) || !ofVolume(err) {
 		t.Errorf("it says %v", err)
 	}
 	if want := (Swept{Aborted: 1, Bytes: spillFile, InMemory: 2 * spillFile}); s.counts != want {
 		t.Errorf("%+v, want %+v", s.counts, want)
 	}
 	s.sweep = sweepFile
-	if err := s.turn(); err != nil {
+	if err := s.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := (Swept{Sweeps: 1, Aborted: 1, Bytes: 2 * spillFile, InMemory: spillFile}); s.counts != want {
 		t.Errorf("%+v, want %+v", s.counts, want)
 	}
 	s.root = filepath.Join(s.root, "gone")
-	if err := s.turn(); err != nil {
+	if err := s.turn(t.Context()); err != nil {
 		t.Errorf("a directory that is gone: %v", err)
 	}
 	if err := sweepFile(filepath.Join(s.root, "4.blk")); err != nil {

@@ -103,8 +103,8 @@ type Store struct {
 	filters  filters
 	looks    *nats.Conn // at consumers, in a cluster
 	spilling *spilling  // nil: nothing is swept
-	// endSpilling is not nil when something is.
-	endSpilling func()
+	// endSpilling and spillingEnded are not nil when something is.
+	endSpilling, spillingEnded func()
 }
 
 // The users of the server.
@@ -178,7 +178,7 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("start the store of queue %s in %s: %w", o.Queue, o.Directory, err)
 	}
 	if s.spilling != nil {
-		s.endSpilling = s.keepSpilling(ctx)
+		s.endSpilling, s.spillingEnded = s.keepSpilling(ctx)
 	}
 	return s, nil
 }
@@ -409,4 +409,7 @@ func (s *Store) Shutdown() {
 	}
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
+	if s.spillingEnded != nil { // What leads has been handed over by then, however slow the disk is.
+		s.spillingEnded()
+	}
 }
