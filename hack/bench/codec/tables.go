@@ -211,7 +211,7 @@ func (m modeResult) beyond() harness.Estimate {
 		}
 		return left
 	}
-	return harness.Ratio(without(m.auto), without(m.always))
+	return harness.Share(without(m.auto), without(m.always))
 }
 
 func (r *report) corporaTable() string {

@@ -71,6 +71,18 @@ func Ratio(ours, theirs []float64) Estimate {
 	return Estimate{Value: value, Low: min(value, math.Exp(low)), High: max(value, math.Exp(high))}
 }
 
+// Share compares as Ratio does what may be 0 or below, such as a difference that is smaller than its noise. Its interval
+// is that of the quotients themselves, which have no logarithm.
+func Share(ours, theirs []float64) Estimate {
+	quotients := make([]float64, min(len(ours), len(theirs)))
+	for i := range quotients {
+		quotients[i] = ours[i] / theirs[i]
+	}
+	value := Median(quotients)
+	low, high := interval(quotients)
+	return Estimate{Value: value, Low: min(value, low), High: max(value, high)}
+}
+
 // RatioOf is that of a figure of samples.
 func RatioOf[T any](ours, theirs []T, figure func(T) float64) Estimate {
 	return Ratio(figures(ours, figure), figures(theirs, figure))

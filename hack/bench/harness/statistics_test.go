@@ -50,6 +50,12 @@ func TestRatio(t *testing.T) {
 	near(t, Estimate{2, 1, 4}.Times(3), Estimate{6, 3, 12})
 }
 
+// TestShare has a difference below 0, which has no logarithm.
+func TestShare(t *testing.T) {
+	// -0.1, 0.1 and 0.3 have the mean 0.1 and deviate by 0.2: 4.303 times that by the root of 3 are 0.4969.
+	near(t, Share([]float64{-0.2, 0.2, 0.6}, []float64{2, 2, 2}), Estimate{0.1, -0.3969, 0.5969})
+}
+
 func TestMeanRatio(t *testing.T) {
 	up, down := math.Exp(0.3), math.Exp(-0.3)
 	near(t, MeanRatio([]Estimate{{2, 2 * down, 2 * up}, {0.5, 0.5 * down, 0.5 * up}}),
