@@ -29,7 +29,8 @@ import (
 
 // Program is one program built from a module.
 type Program struct {
-	Name    string
+	Name string
+	// Package is in a module that the folder pins, or "." for the folder itself, which then has the version of Module.Path.
 	Package string
 	// Duration is about how long the first build takes on two cores, after those
 	// listed before it.
@@ -76,7 +77,7 @@ func Modules() []Module {
 		{
 			Name:     "coredns",
 			Path:     "github.com/coredns/coredns",
-			Programs: []Program{{"coredns", "github.com/coredns/coredns", "2 minutes"}},
+			Programs: []Program{{"coredns", ".", "10 seconds"}},
 		},
 	}
 }
@@ -225,6 +226,18 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 	fmt.Fprintf(
 		h, "%x %x %s %s %v", sha256.Sum256(goMod), sha256.Sum256(goSum), runtime.Version(), runtime.GOARCH, m.VersionVars,
 	)
+	// A program may be of the folder itself.
+	sources, err := filepath.Glob(filepath.Join(source, "*.go"))
+	if err != nil {
+		return "", "", fmt.Errorf("finding the source of %s: %w", m.Name, err)
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", "", fmt.Errorf("reading the source of %s: %w", m.Name, err)
+		}
+		fmt.Fprintf(h, " %x", sha256.Sum256(text))
+	}
 	return filepath.Join(
 		b.Cache, fmt.Sprintf("%s-%s-%s", m.Name, version, hex.EncodeToString(h.Sum(nil)[:6])),
 	), version, nil
@@ -233,7 +246,7 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 // Ensure builds what is missing of the module's programs (all, or those named)
 // and returns the folder that holds them.
 func (b Builder) Ensure(ctx context.Context, m Module, names ...string) (string, error) {
-	dir, _, err := b.Dir(m)
+	dir, pinned, err := b.Dir(m)
 	if err != nil {
 		return "", err
 	}
@@ -255,9 +268,11 @@ func (b Builder) Ensure(ctx context.Context, m Module, names ...string) (string,
 			}
 			continue
 		}
-		version, err := packageVersion(goMod, p.Package)
-		if err != nil {
-			return "", err
+		version := pinned
+		if p.Package != "." {
+			if version, err = packageVersion(goMod, p.Package); err != nil {
+				return "", err
+			}
 		}
 		fmt.Fprintf(b.Out, "Building %s %s (about %s, once)\n", p.Name, version, p.Duration)
 		if err := b.build(ctx, m, p, version, bin); err != nil {

@@ -70,7 +70,7 @@ func TestPackageVersion(t *testing.T) {
 	}
 }
 
-func TestDirFollowsGoSum(t *testing.T) {
+func TestDirFollowsSource(t *testing.T) {
 	source := t.TempDir()
 	m := Module{Name: "m", Path: "example.org/m"}
 	b := Builder{Source: source, Cache: "/cache"}
@@ -96,6 +96,14 @@ func TestDirFollowsGoSum(t *testing.T) {
 	}
 	if one == two {
 		t.Errorf("both are %s although go.sum has changed", one)
+	}
+	write("main.go", "package main\n")
+	three, _, err := b.Dir(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if three == two {
+		t.Errorf("both are %s although the program has changed", two)
 	}
 }
 
