@@ -493,9 +493,9 @@ demo: ## Move data between two clusters by a Transfer, prove that it arrived, ar
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 
 .PHONY: bench-transfer
-bench-transfer: build ## Measure moving trees beside rsync and tar through igzip and TLS, over loopback
+bench-transfer: build ## Measure moving trees beside rsync, alone, through stunnel and over ssh, rclone over SFTP, and tar through igzip and TLS, over loopback
 	$(ENSURE) movers
-	$(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
+	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) transfer $(EXTENT) $(if $(AGENT),-agent $(AGENT)) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)" -match "$(BENCH_MATCH)" -cpu-usage "$(BENCH_CPU)"
 
 .PHONY: bench-block

@@ -59,6 +59,7 @@ for need in "$@"; do
 	openssl) want openssl openssl ;;
 	movers)
 		want rsync rsync
+		want stunnel stunnel4
 		want igzip isal
 		want socat socat
 		;;

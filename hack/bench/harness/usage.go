@@ -20,29 +20,53 @@ const tick = 10 * time.Millisecond
 var errForm = errors.New("/proc has another form")
 
 // SystemCPU returns for how long all processors together have worked and idled since the system began. Waiting for
-// disks is idling.
+// disks is idling. What the hypervisor has stolen is neither.
 func SystemCPU() (busy, idle time.Duration, err error) {
-	text, err := os.ReadFile("/proc/stat")
+	all, err := processorTimes()
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the system's CPU time: %w", err)
+		return 0, 0, err
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, 0, errForm
-	}
-	for i, field := range fields[1:9] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%w: %w", errForm, err)
-		}
-		if i == 3 || i == 4 { // idle, iowait
-			idle += time.Duration(n) * tick
-		} else {
-			busy += time.Duration(n) * tick
+	for i, d := range all {
+		switch i {
+		case 3, 4: // idle, iowait
+			idle += d
+		case stolen:
+		default:
+			busy += d
 		}
 	}
 	return busy, idle, nil
+}
+
+// Stolen returns for how long processors that had work have waited for the hypervisor to run them, since the system
+// began.
+func Stolen() (time.Duration, error) {
+	all, err := processorTimes()
+	return all[stolen], err
+}
+
+// stolen is the place of that time among those of a processor.
+const stolen = 7
+
+// processorTimes are those of all processors together, of what comes first in /proc/stat.
+func processorTimes() (all [8]time.Duration, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return all, fmt.Errorf("read the system's CPU time: %w", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 1+len(all) || fields[0] != "cpu" {
+		return all, errForm
+	}
+	for i := range all {
+		n, err := strconv.ParseInt(fields[1+i], 10, 64)
+		if err != nil {
+			return all, fmt.Errorf("%w: %w", errForm, err)
+		}
+		all[i] = time.Duration(n) * tick
+	}
+	return all, nil
 }
 
 // OwnCPU is the CPU time of this process.

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/movers"
 	"github.com/lighterage/lighterage/hack/bench/trees"
 	"github.com/lighterage/lighterage/test/corpus"
 )
@@ -28,6 +29,10 @@ const (
 	oursBalanced = "lighterage, deflate Balanced, verify None"
 	rsyncNone    = "rsync -a"
 	rsyncZstd    = "rsync -az --zc=zstd --zl=1"
+	tlsNone      = "rsync -a through stunnel"
+	tlsZstd      = "rsync -az --zc=zstd --zl=1 through stunnel"
+	sshNone      = "rsync -a over ssh"
+	sftp         = "rclone over SFTP"
 	tarIgzip     = "tar, igzip -1 -T2, TLS"
 )
 
@@ -41,7 +46,8 @@ func settings(
 	}
 }
 
-func fields(agent string) []field {
+func (o *options) fields() []field {
+	agent := o.agent
 	const auto, fast, balanced = wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
 		wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
 	never := settings(wirev1.CompressionMode_COMPRESSION_MODE_NEVER, fast)
@@ -54,14 +60,28 @@ func fields(agent string) []field {
 			contenders: []contender{
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),
+				tunnelled(tlsNone, "-a"),
 				ours(oursNoneRead, agent, true, never),
 				ours(oursZstd, agent, false, settings(auto, fast, "zstd")),
 				ours(oursFast, agent, false, settings(auto, fast, "deflate")),
 				rsync(rsyncZstd, "-az", "--zc=zstd", "--zl=1"),
+				tunnelled(tlsZstd, "-az", "--zc=zstd", "--zl=1"),
 				ours(oursFastRead, agent, true, settings(auto, fast, "deflate")),
 				tarPipeline(tarIgzip),
 				ours(oursBalanced, agent, false, settings(auto, balanced, "deflate")),
 			},
+		},
+		{
+			name: "deep", about: "3,000 files of mixed kinds and sizes, half of them small ones in a deep tree",
+			make: func(_ context.Context, _ options, root string) error { return trees.Deep(root) },
+			contenders: append([]contender{
+				ours(oursNone, agent, false, never),
+				rsync(rsyncNone, "-a"),
+				tunnelled(tlsNone, "-a"),
+				ours(oursZstd, agent, false, settings(auto, fast, "zstd")),
+				rsync(rsyncZstd, "-az", "--zc=zstd", "--zl=1"),
+				tunnelled(tlsZstd, "-az", "--zc=zstd", "--zl=1"),
+			}, o.overSSH()...),
 		},
 		{
 			name: "demo", about: "the tree of the demo: small files of source code, and programs",
@@ -83,6 +103,14 @@ func fields(agent string) []field {
 			},
 		},
 	}
+}
+
+// overSSH are contenders that need OpenSSH's server.
+func (o *options) overSSH() []contender {
+	if o.rclone == "" || !movers.HasSSHD() {
+		return nil
+	}
+	return []contender{overSSH(sshNone, "-a"), rclone(sftp, o.rclone)}
 }
 
 func makeDemo(ctx context.Context, o options, root string) error {

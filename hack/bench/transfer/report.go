@@ -97,7 +97,8 @@ func report(ctx context.Context, runs int, tables []tableOf) harness.Report {
 	r := harness.Report{
 		Name: "transfer", Template: reportTemplate, Data: map[string]any{"Runs": runs, "Tables": tables},
 		Targets: targets(tables), Versions: []string{harness.Version(ctx, "rsync", "--version"),
-			harness.Version(ctx, "igzip", "--version"), harness.Version(ctx, "socat", "-V")},
+			harness.Version(ctx, "igzip", "--version"), harness.Version(ctx, "socat", "-V"),
+			harness.Version(ctx, "stunnel", "-version")},
 	}
 	if len(tables) == 0 {
 		return r
@@ -123,10 +124,16 @@ func targets(tables []tableOf) []harness.Target {
 		of                     func(sample) float64
 		bound                  float64
 	}{
-		{"none-wall-vs-rsync", "mixed", oursNone, rsyncNone, wall, 1.0},
-		{"none-cpu-vs-rsync", "mixed", oursNone, rsyncNone, cpu, 1.2},
-		{"zstd-wall-vs-rsync-zstd", "mixed", oursZstd, rsyncZstd, wall, 0.75},
-		{"zstd-cpu-vs-rsync-zstd", "mixed", oursZstd, rsyncZstd, cpu, 1.0},
+		{"none-wall-vs-stunnel", "mixed", oursNone, tlsNone, wall, 0.85},
+		{"none-cpu-vs-stunnel", "mixed", oursNone, tlsNone, cpu, 0.95},
+		{"none-wall-vs-rsync", "mixed", oursNone, rsyncNone, wall, 1.1},
+		{"none-cpu-vs-rsync", "mixed", oursNone, rsyncNone, cpu, 1.5},
+		{"zstd-wall-vs-stunnel", "mixed", oursZstd, tlsZstd, wall, 0.8},
+		{"zstd-cpu-vs-stunnel", "mixed", oursZstd, tlsZstd, cpu, 0.95},
+		{"deep-none-wall-vs-stunnel", "deep", oursNone, tlsNone, wall, 0.85},
+		{"deep-none-cpu-vs-stunnel", "deep", oursNone, tlsNone, cpu, 0.95},
+		{"deep-zstd-wall-vs-stunnel", "deep", oursZstd, tlsZstd, wall, 0.8},
+		{"deep-zstd-cpu-vs-stunnel", "deep", oursZstd, tlsZstd, cpu, 0.95},
 		{"deflate-wall-vs-rsync-zstd", "mixed", oursFast, rsyncZstd, wall, 0.75},
 		{"deflate-cpu-vs-rsync-zstd", "mixed", oursFast, rsyncZstd, cpu, 1.0},
 		{"deflate-wall-vs-tar-igzip-tls", "mixed", oursFast, tarIgzip, wall, 0.8},

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -28,6 +30,41 @@ func Small(root string, directories int) error {
 	data := kind.Generate(size * each)
 	for i := range directories {
 		if err := Cut(data, size, filepath.Join(root, fmt.Sprintf("%03d", i)), "%04d"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Deep makes 3,000 files whose content is that of the kinds of test/corpus in turn: 1,500 of 1 to 16 KiB in a tree of
+// directories eight levels deep, and 1,500 of 16 KiB to 1 MiB beside each other. Sizes are spread evenly on a logarithmic
+// scale; the same every time.
+func Deep(root string) error {
+	const each, deepest, large = 1500, 8, 1 << 20
+	random := rand.New(rand.NewPCG(1, 2))
+	var kinds [][]byte
+	for _, name := range []string{"xml", "json", "records", "csv", "source", "gzip", "random"} {
+		kind, _ := corpus.ByName(name)
+		kinds = append(kinds, kind.Generate(4*large))
+	}
+	write := func(directory string, i int, least, most float64) error {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return err
+		}
+		size := int(least * math.Pow(most/least, random.Float64()))
+		data := kinds[i%len(kinds)]
+		start := random.IntN(len(data) - size + 1)
+		return os.WriteFile(filepath.Join(directory, fmt.Sprintf("%04d", i)), data[start:start+size], 0o644)
+	}
+	for i := range each {
+		directory := filepath.Join(root, "deep")
+		for level := 0; level < deepest; level++ { // eight files share the directories above them
+			directory = filepath.Join(directory, fmt.Sprint(i>>3>>level&1))
+		}
+		if err := write(directory, i, 1<<10, 16<<10); err != nil {
+			return err
+		}
+		if err := write(filepath.Join(root, "flat"), i, 16<<10, large); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/movers"
 	"github.com/lighterage/lighterage/hack/bench/network"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 	"github.com/lighterage/lighterage/hack/bench/trees"
@@ -123,8 +124,8 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 		o.runs = 1
 	}
 	r.Partial = o.only != ""
-	if !hasSSHD() {
-		harness.Log("%s is missing: without %s this is no result", sshd, viaSFTP)
+	if !movers.HasSSHD() {
+		harness.Log("%s is missing: without %s this is no result", movers.SSHD, viaSFTP)
 		r.Partial = true
 	}
 	var all []measured

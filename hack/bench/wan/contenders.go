@@ -6,14 +6,14 @@ package wan
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
+	"strings"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/movers"
 	"github.com/lighterage/lighterage/hack/bench/network"
 	"github.com/lighterage/lighterage/hack/bench/transfer"
 )
@@ -44,21 +44,13 @@ type contender struct {
 	setUp func(ctx context.Context, o *options, w way) (move func(context.Context) error, err error)
 }
 
-// sshd is OpenSSH's server.
-const sshd = "/usr/sbin/sshd"
-
 // contenders are all, but for that which needs sshd where there is none.
 func (o *options) contenders() []contender {
 	all := []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaTLS, setUpTar}}
-	if hasSSHD() {
+	if movers.HasSSHD() {
 		all = append(all, contender{viaSFTP, setUpRclone})
 	}
 	return all
-}
-
-func hasSSHD() bool {
-	_, err := exec.LookPath(sshd)
-	return err == nil
 }
 
 // serve starts a program of the receiver that listens at a port of its address.
@@ -83,14 +75,6 @@ func (w way) send(ctx context.Context, command ...string) error {
 	return nil
 }
 
-func (w way) write(name, text string) (path string, err error) {
-	path = filepath.Join(w.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return "", fmt.Errorf("write a configuration: %w", err)
-	}
-	return path, nil
-}
-
 // setUpOurs has what a Transfer without settings has: mode Auto, and the destination is verified.
 func setUpOurs(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
 	pair, err := transfer.NewPairOver(ctx, name, w.link, w.dir, o.agent, w.source, w.destination, &wirev1.CompressionSettings{
@@ -106,27 +90,16 @@ func setUpOurs(ctx context.Context, o *options, w way) (func(context.Context) er
 
 // setUpRsync is an rsync daemon behind a stunnel, and another stunnel before the client, with VolSync's options.
 func setUpRsync(ctx context.Context, _ *options, w way) (func(context.Context) error, error) {
-	daemon, err := w.write("rsyncd.conf", fmt.Sprintf(
-		"use chroot = no\nuid = %d\ngid = %d\n[data]\npath = %s\nread only = false\n", os.Getuid(), os.Getgid(),
-		w.destination))
+	daemon, err := movers.RsyncDaemon(w.dir, w.destination)
 	if err != nil {
 		return nil, err
 	}
-	if err := agents.ServerFiles(w.dir); err != nil {
-		return nil, err
-	}
-	const common = "foreground = yes\npid =\nsslVersion = TLSv1.3\n"
-	server, err := w.write("server.conf", fmt.Sprintf("%s[rsync]\naccept = %s:%s\nconnect = 127.0.0.1:%s\ncert = %s\n",
-		common, w.link.Address(), port, inner, filepath.Join(w.dir, "both.pem")))
+	const atHome = "127.0.0.1:" + inner
+	client, server, err := movers.Tunnel(w.dir, atHome, w.link.Address()+":"+port, atHome)
 	if err != nil {
 		return nil, err
 	}
-	client, err := w.write("client.conf", fmt.Sprintf(
-		"%s[rsync]\nclient = yes\naccept = 127.0.0.1:%s\nconnect = %s:%s\n", common, inner, w.link.Address(), port))
-	if err != nil {
-		return nil, err
-	}
-	if err := w.listen(ctx, "127.0.0.1:"+inner, "rsync", "--daemon", "--no-detach", "--address=127.0.0.1",
+	if err := w.listen(ctx, atHome, "rsync", "--daemon", "--no-detach", "--address=127.0.0.1",
 		"--port="+inner, "--config="+daemon); err != nil {
 		return nil, err
 	}
@@ -141,29 +114,17 @@ func setUpRsync(ctx context.Context, _ *options, w way) (func(context.Context) e
 	return func(ctx context.Context) error {
 		return w.send(ctx, "bash", "-c", fmt.Sprintf(
 			`until ss -Hltn | grep -q 127.0.0.1:%[1]s; do sleep 0.02; done
-			exec rsync -aAhHSxz --delete %[2]s/ rsync://127.0.0.1:%[1]s/data/`, inner, w.source))
+			exec rsync %[3]s %[2]s/ rsync://127.0.0.1:%[1]s/data/`, inner, w.source, strings.Join(movers.Rsync(), " ")))
 	}, nil
 }
 
 // setUpRclone moves 16 files at once to OpenSSH's server.
 func setUpRclone(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
-	key, host := filepath.Join(w.dir, "key"), filepath.Join(w.dir, "host")
-	for _, path := range []string{key, host} {
-		if err := harness.Command(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path); err != nil {
-			return nil, err
-		}
-	}
-	config, err := w.write("sshd.conf", fmt.Sprintf("ListenAddress %s:%s\nHostKey %s\nAuthorizedKeysFile %s.pub\n"+
-		"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n",
-		w.link.Address(), port, host, key))
+	config, key, err := movers.SSH(ctx, w.dir, w.link.Address()+":"+port)
 	if err != nil {
 		return nil, err
 	}
-	// Debian's sshd wants this directory, which its service makes.
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-		return nil, fmt.Errorf("make a directory for sshd: %w", err)
-	}
-	if err := w.serve(ctx, port, sshd, "-D", "-e", "-f", config); err != nil {
+	if err := w.serve(ctx, port, movers.SSHD, "-D", "-e", "-f", config); err != nil {
 		return nil, err
 	}
 	who, err := user.Current()
