@@ -70,6 +70,16 @@ func (c *choosing) accelerator(o EncoderOptions) policy.Accelerator {
 	return accelerator(o)
 }
 
+// shared returns the engine of the accelerator; nil when no way uses one.
+func (c *choosing) shared() codec.Engine {
+	for option, engine := range c.engines {
+		if option.Class == codec.Hardware {
+			return engine
+		}
+	}
+	return nil
+}
+
 // worker returns the one for an option.
 func (c *choosing) worker(o policy.Option) (worker, error) {
 	if w, ok := c.workers[o]; ok {
@@ -99,7 +109,9 @@ func (c *choosing) close() error {
 
 // choose is compress where a chooser decides.
 func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
-	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
+	facts := policy.Facts{
+		Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, Yield: e.yield(plain),
+	}
 	gate := policy.Decide(e.policy, facts)
 	if gate.Class == codec.NoClass {
 		return gate, meter.Use{}, sample{}, 0, nil

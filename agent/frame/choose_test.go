@@ -226,3 +226,37 @@ func TestWaysAreChecked(t *testing.T) {
 		t.Error("a way that is not there was taken")
 	}
 }
+
+// yielding is an accelerator whose gate gives a reason.
+type yielding struct {
+	codec.Engine
+	reason *policy.Reason
+}
+
+func (y yielding) Enter(bool) policy.Reason { return *y.reason }
+
+// TestChooserAndShares: while the accelerator yields, hardware is not offered to the chooser, and what software
+// compresses says why.
+func TestChooserAndShares(t *testing.T) {
+	var reason policy.Reason
+	engine := yielding{accelerator{goflate.New(), true}, &reason}
+	option := policy.Option{Codec: codec.Deflate, Class: codec.Hardware, Level: codec.Fast}
+	ways := softwareWays()
+	ways[option] = engine
+	for _, yields := range []policy.Reason{policy.AcceleratorShare, policy.AcceleratorBusy} {
+		s := &script{next: policy.Choice{Option: software(codec.Zstd, codec.Fast)}}
+		e := newEncoder(t, frame.EncoderOptions{
+			Engines: withHardware, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: ways,
+		})
+		reason = yields
+		_, outcome, err := e.Append(nil, corpus("xml", 128<<10), false)
+		if err != nil || outcome.Reason != yields || outcome.Path != meter.Software || s.asked[0].Hardware {
+			t.Errorf("%+v, %v", outcome, err)
+		}
+		reason, s.next = "", policy.Choice{Option: option}
+		_, outcome, err = e.Append(nil, corpus("xml", 128<<10), false)
+		if err != nil || outcome.Reason != policy.HardwareUsed || !s.asked[1].Hardware {
+			t.Errorf("after that: %+v, %v", outcome, err)
+		}
+	}
+}

@@ -55,6 +55,7 @@ type Encoder struct {
 	noNetwork   bool
 	software    worker // the zero value when the policy never needs it
 	hardware    worker // the zero value when there is none
+	shared      codec.Engine // that of the accelerator, which may be a policy.Gate; nil when there is none
 	tracker     estimate.Tracker
 	likeness    likeness
 	choosing    *choosing // nil: without a chooser
@@ -113,7 +114,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
-		e.choosing, e.accelerator = choosing, choosing.accelerator(o)
+		e.choosing, e.accelerator, e.shared = choosing, choosing.accelerator(o), choosing.shared()
 		return e, nil
 	}
 	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
@@ -121,7 +122,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
-		e.hardware = hardware
+		e.hardware, e.shared = hardware, engine
 		e.accelerator = policy.Verified
 	}
 	if o.Policy.SoftwareDisabled {
@@ -268,7 +269,9 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 // is as long as plain, and returns its length. The decision it returns is what
 // was done in the end.
 func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
-	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork}
+	facts := policy.Facts{
+		Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork, Yield: e.yield(plain),
+	}
 	decision := policy.Decide(e.policy, facts)
 	var seen sample
 	if decision.NeedsSample {
@@ -283,6 +286,14 @@ func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sam
 		return decision, meter.Use{}, seen, 0, nil
 	}
 	return e.work(e.worker(decision.Class), decision, &seen, space, plain)
+}
+
+// yield asks whether the accelerator has to do without a block.
+func (e *Encoder) yield(plain []byte) policy.Reason {
+	if e.accelerator != policy.Verified {
+		return ""
+	}
+	return policy.Yield(e.policy, e.shared, int64(len(plain)))
 }
 
 // work has a worker compress a block. The decision it returns is what was done in the

@@ -215,6 +215,9 @@ func (g *generation) decide(c negotiate.Coding, size int64, forced bool) policy.
 		settings.HardwareMinSize, settings.SoftwareMinSize = 0, 0
 		facts.Size = max(size, 1)
 	}
+	if encoders := g.hardware[id]; encoders != nil && (settings.SoftwareDisabled || g.software[id] != nil) {
+		facts.Yield = policy.Yield(settings, encoders.engine, facts.Size)
+	}
 	return policy.Decide(settings, facts)
 }
 

@@ -116,11 +116,12 @@ func (e *Encoding) Close() { e.encoders.close() }
 // Skips reports whether a payload of a length is stored as it is whatever it holds, so
 // that no encoder is needed to learn it, and the reason.
 func (e *Encoding) Skips(length int) (policy.Reason, bool) {
-	d := e.decide(length)
+	d := e.decide(length, nil)
 	return d.Reason, d.Class == codec.NoClass
 }
 
-func (e *Encoding) decide(length int) policy.Decision {
+// decide asks the engine of the accelerator, if it is given, whether that may be used now.
+func (e *Encoding) decide(length int, shared codec.Engine) policy.Decision {
 	if e.options.MinSize == 0 {
 		return policy.Decision{Codec: codec.None, Reason: CompressionOff}
 	}
@@ -128,7 +129,11 @@ func (e *Encoding) decide(length int) policy.Decision {
 	if accelerator == policy.Verified && e.idle.Load() {
 		accelerator = policy.NotUsed
 	}
-	d := policy.Decide(e.options.Policy, policy.Facts{Size: int64(length), Codec: e.codec, Accelerator: accelerator})
+	facts := policy.Facts{Size: int64(length), Codec: e.codec, Accelerator: accelerator}
+	if accelerator == policy.Verified && int64(length) >= e.options.MinSize {
+		facts.Yield = policy.Yield(e.options.Policy, shared, facts.Size)
+	}
+	d := policy.Decide(e.options.Policy, facts)
 	switch {
 	case d.Class == codec.NoClass:
 	case int64(length) < e.options.MinSize || length <= HeaderBound:
@@ -189,7 +194,7 @@ func (e *Encoder) Release() { e.encoding.encoders.put(e) }
 // An engine that fails costs nothing but the saving: the reason is EngineFailed then,
 // and the error that of the engine.
 func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error) {
-	d := e.encoding.decide(len(plain))
+	d := e.encoding.decide(len(plain), e.encoding.hardware)
 	if d.Class == codec.NoClass {
 		return dst, Form{}, stored(plain, d.Reason), nil
 	}

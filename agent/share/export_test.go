@@ -1,0 +1,18 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+// Lease is how long a share holds.
+const Lease = lease
+
+// Probed takes in how long a probe took.
+func (b *Broker) Probed(took time.Duration) { b.probed(took) }
+
+// Sleep has an account wait by another clock.
+func (a *Account) Sleep(sleep func(time.Duration)) { a.sleep = sleep }
+
+// Grant gives an account a lease.
+func (a *Account) Grant(rate float64, contended bool) { a.grant(rate, contended) }
