@@ -53,8 +53,8 @@ type Encoder struct {
 	policy      policy.Settings
 	accelerator policy.Accelerator
 	noNetwork   bool
-	software    worker // the zero value when the policy never needs it
-	hardware    worker // the zero value when there is none
+	software    worker       // the zero value when the policy never needs it
+	hardware    worker       // the zero value when there is none
 	shared      codec.Engine // that of the accelerator, which may be a policy.Gate; nil when there is none
 	tracker     estimate.Tracker
 	likeness    likeness

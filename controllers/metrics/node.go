@@ -5,6 +5,8 @@ package metrics
 
 import (
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +17,19 @@ import (
 type Nodes struct {
 	calls            *prometheus.CounterVec
 	busy, contention *prometheus.GaugeVec
+
+	granted, used     *prometheus.CounterVec // by node and kind
+	agents, contended *prometheus.GaugeVec
+
+	mu sync.Mutex
+	// said is what a node agent said last of a kind.
+	said map[[2]string]sharedNanos
 }
+
+type sharedNanos struct{ granted, used uint64 }
+
+// sharingKinds are those of agents that share accelerators. Labels are no others, whatever a node agent says.
+var sharingKinds = []string{"transfer", "delivery", "queue", "httpendpoint"}
 
 // NewNodes makes the collectors and registers them.
 func NewNodes(registry prometheus.Registerer) *Nodes {
@@ -29,7 +43,21 @@ func NewNodes(registry prometheus.Registerer) *Nodes {
 		Help: "Time that threads of agents were in calls of the node's accelerator, waiting for it included.",
 	}, []string{"node"})
 	registry.MustRegister(calls)
+	counter := func(name, help string) *prometheus.CounterVec {
+		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"node", "kind"})
+		registry.MustRegister(vector)
+		return vector
+	}
 	return &Nodes{
+		granted: counter("lighterage_node_accelerator_granted_seconds_total",
+			"Time in calls of the node's accelerator that its node agent granted to agents of the kind."),
+		used: counter("lighterage_node_accelerator_used_seconds_total",
+			"Time in calls of the node's accelerator that agents of the kind told its node agent that they used."),
+		agents: gauge("lighterage_node_accelerator_agents",
+			"Agents that share the node's accelerator."),
+		contended: gauge("lighterage_node_accelerator_contended",
+			"1 while less of the node's accelerator is granted, because probes of it take several times as long as they did."),
+		said:  map[[2]string]sharedNanos{},
 		calls: calls,
 		busy: gauge("lighterage_node_accelerator_busy_ratio",
 			"Share of the accelerators' cycles that the node's partition used in five minutes, by CPU measurement facility."),
@@ -62,6 +90,45 @@ func (n *Nodes) Used(node string, busy, contention float64) {
 	}
 }
 
+// Shared takes in what a node agent granted to agents of a kind, and what they used, in nanoseconds since it started.
+func (n *Nodes) Shared(node, kind string, granted, used uint64) {
+	if n == nil || !slices.Contains(sharingKinds, kind) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := [2]string{node, kind}
+	before, known := n.said[key]
+	n.said[key] = sharedNanos{granted, used}
+	_, heard := n.said[[2]string{node}]
+	switch {
+	case granted < before.granted || used < before.used: // another process
+		before = sharedNanos{}
+	case !known && !heard: // of the time before this manager
+		before = sharedNanos{granted, used}
+	}
+	n.granted.WithLabelValues(node, kind).Add(float64(granted-before.granted) / 1e9)
+	n.used.WithLabelValues(node, kind).Add(float64(used-before.used) / 1e9)
+}
+
+// Sharing shows how many agents share a node's accelerator, and whether there is less of it to share. It is to be
+// called after Shared: what a node agent says of a kind first is of the time before this manager, unless the node was
+// heard of.
+func (n *Nodes) Sharing(node string, agents uint32, contended bool) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	n.said[[2]string{node}] = sharedNanos{}
+	n.mu.Unlock()
+	n.agents.WithLabelValues(node).Set(float64(agents))
+	value := 0.0
+	if contended {
+		value = 1
+	}
+	n.contended.WithLabelValues(node).Set(value)
+}
+
 // Forget shows nothing more of a node.
 func (n *Nodes) Forget(node string) {
 	if n == nil {
@@ -70,4 +137,14 @@ func (n *Nodes) Forget(node string) {
 	n.calls.DeleteLabelValues(node)
 	n.busy.DeleteLabelValues(node)
 	n.contention.DeleteLabelValues(node)
+	n.agents.DeleteLabelValues(node)
+	n.contended.DeleteLabelValues(node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.said, [2]string{node})
+	for _, kind := range sharingKinds {
+		n.granted.DeleteLabelValues(node, kind)
+		n.used.DeleteLabelValues(node, kind)
+		delete(n.said, [2]string{node, kind})
+	}
 }

@@ -156,3 +156,11 @@ subjects:
     name: {{ .account }}
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
+
+{{/* Not empty where agents draw shares of accelerators. Values of an earlier release that are reused have no shares. */}}
+{{- define "lighterage.shares" -}}
+{{- $shares := .Values.accelerator.shares | default dict }}
+{{- if and .Values.nodeAgent.enabled $shares.enabled (has "s390x" .Values.image.architectures) -}}
+true
+{{- end -}}
+{{- end }}

@@ -177,8 +177,17 @@ func setups(s settings) []func(ctrl.Manager) error {
 	return []func(ctrl.Manager) error{
 		func(mgr ctrl.Manager) error {
 			seen, err := topology.Setup(context.Background(), mgr)
-			wiring = newParts(mgr, s, seen)
-			return err
+			if err != nil {
+				return err
+			}
+			shares := ""
+			if s.acceleratorShares {
+				if shares, err = node.SharesAddress(context.Background(), mgr.GetAPIReader(), s.namespace); err != nil {
+					return err
+				}
+			}
+			wiring = newParts(mgr, s, seen, shares)
+			return nil
 		},
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.gatewayCost) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
@@ -268,7 +277,8 @@ func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
 	})
 }
 
-func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
+// newParts makes them. shares is where agents draw shares of accelerators; empty: they do not.
+func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology, shares string) parts {
 	real := clock.RealClock{}
 	reader := s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
 	authority := pki.NewAuthority(pki.Options{
@@ -277,10 +287,14 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
 	use := node.NewUse(real)
-	agents := use.Listen(agentclient.NewAgents(agentclient.Options{Credentials: holder}))
+	asking := agentclient.Options{Credentials: holder}
+	if shares != "" {
+		asking.Weights = node.Weights(mgr.GetClient())
+	}
+	agents := use.Listen(agentclient.NewAgents(asking))
 	pool := agentpoll.New(ctrlmetrics.Registry)
 	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder})
-	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader}
+	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader, Shares: shares != ""}
 	if s.networkPolicies {
 		networks.OperatorNamespace = s.namespace
 	}
@@ -289,7 +303,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	image := agentpod.Image{
 		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
-		DataPath: s.dataPath, Tunnels: route.Own(s.namespace),
+		DataPath: s.dataPath, Tunnels: route.Own(s.namespace), Shares: shares,
 	}
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
