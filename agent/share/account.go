@@ -38,7 +38,7 @@ type Account struct {
 	balance   float64 // nanoseconds
 	counted   time.Duration
 	updated   time.Time
-	refused   bool
+	refused   uint64
 }
 
 // NewAccount returns an account without a lease. spent is how long this process was in calls of the accelerator since
@@ -52,34 +52,32 @@ func NewAccount(spent func() time.Duration, now func() time.Time) *Account {
 
 // Enter implements policy.Gate. Who is patient waits up to a second, and then has the accelerator in any case.
 func (a *Account) Enter(patient bool) policy.Reason {
-	reason := a.enter()
-	if !patient || reason == "" {
+	reason := a.enter(1)
+	if !patient {
 		return reason
 	}
-	for deadline := a.now().Add(patience); reason != "" && a.now().Before(deadline); reason = a.enter() {
+	for deadline := a.now().Add(patience); reason != "" && a.now().Before(deadline); reason = a.enter(0) {
 		a.sleep(look)
 	}
 	return ""
 }
 
-func (a *Account) enter() policy.Reason {
+// enter returns why the accelerator may not be used now, and counts that as so many refusals.
+func (a *Account) enter(refusals uint64) policy.Reason {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
 	if !now.Before(a.until) {
 		return ""
 	}
-	a.update(now)
-	switch {
-	case a.balance > 0:
+	if a.update(now); a.balance > 0 {
 		return ""
-	case a.contended:
-		a.refused = true
-		return policy.AcceleratorBusy
-	default:
-		a.refused = true
-		return policy.AcceleratorShare
 	}
+	a.refused += refusals
+	if a.contended {
+		return policy.AcceleratorBusy
+	}
+	return policy.AcceleratorShare
 }
 
 // update brings the balance up to date. The caller holds a.mu.
@@ -103,12 +101,11 @@ func (a *Account) grant(rate float64, contended bool) {
 	a.rate, a.contended, a.until = rate, contended, now.Add(lease)
 }
 
-// ask returns what the broker is to be told.
-func (a *Account) ask() (spent time.Duration, refused bool) {
+// drawn is what the broker is to be told.
+func (a *Account) drawn() Drawn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	refused, a.refused = a.refused, false
-	return a.spent(), refused
+	return Drawn{Used: uint64(max(a.spent(), 0)), Refused: a.refused}
 }
 
 func (a *Account) leased() bool {

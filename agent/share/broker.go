@@ -45,6 +45,9 @@ const (
 	contention            = 4
 	leastScale, recovery  = 1.0 / 16, 1.0 / 8
 	maxUnits, maxReserved = 1024, 90
+
+	// maxRefused is how many refusals an agent is believed between two draws.
+	maxRefused = 1e6
 )
 
 // BrokerOptions describe a Broker.
@@ -74,13 +77,29 @@ type Broker struct {
 // drawing is an agent that shares the accelerator.
 type drawing struct {
 	drew time.Time
-	used uint64 // nanoseconds, as the agent said last
+	said Drawn // by the agent, last
 	// wants and rate are nanoseconds in calls for each second; rate is what the agent was told.
 	wants, rate float64
+	contended   bool // as the agent was told
 }
 
-// total is what agents of a kind were granted and used, in nanoseconds.
-type total struct{ granted, used float64 }
+// Drawn is what an agent says of itself, since it started: nanoseconds in calls, and how often something was refused.
+type Drawn struct{ Used, Refused uint64 }
+
+// since is what was added to before, by a process that may be another one.
+func (d Drawn) since(before Drawn) Drawn {
+	if d.Used < before.Used || d.Refused < before.Refused {
+		return d
+	}
+	return Drawn{d.Used - before.Used, d.Refused - before.Refused}
+}
+
+// total is what agents of a kind were granted and used, in nanoseconds, and how often they were refused something
+// because their share was used up, or because the accelerator was contended.
+type total struct {
+	granted, used             float64
+	refusedShare, refusedBusy uint64
+}
 
 // NewBroker returns a broker with default weights. An error is about options without meaning.
 func NewBroker(o BrokerOptions) (*Broker, error) {
@@ -126,7 +145,7 @@ func (b *Broker) Draw(ctx context.Context, q *wirev1.DrawRequest) (*wirev1.DrawR
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	rate, contended, err := b.draw(who, q.GetUsedNanos(), q.GetRefused())
+	rate, contended, err := b.draw(who, Drawn{q.GetUsedNanos(), q.GetRefused()})
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -135,7 +154,7 @@ func (b *Broker) Draw(ctx context.Context, q *wirev1.DrawRequest) (*wirev1.DrawR
 
 var errTooMany = errors.New("too many agents share the accelerator")
 
-func (b *Broker) draw(who transport.ShareCaller, used uint64, refused bool) (rate float64, contended bool, err error) {
+func (b *Broker) draw(who transport.ShareCaller, said Drawn) (rate float64, contended bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.options.Now()
@@ -145,12 +164,12 @@ func (b *Broker) draw(who transport.ShareCaller, used uint64, refused bool) (rat
 	case d == nil && !b.admits(who.Namespace):
 		return 0, false, fmt.Errorf("%w: at most %d, and %d of a namespace", errTooMany, maxAgents, maxOfNamespace)
 	case d == nil:
-		d = &drawing{used: used, wants: math.Inf(1)}
+		d = &drawing{said: said, wants: math.Inf(1)}
 		b.agents[who] = d
 	case now.Sub(d.drew) < leastInterval:
-		return d.rate, b.probes.contended(), nil
+		return d.rate, d.contended, nil
 	default:
-		b.account(who.Kind, d, used, refused, now.Sub(d.drew))
+		b.account(who.Kind, d, said, now.Sub(d.drew))
 	}
 	d.drew = now
 
@@ -166,7 +185,8 @@ func (b *Broker) draw(who transport.ShareCaller, used uint64, refused bool) (rat
 	}
 	// The others go on by what they were told until they draw again.
 	d.rate = max(0, min(Divide(b.capacity(), claims, b.weight)[own], b.capacity()-others))
-	return d.rate, b.probes.contended(), nil
+	d.contended = b.probes.contended()
+	return d.rate, d.contended, nil
 }
 
 // expire forgets agents that have not drawn for a lease.
@@ -186,22 +206,26 @@ func (b *Broker) admits(namespace string) bool {
 }
 
 // account takes in what an agent used since it drew last.
-func (b *Broker) account(kind string, d *drawing, used uint64, refused bool, passed time.Duration) {
-	spent := float64(used - d.used)
-	if used < d.used { // another process
-		spent = float64(used)
-	}
+func (b *Broker) account(kind string, d *drawing, said Drawn, passed time.Duration) {
+	news := said.since(d.said)
+	d.said = said
 	// A call keeps a processor busy, so an agent that says more is broken.
-	spent = min(spent, float64(passed)*float64(runtime.NumCPU()))
-	d.used = used
-	if d.wants = spent/passed.Seconds()*headroom + leastWant*b.capacity(); refused {
+	spent := min(float64(news.Used), float64(passed)*float64(runtime.NumCPU()))
+	if d.wants = spent/passed.Seconds()*headroom + leastWant*b.capacity(); news.Refused > 0 {
 		d.wants = math.Inf(1)
 	}
-	if b.kinds[kind] == nil {
-		b.kinds[kind] = &total{}
+	t := b.kinds[kind]
+	if t == nil {
+		t = &total{}
+		b.kinds[kind] = t
 	}
-	b.kinds[kind].granted += d.rate * passed.Seconds()
-	b.kinds[kind].used += spent
+	t.granted += d.rate * passed.Seconds()
+	t.used += spent
+	if refused := min(news.Refused, maxRefused); d.contended {
+		t.refusedBusy += refused
+	} else {
+		t.refusedShare += refused
+	}
 }
 
 // Sharing is what agents were granted and used.
@@ -214,6 +238,7 @@ func (b *Broker) Sharing() *wirev1.AcceleratorSharing {
 		t := b.kinds[kind]
 		s.Kinds = append(s.Kinds, &wirev1.AcceleratorShareUse{
 			Kind: kind, GrantedNanos: uint64(t.granted), UsedNanos: uint64(t.used),
+			RefusedShare: t.refusedShare, RefusedBusy: t.refusedBusy,
 		})
 	}
 	return s

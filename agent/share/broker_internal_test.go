@@ -28,7 +28,7 @@ func FuzzBroker(f *testing.F) {
 			namespace := string('a' + rune(raw[i]%3))
 			who := transport.ShareCaller{Namespace: namespace, Kind: "queue", Name: fmt.Sprint(raw[i] / 3 % 8)}
 			used := uint64(raw[i+1]) << (raw[i+2] % 64)
-			if _, _, err := b.draw(who, used, raw[i+2]%2 == 1); err != nil {
+			if _, _, err := b.draw(who, Drawn{used, uint64(raw[i+2])}); err != nil {
 				t.Fatal(err)
 			}
 			told := 0.0
@@ -54,7 +54,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	draw := func(namespace string, i int) error {
-		_, _, err := b.draw(transport.ShareCaller{Namespace: namespace, Kind: "transfer", Name: fmt.Sprint(i)}, 0, false)
+		_, _, err := b.draw(transport.ShareCaller{Namespace: namespace, Kind: "transfer", Name: fmt.Sprint(i)}, Drawn{})
 		return err
 	}
 	for n := range maxAgents / maxOfNamespace {

@@ -41,8 +41,8 @@ func Run(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesC
 func Draw(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient) error {
 	ctx, cancel := context.WithTimeout(ctx, interval)
 	defer cancel()
-	spent, refused := account.ask()
-	granted, err := broker.Draw(ctx, &wirev1.DrawRequest{UsedNanos: uint64(max(spent, 0)), Refused: refused})
+	drawn := account.drawn()
+	granted, err := broker.Draw(ctx, &wirev1.DrawRequest{UsedNanos: drawn.Used, Refused: drawn.Refused})
 	if err != nil {
 		return err
 	}

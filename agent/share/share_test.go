@@ -169,7 +169,8 @@ func (a *agent) sends(t *testing.T) *agent {
 func (a *agent) keeps(t *testing.T) *agent {
 	t.Helper()
 	encoding, err := message.NewEncoding(message.EncodingOptions{
-		Policy: settings(), Codecs: []codec.ID{codec.Deflate}, MinSize: 1, Engines: codec.NewRegistry(a.engine, goflate.New()),
+		Policy: settings(), Codecs: []codec.ID{codec.Deflate}, MinSize: 1,
+		Engines: codec.NewRegistry(a.engine, goflate.New()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -261,6 +262,9 @@ func TestShares(t *testing.T) {
 		if got, want := float64(kind.GetUsedNanos()), float64(kind.GetGrantedNanos()); !near(got, want) {
 			t.Errorf("%s used %v of %v", kind.GetKind(), got, want)
 		}
+		if kind.GetRefusedShare() == 0 || kind.GetRefusedBusy() > 0 {
+			t.Errorf("refusals of %v", kind)
+		}
 	}
 }
 
@@ -299,11 +303,13 @@ func TestContention(t *testing.T) {
 	for range 8 {
 		n.broker.Probed(500 * time.Microsecond)
 	}
-	if got := run(t, n, 6, a); !near(got[0], 1.0/16) || a.done[policy.AcceleratorBusy] == 0 || a.done[policy.AcceleratorShare] > 0 {
+	if got := run(t, n, 6, a); !near(got[0], 1.0/16) || a.done[policy.AcceleratorBusy] == 0 ||
+		a.done[policy.AcceleratorShare] > 0 {
 		t.Errorf("%v of the accelerator, reasons %v", got, a.done)
 	}
-	if !n.broker.Sharing().GetContended() {
-		t.Error("nobody hears of the contention")
+	if s := n.broker.Sharing(); !s.GetContended() || s.GetKinds()[0].GetRefusedBusy() == 0 ||
+		s.GetKinds()[0].GetRefusedShare() > 0 {
+		t.Errorf("what is heard of the contention is %v", s)
 	}
 	for range 8 {
 		n.broker.Probed(200 * time.Microsecond)

@@ -387,10 +387,10 @@ func TestWeights(t *testing.T) {
 		want    map[string]uint32
 		err     error
 	}{
-		"none": {},
+		"none": {err: agentclient.ErrIncompatible}, // the server answers without a measurement
 		"some": {weights: func(context.Context) (*wirev1.AcceleratorWeights, error) {
 			return &wirev1.AcceleratorWeights{Namespaces: map[string]uint32{"bank": 300}}, nil
-		}, want: map[string]uint32{"bank": 300}},
+		}, want: map[string]uint32{"bank": 300}, err: agentclient.ErrIncompatible},
 		"broken": {weights: func(context.Context) (*wirev1.AcceleratorWeights, error) { return nil, broken }, err: broken},
 	} {
 		s.weights = nil

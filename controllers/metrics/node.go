@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // Nodes are the collectors of nodes with an accelerator that was proved to work. They are labelled by its name: a
@@ -19,14 +21,17 @@ type Nodes struct {
 	busy, contention *prometheus.GaugeVec
 
 	granted, used     *prometheus.CounterVec // by node and kind
+	refused           *prometheus.CounterVec // by node, kind and reason
 	agents, contended *prometheus.GaugeVec
 
 	mu sync.Mutex
 	// said is what a node agent said last of a kind.
-	said map[[2]string]sharedNanos
+	said map[[2]string]Shares
 }
 
-type sharedNanos struct{ granted, used uint64 }
+// Shares are what a node agent says of agents of a kind, since it started: nanoseconds in calls of the accelerator that
+// it granted, and that they used, and how often they did without it for which reason.
+type Shares struct{ GrantedNanos, UsedNanos, RefusedShare, RefusedBusy uint64 }
 
 // sharingKinds are those of agents that share accelerators. Labels are no others, whatever a node agent says.
 var sharingKinds = []string{"transfer", "delivery", "queue", "httpendpoint"}
@@ -43,8 +48,9 @@ func NewNodes(registry prometheus.Registerer) *Nodes {
 		Help: "Time that threads of agents were in calls of the node's accelerator, waiting for it included.",
 	}, []string{"node"})
 	registry.MustRegister(calls)
-	counter := func(name, help string) *prometheus.CounterVec {
-		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"node", "kind"})
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		labels = append([]string{"node", "kind"}, labels...)
+		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		registry.MustRegister(vector)
 		return vector
 	}
@@ -53,11 +59,14 @@ func NewNodes(registry prometheus.Registerer) *Nodes {
 			"Time in calls of the node's accelerator that its node agent granted to agents of the kind."),
 		used: counter("lighterage_node_accelerator_used_seconds_total",
 			"Time in calls of the node's accelerator that agents of the kind told its node agent that they used."),
+		refused: counter("lighterage_node_accelerator_refusals_total",
+			"How often agents of the kind did without the node's accelerator, or waited for it, because of their share.",
+			"reason"),
 		agents: gauge("lighterage_node_accelerator_agents",
 			"Agents that share the node's accelerator."),
 		contended: gauge("lighterage_node_accelerator_contended",
 			"1 while less of the node's accelerator is granted, because probes of it take several times as long as they did."),
-		said:  map[[2]string]sharedNanos{},
+		said:  map[[2]string]Shares{},
 		calls: calls,
 		busy: gauge("lighterage_node_accelerator_busy_ratio",
 			"Share of the accelerators' cycles that the node's partition used in five minutes, by CPU measurement facility."),
@@ -90,8 +99,8 @@ func (n *Nodes) Used(node string, busy, contention float64) {
 	}
 }
 
-// Shared takes in what a node agent granted to agents of a kind, and what they used, in nanoseconds since it started.
-func (n *Nodes) Shared(node, kind string, granted, used uint64) {
+// Shared takes in what a node agent says of agents of a kind.
+func (n *Nodes) Shared(node, kind string, said Shares) {
 	if n == nil || !slices.Contains(sharingKinds, kind) {
 		return
 	}
@@ -99,16 +108,21 @@ func (n *Nodes) Shared(node, kind string, granted, used uint64) {
 	defer n.mu.Unlock()
 	key := [2]string{node, kind}
 	before, known := n.said[key]
-	n.said[key] = sharedNanos{granted, used}
+	n.said[key] = said
 	_, heard := n.said[[2]string{node}]
 	switch {
-	case granted < before.granted || used < before.used: // another process
-		before = sharedNanos{}
+	case said.GrantedNanos < before.GrantedNanos || said.UsedNanos < before.UsedNanos ||
+		said.RefusedShare < before.RefusedShare || said.RefusedBusy < before.RefusedBusy: // another process
+		before = Shares{}
 	case !known && !heard: // of the time before this manager
-		before = sharedNanos{granted, used}
+		before = said
 	}
-	n.granted.WithLabelValues(node, kind).Add(float64(granted-before.granted) / 1e9)
-	n.used.WithLabelValues(node, kind).Add(float64(used-before.used) / 1e9)
+	n.granted.WithLabelValues(node, kind).Add(float64(said.GrantedNanos-before.GrantedNanos) / 1e9)
+	n.used.WithLabelValues(node, kind).Add(float64(said.UsedNanos-before.UsedNanos) / 1e9)
+	n.refused.WithLabelValues(node, kind, v1alpha1.CompressionAcceleratorShare).Add(
+		float64(said.RefusedShare - before.RefusedShare))
+	n.refused.WithLabelValues(node, kind, v1alpha1.CompressionAcceleratorBusy).Add(
+		float64(said.RefusedBusy - before.RefusedBusy))
 }
 
 // Sharing shows how many agents share a node's accelerator, and whether there is less of it to share. It is to be
@@ -119,7 +133,7 @@ func (n *Nodes) Sharing(node string, agents uint32, contended bool) {
 		return
 	}
 	n.mu.Lock()
-	n.said[[2]string{node}] = sharedNanos{}
+	n.said[[2]string{node}] = Shares{}
 	n.mu.Unlock()
 	n.agents.WithLabelValues(node).Set(float64(agents))
 	value := 0.0
@@ -145,6 +159,7 @@ func (n *Nodes) Forget(node string) {
 	for _, kind := range sharingKinds {
 		n.granted.DeleteLabelValues(node, kind)
 		n.used.DeleteLabelValues(node, kind)
+		n.refused.DeletePartialMatch(prometheus.Labels{"node": node, "kind": kind})
 		delete(n.said, [2]string{node, kind})
 	}
 }

@@ -139,7 +139,7 @@ func TestPolicies(t *testing.T) {
 		{Endpoint: "nats.bank.svc:80", Service: service}, {Endpoint: "nats.shop.svc:81", Service: service},
 	}})
 	front := networkpolicy.HTTPEndpoint(operator, "h1", 80, service)
-	shares := networkpolicy.Shares(operator, networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", attempt.Traffic{}))
+	shares := networkpolicy.Shares(operator, local)
 	named := networkpolicy.HTTPEndpoint(operator, "h1", 81, service)
 	outside := networkpolicy.HTTPEndpoint(operator, "h1", 9000, nil)
 

@@ -18,6 +18,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
 
@@ -79,7 +80,10 @@ func (r *Reconciler) sharing(node string, said *wirev1.AcceleratorUse) {
 		return
 	}
 	for _, kind := range shares.GetKinds() {
-		r.options.Metrics.Shared(node, kind.GetKind(), kind.GetGrantedNanos(), kind.GetUsedNanos())
+		r.options.Metrics.Shared(node, kind.GetKind(), metrics.Shares{
+			GrantedNanos: kind.GetGrantedNanos(), UsedNanos: kind.GetUsedNanos(),
+			RefusedShare: kind.GetRefusedShare(), RefusedBusy: kind.GetRefusedBusy(),
+		})
 	}
 	r.options.Metrics.Sharing(node, shares.GetAgents(), shares.GetContended())
 }

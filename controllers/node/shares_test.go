@@ -81,7 +81,7 @@ func shared(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 		for _, metric := range family.GetMetric() {
 			key := family.GetName()
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "kind" {
+				if label.GetName() != "node" {
 					key += " " + label.GetValue()
 				}
 			}
@@ -112,15 +112,24 @@ func TestSharing(t *testing.T) {
 		return shared(t, registry)
 	}
 	of := func(kind string, granted, used uint64) *wirev1.AcceleratorShareUse {
-		return &wirev1.AcceleratorShareUse{Kind: kind, GrantedNanos: granted * 1e9, UsedNanos: used * 1e9}
+		return &wirev1.AcceleratorShareUse{
+			Kind: kind, GrantedNanos: granted * 1e9, UsedNanos: used * 1e9, RefusedShare: 2 * used, RefusedBusy: used,
+		}
 	}
-	const granted, used = "lighterage_node_accelerator_granted_seconds_total", "lighterage_node_accelerator_used_seconds_total"
-	if got := say(1, false, of("transfer", 100, 50)); got[granted+" transfer"] != 0 || got["lighterage_node_accelerator_agents"] != 1 {
+	const (
+		granted = "lighterage_node_accelerator_granted_seconds_total"
+		used    = "lighterage_node_accelerator_used_seconds_total"
+		refused = "lighterage_node_accelerator_refusals_total"
+	)
+	if got := say(1, false, of("transfer", 100, 50)); got[granted+" transfer"] != 0 ||
+		got["lighterage_node_accelerator_agents"] != 1 {
 		t.Errorf("of before this manager: %v", got)
 	}
 	got := say(2, true, of("transfer", 130, 60), of("queue", 9, 8), of("bitcoin", 1, 1))
-	if got[granted+" transfer"] != 30 || got[used+" transfer"] != 10 || got[granted+" queue"] != 9 || got[used+" queue"] != 8 ||
-		got["lighterage_node_accelerator_contended"] != 1 || len(got) != 6 {
+	if got[granted+" transfer"] != 30 || got[used+" transfer"] != 10 ||
+		got[granted+" queue"] != 9 || got[used+" queue"] != 8 ||
+		got["lighterage_node_accelerator_contended"] != 1 ||
+		got[refused+" transfer AcceleratorShare"] != 20 || got[refused+" queue AcceleratorBusy"] != 8 || len(got) != 11 {
 		t.Errorf("%v", got)
 	}
 	if got := say(0, false, of("transfer", 5, 4)); got[granted+" transfer"] != 35 || got[used+" transfer"] != 14 ||

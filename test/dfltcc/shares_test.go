@@ -65,7 +65,9 @@ func TestShares(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	clock := func() time.Time { return now } // the broker reads it while an agent waits for its answer
 	authority := transporttest.NewAuthority(t, "east")
-	broker, err := share.NewBroker(share.BrokerOptions{ReservedPercent: 10, Now: clock, Log: slog.New(slog.DiscardHandler)})
+	broker, err := share.NewBroker(share.BrokerOptions{
+		ReservedPercent: 10, Now: clock, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1167,8 +1167,12 @@ type AcceleratorShareUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// granted_nanos is the time in calls that agents might have used, used_nanos what they used.
-	GrantedNanos  uint64 `protobuf:"varint,2,opt,name=granted_nanos,json=grantedNanos,proto3" json:"granted_nanos,omitempty"`
-	UsedNanos     uint64 `protobuf:"varint,3,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
+	GrantedNanos uint64 `protobuf:"varint,2,opt,name=granted_nanos,json=grantedNanos,proto3" json:"granted_nanos,omitempty"`
+	UsedNanos    uint64 `protobuf:"varint,3,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
+	// refused_share is how often agents did without the accelerator because their share was used up, refused_busy how often because there was
+	// less to share.
+	RefusedShare  uint64 `protobuf:"varint,4,opt,name=refused_share,json=refusedShare,proto3" json:"refused_share,omitempty"`
+	RefusedBusy   uint64 `protobuf:"varint,5,opt,name=refused_busy,json=refusedBusy,proto3" json:"refused_busy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1224,20 @@ func (x *AcceleratorShareUse) GetGrantedNanos() uint64 {
 func (x *AcceleratorShareUse) GetUsedNanos() uint64 {
 	if x != nil {
 		return x.UsedNanos
+	}
+	return 0
+}
+
+func (x *AcceleratorShareUse) GetRefusedShare() uint64 {
+	if x != nil {
+		return x.RefusedShare
+	}
+	return 0
+}
+
+func (x *AcceleratorShareUse) GetRefusedBusy() uint64 {
+	if x != nil {
+		return x.RefusedBusy
 	}
 	return 0
 }
@@ -1378,12 +1396,14 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x12AcceleratorSharing\x12\x16\n" +
 	"\x06agents\x18\x01 \x01(\rR\x06agents\x12\x1c\n" +
 	"\tcontended\x18\x02 \x01(\bR\tcontended\x12=\n" +
-	"\x05kinds\x18\x03 \x03(\v2'.lighterage.wire.v1.AcceleratorShareUseR\x05kinds\"m\n" +
+	"\x05kinds\x18\x03 \x03(\v2'.lighterage.wire.v1.AcceleratorShareUseR\x05kinds\"\xb5\x01\n" +
 	"\x13AcceleratorShareUse\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12#\n" +
 	"\rgranted_nanos\x18\x02 \x01(\x04R\fgrantedNanos\x12\x1d\n" +
 	"\n" +
-	"used_nanos\x18\x03 \x01(\x04R\tusedNanos\"\xac\x01\n" +
+	"used_nanos\x18\x03 \x01(\x04R\tusedNanos\x12#\n" +
+	"\rrefused_share\x18\x04 \x01(\x04R\frefusedShare\x12!\n" +
+	"\frefused_busy\x18\x05 \x01(\x04R\vrefusedBusy\"\xac\x01\n" +
 	"\x13AcceleratorCounters\x12#\n" +
 	"\raccess_cycles\x18\x01 \x01(\x04R\faccessCycles\x12\x1f\n" +
 	"\vbusy_cycles\x18\x02 \x01(\x04R\n" +

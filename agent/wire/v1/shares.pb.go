@@ -28,8 +28,8 @@ type DrawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// used_nanos is how long threads of the process have been in calls of the accelerator since it started.
 	UsedNanos uint64 `protobuf:"varint,1,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
-	// refused: since it drew last, something was not given to the accelerator, or waited, because the share was used up.
-	Refused       bool `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	// refused is how often since then something was not given to the accelerator, or waited, because the share was used up.
+	Refused       uint64 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -71,11 +71,11 @@ func (x *DrawRequest) GetUsedNanos() uint64 {
 	return 0
 }
 
-func (x *DrawRequest) GetRefused() bool {
+func (x *DrawRequest) GetRefused() uint64 {
 	if x != nil {
 		return x.Refused
 	}
-	return false
+	return 0
 }
 
 type DrawResponse struct {
@@ -140,7 +140,7 @@ const file_agent_wire_v1_shares_proto_rawDesc = "" +
 	"\vDrawRequest\x12\x1d\n" +
 	"\n" +
 	"used_nanos\x18\x01 \x01(\x04R\tusedNanos\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\bR\arefused\"V\n" +
+	"\arefused\x18\x02 \x01(\x04R\arefused\"V\n" +
 	"\fDrawResponse\x12(\n" +
 	"\x10nanos_per_second\x18\x01 \x01(\x04R\x0enanosPerSecond\x12\x1c\n" +
 	"\tcontended\x18\x02 \x01(\bR\tcontended2^\n" +
