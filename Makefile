@@ -126,7 +126,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi" ./...); done
+	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi,cosign" ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -270,6 +270,15 @@ test-objectstores: tools-go ## Tests of object stores against versitygw and moto
 		go test -v -count=1 -timeout 15m -tags objectstores -run '^Test(Servers|ServersEndWithTest|ServerFaults|Killed|Full|FoldedServer)$$' \
 		./agent/objectstore/... ./agent/bucket ./agent/cmd/agent ./agent/queue/archive ./agent/handoff
 
+.PHONY: test-reach
+test-reach: tools-go ## Several receivers and their faults, paths, tunnels, impostors, proxies, and control connections that are cut for ten minutes
+	$(ALL_ENGINES); go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" -run 'FanOut|Spool|SendToSeveral|OneOfSeveral|SeveralReceivers' \
+		./agent/transfer/... ./agent/cmd/agent
+	go test -count=1 -timeout 10m ./agent/wire/datapath ./agent/wire/tunnel ./controllers/gateway/reverse
+	go test -count=1 -timeout 10m -run 'Destination|Several|Pull|DataPath|PathCost' ./controllers/plan
+	CONTROL_CUTS=10m go test -v -count=1 -timeout 20m -run 'Reverse|ControlConnection|Impostor|Replicas|Proxy|Tunnel|MadeUpPeers|NetworkPolicies|Revocation|Expiry|Trust' \
+		./controllers/gateway
+
 .PHONY: test-csi
 test-csi: tools-go ## Tests of the CSI driver of the local clusters on a small btrfs, with csi-test's sanity suite; as root
 	$(ENSURE) btrfs
@@ -290,10 +299,12 @@ test-security: tools-go ## Tests of the threat model: unauthenticated clients, h
 
 # Java and Node read the files too where they are installed.
 .PHONY: test-cargo
-test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, and the programs of others that read them
+test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, kills, and the programs of others that read them
 	$(ENSURE) readers
 	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
 	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
+	$(ALL_ENGINES); LIGHTERAGE_TEST_KILLS=all go test -v -count=1 -timeout 30m -tags "$$LIGHTERAGE_TAGS" -run '^TestKilled(InClaims)?$$' \
+		./agent/cmd/agent ./agent/cmd/lighterage-cargo/command
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo
 
 # Tests on the clusters that test-sources has, and test-e2e not.
@@ -330,10 +341,11 @@ test-faults-long: faults-clusters ## The faults of test-faults that last for min
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
 # Built twice, for this machine alone, signed with a key that is thrown away, pushed to the clusters' registry, and upgraded to from the previous
-# state.
+# state. cosign, which is built once, verifies one of small programs.
 .PHONY: test-release
 test-release: tools-go ## Make a release twice, compare, verify, push it, install it from the registry and upgrade the previous state to it; on fresh clusters that it takes down
 	$(ENSURE) git openssl
+	go test -C hack/images -count=1 -timeout 40m -tags cosign -run '^TestCosign$$' .
 	work=$$(mktemp -d); trap 'rm -rf "$$work"; $(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; . ./$(CLUSTER_ENV); \
 		version=v0.0.0-test.$$(date +%s); openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$$work/key"; \
 		for i in 1 2; do $(RELEASE) release -version "$$version" -registry "$$REGISTRY" -key "$$work/key" -platforms linux/$(HOSTARCH) -allow-dirty \

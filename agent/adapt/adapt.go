@@ -91,6 +91,20 @@ func (s *Sender) Observe(o policy.Outcome) {
 	s.controller.Observe(o)
 }
 
+// Value is what the objective makes of what data took, by what is known now.
+func (s *Sender) Value(spent policy.Spent) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.controller.Value(spent)
+}
+
+// Objective is what is minimised.
+func (s *Sender) Objective() policy.Objective {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.controller.Objective()
+}
+
 // Limit changes how many bytes a second the sender may send; 0: any.
 func (s *Sender) Limit(bytesPerSecond float64) {
 	s.mu.Lock()

@@ -251,6 +251,22 @@ func (c *Classes) Carrier() policy.Carrier {
 	return now
 }
 
+// Value is what the objective makes of what data took whose parts do not travel while the next ones are compressed, by
+// what is known now of their way.
+func (c *Classes) Value(spent policy.Spent) float64 {
+	c.mu.Lock()
+	carrier := c.way.carrier(c.now)
+	c.mu.Unlock()
+	return c.serving.Load().Value(spent, carrier)
+}
+
+// Inflate is the CPU seconds for inflating a byte of plain data for those who read it.
+func (c *Classes) Inflate(policy.Option) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.way.Inflate
+}
+
 // Serving is what is minimised.
 func (c *Classes) Serving() policy.Serving { return *c.serving.Load() }
 

@@ -66,6 +66,8 @@ type record struct {
 	// empty.
 	index  string
 	stored int64
+	// records that this index knows, as cargo.ParseRecords reads them; empty: nobody has said.
+	records string
 }
 
 // rests reports whether the object has the file in a form.
@@ -231,6 +233,9 @@ func (r *indexReader) entry() (*record, error) {
 			return nil, fmt.Errorf("%w: %.200q rests in %d bytes", errIndex, entry.Path, at.GetSize())
 		}
 		found.index, found.stored = at.GetIndexEtag(), int64(at.GetSize())
+		if _, err := cargo.ParseRecords(at.GetRecords()); err == nil {
+			found.records = at.GetRecords()
+		}
 	}
 	if at := m.GetArchived(); at != nil && r.archives {
 		if err := found.place(at); err != nil {
@@ -261,7 +266,7 @@ func (r *record) toWire() *wirev1.StoreIndexEntry {
 		m.Archived = &wirev1.StoreArchived{Archive: r.archive, Offset: uint64(r.offset), Crc32: r.crc}
 	}
 	if r.rests() {
-		m.Resting = &wirev1.StoreResting{Size: uint64(r.stored), IndexEtag: r.index}
+		m.Resting = &wirev1.StoreResting{Size: uint64(r.stored), IndexEtag: r.index, Records: r.records}
 	}
 	return m
 }

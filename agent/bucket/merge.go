@@ -106,6 +106,7 @@ func (m *merger) file(ctx context.Context, e *tree.Entry, before *found) error {
 	s := &slot{record: record{entry: *e}}
 	if before.known() && unchanged(&before.record.entry, e) && w.stays(before.record) {
 		s.record.keep(before.record)
+		w.countRecords(&s.record)
 		w.count(e, true)
 		return w.add(ctx, s)
 	}
@@ -137,6 +138,7 @@ func unchanged(before, e *tree.Entry) bool {
 func (r *record) keep(before *record) {
 	r.etag, r.part, r.index, r.stored = before.etag, before.part, before.index, before.stored
 	r.archive, r.offset, r.crc = before.archive, before.offset, before.crc
+	r.records = before.records
 }
 
 // clear notes what is in the place of an entry and is to be removed when the index is complete: an object in the place

@@ -148,6 +148,19 @@ func TestRecordsCountedAgain(t *testing.T) {
 	if p := report.GetProgress(); p.GetUnchangedFiles() != 4 || uncounted(report) != 2 {
 		t.Errorf("%d files are unchanged, omissions are %v", p.GetUnchangedFiles(), report.GetOmissions())
 	}
+	// Later runs ask no object: the index of the prefix says it.
+	for _, c := range []struct {
+		records forms.Records
+		want    uint64
+	}{{records, 2}, {forms.Records{}, 0}, {records, 2}, {forms.Records{Layout: forms.Lines}, 4}} {
+		report, err := write(t, source(t, root, nil), store, and(resting(forms.Gzip), recorded(c.records)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := report.GetProgress(); p.GetUnchangedFiles() != 4 || uncounted(report) != c.want {
+			t.Errorf("%v: %d files are unchanged, omissions are %v", c.records, p.GetUnchangedFiles(), report.GetOmissions())
+		}
+	}
 }
 
 // unreadable is a source of which the block at an offset cannot be read, once the next one was.

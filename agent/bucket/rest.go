@@ -87,12 +87,12 @@ func (w *writing) rest(ctx context.Context, j *job) error {
 			w.form(), int64(cargo.MaxBlocks*frame.DefaultBlock), fix)
 	}
 	if j.before.resting() {
-		there, records, err := w.rested(ctx, r)
+		there, err := w.rested(ctx, r)
 		if err != nil {
 			return err
 		}
 		if there {
-			w.countRecords(&r.entry, w.options.Resting.Records, records == w.options.Resting.Records.String())
+			w.countRecords(r)
 			w.count(&r.entry, true)
 			return nil
 		}
@@ -118,25 +118,26 @@ func (w *writing) rest(ctx context.Context, j *job) error {
 }
 
 // rested reports whether what is there is this version of a file, whole and with its own index. If it is, the record
-// gets it, and records are those that the index knows; empty: none.
-func (w *writing) rested(ctx context.Context, r *record) (there bool, records string, err error) {
+// gets it.
+func (w *writing) rested(ctx context.Context, r *record) (there bool, err error) {
 	object, err := w.options.Store.Head(ctx, w.form().Name(r.entry.Path))
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, "", nil
+		return false, nil
 	}
 	if err != nil || object.Metadata[restsKey] != versionOf(&r.entry) || cut(object.Metadata, object.Size) {
-		return false, "", err
+		return false, err
 	}
 	index, err := w.options.Store.Head(ctx, w.form().IndexPath(r.entry.Path))
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, "", nil
+		return false, nil
 	}
 	pair := cmp.Or(object.Metadata[pairKey], object.Metadata[objectstore.TokenKey])
 	if err != nil || pair == "" || index.Metadata[pairKey] != pair || cut(index.Metadata, index.Size) {
-		return false, "", err
+		return false, err
 	}
 	r.etag, r.stored, r.index = object.ETag, object.Size, index.ETag
-	return true, index.Metadata[recordsKey], nil
+	r.records = cmp.Or(index.Metadata[recordsKey], cargo.Records{}.String())
+	return true, nil
 }
 
 // restWhole puts a file with one request for what rests of it, and one for the index.
@@ -197,14 +198,18 @@ func (w *writing) putResting(
 		return err
 	}
 	r.etag, r.stored = etag, size
-	w.countRecords(cut.entry, cut.records, tally.KnowsRecords())
+	w.countRecords(r)
 	return w.verifyResting(ctx, r, index, w.options.Verify && md5Of(stored) == etag)
 }
 
-// countRecords counts a file that is there and whose index does not know its records, although it should.
-func (w *writing) countRecords(e *tree.Entry, records cargo.Records, known bool) {
-	if records.Layout != cargo.NoRecords && !known {
-		w.options.Origin.Omissions().Add(tree.OmittedRecords, e.Path)
+// countRecords counts a file that is there and whose index does not know its records, although it should. Entries of
+// releases that did not say what an index knows are not counted: only all of these indexes would tell.
+func (w *writing) countRecords(r *record) {
+	if w.form() == 0 || !r.rests() || r.records == "" {
+		return
+	}
+	if should := w.options.Resting.Records; should.Layout != cargo.NoRecords && r.records != should.String() {
+		w.options.Origin.Omissions().Add(tree.OmittedRecords, r.entry.Path)
 	}
 }
 
@@ -225,6 +230,7 @@ func (w *writing) putIndex(
 	if known.Layout != cargo.NoRecords {
 		metadata[recordsKey] = known.String()
 	}
+	r.records = known.String()
 	r.index, err = w.options.Store.Put(ctx, name, bytesAt(index), size, objectstore.PutOptions{Metadata: metadata})
 	if err != nil || !w.options.Verify || md5Of(index) == r.index {
 		return index, err

@@ -276,7 +276,7 @@ func (o *restingOut) end(ctx context.Context) error {
 		return err
 	}
 	o.record.etag, o.record.stored = etag, o.tally.Size()
-	o.countRecords(o.cut.entry, o.cut.records, o.tally.KnowsRecords())
+	o.countRecords(o.record)
 	return o.verifyResting(ctx, o.record, index, exact && sums.etag() == etag)
 }
 

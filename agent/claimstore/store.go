@@ -34,6 +34,8 @@ const (
 	below = bucket.Reserved + "/"
 	// writing is the directory of what has no name yet.
 	writing = below + "writing"
+	// journals has a directory for the journal of each archive.
+	journals = below + "archives/journal"
 )
 
 // Store is a directory of a claim. It is safe for concurrent use.
@@ -76,7 +78,27 @@ func Open(volume, path string) (*Store, error) {
 			return nil, tree.WriteError("open", name, err)
 		}
 	}
-	return &Store{root: root, synced: make(map[string]bool)}, nil
+	s := &Store{root: root, synced: make(map[string]bool)}
+	if err := s.sweepJournals(); err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sweepJournals removes the directories of journals that are empty: a writer that was killed may have made one, or have
+// removed the last object of one.
+func (s *Store) sweepJournals() error {
+	entries, err := s.names(journals)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			_ = s.root.Remove(journals + "/" + e.Name()) // It is not empty, mostly.
+		}
+	}
+	return nil
 }
 
 // OpenSource opens the directory path of a mounted volume to be read. Without archives in it there is an error with a

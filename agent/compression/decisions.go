@@ -60,5 +60,20 @@ func Judged(d *wirev1.ClassDecision, reason policy.Reason, recent policy.Attempt
 	}
 }
 
+// Regret is what is reported of what choices lost against the best alternative; nil if that is not known.
+func Regret(lost policy.Lost, best policy.Option, known bool) *wirev1.Regret {
+	if !known {
+		return nil
+	}
+	r := &wirev1.Regret{
+		Permille: int64(max(min(math.Round(1000*lost.Share), math.MaxInt32), -1000)), MarginPermille: whole(1000 * lost.Margin),
+		Units: uint64(lost.Units), Codec: codec.None.String(),
+	}
+	if !best.Stored() {
+		r.Codec, r.Level, r.Hardware = best.Codec.String(), best.Level.String(), best.Class == codec.Hardware
+	}
+	return r
+}
+
 // whole rounds a figure of 0 or more.
 func whole(f float64) uint64 { return uint64(max(min(math.Round(f), math.MaxInt64), 0)) }

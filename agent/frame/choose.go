@@ -26,6 +26,7 @@ type Chooser interface {
 type choosing struct {
 	chooser Chooser
 	engines map[policy.Option]codec.Engine
+	sample  func(plain []byte, chosen policy.Option)
 	// joinable is that of the options.
 	joinable bool
 	// workers are made when they are first needed.
@@ -37,6 +38,10 @@ type choosing struct {
 func newChoosing(o EncoderOptions) (*choosing, error) {
 	c := &choosing{
 		chooser: o.Chooser, engines: o.Ways, joinable: o.Joinable, workers: make(map[policy.Option]worker),
+		sample: o.Sample,
+	}
+	if c.sample == nil {
+		c.sample = func([]byte, policy.Option) {}
 	}
 	// The least effort in software, and zstd first: it finds more to save than deflate does.
 	options := make([]policy.Option, 0, len(o.Ways))
@@ -121,12 +126,14 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 		return gate, meter.Use{}, seen, 0, fmt.Errorf("take a sample: %w", err)
 	}
 	if seen.verdict == estimate.Skip {
+		e.choosing.sample(plain, policy.Option{})
 		return policy.Decision{Codec: codec.None, Reason: policy.Incompressible}, meter.Use{}, seen, 0, nil
 	}
 
 	block := policy.Block{Size: len(plain), Predicted: seen.predicted.Size}
 	block.Hardware, block.Software = policy.Classes(e.policy, facts)
 	choice := e.choosing.chooser.Choose(block)
+	e.choosing.sample(plain, choice.Option)
 	if choice.Stored() {
 		decision := policy.Decision{Codec: codec.None, Reason: choice.Reason}
 		if seen.verdict == estimate.Probe {

@@ -43,6 +43,9 @@ type EncoderOptions struct {
 	Chooser Chooser
 	// Ways are the engines that execute what Chooser may choose.
 	Ways map[policy.Option]codec.Engine
+	// Sample is told of each block that Chooser could decide about, and how it was, or was to be, compressed; nil: nobody
+	// is.
+	Sample func(plain []byte, chosen policy.Option)
 }
 
 // Encoder turns plain blocks into blocks that travel. It is not safe for

@@ -84,7 +84,9 @@ func decisions(d httpproxy.Decisions) *wirev1.Decisions {
 	if d.Objective == "" {
 		return nil
 	}
-	out := &wirev1.Decisions{Objective: string(d.Objective)}
+	out := &wirev1.Decisions{
+		Objective: string(d.Objective), Regret: compression.Regret(d.Lost, d.Best, d.Known),
+	}
 	compression.Carrier(out, d.Carrier)
 	for _, c := range d.Classes {
 		one := &wirev1.ClassDecision{

@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/regret"
 )
 
 // Mode Auto decides for classes of bodies, which are alike in content, length and codec. There is a fixed number of
@@ -115,6 +116,10 @@ type Decisions struct {
 	Carrier policy.Carrier
 	// Classes with most bytes first.
 	Classes []Class
+	// Lost is what choices lose against the alternative Best, if that is Known.
+	Lost  policy.Lost
+	Best  policy.Option
+	Known bool
 }
 
 // maxClasses is how many classes Decisions show.
@@ -136,6 +141,7 @@ func (s *Server) Decisions() Decisions {
 			Codec: classCodecs[seen.Class%len(classCodecs)],
 		})
 	}
+	d.Lost, d.Best, d.Known = s.sampler.Lost(s.classes.Value)
 	return d
 }
 
@@ -183,6 +189,7 @@ func (x *exchange) learn(p plan, o *outcome) {
 		return
 	}
 	x.server.classes.Passed(p.class, int64(o.meter.PlainBytes))
+	x.keep(p, o)
 	switch o.meter.Reason {
 	case policy.NetworkFaster, policy.CPUDearer, Busy, EngineFailed: // it was not attempted, or not to its end
 		return
@@ -191,4 +198,27 @@ func (x *exchange) learn(p plan, o *outcome) {
 		Plain: float64(o.meter.PlainBytes), Wire: float64(o.meter.WireBytes), CPU: o.meter.CPU.Seconds(),
 		Elapsed: max(o.elapsed, o.meter.CPU).Seconds(),
 	})
+}
+
+// draw draws a sample of a body of a class whose parts do not travel while the next ones are compressed.
+func (x *exchange) draw(p plan, plain []byte) *regret.Unit {
+	if !p.classed || p.class/len(classCodecs)%len(lengths) == streamed {
+		return nil
+	}
+	return x.server.sampler.Draw(plain, classCodecs[p.class%len(classCodecs)])
+}
+
+// keep has a sample measured of a body that was, or was not, compressed.
+func (x *exchange) keep(p plan, o *outcome) {
+	chosen := policy.Option{}
+	switch o.meter.Reason {
+	case Busy, EngineFailed: // that is nobody's choice
+		return
+	case policy.Incompressible:
+	default:
+		if p.way == inOnePiece {
+			chosen = policy.Option{Codec: p.decision.Codec, Class: p.decision.Class, Level: p.decision.Level}
+		}
+	}
+	x.server.sampler.Keep(o.drawn, o.meter.PlainBytes, chosen)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -161,5 +162,38 @@ func TestStreamsFollowTheNetwork(t *testing.T) {
 	until(t, p, asIs...)
 	if d := p.Decisions(); len(d.Classes) != 1 || d.Classes[0].Length != "stream" {
 		t.Errorf("%+v", d)
+	}
+}
+
+// idle is a machine with CPU time for everything.
+type idle struct{}
+
+func (idle) CPU() time.Duration           { return time.Duration(time.Now().UnixNano()) }
+func (idle) Spend(f func()) time.Duration { return meter.ThreadCPU(f) }
+func (idle) Pressed() bool                { return false }
+
+// TestRegret: what choices lose is known after enough bodies, whether they are compressed or sent as they are.
+func TestRegret(t *testing.T) {
+	httpproxy.SampledOn(idle{})
+	t.Cleanup(func() { httpproxy.SampledOn(nil) })
+	p := startOn(t, newNetwork(t), sized(64<<10-1), func(s *httpproxy.Settings) { s.Policy.Objective = policy.Bytes })
+	deadline := time.Now().Add(patience)
+	for !p.Decisions().Known {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is known: %+v", p.Decisions())
+		}
+		encoded(t, p, http.MethodGet, "gzip")
+	}
+	// By its bytes what is compressed loses nothing against not to compress.
+	if d := p.Decisions(); d.Best.Codec != codec.Deflate || d.Lost.Units < 48 {
+		t.Errorf("%+v", d)
+	}
+
+	s := startOn(t, newNetwork(t), sized(64<<10-1), func(s *httpproxy.Settings) { s.Policy.Objective = policy.CPU })
+	for len(s.Decisions().Classes) == 0 || s.Decisions().Classes[0].Reason == "" || !s.Decisions().Known {
+		if time.Now().After(deadline) {
+			t.Fatalf("bodies are compressed: %+v", s.Decisions())
+		}
+		encoded(t, s, http.MethodGet, "gzip")
 	}
 }

@@ -3,7 +3,13 @@
 
 package httpproxy
 
-import "github.com/lighterage/lighterage/agent/sampling"
+import (
+	"github.com/lighterage/lighterage/agent/regret"
+	"github.com/lighterage/lighterage/agent/sampling"
+)
+
+// SampledOn has what choices lose measured on a machine by servers that are made from then on.
+func SampledOn(m regret.Machine) { sampledOn = m }
 
 // Exhaust takes all the memory that there is for bodies until the function that it returns is called.
 func (s *Server) Exhaust() (release func()) {

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/lighterage/lighterage/agent/certificates"
@@ -123,6 +124,17 @@ func (g *generation) closeEngines() {
 			e.close()
 		}
 	}
+}
+
+// codecs are those of the codings of the settings, each once.
+func (g *generation) codecs() []codec.ID {
+	var ids []codec.ID
+	for _, c := range g.settings.Codings {
+		if id := coding.Codec(c); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // able are the codings of the settings that can be made: their engine is there, and the

@@ -75,7 +75,7 @@ func (x *exchange) pass(res *http.Response, reason policy.Reason) {
 func (x *exchange) passJudged(res *http.Response, p plan) {
 	o := stored(0, p.decision.Reason)
 	x.sendHeader(res, &o, -1)
-	n := int(x.copyBody(res.Body, res.ContentLength))
+	n := int(x.copyBody(res.Body, res.ContentLength, func(part []byte) { o.drawn = x.draw(p, part) }))
 	x.sendTrailers(res)
 	o.meter.PlainBytes, o.meter.WireBytes = n, n
 	x.learn(p, &o)
@@ -158,8 +158,8 @@ func transformed(h http.Header, c negotiate.Coding) {
 }
 
 // copyBody sends a body of a length, or of an unknown one when that is negative, and
-// returns how long it was. What is there of the latter is sent before more is waited for.
-func (x *exchange) copyBody(body io.Reader, length int64) int64 {
+// returns how long it was. What is there of the latter is sent before more is waited for. first is shown the first part.
+func (x *exchange) copyBody(body io.Reader, length int64, first func(part []byte)) int64 {
 	size := copySize
 	if length >= 0 {
 		size = int(min(length, copySize))
@@ -178,6 +178,9 @@ func (x *exchange) copyBody(body io.Reader, length int64) int64 {
 	for {
 		n, err := readReady(body, held.b, length >= 0)
 		if n > 0 {
+			if total == 0 {
+				first(held.b[:n])
+			}
 			x.write(held.b[:n])
 			total += int64(n)
 			if flush {

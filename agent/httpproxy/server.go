@@ -17,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/regret"
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
@@ -37,9 +38,12 @@ type Server struct {
 	wire         transport.Counter
 	buffers      buffers
 	classes      *adapt.Classes
-	accepted     atomic.Uint64
-	draining     atomic.Bool
-	egress       *egress.Guard
+	// sampler measures what choices lose, until unsample is called.
+	sampler  *regret.Sampler
+	unsample context.CancelFunc
+	accepted atomic.Uint64
+	draining atomic.Bool
+	egress   *egress.Guard
 	// abort is closed when connections that switched protocols have to end.
 	abort     chan struct{}
 	abortOnce sync.Once
@@ -54,6 +58,9 @@ type Server struct {
 	closed    bool
 }
 
+// sampledOn is a variable for tests.
+var sampledOn regret.Machine
+
 // New returns a server that listens nowhere yet. Close ends it.
 func New(o Options) (*Server, error) {
 	s := &Server{
@@ -62,9 +69,13 @@ func New(o Options) (*Server, error) {
 		listeners: make(map[net.Listener]struct{}), classes: newClasses(),
 	}
 	s.stats.reset(time.Now())
+	s.sampler = regret.New(sampledOn, s.overCPU)
 	if err := s.Reload(o.Settings); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.unsample = cancel
+	go s.sampler.Run(ctx)
 	return s, nil
 }
 
@@ -88,6 +99,7 @@ func (s *Server) Reload(settings Settings) error {
 	s.classes.Set(
 		policy.Serving{Objective: settings.Policy.Objective, Prices: settings.Policy.Prices}, old == nil || !old.likewise(g),
 	)
+	s.sampler.Set(regret.Serving(settings.Policy, settings.Engines, g.codecs(), s.classes.Inflate))
 	s.egress.Set(settings.Egress)
 	g.serve()
 	if old != nil {
@@ -98,6 +110,13 @@ func (s *Server) Reload(settings Settings) error {
 
 // SetEgress replaces Settings.Egress alone.
 func (s *Server) SetEgress(p egress.Policy) { s.egress.Set(p) }
+
+// overCPU reports whether compression is held back because the process uses its share of the processors.
+func (s *Server) overCPU() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil && s.current.governor.overCPU.Load()
+}
 
 // forget drops a generation that has no connections any more.
 func (s *Server) forget(g *generation) {
@@ -231,6 +250,7 @@ func (s *Server) Close() {
 		live = append(live, g)
 	}
 	s.mu.Unlock()
+	s.unsample()
 	s.cutUpgrades()
 	for _, g := range live {
 		g.retire()

@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/regret"
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
@@ -63,6 +64,8 @@ type outcome struct {
 	body   bool
 	// elapsed is how long compressing took by the clock.
 	elapsed time.Duration
+	// drawn is a sample of the body; nil for nearly all.
+	drawn *regret.Unit
 }
 
 // stored is the outcome of a body of a length that is sent as it is.

@@ -42,6 +42,7 @@ func (x *exchange) sendWhole(res *http.Response, p plan) {
 // the body, which is nil if somebody else does, as soon as that is not needed.
 func (x *exchange) sendOnePiece(res *http.Response, p plan, body []byte, in *buffer) {
 	o := stored(len(body), p.decision.Reason)
+	o.drawn = x.draw(p, body)
 	if p.way == inOnePiece {
 		begun := time.Now()
 		out := x.compress(p, body, &o)

@@ -60,26 +60,31 @@ func (s Serving) Weigh(a Attempt, c Carrier, pipelined bool) Weighed {
 		return Weighed{}
 	}
 	wire, cpu, elapsed := sound(a.Wire/a.Plain, 0, 2), a.CPU/a.Plain, a.Elapsed/a.Plain
+	return Weighed{s.value(wire, cpu, elapsed, c.Inflate, c, pipelined), s.value(1, 0, 0, 0, c, pipelined)}
+}
+
+// value is what a byte of plain data takes by the objective that becomes so many bytes in so much CPU time, and so long
+// by the clock, and takes so much CPU time to inflate.
+func (s Serving) value(wire, cpu, elapsed, inflate float64, c Carrier, pipelined bool) float64 {
 	m := newModel(s.Effective(), s.Prices, 1, 1)
 	switch m.objective {
 	case Bytes:
-		return Weighed{wire, 1}
+		return wire
 	case CPU:
-		return Weighed{cpu + c.Inflate + wire*c.Send, c.Send}
+		return cpu + inflate + wire*c.Send
 	case Cost:
 		if c.Unpriced {
 			m.byte = 0
 		}
-		return Weighed{m.second*(cpu+c.Inflate+wire*c.Send) + m.byte*wire, m.second*c.Send + m.byte}
+		return m.second*(cpu+inflate+wire*c.Send) + m.byte*wire
 	}
-	byte := c.Send + c.Link + c.Disk
-	carried := wire * byte
+	carried := wire * (c.Send + c.Link + c.Disk)
 	if pipelined {
 		carried = max(carried, elapsed) + overlap*min(carried, elapsed)
 	} else {
 		carried += elapsed
 	}
-	return Weighed{carried + c.Inflate, byte}
+	return carried + inflate
 }
 
 const (

@@ -429,5 +429,8 @@ func (r *running) resetStatistics(now time.Time) {
 	r.channels.resetStatistics()
 	r.syncs.reset()
 	r.checkpoints.reset()
+	if own, ok := r.store.(*store.Store); ok {
+		own.ResetSwept()
+	}
 	r.archivers.each((*archive.Archiver).ResetStatistics)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -72,6 +72,7 @@ type channels struct {
 type sending struct {
 	name    string // of one of several
 	sender  *channel.Sender
+	to      *channel.Destination
 	classes *classes.Classes
 	links   adapt.Links       // only measure, which is one goroutine, looks at it
 	own     bool              // to a queue of the same cluster
@@ -85,6 +86,9 @@ type sending struct {
 func validateChannels(c *wirev1.QueueConfig) error {
 	if _, err := channel.ParseCodecs(c.GetAcceptance().GetCodecs()); err != nil {
 		return fmt.Errorf("acceptance.codecs: %w", err)
+	}
+	if _, err := datapath.Parse(c.GetAcceptance().GetDataPath()); err != nil {
+		return fmt.Errorf("acceptance.data_path: %w", err)
 	}
 	names := map[string]bool{}
 	for _, s := range c.GetChannels() {
@@ -141,6 +145,9 @@ func validateChannel(s *wirev1.ChannelConfig) error {
 	if name := s.GetCaFile(); name != "" && (name != filepath.Base(name) || strings.HasPrefix(name, ".")) {
 		return fmt.Errorf("channel.ca_file is %q: use the name of a file", name)
 	}
+	if _, err := datapath.Parse(s.GetDataPath()); err != nil {
+		return fmt.Errorf("channel.data_path: %w", err)
+	}
 	if d := s.GetBatchDelay(); d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
 		return fmt.Errorf("channel.batch_delay is %v: use 0 or more", d.AsDuration())
 	}
@@ -173,7 +180,7 @@ func (a *Agent) newChannels(
 		Decoding: decoding, Work: &x.work,
 		MaxMessage: maxMessage(c), Log: a.options.Log,
 	}, accepts)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := datapath.Listen(ctx, datapath.Path(c.GetAcceptance().GetDataPath()), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for queues of other clusters: %w", err)
 	}
@@ -306,13 +313,14 @@ func (x *channels) newSending(
 		}
 	}
 	s := &sending{classes: classes.New(c.GetQueue(), true, nil), own: wanted.GetAddress() != "", name: wanted.GetName()}
-	to := &channel.Destination{
+	s.to = &channel.Destination{
 		Address: wanted.GetAddress(), ServerName: wanted.GetServerName(),
 		Gateway: wanted.GetGatewayEndpoint(), Tunnel: wanted.GetGatewayTunnel(), Namespace: wanted.GetNamespace(),
 		Queue: wanted.GetQueue(), Files: x.files, CAFile: wanted.GetCaFile(), Counter: &s.sent,
+		Try: datapath.Path(wanted.GetDataPath()),
 	}
 	s.sender, err = channel.NewSender(channel.SenderOptions{
-		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
+		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: s.to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
 		Encoding: encoding, Encodings: encodings, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Classes: s.classes,
 		Fanout: fanout, Name: wanted.GetName(), Log: x.agent.options.Log,
@@ -424,6 +432,9 @@ func (x *channels) report(r *wirev1.QueueReport) transport.Traffic {
 	for _, s := range x.sending {
 		one := s.sender.Status()
 		one.OwnCluster, one.Name = s.own, s.name
+		if one.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING {
+			one.DataPath = s.to.DataPath()
+		}
 		sent := s.sent.Counted().Minus(s.reset)
 		one.WireBytes = count(sent.Wire)
 		traffic = traffic.Plus(sent.Traffic)

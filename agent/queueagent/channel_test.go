@@ -304,6 +304,11 @@ func TestChannel(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	p.runs("zstd", 1)
+	p.east.await("the path is told", func(r *wirev1.QueueReport) bool {
+		path := r.GetChannel().GetDataPath()
+		return path.GetType() == "TCP" && path.GetReason() == "Configured" && path.GetRoundTripNanos() > 0 &&
+			path.GetCongestionControl() != ""
+	})
 	const first = 12
 	p.send(first)
 	p.east.await("the channel counts", func(r *wirev1.QueueReport) bool {
@@ -354,6 +359,7 @@ func TestChannel(t *testing.T) {
 	p.getter.Conn().Close() // or the receiver would wait for it to go
 	p.stopWest()
 	waiting := p.publish(3)
+	p.east.await("no path is told", func(r *wirev1.QueueReport) bool { return r.GetChannel().GetDataPath() == nil })
 	p.west.begin()
 	p.west.run()
 	p.west.await("it serves", serves)
@@ -470,6 +476,10 @@ func TestChannelConfigurations(t *testing.T) {
 		"lacks channel.queue":    func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.Queue = "" },
 		"channel.codecs":         func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.Codecs = []string{"lz9"} },
 		"channel.batch_messages": func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.BatchMessages = 2001 },
+		"channel.data_path":      func(c *wirev1.QueueConfig) { c.Channel = sound(); c.Channel.DataPath = "RDMA" },
+		"acceptance.data_path": func(c *wirev1.QueueConfig) {
+			c.Acceptance = &wirev1.ChannelAcceptance{DataPath: "RDMA"}
+		},
 		"acceptance.codecs": func(c *wirev1.QueueConfig) {
 			c.Acceptance = &wirev1.ChannelAcceptance{Codecs: []string{"zstd", "zstd"}}
 		},

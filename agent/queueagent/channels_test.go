@@ -6,6 +6,7 @@ package queueagent_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestSeveralChannels(t *testing.T) {
 		c.Channel.Name, c.Channel.CaFile = "west/vault/orders", peerCA
 		c.Channels = []*wirev1.ChannelConfig{c.GetChannel(), {
 			Name: "bank/copies", Address: copies.ChannelAddress().String(), ServerName: ownName, Namespace: "bank",
-			Queue: "copies", Codecs: []string{"zstd"}, BatchMessages: 5,
+			Queue: "copies", Codecs: []string{"zstd"}, BatchMessages: 5, DataPath: "SMC",
 		}}
 		c.Channel = nil
 	})
@@ -54,6 +55,14 @@ func TestSeveralChannels(t *testing.T) {
 		}
 		for i, name := range []string{"west/vault/orders", "bank/copies"} {
 			c := r.GetChannels()[i]
+			// The other member listens by TCP alone. Where this kernel has no SMC that is the reason.
+			path, reasons := c.GetDataPath(), []string{"Unavailable", "FellBack"}
+			if i == 0 {
+				reasons = []string{"Configured"}
+			}
+			if path.GetType() != "TCP" || !slices.Contains(reasons, path.GetReason()) {
+				return false
+			}
 			if c.GetName() != name || c.GetMessages() != first || c.GetPosition() != first || c.GetOwnCluster() != (i == 1) ||
 				c.GetWireBytes() <= c.GetPayloadBytes() {
 				return false

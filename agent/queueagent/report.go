@@ -10,6 +10,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/serve"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -75,6 +76,12 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	r.Statistics = s.QueueStatistics
 	r.Statistics.Reset_ = reset
 	r.Statistics.VolumeSyncs, r.Statistics.Checkpoints = running.syncs.report(), running.checkpoints.report()
+	if own, ok := running.store.(*store.Store); ok {
+		if swept := own.Swept(); swept != nil {
+			r.Statistics.Sweeps, r.Statistics.AbortedSweeps, r.Statistics.SweptBytes = &swept.Sweeps, &swept.Aborted,
+				&swept.Bytes
+		}
+	}
 	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {

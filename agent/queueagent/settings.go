@@ -59,6 +59,10 @@ func (a *Agent) storeOptions(c *wirev1.QueueConfig) (store.Options, error) {
 		Log:  a.options.Log,
 		Sync: store.Sync{Always: c.GetStorage().GetSyncAlways(), Interval: c.GetStorage().GetSyncInterval().AsDuration()},
 	}
+	if spill := c.GetStorage().GetSpill(); spill != nil {
+		o.Memory, o.Sync.Interval = false, store.SpillSyncInterval
+		o.Spill = &store.Spill{Memory: size(spill.GetMemoryBytes()), Volume: size(spill.GetVolumeBytes())}
+	}
 	if c.GetExternal() != nil {
 		o.Directory = "" // Nothing is mounted there.
 	}
@@ -119,6 +123,10 @@ func validate(c *wirev1.QueueConfig) error {
 		return fmt.Errorf(
 			"storage.sync_interval is %v: use a positive one, or sync_always", c.GetStorage().GetSyncInterval().AsDuration(),
 		)
+	case c.GetStorage().GetSpill() != nil && (!c.GetStorage().GetMemory() || c.GetExternal() != nil ||
+		c.GetStorage().GetSpill().GetVolumeBytes() < c.GetStorage().GetCapacity() || c.GetStorage().GetCapacity() == 0):
+		return errors.New("storage.spill is for messages in memory: use storage.memory without external, a capacity, and " +
+			"volume_bytes of at least that")
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
@@ -136,7 +144,9 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 		RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(),
 		ServingDirectory: c.GetServingDirectory(),
-		Acceptance:       &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
+		Acceptance: &wirev1.ChannelAcceptance{
+			Address: c.GetAcceptance().GetAddress(), DataPath: c.GetAcceptance().GetDataPath(),
+		}, External: c.GetExternal(),
 		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory(), Store: c.GetArchive().GetStore()},
 		Restore: c.GetRestore(),
 	}
@@ -147,8 +157,8 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
 		return errors.New(
-			"addresses, members, storage, external servers, serving_directory, archive.directory, archive.store and restore " +
-				"cannot be changed while the agent runs: start it again",
+			"addresses, acceptance.data_path, members, storage, external servers, serving_directory, archive.directory, " +
+				"archive.store and restore cannot be changed while the agent runs: start it again",
 		)
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {

@@ -60,14 +60,61 @@ func TestSyncChanges(t *testing.T) {
 	}
 }
 
-// TestNoVolume: where messages are in memory, no volume is measured.
+// TestNoVolume: where messages are in memory, no volume is measured, and sweeps are counted where they spill.
 func TestNoVolume(t *testing.T) {
+	for name, spill := range map[string]*wirev1.QueueSpill{
+		"memory": nil, "spill": {MemoryBytes: 16 << 20, VolumeBytes: 2 << 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMember(t)
+			m.certify()
+			m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory, c.Storage.Spill = true, spill })
+			m.run()
+			r := m.await("it serves", serves)
+			s := r.GetStatistics()
+			if s.GetVolumeSyncs() != nil || s.GetCheckpoints() != nil {
+				t.Errorf("%v, %v", s.GetVolumeSyncs(), s.GetCheckpoints())
+			}
+			for _, n := range []*uint64{s.Sweeps, s.AbortedSweeps, s.SweptBytes} {
+				if (n != nil) != (spill != nil) || n != nil && *n != 0 {
+					t.Errorf("sweeps: %v", s)
+				}
+			}
+		})
+	}
+}
+
+// TestSpillRestarts: an agent that is started again finds the messages of a queue in memory that spills, and one that is
+// told of another bound wants that.
+func TestSpillRestarts(t *testing.T) {
 	m := newMember(t)
-	m.certify()
-	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
-	m.run()
-	r := m.await("it serves", serves)
-	if s := r.GetStatistics(); s.GetVolumeSyncs() != nil || s.GetCheckpoints() != nil {
-		t.Errorf("%v, %v", s.GetVolumeSyncs(), s.GetCheckpoints())
+	m.change(func(c *wirev1.QueueConfig) {
+		c.Storage.Memory, c.Storage.Spill = true, &wirev1.QueueSpill{MemoryBytes: 16 << 20, VolumeBytes: 2 << 30}
+	})
+	for puts := uint64(1); puts <= 2; puts++ {
+		m.begin()
+		pool := m.certify() // for the new address
+		stop := m.run()
+		m.await("it serves", serves)
+		conn, err := m.client(pool, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Publish(t.Context(), "orders", []byte("a message")); err != nil {
+			t.Fatal(err)
+		}
+		m.await("it holds what was put by then", func(r *wirev1.QueueReport) bool {
+			return r.GetContent().GetMessages() == puts && r.GetStorageFailure() == nil
+		})
+		m.change(func(c *wirev1.QueueConfig) { c.Storage.Spill.MemoryBytes++ })
+		m.await("it is told to start it again", func(r *wirev1.QueueReport) bool {
+			return strings.Contains(r.GetConfigError(), "start it again")
+		})
+		conn.Close()
+		stop()
 	}
 }

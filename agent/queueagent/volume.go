@@ -141,9 +141,13 @@ func openIDs(
 	if err := syscall.Statfs(o.Directory, &s); err != nil {
 		return nil, fmt.Errorf("look at the volume: %w", err)
 	}
+	volume := size(s.Blocks * uint64(s.Bsize))
+	if o.Spill != nil {
+		volume = min(volume, o.Spill.Volume)
+	}
 	return ids.Open(ids.Options{
 		Directory: filepath.Join(o.Directory, "ids"), Window: settings.Window(), Last: now.LastSequence,
-		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(), MaxBytes: store.IDBytes(size(s.Blocks * uint64(s.Bsize))),
+		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(), MaxBytes: store.IDBytes(volume),
 	})
 }
 

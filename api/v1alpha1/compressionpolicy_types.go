@@ -69,17 +69,16 @@ type Prices struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
-	// objective is what mode Auto minimises: for Transfers, which choose engine, codec and level block by block, and for
-	// HTTPEndpoints, which choose whether to compress by classes of bodies. CompressionTrials recommend by it: Cost (money at the prices, for CPU time on both sides and bytes on the
-	// wire), Elapsed (time until the work is done), CPU (CPU time on both sides, the network stack's included) or Bytes
-	// (on the wire). Of HTTPEndpoints the other side is the client, whose CPU time does not count. Queues do not choose by
-	// it. Built in: Cost where prices or tariffName are set,
-	// otherwise Elapsed. Cost needs prices, or a Tariff that is named or the default.
+	// objective is what mode Auto minimises: Transfers choose engine, codec and level block by block; HTTPEndpoints,
+	// Queues and channels choose whether to compress, by classes of bodies or messages. CompressionTrials recommend by it.
+	// It is Cost (money at the prices, for CPU time on both sides and bytes on the wire), Elapsed (time until the work is
+	// done), CPU (CPU time on both sides, the network stack's included) or Bytes (on the wire, or stored). CPU time of
+	// clients does not count. Built in: Cost where prices or tariffName are set, otherwise Elapsed. Cost needs prices, or a
+	// Tariff that is named or the default.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
-	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers and HTTPEndpoints only
-	// where it pays by the objective), Always (all that is large enough) or Never. What does not shrink is sent and stored as it is. Built
-	// in: Auto.
+	// mode says whether to compress: Auto (what a sample promises to shrink, where that pays by the objective), Always
+	// (all that is large enough) or Never. What does not shrink is sent and stored as it is. Built in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 	// codecs lists the formats to use, in order of preference. In mode Auto Transfers choose block by block among those
@@ -92,7 +91,7 @@ type CompressionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
 	// level trades CPU for ratio. In mode Auto it is the most effort that Transfers make: High lets them choose among
-	// all three. HTTPEndpoints and Queues compress at exactly this level, Queues over fast networks too. Built in: Fast.
+	// all three. HTTPEndpoints and Queues compress at exactly this level what they compress. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes agents run: PreferHardware (on one with an accelerator that works, elsewhere where
@@ -106,8 +105,8 @@ type CompressionPolicySpec struct {
 	// software has the settings for compressing without it.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
-	// tariffName names the Tariff that turns CPU time and bytes into money: for the objective Cost of Transfers and
-	// CompressionTrials, and for what status says of the cost of these and of HTTPEndpoints. When empty the default
+	// tariffName names the Tariff that turns CPU time and bytes into money: for the objective Cost, and for what status
+	// and Statements say of costs. When empty the default
 	// Tariff applies, if there is one; without any no cost is reported.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -132,7 +131,7 @@ type CompressionPolicyStatus struct {
 	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
 }
 
-// CompressionPolicy is what is wanted of compression, for objects that name it, or, with the annotation
+// CompressionPolicy is what is wanted of compression, for objects of all namespaces that name it, or, with the annotation
 // lighterage.dev/is-default-policy: "true", for all that name none.
 //
 // +kubebuilder:object:root=true

@@ -110,15 +110,24 @@ type TrialLink struct {
 
 // TrialCompression says for what a trial recommends.
 type TrialCompression struct {
-	// policyName names a CompressionPolicy whose objective, prices and least sizes the recommendation takes over. When
-	// empty the default policy applies, if there is one. What a policy says of codecs, levels and engines does not
-	// matter: all are measured.
+	// policyName names the LocalCompressionPolicy of the namespace, or, where there is none with that name, the
+	// CompressionPolicy, whose objective, prices and least sizes the recommendation takes over; the policy that is
+	// recommended is of the same kind. When empty the default CompressionPolicy applies, if there is one. What a policy
+	// says of codecs, levels and engines does not matter: all are measured.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
 	// objective that decides, in place of the policy's. Cost needs prices of the policy or of a Tariff.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
+}
+
+// Policy is the name of the policy that is named; empty for the default one.
+func (c *TrialCompression) Policy() string {
+	if c == nil {
+		return ""
+	}
+	return c.PolicyName
 }
 
 // CompressionTrialSpec is what is to be measured.
@@ -336,7 +345,8 @@ type TrialChoice struct {
 //
 // +structType=atomic
 type TrialRecommendation struct {
-	// policy is a CompressionPolicy as YAML, ready for kubectl apply.
+	// policy is a CompressionPolicy as YAML, ready for kubectl apply, or a LocalCompressionPolicy if the trial was made
+	// for one.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 	// message says why.

@@ -210,8 +210,9 @@ const (
 	// other cluster had signed, its Delivery was deleted or failed, or spec.receipt was set after its last attempt had
 	// begun. The message says which.
 	ReasonReceiptMissing = "ReceiptMissing"
-	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
-	// does not exist. Create it or correct spec.compression.policyName.
+	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the spec names a policy, and there is neither
+	// a LocalCompressionPolicy with that name in the namespace nor a CompressionPolicy. Create one or correct
+	// spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
 	// ReasonInvalidSpec (Transfer, TransferSet, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy,
 	// Tariff, ObjectStore, Drill): a value of the spec cannot be used. The message says which one and what to write.

@@ -3,7 +3,7 @@
 
 package v1alpha1
 
-// Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.
+// Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy, LocalCompressionPolicy and DataQuota conditions.
 const (
 	// ReasonInForce (DataQuota): the limits apply.
 	ReasonInForce = "InForce"
@@ -42,7 +42,7 @@ const (
 	ReasonImageChanged = "ImageChanged"
 	// ReasonCPUModelChanged (NodeProfile): the same for the processor.
 	ReasonCPUModelChanged = "CPUModelChanged"
-	// ReasonAccepted (CompressionPolicy, Tariff): the object can be used.
+	// ReasonAccepted (CompressionPolicy, LocalCompressionPolicy, Tariff): the object can be used.
 	ReasonAccepted = "Accepted"
 	// ReasonMultipleDefaults (CompressionPolicy, Tariff): more than one object of the kind is annotated as the default.
 	// The oldest is used.

@@ -31,8 +31,9 @@ type DataQuotaResources struct {
 	// +optional
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
-	// queueBytes is how much storage the namespace's Queues have, all together: the sum of storage.size times replicas,
-	// whether it is in volumes, in memory or in external servers. 0: none.
+	// queueBytes is how much storage the namespace's Queues have, all together: the sum of storage.size and
+	// storage.spill.size times replicas, whether it is in volumes, in memory, on disks of nodes or in external servers.
+	// 0: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Ei')) <= 0",message="queueBytes must be between 0 and 1Ei; write for example 100Gi"
 	QueueBytes *resource.Quantity `json:"queueBytes,omitempty"`

@@ -87,7 +87,7 @@ type TransferDestination struct {
 	// records that the files consist of, with form Gzip or Zstd. The index of each file then knows where they are, and
 	// lighterage-cargo records reads record N, or some of them, with one ranged read. A file that does not consist of
 	// such records arrives as well, without record numbers: status.omissions counts it as Records. Files that are there
-	// unchanged stay as they are; at a claim those without the numbers count as well.
+	// unchanged stay as they are; those without the numbers count as well.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="records of destination are immutable; delete this Transfer and create one with another name"
 	Records *FileRecords `json:"records,omitempty"`

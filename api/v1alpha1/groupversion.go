@@ -22,6 +22,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&PeerGrant{}, &PeerGrantList{},
 		&NodeProfile{}, &NodeProfileList{},
 		&CompressionPolicy{}, &CompressionPolicyList{},
+		&LocalCompressionPolicy{}, &LocalCompressionPolicyList{},
 		&Tariff{}, &TariffList{},
 		&HTTPEndpoint{}, &HTTPEndpointList{},
 		&CompressionTrial{}, &CompressionTrialList{},

@@ -179,7 +179,8 @@ type HTTPListener struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.softwareMinSize)",message="softwareMinSize must not be set where software is Disabled, which compresses nothing in software; leave one of the two out"
 type HTTPCompression struct {
-	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// policyName names a LocalCompressionPolicy of the namespace, or, where there is none with that name, a
+	// CompressionPolicy. When empty the default CompressionPolicy applies, if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
@@ -207,6 +208,14 @@ type HTTPCompression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="softwareMinSize must be between 0 and 1Gi; write for example 1024"
 	SoftwareMinSize *resource.Quantity `json:"softwareMinSize,omitempty"`
+}
+
+// Policy is the name of the policy that is named; empty for the default one.
+func (c *HTTPCompression) Policy() string {
+	if c == nil {
+		return ""
+	}
+	return c.PolicyName
 }
 
 // HTTPLimits bound what one replica does at a time.

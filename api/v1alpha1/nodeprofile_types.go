@@ -187,6 +187,25 @@ type NetworkProfile struct {
 	PullSecondsPerGiB string `json:"pullSecondsPerGiB,omitempty"`
 }
 
+// PathProfile is what moving data over a path takes the agents of a node, by their runs.
+type PathProfile struct {
+	// type of the path, as in status.run.dataPath of a Transfer.
+	// +required
+	Type DataPathType `json:"type,omitempty"`
+	// cpuSecondsPerGiB is the CPU time of the sending agent for a GiB on the wire, as a decimal, without compressing and
+	// reading files: what is left is encryption, the network or the object store, and checksums. For Pod it is the time of
+	// both ends for a GiB of files, without inflating and writing them, too. What the network stack spends on no process's
+	// account is not in it. It is the mean of the last runs, of which newer ones count more.
+	// +required
+	CPUSecondsPerGiB string `json:"cpuSecondsPerGiB,omitempty"`
+	// runs that it was measured by.
+	// +required
+	Runs int32 `json:"runs,omitempty"`
+	// measuredTime is when status took in the last of them.
+	// +required
+	MeasuredTime metav1.Time `json:"measuredTime,omitzero"`
+}
+
 // ProfileChange is why the figures were last measured on what is not the same machine, or program, any more.
 //
 // +structType=atomic
@@ -239,6 +258,14 @@ type NodeProfileStatus struct {
 	// network is what segments cost the network stack here on no process's account, and how the kernel accounts.
 	// +optional
 	Network *NetworkProfile `json:"network,omitempty"`
+	// dataPaths are what moving data took agents of Transfers on this node, by path. Attempts count that succeeded, had
+	// one receiver, moved 256 MiB or more in files of 1 MiB or more by the mean, and whose connections did not fall back.
+	// The list is written every five minutes at most, and begins again after lastChange. Absent until there was one.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=5
+	DataPaths []PathProfile `json:"dataPaths,omitempty"`
 	// kernel release that the figures belong to.
 	// +optional
 	Kernel string `json:"kernel,omitempty"`

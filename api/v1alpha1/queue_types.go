@@ -15,7 +15,8 @@ type QueueStorageType string
 const (
 	// QueueStorageFile keeps messages on a volume of each member. They survive its pod.
 	QueueStorageFile QueueStorageType = "File"
-	// QueueStorageMemory keeps messages in the memory of the members. They are lost when the last member ends.
+	// QueueStorageMemory keeps messages in the memory of the members. They are lost when the last member ends; with
+	// spill, when the last member's pod does.
 	QueueStorageMemory QueueStorageType = "Memory"
 )
 
@@ -28,6 +29,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.adopt)",message="adopt is for type File; leave it out with type Memory"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adopt) || has(self.adopt) && self.adopt == oldSelf.adopt",message="adopt cannot be changed once it is set; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.sync)",message="sync is for type File; leave it out with type Memory"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Memory' || !has(self.spill)",message="spill is for type Memory; leave it out with type File"
+// +kubebuilder:validation:XValidation:rule="!has(self.spill) || quantity(string(self.spill.size)).compareTo(quantity(string(self.size))) > 0",message="spill.size must be more than size, which is what stays in memory; write for example 10Gi"
+// +kubebuilder:validation:XValidation:rule="has(self.spill) == has(oldSelf.spill)",message="spill cannot be added or taken away; create another Queue and move the messages"
 type QueueStorage struct {
 	// type is File or Memory.
 	// +optional
@@ -48,6 +52,10 @@ type QueueStorage struct {
 	// sync says when what was acknowledged is on the volumes. A change restarts the members, one after the other.
 	// +optional
 	Sync *QueueSync `json:"sync,omitempty"`
+	// spill has a Queue of type Memory keep more messages than fit into memory: beyond storage.size it sweeps the oldest
+	// to the disks of members' nodes. Absent: the Queue is full with storage.size.
+	// +optional
+	Spill *QueueSpill `json:"spill,omitempty"`
 	// adopt names the StatefulSet of a former Queue of this name, whose claims, and with them its messages, this Queue
 	// takes over: those that are named data-ADOPT-0 and so on. For a Queue that a backup or a GitOps tool created
 	// again. The condition ClaimsRemain names the value.
@@ -58,13 +66,26 @@ type QueueStorage struct {
 	Adopt string `json:"adopt,omitempty"`
 }
 
+// QueueSpill is what members have of the disks of their nodes.
+type QueueSpill struct {
+	// size of what each member may take of its node's disk, in a volume that goes with the pod. It has all messages,
+	// those included that are in memory as well. As of a volume of type File, messages take 95 percent of it at most, and
+	// less of a small one. It must be more than storage.size and cannot be changed. Pods ask for an eighth more of
+	// ephemeral storage.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="spill.size must be at least 128Mi; write for example 10Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="spill.size cannot be changed; create another Queue and move the messages"
+	Size resource.Quantity `json:"size,omitzero"`
+}
+
 // QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which
 // wins over the default policy, which wins over what is built in. It may change at any time and applies to messages put
 // from then on.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || self.software != 'Disabled' || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software is Disabled: no accelerator does zstd; write [deflate]"
 type QueueCompression struct {
-	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// policyName names a LocalCompressionPolicy of the namespace, or, where there is none with that name, a
+	// CompressionPolicy. When empty the default CompressionPolicy applies, if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
@@ -94,6 +115,14 @@ type QueueCompression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// Policy is the name of the policy that is named; empty for the default one.
+func (c *QueueCompression) Policy() string {
+	if c == nil {
+		return ""
+	}
+	return c.PolicyName
 }
 
 // QueueOverflow says what happens to a message that exceeds a limit.
@@ -232,6 +261,7 @@ type QueueEngine struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.sync)",message="storage.sync is for members' own volumes; leave it out with engine.external, and set sync_interval of those servers"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.adopt)",message="storage.adopt is for members' own volumes; leave it out with engine.external"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.spill)",message="storage.spill is for members' own storage; leave it out with engine.external"
 // +kubebuilder:validation:XValidation:rule="!has(self.channel) || !has(self.channels)",message="channel and channels exclude each other; put all into channels"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.channels)",message="channels are for the members' own storage; with engine.external use channel, or a Queue without it between"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(oldSelf.restore) && self.restore == oldSelf.restore",message="restore counts when a Queue is made: it cannot be added or changed, only taken away; create another Queue to restore into"
@@ -321,7 +351,8 @@ type QueueSpec struct {
 	Restore *QueueRestore `json:"restore,omitempty"`
 
 	// podTemplate adjusts the members' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi, or
-	// for type Memory to 512Mi and one and a half of storage.size. A change restarts the members, one after the other.
+	// for type Memory to 512Mi and one and a half of storage.size, which they ask for as well, and with storage.spill for
+	// nine eighths of its size of ephemeral storage. A change restarts the members, one after the other.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
 }

@@ -183,6 +183,11 @@ type QueueChannelStatus struct {
 	// carries them uncompressed.
 	// +optional
 	NegotiatedLevel CompressionLevel `json:"negotiatedLevel,omitempty"`
+	// dataPath of the connections of the channel, which network.dataPath of the chart names: those of the member that
+	// sends to the peer's gateway, or, in this cluster, to a member of the other Queue. Absent while the channel does not
+	// run, and for agents of earlier releases.
+	// +optional
+	DataPath *DataPath `json:"dataPath,omitempty"`
 	// decisions about messages that are not compressed where they rest; absent while the channel does not run or carries
 	// messages uncompressed, and in other modes than Auto.
 	// +optional

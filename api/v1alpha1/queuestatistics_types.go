@@ -134,7 +134,8 @@ type QueueStatistics struct {
 	// fileBytes that these take.
 	// +optional
 	FileBytes *int64 `json:"fileBytes,omitempty"`
-	// memoryBytes that messages take in memory, in all members.
+	// memoryBytes that messages take in memory, in all members. With storage.spill these are those of files that were
+	// not swept.
 	// +optional
 	MemoryBytes *int64 `json:"memoryBytes,omitempty"`
 	// volumeSync is how long it takes until a file of 512 bytes would survive the node, which members write every 10
@@ -147,6 +148,16 @@ type QueueStatistics struct {
 	// tell. Absent as volumeSync, and with mode Always.
 	// +optional
 	Checkpoint *QueueVolumeSync `json:"checkpoint,omitempty"`
+	// sweeps of the oldest files of messages from memory to the disk, since those that were not swept took more than
+	// storage.size. Members look every second. Absent without storage.spill, as what follows about sweeps.
+	// +optional
+	Sweeps *int64 `json:"sweeps,omitempty"`
+	// abortedSweeps ended with an error of the disk. What was not swept stays in memory.
+	// +optional
+	AbortedSweeps *int64 `json:"abortedSweeps,omitempty"`
+	// sweptBytes of files.
+	// +optional
+	SweptBytes *int64 `json:"sweptBytes,omitempty"`
 	// lastReset is when the member that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`

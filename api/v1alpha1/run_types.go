@@ -147,7 +147,7 @@ type AttemptRecord struct {
 	Cost *CostStatus `json:"cost,omitempty"`
 }
 
-// DataPath is what carries the data of an attempt.
+// DataPath is what carries the data of an attempt or of a channel.
 type DataPath struct {
 	// type of the path.
 	// +required

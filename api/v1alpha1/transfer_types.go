@@ -385,6 +385,10 @@ type TransferStatus struct {
 	// compression of the present or last attempt.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
+	// decisions of the present or last attempt: what the choices of mode Auto lost. Absent in other modes, and until that
+	// is known.
+	// +optional
+	Decisions *DecisionsStatus `json:"decisions,omitempty"`
 	// decompression at the other side.
 	// +optional
 	Decompression *DecompressionStatus `json:"decompression,omitempty"`

@@ -19,8 +19,9 @@ const (
 )
 
 // DecisionsStatus is what status shows of the decisions of several agents, nil where none reports any. Counters are
-// sums; of all else network and disk are the middle ones, and the rest is of the agent that sent most.
-func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
+// sums; of all else network and disk are the middle ones, what choices lose is of the agent that measured most, and the
+// rest of the agent that sent most. before is what status shows now.
+func DecisionsStatus(reports []*wirev1.Decisions, before *v1alpha1.DecisionsStatus) *v1alpha1.DecisionsStatus {
 	type class struct{ content, size, codec string }
 	type sums struct {
 		operations, bytes, trials, most int64
@@ -68,9 +69,9 @@ func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 		}
 		if status == nil || all > most {
 			most = all
-			status = &v1alpha1.DecisionsStatus{
-				Objective:            objective(r.GetObjective()),
-				SendCPUSecondsPerGiB: secondsPerGiB(r.GetSendNanosPerMib()),
+			status = &v1alpha1.DecisionsStatus{Objective: objective(r.GetObjective())}
+			if n := r.GetSendNanosPerMib(); n > 0 {
+				status.SendCPUSecondsPerGiB = secondsPerGiB(n)
 			}
 			if n := r.GetInflateNanosPerMib(); n > 0 {
 				status.InflateCPUSecondsPerGiB = secondsPerGiB(n)
@@ -81,6 +82,7 @@ func DecisionsStatus(reports []*wirev1.Decisions) *v1alpha1.DecisionsStatus {
 		return nil
 	}
 	status.LinkBytesPerSecond, status.DiskBytesPerSecond = middle(links), middle(disks)
+	regretOf(status, reports, before)
 	for key, s := range found {
 		d := v1alpha1.ClassDecision{
 			Content: key.content, Size: key.size, Codec: key.codec, Choice: s.choice, Reason: s.reason,

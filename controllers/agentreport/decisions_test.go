@@ -17,7 +17,7 @@ import (
 )
 
 func TestDecisionsStatus(t *testing.T) {
-	if got := agentreport.DecisionsStatus([]*wirev1.Decisions{nil, nil}); got != nil {
+	if got := agentreport.DecisionsStatus([]*wirev1.Decisions{nil, nil}, nil); got != nil {
 		t.Errorf("of agents that report none: %+v", got)
 	}
 	json := func(reason string, operations, bytes uint64) *wirev1.ClassDecision {
@@ -37,7 +37,7 @@ func TestDecisionsStatus(t *testing.T) {
 			Classes: []*wirev1.ClassDecision{json("NetworkFaster", 40, 5000)},
 		},
 		{Objective: "CPU", LinkBytesPerSecond: 9e9},
-	})
+	}, nil)
 	want := &v1alpha1.DecisionsStatus{
 		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 1e9, DiskBytesPerSecond: 3e8,
 		SendCPUSecondsPerGiB: "2.048", InflateCPUSecondsPerGiB: "1.024",
@@ -68,7 +68,7 @@ func TestDecisionsOfHostileAgents(t *testing.T) {
 			CompressNanosPerMib: math.MaxUint64, Known: true, OtherPermille: math.MinInt32,
 		})
 	}
-	got := agentreport.DecisionsStatus([]*wirev1.Decisions{hostile, hostile})
+	got := agentreport.DecisionsStatus([]*wirev1.Decisions{hostile, hostile}, nil)
 	if got.Objective != "" || len(got.Classes) != 32 || got.LinkBytesPerSecond < 0 ||
 		got.DiskBytesPerSecond < 0 || strings.HasPrefix(got.InflateCPUSecondsPerGiB, "-") {
 		t.Errorf("%+v", got)

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compressionpolicy says in the status of CompressionPolicies whether they can be used, and which is the
-// default.
+// Package compressionpolicy says in the status of CompressionPolicies and LocalCompressionPolicies whether they can be
+// used, and which is the default.
 package compressionpolicy
 
 import (
@@ -39,6 +39,9 @@ type Options struct {
 
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
+	if err := setupLocal(mgr, o); err != nil {
+		return err
+	}
 	r := NewReconciler(mgr.GetClient(), o)
 	changed := wake.LaterIf(
 		predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
@@ -82,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.List(ctx, &tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing Tariffs: %w", err)
 	}
-	uses, err := r.uses(ctx, subject.Name)
+	uses, err := uses(ctx, r.client, "", subject.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

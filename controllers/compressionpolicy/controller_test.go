@@ -120,6 +120,95 @@ func TestJudgePrices(t *testing.T) {
 	}
 }
 
+func TestJudgeLocal(t *testing.T) {
+	local := func(change func(*v1alpha1.LocalCompressionPolicySpec)) *v1alpha1.LocalCompressionPolicy {
+		p := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "p"}}
+		change(&p.Spec)
+		return p
+	}
+	priced := policy("priced", true, time.Hour)
+	priced.Spec.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "1"}
+	broken := policy("broken", true, time.Hour)
+	broken.Spec.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "-1", NetworkGiB: "1"}
+	tooSmall := resource.MustParse("-1")
+	none := func(*v1alpha1.LocalCompressionPolicySpec) {}
+	cost := func(s *v1alpha1.LocalCompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.LocalCompressionPolicySpec)
+		all    []v1alpha1.CompressionPolicy
+		reason string
+	}{
+		"empty":               {none, nil, v1alpha1.ReasonAccepted},
+		"Cost without prices": {cost, nil, v1alpha1.ReasonInvalidSpec},
+		"Cost at those of the default policy": {
+			cost, []v1alpha1.CompressionPolicy{policy("p", false, 0), priced}, v1alpha1.ReasonAccepted,
+		},
+		"prices that cannot be used": {none, []v1alpha1.CompressionPolicy{broken}, v1alpha1.ReasonInvalidSpec},
+		"a size": {func(s *v1alpha1.LocalCompressionPolicySpec) {
+			s.Hardware = &v1alpha1.HardwareCompression{MinSize: &tooSmall}
+		}, nil, v1alpha1.ReasonInvalidSpec},
+	} {
+		got := compressionpolicy.JudgeLocal(local(c.change), c.all, nil)
+		if ready := meta.FindStatusCondition(got, v1alpha1.ConditionReady); ready.Reason != c.reason {
+			t.Errorf("%s: %s: %s", name, ready.Reason, ready.Message)
+		}
+	}
+}
+
+// TestReconcileLocal: it counts what names it in its namespace, and a CompressionPolicy with its name counts the others.
+func TestReconcileLocal(t *testing.T) {
+	ctx, scheme := context.Background(), runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	transfer := func(namespace, kind string) *v1alpha1.Transfer {
+		return &v1alpha1.Transfer{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "t"},
+			Status: v1alpha1.TransferStatus{
+				Policy: &v1alpha1.PolicyStatus{Kind: kind, Name: "p"},
+				Run:    &v1alpha1.RunStatus{Usage: &v1alpha1.UsageStatus{WireBytes: 7}},
+			},
+		}
+	}
+	local := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "p"}}
+	shared := policy("p", false, 0)
+	c := indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme), &v1alpha1.Transfer{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
+	).WithObjects(
+		local, &shared, transfer("bank", v1alpha1.LocalPolicyKind), transfer("shop", v1alpha1.LocalPolicyKind),
+		transfer("yard", ""),
+	).WithStatusSubresource(local, &shared).Build()
+	key := client.ObjectKeyFromObject(local)
+	var version string
+	for range 2 {
+		if _, err := compressionpolicy.NewLocalReconciler(c, compressionpolicy.Options{}).Reconcile(
+			ctx, ctrl.Request{NamespacedName: key},
+		); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(ctx, key, local); err != nil {
+			t.Fatal(err)
+		}
+		if !meta.IsStatusConditionTrue(local.Status.Conditions, v1alpha1.ConditionReady) ||
+			local.Status.UsedBy == nil || local.Status.UsedBy.WireBytes != 7 {
+			t.Errorf("%+v", local.Status)
+		}
+		if version != "" && local.ResourceVersion != version {
+			t.Error("it was written without a change")
+		}
+		version = local.ResourceVersion
+	}
+	if _, err := compressionpolicy.NewReconciler(c, compressionpolicy.Options{}).Reconcile(
+		ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "p"}},
+	); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Name: "p"}, &shared); err != nil || shared.Status.UsedBy == nil ||
+		shared.Status.UsedBy.WireBytes != 7 {
+		t.Errorf("%v, %+v", err, shared.Status)
+	}
+}
+
 func TestReconcile(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -6,6 +6,8 @@ package compressionpolicy
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/usedby"
@@ -13,10 +15,12 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers;queues;httpendpoints,verbs=get;list;watch
 
-// uses are by the objects that a policy applies to.
-func (r *Reconciler) uses(ctx context.Context, policy string) ([]usedby.Use, error) {
+// uses are by the objects that a policy applies to; namespace is empty for those of all.
+func uses(ctx context.Context, c client.Client, namespace, policy string) ([]usedby.Use, error) {
 	transfers, queues, endpoints := &v1alpha1.TransferList{}, &v1alpha1.QueueList{}, &v1alpha1.HTTPEndpointList{}
-	if err := usedby.List(ctx, r.client, index.PolicyInForce, policy, transfers, queues, endpoints); err != nil {
+	if err := usedby.List(
+		ctx, c, namespace, index.PolicyInForce, index.InForce(namespace != "", policy), transfers, queues, endpoints,
+	); err != nil {
 		return nil, err
 	}
 	var uses []usedby.Use

@@ -30,6 +30,7 @@ var kinds = []Kind{
 	{Name: "HTTPEndpoint", Resource: "httpendpoints"}, {Name: "ObjectStore", Resource: "objectstores"},
 	{Name: "Drill", Resource: "drills"},
 	{Name: "CompressionPolicy", Resource: "compressionpolicies", Cluster: true},
+	{Name: "LocalCompressionPolicy", Resource: "localcompressionpolicies"},
 	{Name: "Tariff", Resource: "tariffs", Cluster: true}, {Name: "Statement", Resource: "statements"},
 	{Name: "DataQuota", Resource: "dataquotas"}, {Name: "NodeProfile", Resource: "nodeprofiles", Cluster: true},
 	{Name: "Peer", Resource: "peers", Cluster: true}, {Name: "PeerGrant", Resource: "peergrants"},

@@ -74,7 +74,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		body.Others = append(body.Others, navigation{Title: k.Name, Path: "/list/" + k.Resource, Here: k == kind})
 	}
 	p := page{Title: kind.Name + "s", Here: "/list/" + kind.Resource, Refresh: seldom, Body: body}
-	if kind.Name == "Delivery" || kind.Name == "CompressionPolicy" {
+	if kind.Name == "Delivery" || strings.HasSuffix(kind.Name, "Policy") {
 		p.Title = strings.TrimSuffix(kind.Name, "y") + "ies"
 	}
 	s.render(w, r, http.StatusOK, "list", p)

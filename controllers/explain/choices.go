@@ -6,7 +6,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (e *Explanation) weigh(in Input) {
 		w.rates = &rates
 	}
 	if c.Estimate != nil {
-		w.sampling = valueOr(decimal(c.Estimate.CPUSeconds), 0)
+		w.sampling = valueOrZero(decimal(c.Estimate.CPUSeconds))
 	}
 	if w.packed > 0 {
 		e.Choices = append(e.Choices, w.uncompressed())
@@ -116,7 +115,9 @@ func (e *Explanation) weigh(in Input) {
 		)
 	}
 	e.assumptions(w)
-	e.Best = w.best(e.Choices)
+	if w.packed > 0 {
+		e.Best = e.best()
+	}
 }
 
 func (e *Explanation) notesOfMeasured(w *weighing) {
@@ -213,7 +214,7 @@ func (w *weighing) calibrate() {
 	if level == nil || w.packed == 0 || wire <= 0 {
 		return
 	}
-	if sample := positive(valueOr(decimal(level.Ratio), 0)); sample != nil {
+	if sample := positive(valueOrZero(decimal(level.Ratio))); sample != nil {
 		w.ratioBy = positive(w.packed / wire / *sample)
 	}
 	if took := w.measured.CompressCPU; took != nil && level.CompressBytesPerSecond > 0 {
@@ -283,7 +284,7 @@ func (w *weighing) uncompressed() Choice {
 func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelProfile) Choice {
 	choice := Choice{
 		Codec: engine.Codec, Engine: engine.Name, Level: string(level.Level),
-		SampleRatio:          positive(valueOr(decimal(level.Ratio), 0)),
+		SampleRatio:          positive(valueOrZero(decimal(level.Ratio))),
 		SampleBytesPerSecond: positive(float64(level.CompressBytesPerSecond)),
 		Excluded:             excluded(w.status.Policy, w.sender, engine.Codec, engine.Name, level),
 	}
@@ -327,7 +328,8 @@ func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflat
 	if m.SendCPU == nil || (m.ReceiveCPU == nil && !usage.OneProcess(w.status.Run.Route)) {
 		return
 	}
-	total := *m.SendCPU + valueOr(m.ReceiveCPU, 0) - compressed - inflated + compress + inflate
+	choice.compress = &compress
+	total := *m.SendCPU + valueOrZero(m.ReceiveCPU) - compressed - inflated + compress + inflate
 	choice.send = max(*m.SendCPU-compressed+compress, 0)
 	if m.NetworkCPU != nil && m.CompressedBytes > 0 {
 		total += *m.NetworkCPU * *choice.Bytes / float64(m.CompressedBytes)
@@ -358,50 +360,28 @@ func (w *weighing) time(choice *Choice) {
 }
 
 // best names what has least of what the objective asks for, the run included. It is empty when nothing can be compared.
-func (w *weighing) best(choices []Choice) string {
-	if w.status.Policy == nil || w.packed == 0 {
-		return ""
-	}
-	m := w.measured
-	own, of := float64(m.CompressedBytes), func(c Choice) *float64 { return c.Bytes }
-	// What is a least only cannot be compared.
-	partial := w.status.Policy.Objective == v1alpha1.ObjectiveCost || w.status.Policy.Objective == v1alpha1.ObjectiveCPU
-	switch w.status.Policy.Objective {
-	case v1alpha1.ObjectiveCost:
-		own, of = valueOr(m.Money, math.NaN()), func(c Choice) *float64 { return c.Money }
-	case v1alpha1.ObjectiveCPU:
-		own, of = valueOr(m.TotalCPU, math.NaN()), func(c Choice) *float64 { return c.CPU }
-	case v1alpha1.ObjectiveElapsed:
-		own, of = math.NaN(), func(c Choice) *float64 { return c.Elapsed }
-		if m.BytesPerSecond != nil {
-			own = w.plain / *m.BytesPerSecond
-		}
-	}
-	if math.IsNaN(own) {
-		return ""
-	}
-	best, least, compared := "what this run did", own, false
-	for _, c := range choices {
-		value := of(c)
-		if value == nil || (c.AtLeast && partial) {
+func (e *Explanation) best() string {
+	best, least, compared := "what this run did", 0.0, false
+	for i, a := range e.alternatives() {
+		if i == 0 || a.More == nil {
 			continue
 		}
 		compared = true
-		if *value < least {
-			best, least = strings.TrimSuffix(c.Engine+" at "+c.Level, " at "), *value
+		if *a.More < least {
+			c := e.Choices[i-1]
+			best, least = strings.TrimSuffix(c.Engine+" at "+c.Level, " at "), *a.More
 			if c.Excluded != "" {
 				best += " (not open to this run: " + c.Excluded + ")"
 			}
 		}
 	}
-	if !compared {
+	switch {
+	case !compared:
 		return ""
-	}
-	if best == "what this run did" || own <= 0 {
-		return fmt.Sprintf("by the objective %s: %s", w.status.Policy.Objective, best)
+	case least == 0:
+		return fmt.Sprintf("by the objective %s: %s", e.objective, best)
 	}
 	return fmt.Sprintf(
-		"by the objective %s: %s, with an estimated %.0f %% less than what this run did", w.status.Policy.Objective, best,
-		100*(1-least/own),
+		"by the objective %s: %s, with an estimated %.0f %% less than what this run did", e.objective, best, -least,
 	)
 }

@@ -46,6 +46,12 @@ func Explain(in Input) (*Explanation, error) {
 			Completion: when(status.Run.CompletionTime),
 		},
 	}
+	if status.Policy != nil {
+		e.objective = status.Policy.Objective
+	}
+	if e.Decision != nil {
+		e.Decision.Auto = status.Decisions
+	}
 	if d := status.Deadline; d != nil && d.RunID == status.Run.ID { // and not that of a run that is awaited, or was before
 		e.Deadline = d.DeepCopy()
 	}
@@ -213,8 +219,8 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 	}
 	if status.CPU != nil {
 		// A process that did anything has used CPU time: 0 is that of one that has not reported.
-		m.SendCPU, m.ReceiveCPU = positive(valueOr(decimal(status.CPU.SendSeconds), 0)), positive(
-			valueOr(decimal(status.CPU.ReceiveSeconds), 0),
+		m.SendCPU, m.ReceiveCPU = positive(valueOrZero(decimal(status.CPU.SendSeconds))), positive(
+			valueOrZero(decimal(status.CPU.ReceiveSeconds)),
 		)
 		m.CompressCPU, m.NetworkCPU = decimal(status.CPU.CompressSeconds), decimal(status.CPU.NetworkSeconds)
 		if m.ReceiveCPU != nil || usage.OneProcess(status.Run.Route) {
@@ -230,12 +236,22 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 
 // decimal is a number that status holds as text; nil when there is none, or none that a measurement can have.
 func decimal(text string) *float64 {
+	if value := signed(text); value != nil && *value >= 0 {
+		return value
+	}
+	return nil
+}
+
+// signed is decimal for what may be below 0.
+func signed(text string) *float64 {
 	value, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
 		return nil
 	}
 	return &value
 }
+
+func positiveDecimal(text string) *float64 { return positive(valueOrZero(decimal(text))) }
 
 func positive(value float64) *float64 {
 	if value > 0 && !math.IsInf(value, 0) {
@@ -249,15 +265,15 @@ func sum(numbers ...*float64) *float64 {
 	var total *float64
 	for _, n := range numbers {
 		if n != nil {
-			total = new(valueOr(total, 0) + *n)
+			total = new(valueOrZero(total) + *n)
 		}
 	}
 	return total
 }
 
-func valueOr(number *float64, otherwise float64) float64 {
+func valueOrZero(number *float64) float64 {
 	if number == nil {
-		return otherwise
+		return 0
 	}
 	return *number
 }

@@ -48,6 +48,8 @@ type Explanation struct {
 	Samples *v1alpha1.EstimateStatus `json:"samples,omitempty"`
 	// Choices are others that there were; their figures are estimates.
 	Choices []Choice `json:"choices"`
+	// objective is that of the run's policy; empty when it is not known.
+	objective v1alpha1.CompressionObjective
 	// Best says which choice has least of what the objective asks for, as far as that is known.
 	Best string `json:"best,omitempty"`
 	// Assumptions are what the estimates of the choices rest on.
@@ -90,6 +92,8 @@ type AlternativeNode struct {
 
 // Policy is what the run was asked for.
 type Policy struct {
+	// Kind is LocalCompressionPolicy for one of the namespace; empty for a CompressionPolicy.
+	Kind   string  `json:"kind,omitempty"`
 	Name   string  `json:"name,omitempty"`
 	Source string  `json:"source"`
 	Values []Value `json:"values"`
@@ -117,6 +121,8 @@ type Decision struct {
 	Stored   v1alpha1.Operations `json:"stored"`
 	// Decompression is the receiver's; nil when it has not said.
 	Decompression *v1alpha1.DecompressionStatus `json:"decompression,omitempty"`
+	// Auto is by what mode Auto decided and what its choices lost; nil where that is not known.
+	Auto *v1alpha1.DecisionsStatus `json:"auto,omitempty"`
 }
 
 // Count is how many operations had a reason.
@@ -174,6 +180,7 @@ type Choice struct {
 	// Excluded says why the policy, or the agent's measurement, leaves the choice out; empty where it was open.
 	Excluded string `json:"excluded,omitempty"`
 
-	// send is the sender's part of CPU; 0 when that is not known.
-	send float64
+	// send is the sender's part of CPU; 0 when that is not known. compress is what compressing takes of it.
+	send     float64
+	compress *float64
 }

@@ -27,6 +27,7 @@ func level(name v1alpha1.CompressionLevel, rate int64, ratio string, selected bo
 func worker(name string) *v1alpha1.NodeProfile {
 	profile := &v1alpha1.NodeProfile{Status: v1alpha1.NodeProfileStatus{
 		Architecture: "amd64", Cores: 4, NetworkCPUSecondsPerGiB: "0.50",
+		DataPaths: []v1alpha1.PathProfile{{Type: v1alpha1.DataPathMPTCP, CPUSecondsPerGiB: "0.8125", Runs: 17}},
 		Engines: []v1alpha1.EngineProfile{
 			{Name: "isa-l", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 900e6, Inflates: true,
 				Levels: []v1alpha1.LevelProfile{

@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/overview"
 	"github.com/lighterage/lighterage/controllers/table"
 	"github.com/lighterage/lighterage/controllers/tariff"
 )
@@ -22,21 +23,22 @@ import (
 // kinds say what there is to tell of the objects of each kind beside their conditions. A test holds that all kinds of
 // the API are here.
 var kinds = map[string]func(Object, *sheet){
-	"CompressionPolicy": facts(ofPolicy),
-	"CompressionTrial":  facts(ofTrial),
-	"DataQuota":         facts(ofQuota),
-	"Delivery":          facts(ofDelivery),
-	"Drill":             facts(ofDrill),
-	"HTTPEndpoint":      facts(ofEndpoint),
-	"NodeProfile":       facts(ofProfile),
-	"ObjectStore":       facts(ofStore),
-	"Peer":              facts(ofPeer),
-	"PeerGrant":         facts(ofGrant),
-	"Queue":             facts(ofQueue),
-	"Statement":         facts(ofStatement),
-	"Tariff":            facts(ofTariff),
-	"Transfer":          facts(ofTransfer),
-	"TransferSet":       facts(ofSet),
+	"CompressionPolicy":      facts(ofPolicy),
+	"CompressionTrial":       facts(ofTrial),
+	"DataQuota":              facts(ofQuota),
+	"Delivery":               facts(ofDelivery),
+	"Drill":                  facts(ofDrill),
+	"HTTPEndpoint":           facts(ofEndpoint),
+	"LocalCompressionPolicy": facts(ofLocalPolicy),
+	"NodeProfile":            facts(ofProfile),
+	"ObjectStore":            facts(ofStore),
+	"Peer":                   facts(ofPeer),
+	"PeerGrant":              facts(ofGrant),
+	"Queue":                  facts(ofQueue),
+	"Statement":              facts(ofStatement),
+	"Tariff":                 facts(ofTariff),
+	"Transfer":               facts(ofTransfer),
+	"TransferSet":            facts(ofSet),
 }
 
 // facts makes what tells facts of a kind one that does so of any object, which is of that kind.
@@ -105,23 +107,13 @@ func (s *sheet) destinations(t *v1alpha1.Transfer) {
 	s.section("Destinations")
 	for i := range t.Status.Destinations {
 		d := &t.Status.Destinations[i]
-		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", placeOf(t, d),
+		text := fmt.Sprintf("%s, %s, %d%%, %s of %s, Transfer %s", overview.PlaceOf(t, d),
 			cmp.Or(d.Phase, v1alpha1.TransferPending), d.Percent, table.Bytes(d.Bytes), table.Bytes(d.BytesTotal), d.Transfer)
 		if d.Phase != v1alpha1.TransferComplete && d.Reason != "" {
 			text += ": " + d.Reason + ": " + d.Message
 		}
 		s.row(d.Name, text)
 	}
-}
-
-// placeOf is where one of several destinations is.
-func placeOf(t *v1alpha1.Transfer, d *v1alpha1.DestinationStatus) string {
-	for i := range t.Spec.Destinations {
-		if to := &t.Spec.Destinations[i]; to.Name == d.Name && to.ObjectStore != nil {
-			return "ObjectStore " + to.ObjectStore.Name
-		}
-	}
-	return cmp.Or(d.Peer, v1alpha1.ThisCluster)
 }
 
 // copies tell which state of the source is read, and which the destination has.
@@ -229,17 +221,12 @@ func ofTrial(t *v1alpha1.CompressionTrial, s *sheet) {
 		for _, c := range r.Choices {
 			s.rowf(c.Link, "%s: %s", strings.Trim(c.Codec+" "+c.Engine+" "+c.Level, " "), c.Message)
 		}
-		s.next("write the recommended CompressionPolicy: kubectl get compressiontrial %s -n %s -o "+
+		s.next("write the recommended policy: kubectl get compressiontrial %s -n %s -o "+
 			"jsonpath='{.status.recommendation.policy}'", t.Name, t.Namespace)
 		s.next("see all figures: kubectl lighterage trial report %s -n %s -o text", t.Name, t.Namespace)
 	}
-	if len(t.Status.Results) > 0 {
-		s.section("Alternatives: what each engine did with the sample, for a GiB")
-		s.row("CODEC", "ENGINE", "LEVEL", "RATIO", "COMPRESS CPU", "INFLATE CPU", "PROBLEM")
-		for _, r := range t.Status.Results {
-			s.row(r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB, r.Problem)
-		}
-	}
+	results, currency := OfResults(t)
+	s.alternatives("Alternatives: what each engine did with the sample, and is predicted to do over links", results, currency)
 	s.placement(t.Status.Placement)
 }
 
@@ -261,7 +248,7 @@ func ofEndpoint(e *v1alpha1.HTTPEndpoint, s *sheet) {
 	}
 	s.policy(e.Status.Policy)
 	s.compression(e.Status.Compression, nil)
-	s.decisions("bodies", "a client", e.Status.Decisions)
+	s.decisions("bodies", "a client", e.Status.Decisions, e.Status.Compression)
 	s.spent(e.Status.CPU, e.Status.Usage, e.Status.Cost)
 	s.placement(e.Status.Placement)
 	s.tryOthers(e.Namespace, "spec.source.httpEndpoint")
@@ -290,6 +277,7 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 		s.section("Channel to " + c.Destination)
 		s.row("state", c.State)
 		s.row("carries", strings.TrimSpace(c.NegotiatedCodec+" "+string(c.NegotiatedLevel)))
+		s.row("data path", pathText(c.DataPath))
 		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
 		s.count("position", c.Position)
 		if c.LastError != nil {
@@ -307,7 +295,7 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	s.archive("object store", q.Status.StoreArchive)
 	s.policy(q.Status.Policy)
 	s.compression(q.Status.Compression, q.Status.Decompression)
-	s.decisions("messages", "another member or server", q.Status.Decisions)
+	s.decisions("messages", "another member or server", q.Status.Decisions, q.Status.Compression)
 	for _, c := range q.Status.SendingChannels() {
 		what, to := "messages of the channel", "the peer"
 		if q.Status.Channel == nil {
@@ -316,7 +304,7 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 		if strings.Count(c.Destination, "/") == 1 {
 			to = "the other Queue"
 		}
-		s.decisions(what, to, c.Decisions)
+		s.decisions(what, to, c.Decisions, nil)
 	}
 	s.spent(q.Status.CPU, q.Status.Usage, q.Status.Cost)
 	s.placement(q.Status.Placement)
@@ -342,51 +330,6 @@ func ofStore(o *v1alpha1.ObjectStore, s *sheet) {
 		s.row(string(p.Type), answer)
 	}
 	s.next("have it probed now: change spec, or wait for the next probe")
-}
-
-func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
-	stated := p.DeepCopy()
-	objective := p.Spec.Objective
-	if objective == "" {
-		objective = v1alpha1.ObjectiveElapsed
-		if p.Spec.Prices != nil || p.Spec.TariffName != "" {
-			objective = v1alpha1.ObjectiveCost
-		}
-	}
-	stated.Spec.Objective = v1alpha1.ObjectiveElapsed // Cost cannot be resolved without the Tariffs
-	resolved, err := policy.Resolve(&v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*stated}, nil)
-	s.section("What objects get that name it and set nothing themselves")
-	if err != nil {
-		s.row("nothing", err.Error())
-		return
-	}
-	add := func(name, value string, set bool) {
-		origin := "built in"
-		if set {
-			origin = "from spec"
-		}
-		s.row(name, value, origin)
-	}
-	hardware, software := p.Spec.Hardware, p.Spec.Software
-	add("objective", string(objective), p.Spec.Objective != "")
-	add("mode", string(resolved.Mode), p.Spec.Mode != "")
-	add("codecs", list(resolved.Codecs), p.Spec.Codecs != nil)
-	add("level", string(resolved.Level), p.Spec.Level != "")
-	add("placement", string(resolved.Placement), p.Spec.Placement != "")
-	add("hardware.minSize", fmt.Sprint(resolved.HardwareMinSize), hardware != nil && hardware.MinSize != nil)
-	add("software.minSize", fmt.Sprint(resolved.SoftwareMinSize), software != nil && software.MinSize != nil)
-	add("software.disabled", fmt.Sprint(resolved.SoftwareDisabled), software != nil && software.Disabled)
-	add("software.engines", cmp.Or(list(resolved.SoftwareEngines), byMeasurement), len(resolved.SoftwareEngines) > 0)
-	switch {
-	case resolved.Prices != nil:
-		add("prices", pricesText(*resolved.Prices), true)
-	case p.Spec.TariffName != "":
-		add("prices", "of Tariff "+p.Spec.TariffName, true)
-	default:
-		add("prices", "of the default Tariff, if there is one", false)
-	}
-	s.usedBy("Used by", p.Status.UsedBy)
-	s.next("compare all engines and levels on your data: make a CompressionTrial (docs/how-to/trial.md)")
 }
 
 func ofTariff(t *v1alpha1.Tariff, s *sheet) {
@@ -442,6 +385,13 @@ func ofProfile(p *v1alpha1.NodeProfile, s *sheet) {
 	s.row("network stack", cmp.Or(p.Status.NetworkCPUSecondsPerGiB, unknown)+" CPU seconds per GiB")
 	if c := p.Status.LastChange; c != nil {
 		s.row("changed", c.Reason+": "+c.Message)
+	}
+	if len(p.Status.DataPaths) > 0 {
+		s.section("Moving data, by the runs of agents here")
+		s.row("PATH", "CPU S/GIB", "RUNS", "LAST")
+	}
+	for _, d := range p.Status.DataPaths {
+		s.row(string(d.Type), d.CPUSecondsPerGiB, strconv.Itoa(int(d.Runs)), clock(d.MeasuredTime.Time))
 	}
 	if len(p.Status.Engines) > 0 {
 		s.section("Engines on one core, on the agents' sample")

@@ -29,12 +29,12 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 	if status.TariffName != "" || status.Prices != nil && status.Prices.Source != v1alpha1.PricesOfTariff {
 		builtIn.Objective = v1alpha1.ObjectiveCost // what is built in where the policy has prices
 	}
-	p := &Policy{Name: status.Name, Source: status.Source}
+	p := &Policy{Kind: status.Kind, Name: status.Name, Source: status.Source}
 	add := func(name, value, inlined, initial string) {
 		if value == "" {
 			return // of an older operator, which did not say
 		}
-		p.Values = append(p.Values, Value{Name: name, Value: value, Origin: origin(status.Name, value, inlined, initial)})
+		p.Values = append(p.Values, Value{Name: name, Value: value, Origin: origin(status, value, inlined, initial)})
 	}
 	add("objective", string(status.Objective), string(inline.Objective), string(builtIn.Objective))
 	add("mode", string(status.Mode), string(inline.Mode), string(builtIn.Mode))
@@ -50,8 +50,12 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 		text = pricesText(*status.Prices)
 	}
 	add("prices", text, "", noPrices)
-	if status.Prices != nil && status.Prices.Source == v1alpha1.PricesOfTariff {
+	switch prices := status.Prices; {
+	case prices == nil:
+	case prices.Source == v1alpha1.PricesOfTariff:
 		p.Values[len(p.Values)-1].Origin = tariffOrigin(status)
+	case status.IsLocal():
+		p.Values[len(p.Values)-1].Origin = policy.Title(false, prices.Name) + ", the default of the cluster"
 	}
 	return p
 }
@@ -64,7 +68,10 @@ func pricesText(p v1alpha1.PricesStatus) string {
 func tariffOrigin(status *v1alpha1.PolicyStatus) string {
 	how := "the default of the cluster"
 	if status.TariffName != "" {
-		how = fmt.Sprintf("named by CompressionPolicy %q", status.Name)
+		how = "named by " + policy.Title(false, status.Name)
+		if status.IsLocal() {
+			how = "named by the default CompressionPolicy"
+		}
 	}
 	return fmt.Sprintf("Tariff %q, generation %d, %s, as it was when the run began",
 		status.Prices.Name, status.Prices.Generation, how)
@@ -85,8 +92,8 @@ const (
 )
 
 // origin is where a value came from; inlined is empty where nothing is set inline.
-func origin(name, value, inlined, initial string) string {
-	fromPolicy := fmt.Sprintf("CompressionPolicy %q", name)
+func origin(status *v1alpha1.PolicyStatus, value, inlined, initial string) string {
+	name, fromPolicy := status.Name, policy.Title(status.IsLocal(), status.Name)
 	var from string
 	switch {
 	case inlined != "" && inlined == value:
@@ -188,4 +195,61 @@ func effort(level v1alpha1.CompressionLevel) int {
 	return slices.Index(
 		[]v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level,
 	)
+}
+
+func ofLocalPolicy(p *v1alpha1.LocalCompressionPolicy, s *sheet) {
+	stated := policy.Local(p)
+	stated.Status.UsedBy = p.Status.UsedBy
+	ofPolicy(&stated, s)
+}
+
+func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
+	local := p.Namespace != ""
+	stated := p.DeepCopy()
+	objective := string(p.Spec.Objective)
+	switch {
+	case objective != "":
+	case local:
+		objective = "Cost where the default CompressionPolicy has prices or names a Tariff, otherwise Elapsed"
+	case p.Spec.Prices != nil || p.Spec.TariffName != "":
+		objective = string(v1alpha1.ObjectiveCost)
+	default:
+		objective = string(v1alpha1.ObjectiveElapsed)
+	}
+	stated.Spec.Objective = v1alpha1.ObjectiveElapsed // Cost cannot be resolved without the Tariffs
+	resolved, err := policy.Resolve(&v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*stated}, nil)
+	s.section("What objects get that name it and set nothing themselves")
+	if err != nil {
+		s.row("nothing", err.Error())
+		return
+	}
+	add := func(name, value string, set bool) {
+		origin := "built in"
+		if set {
+			origin = "from spec"
+		}
+		s.row(name, value, origin)
+	}
+	hardware, software := p.Spec.Hardware, p.Spec.Software
+	add("objective", objective, p.Spec.Objective != "")
+	add("mode", string(resolved.Mode), p.Spec.Mode != "")
+	add("codecs", list(resolved.Codecs), p.Spec.Codecs != nil)
+	add("level", string(resolved.Level), p.Spec.Level != "")
+	add("placement", string(resolved.Placement), p.Spec.Placement != "")
+	add("hardware.minSize", fmt.Sprint(resolved.HardwareMinSize), hardware != nil && hardware.MinSize != nil)
+	add("software.minSize", fmt.Sprint(resolved.SoftwareMinSize), software != nil && software.MinSize != nil)
+	add("software.disabled", fmt.Sprint(resolved.SoftwareDisabled), software != nil && software.Disabled)
+	add("software.engines", cmp.Or(list(resolved.SoftwareEngines), byMeasurement), len(resolved.SoftwareEngines) > 0)
+	switch {
+	case resolved.Prices != nil:
+		add("prices", pricesText(*resolved.Prices), true)
+	case p.Spec.TariffName != "":
+		add("prices", "of Tariff "+p.Spec.TariffName, true)
+	case local:
+		s.row("prices", "of the default CompressionPolicy, or else of the default Tariff, if there is one")
+	default:
+		add("prices", "of the default Tariff, if there is one", false)
+	}
+	s.usedBy("Used by", p.Status.UsedBy)
+	s.next("compare all engines and levels on your data: make a CompressionTrial (docs/how-to/trial.md)")
 }

@@ -146,6 +146,8 @@ func TestReport(t *testing.T) {
 	quota.Status.Used = &v1alpha1.DataQuotaResources{RunningTransfers: new(int32(2))}
 	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "priced"}}
 	policy.Spec.TariffName, policy.Spec.Level = "datacentre", v1alpha1.CompressionHigh
+	local := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "small"}}
+	local.Spec.Codecs = []v1alpha1.Codec{v1alpha1.CodecZstd}
 	tariff := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "datacentre"}}
 	tariff.Spec = v1alpha1.TariffSpec{
 		Currency: "EUR", TimeZone: "Etc/UTC",
@@ -159,6 +161,7 @@ func TestReport(t *testing.T) {
 	trial := &v1alpha1.CompressionTrial{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "files"}}
 	trial.Status.Conditions = append(conditions.Stalled("SourceEmpty", "no files"),
 		conditions.New(v1alpha1.ConditionFailed, true, "SourceEmpty", "no files"))
+	// As of a trial without links.
 	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "zstd", Engine: "libzstd", Level: "Fast", Ratio: "3.14"}}
 	delivery := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger-1"}}
 	delivery.Spec.Peer, delivery.Spec.Transfer = "east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger"}
@@ -172,6 +175,7 @@ func TestReport(t *testing.T) {
 	endpoint := &v1alpha1.HTTPEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "front"}}
 	endpoint.Status.Decisions = &v1alpha1.DecisionsStatus{
 		Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 125e6, SendCPUSecondsPerGiB: "1.500",
+		RegretPercent: "3.4", RegretMarginPercent: "0.7", RegretSamples: 1234, BestAlternative: "zstd Balanced",
 		Classes: []v1alpha1.ClassDecision{{
 			Content: "json", Size: "<64Ki", Codec: "deflate", Choice: v1alpha1.ClassUncompressed,
 			Reason: v1alpha1.CompressionNetworkFaster, Operations: 40, Bytes: 5000, OtherPercent: "12.5",
@@ -224,15 +228,20 @@ func TestReport(t *testing.T) {
 		}},
 		"an HTTPEndpoint in mode Auto": {endpoint, []string{
 			"Elapsed", "125.0 MB/s", "1.500 CPU seconds", "json", "<64Ki", "NetworkFaster", "+12.5 %", "-3.0 %",
+			"3.4 %", "0.7", "1234", "zstd Balanced",
 		}},
 		"a Queue in mode Auto": {full(func(q *v1alpha1.Queue) {
 			decisions := endpoint.Status.Decisions.DeepCopy()
 			decisions.LinkBytesPerSecond, decisions.DiskBytesPerSecond, decisions.InflateCPUSecondsPerGiB = 0, 300e6, "0.700"
 			decisions.Classes[0].Reason = v1alpha1.CompressionDiskFaster
 			q.Status.Decisions = decisions
-			q.Status.Channel = &v1alpha1.QueueChannelStatus{Decisions: endpoint.Status.Decisions}
+			q.Status.Channel = &v1alpha1.QueueChannelStatus{
+				Decisions: endpoint.Status.Decisions,
+				DataPath:  &v1alpha1.DataPath{Type: v1alpha1.DataPathTCP, Reason: v1alpha1.DataPathFellBack},
+			}
 		}), []string{
 			"about messages\n", "300.0 MB/s", "0.700 CPU seconds", "DiskFaster", "messages of the channel", "125.0 MB/s to the peer",
+			"TCP (FellBack)",
 		}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
@@ -262,6 +271,9 @@ func TestReport(t *testing.T) {
 		}},
 		"DataQuota":         {quota, []string{"running Transfers  2 of 3"}},
 		"CompressionPolicy": {policy, []string{"High", "from spec", "Cost", "of Tariff datacentre", "PreferHardware"}},
+		"LocalCompressionPolicy": {local, []string{
+			"LocalCompressionPolicy bank/small", "zstd", "from spec", "of the default CompressionPolicy",
+		}},
 		"Tariff": {tariff, []string{
 			"EUR 0.01 per CPU hour, 0 per GiB", "send, Peer west  EUR 0.01 per CPU hour, 0.09 per GiB",
 		}},
@@ -283,7 +295,9 @@ func TestReport(t *testing.T) {
 		"ObjectStore": {&v1alpha1.ObjectStore{Status: v1alpha1.ObjectStoreStatus{Promises: []v1alpha1.StorePromise{
 			{Type: v1alpha1.StoreList, Kept: new(true)}, {Type: v1alpha1.StoreDelete, Message: "403"},
 		}}}, []string{"List    yes", "Delete  no: 403"}},
-		"NodeProfile": {worker("worker-1"), []string{"isa-l", "to compress, to inflate", "not verified", "500.0 MB/s"}},
+		"NodeProfile": {worker("worker-1"), []string{
+			"isa-l", "to compress, to inflate", "not verified", "500.0 MB/s", "MPTCP", "0.8125", "17",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, text := explainObject(t, test.object)

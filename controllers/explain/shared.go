@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
@@ -35,7 +36,7 @@ func (s *sheet) policy(p *v1alpha1.PolicyStatus) {
 	}
 	from := "built in"
 	if p.Name != "" {
-		from = fmt.Sprintf("CompressionPolicy %q, %s", p.Name, strings.ToLower(p.Source))
+		from = policy.Title(p.IsLocal(), p.Name) + ", " + strings.ToLower(p.Source)
 	}
 	s.section("Policy in force: " + from + ", with what the spec sets itself")
 	s.row("objective", string(p.Objective))
@@ -82,8 +83,10 @@ func (s *sheet) compression(c *v1alpha1.CompressionStatus, i *v1alpha1.Decompres
 }
 
 // decisions shows what mode Auto does with classes of bodies or messages, and what the other choice would take. about is
-// which they are, and to is where connections lead whose rate is shown.
-func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
+// which they are, to is where connections lead whose rate is shown, and packed how the object compresses.
+func (s *sheet) decisions(
+	about, to string, d *v1alpha1.DecisionsStatus, packed *v1alpha1.CompressionStatus,
+) {
 	if d == nil {
 		return
 	}
@@ -98,27 +101,30 @@ func (s *sheet) decisions(about, to string, d *v1alpha1.DecisionsStatus) {
 	if d.DiskBytesPerSecond > 0 {
 		s.row("storage", table.Rate(float64(d.DiskBytesPerSecond))+", by the median")
 	}
-	s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	if d.SendCPUSecondsPerGiB != "" {
+		s.row("sending", d.SendCPUSecondsPerGiB+" CPU seconds per GiB")
+	}
 	if d.InflateCPUSecondsPerGiB != "" {
 		s.row("inflating for readers", d.InflateCPUSecondsPerGiB+" CPU seconds per GiB")
 	}
-	if len(d.Classes) == 0 {
-		return
+	s.regret(d)
+	s.alternatives("Classes of "+about+": what is done, and the other choice", ofClasses(d, packed), "")
+}
+
+// regret shows what choices lose.
+func (s *sheet) regret(d *v1alpha1.DecisionsStatus) {
+	if text := regret(d); text != "" {
+		s.row("regret", text)
 	}
-	s.section("Classes of " + about + ", and what the other choice would take by the objective")
-	s.row("CONTENT", "SIZE", "CODEC", "CHOICE", "REASON", "COUNT", "BYTES", "RATIO", "CPU/GiB", "OTHER", "TRIALS")
-	for _, c := range d.Classes {
-		other := unknown
-		if c.OtherPercent != "" {
-			other = c.OtherPercent + " %"
-			if !strings.HasPrefix(other, "-") {
-				other = "+" + other
-			}
-		}
-		s.row(cmp.Or(c.Content, unknown), c.Size, c.Codec, string(c.Choice), cmp.Or(c.Reason, "-"), fmt.Sprint(c.Operations),
-			table.Bytes(c.Bytes), cmp.Or(c.Ratio, unknown), cmp.Or(c.CompressCPUSecondsPerGiB, unknown), other,
-			fmt.Sprint(c.Trials))
+}
+
+// regret says what choices lose, if it is known.
+func regret(d *v1alpha1.DecisionsStatus) string {
+	if d == nil || d.BestAlternative == "" {
+		return ""
 	}
+	return fmt.Sprintf("%s %% (± %s) of what the objective %s asks for, against the best alternative for everything, %s; "+
+		"%d measured", d.RegretPercent, d.RegretMarginPercent, d.Objective, d.BestAlternative, d.RegretSamples)
 }
 
 // spent shows what the work used and cost.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/table"
 	"github.com/lighterage/lighterage/controllers/usage"
 )
@@ -63,14 +64,7 @@ func (e *Explanation) runTable() Section {
 	}
 	rows.Add("route", strings.TrimSuffix(cmp.Or(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
 	if p := e.Run.DataPath; p != nil {
-		text := fmt.Sprintf("%s (%s)", p.Type, p.Reason)
-		if p.CongestionControl != "" {
-			text += ", " + p.CongestionControl
-		}
-		if p.RoundTripTime != nil {
-			text += ", round-trip time " + p.RoundTripTime.Duration.String()
-		}
-		rows.Add("data path", text)
+		rows.Add("data path", pathText(p))
 	}
 	node := cmp.Or(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {
@@ -90,11 +84,27 @@ func (e *Explanation) runTable() Section {
 	return Section{"Transfer " + e.Transfer + ": " + cmp.Or(e.Phase, "phase unknown"), rows}
 }
 
+// pathText is empty where the path is not known.
+func pathText(p *v1alpha1.DataPath) string {
+	if p == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s (%s)", p.Type, p.Reason)
+	if p.CongestionControl != "" {
+		text += ", " + p.CongestionControl
+	}
+	if p.RoundTripTime != nil {
+		text += ", round-trip time " + p.RoundTripTime.Duration.String()
+	}
+	return text
+}
+
 func (e *Explanation) policyTable() Section {
 	found := map[string]string{"Named": "named by the Transfer", "Default": "the default of the cluster"}[e.Policy.Source]
 	title := "Policy of the run: built in, for no CompressionPolicy applied"
 	if e.Policy.Name != "" {
-		title = fmt.Sprintf("Policy of the run: CompressionPolicy %q, %s", e.Policy.Name, cmp.Or(found, e.Policy.Source))
+		title = fmt.Sprintf("Policy of the run: %s, %s", policy.Title(e.Policy.Kind != "", e.Policy.Name),
+			cmp.Or(found, e.Policy.Source))
 	}
 	var rows table.Rows
 	for _, v := range e.Policy.Values {
@@ -124,6 +134,9 @@ func (e *Explanation) decisionTable() Section {
 			text += fmt.Sprintf("; predictions were off by %s %% of the uncompressed size on average", s.MeanErrorPercent)
 		}
 		rows.Add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
+	}
+	if text := regret(d.Auto); text != "" {
+		rows.Add("regret", text)
 	}
 	return Section{"Decision" + e.soFar() + ": " + own(d), rows}
 }
@@ -243,71 +256,76 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 	if len(e.Choices) == 0 || e.Measured == nil {
 		return
 	}
-	fmt.Fprint(
-		out,
-		"\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; "+
-			"the rest are estimates\n",
-	)
-	out.WriteString(e.Compared().Text("  "))
+	fmt.Fprint(out, "\nAlternatives: the run as measured, and estimates of others, for a GiB\n")
+	out.WriteString(Legible(e.Compared()).Text("  "))
 	if e.Best != "" {
 		fmt.Fprintf(out, "Of what is known, least %s.\n", table.Printable(e.Best))
 	}
 	bullets(out, "Estimates assume", e.Assumptions)
 }
 
-// Compared is a table of the run and of its Choices, in their order, after a row of titles.
+// Compared is the table of Alternatives of the run, which is the first, and of its Choices, in their order.
 func (e *Explanation) Compared() table.Rows {
 	currency := ""
 	if e.Measured.Cost != nil {
-		currency = " " + e.Measured.Cost.Currency
+		currency = e.Measured.Cost.Currency
 	}
-	var rows table.Rows
-	// add adds a row. When a choice ends matters only where there is a deadline.
-	add := func(last, ends string, cells ...string) {
-		if e.Deadline != nil {
-			cells = append(cells, ends)
-		}
-		rows.Add(append(cells, last)...)
-	}
-	add("NOT OPEN TO THIS RUN", "ENDS",
-		"CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency)
-	m, d := e.Measured, e.Decision
-	took := m.Elapsed
-	if m.BytesPerSecond != nil {
-		took = new(float64(m.UncompressedBytes) / *m.BytesPerSecond)
-	}
-	add("(this run)", e.ends(e.Run.Completion),
-		cmp.Or(d.Codec, none), cmp.Or(d.Engine, none), cmp.Or(d.Level, "-"), "", "", table.Bytes(m.CompressedBytes),
-		seconds(m.TotalCPU), seconds(took), money(m.Money))
-	for _, c := range e.Choices {
-		ratio, speed, least := "", "", ""
-		if c.Codec != none {
-			ratio, speed = unknown, unknown
-		}
-		if c.SampleRatio != nil {
-			ratio = fmt.Sprintf("%.2f", *c.SampleRatio)
-		}
-		if c.SampleBytesPerSecond != nil {
-			speed = table.Rate(*c.SampleBytesPerSecond)
-		}
-		if c.AtLeast {
-			least = ">= "
-		}
-		add(c.Excluded, e.ends(c.End), c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes),
-			known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)))
-	}
-	return rows
+	return Alternatives(e.alternatives(), currency)
 }
 
-// ends is when a choice ends, and whether that is too late.
+// alternatives are the run, and its Choices compared with it.
+func (e *Explanation) alternatives() []Alternative {
+	m, d, plain := e.Measured, e.Decision, float64(e.Measured.UncompressedBytes)
+	each := func(value *float64) *float64 {
+		if value == nil || plain <= 0 {
+			return nil
+		}
+		return new(*value / plain * (1 << 30))
+	}
+	took := m.Elapsed
+	if m.BytesPerSecond != nil {
+		took = new(plain / *m.BytesPerSecond)
+	}
+	ratio := m.Ratio
+	if m.CompressedBytes > 0 {
+		ratio = positive(plain / float64(m.CompressedBytes)) // status rounds it
+	}
+	all := []Alternative{{
+		For: "this run", Codec: d.Codec, Engine: d.Engine, Level: d.Level, Ratio: ratio, Compress: each(m.CompressCPU),
+		CPU: each(m.TotalCPU), Elapsed: each(took), Money: each(m.Money), Chosen: true, Remark: e.ends(e.Run.Completion),
+	}}
+	for _, c := range e.Choices {
+		a := Alternative{
+			Codec: c.Codec, Engine: c.Engine, Level: c.Level, Compress: each(c.compress), CPU: each(c.CPU),
+			Elapsed: each(c.Elapsed), Money: each(c.Money), AtLeast: c.AtLeast, Remark: e.ends(c.End),
+		}
+		switch {
+		case c.Bytes != nil:
+			a.Ratio = positive(plain / *c.Bytes)
+		case c.SampleRatio != nil && c.SampleBytesPerSecond != nil:
+			a.Sample, a.Ratio, a.Compress = true, c.SampleRatio, positive((1<<30) / *c.SampleBytesPerSecond)
+			a.Remark = strings.TrimPrefix(a.Remark+"; by the agents' sample", "; ")
+		}
+		if c.Excluded != "" {
+			a.Remark = strings.TrimPrefix(a.Remark+"; not open to this run: "+c.Excluded, "; ")
+		}
+		all = append(all, a)
+	}
+	if e.objective != "" {
+		compare(all, all[0].by(e.objective), e.objective)
+	}
+	return all
+}
+
+// ends is when a choice ends, and whether that is too late; empty without a deadline.
 func (e *Explanation) ends(at *time.Time) string {
 	switch {
 	case at == nil || e.Deadline == nil:
-		return unknown
+		return ""
 	case at.After(e.Deadline.Time.Time):
-		return clock(*at) + " (late)"
+		return "ends " + clock(*at) + ", late"
 	}
-	return clock(*at)
+	return "ends " + clock(*at)
 }
 
 func known(least, text string) string {

@@ -10,17 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lighterage/lighterage/controllers/table"
 )
-
-// size writes bytes for people.
-func size(n *float64) string {
-	if n == nil {
-		return unknown
-	}
-	return table.Bytes(*n)
-}
 
 func seconds(s *float64) string {
 	switch {

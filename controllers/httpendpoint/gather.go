@@ -38,11 +38,11 @@ type inputs struct {
 
 func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
 	var in inputs
-	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
-		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
+	var err error
+	in.policies, err = lookup.Policies(ctx, r.Client, endpoint.Namespace, endpoint.Spec.Compression.Policy())
+	if err != nil {
+		return in, err
 	}
-	in.policies = policies.Items
 	tariffs := &v1alpha1.TariffList{}
 	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing Tariffs: %w", err)

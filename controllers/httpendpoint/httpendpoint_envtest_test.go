@@ -417,6 +417,54 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// TestLocalPolicy: a policy of the namespace precedes one of the cluster, is followed when it changes and, like that one,
+// is missed when it goes.
+func TestLocalPolicy(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	local := &v1alpha1.LocalCompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace},
+		Spec:       v1alpha1.LocalCompressionPolicySpec{Level: v1alpha1.CompressionBalanced},
+	}
+	elsewhere := &v1alpha1.LocalCompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace(t), Name: namespace},
+		Spec:       v1alpha1.LocalCompressionPolicySpec{Mode: v1alpha1.CompressionNever},
+	}
+	shared := &v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever},
+	}
+	cluster.Create(t, service(namespace, "api", 8080), elsewhere)
+	endpoint := create(t, namespace, func(s *v1alpha1.HTTPEndpointSpec) {
+		s.Compression = &v1alpha1.HTTPCompression{PolicyName: namespace}
+	})
+	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
+	cluster.Create(t, shared, local)
+	told := func(mode wirev1.CompressionMode, level wirev1.CompressionLevel, local bool) {
+		t.Helper()
+		controllertest.Eventually(t, func() error {
+			got := config(t, deployment(t, endpoint)).GetCompression()
+			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
+				return err
+			}
+			if got.GetMode() != mode || got.GetLevel() != level || endpoint.Status.Policy.IsLocal() != local {
+				return fmt.Errorf("the replicas are told %v, status has %+v", got, endpoint.Status.Policy)
+			}
+			return nil
+		})
+	}
+	auto, never := wirev1.CompressionMode_COMPRESSION_MODE_AUTO, wirev1.CompressionMode_COMPRESSION_MODE_NEVER
+	told(auto, wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED, true)
+	update(t, local, func() { local.Spec.Level = v1alpha1.CompressionHigh })
+	told(auto, wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, true)
+	if err := cluster.Client.Delete(ctx, local); err != nil {
+		t.Fatal(err)
+	}
+	told(never, wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, false)
+	if err := cluster.Client.Delete(ctx, shared); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
+}
+
 // TestRequireHardware: nothing is made that could only wait, and a node that comes is noticed.
 func TestRequireHardware(t *testing.T) {
 	namespace := cluster.Namespace(t)

@@ -33,7 +33,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;tariffs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;localcompressionpolicies;tariffs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

@@ -47,6 +47,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),
 			wake.LaterIf(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),
+			wake.LaterIf(specOrAnnotations),
+		).
 		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, endpoints))).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),

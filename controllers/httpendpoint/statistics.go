@@ -144,7 +144,7 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 	status.Statistics = all.statisticsStatus(lastResetRequest)
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
-	status.Decisions = agentreport.DecisionsStatus(all.decisions)
+	status.Decisions = agentreport.DecisionsStatus(all.decisions, status.Decisions)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// Request bodies are passed as they are, so that nothing is received and inflated.

@@ -29,10 +29,11 @@ const (
 	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that
 	// have an agent without a node.
 	Waits = "lighterage.waits"
-	// Policy is the CompressionPolicy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names; empty
-	// for the default one.
+	// Policy is the policy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names. It is empty for the
+	// default one, and also for what a LocalCompressionPolicy applies to or may: the default one has the prices.
 	Policy = "lighterage.policy"
-	// PolicyInForce is the CompressionPolicy that applies to a Transfer, a Queue or an HTTPEndpoint, if one does.
+	// PolicyInForce is what InForce makes of the policy that applies to a Transfer, a Queue or an HTTPEndpoint, if one
+	// does.
 	PolicyInForce = "lighterage.policyInForce"
 	// Destination is plan.DestinationKey.
 	Destination = "lighterage.destination"
@@ -121,10 +122,15 @@ func fields() []field {
 		of(Waits, func(e *v1alpha1.HTTPEndpoint) []string { return when(!ready(e.Status.Conditions), Yes) }),
 
 		of(Policy, func(t *v1alpha1.Transfer) []string {
-			return when(t.Status.Phase != v1alpha1.TransferComplete, transferPolicy(t))
+			if t.Status.Phase == v1alpha1.TransferComplete {
+				return nil
+			}
+			return policies(t.Spec.Compression.Policy(), t.Status.Policy)
 		}),
-		of(Policy, func(q *v1alpha1.Queue) []string { return []string{queuePolicy(q)} }),
-		of(Policy, func(e *v1alpha1.HTTPEndpoint) []string { return []string{endpointPolicy(e)} }),
+		of(Policy, func(q *v1alpha1.Queue) []string { return policies(q.Spec.Compression.Policy(), q.Status.Policy) }),
+		of(Policy, func(e *v1alpha1.HTTPEndpoint) []string {
+			return policies(e.Spec.Compression.Policy(), e.Status.Policy)
+		}),
 		of(PolicyInForce, func(t *v1alpha1.Transfer) []string { return inForce(t.Status.Policy) }),
 		of(PolicyInForce, func(q *v1alpha1.Queue) []string { return inForce(q.Status.Policy) }),
 		of(PolicyInForce, func(e *v1alpha1.HTTPEndpoint) []string { return inForce(e.Status.Policy) }),

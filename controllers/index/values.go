@@ -20,35 +20,31 @@ func inForce(policy *v1alpha1.PolicyStatus) []string {
 	if policy == nil || policy.Name == "" {
 		return nil
 	}
-	return []string{policy.Name}
+	return []string{InForce(policy.IsLocal(), policy.Name)}
 }
 
-func transferPolicy(t *v1alpha1.Transfer) string {
-	if t.Spec.Compression == nil {
-		return ""
+// InForce is the value of PolicyInForce for a policy. Those of a LocalCompressionPolicy are in its namespace.
+func InForce(local bool, name string) string {
+	if local {
+		return "local/" + name // no name of a CompressionPolicy has a slash
 	}
-	return t.Spec.Compression.PolicyName
+	return name
 }
 
-func queuePolicy(q *v1alpha1.Queue) string {
-	if q.Spec.Compression == nil {
-		return ""
+// policies are the values of Policy of an object that names one, with what status has. One without a status may wait for
+// the prices of the default policy.
+func policies(name string, status *v1alpha1.PolicyStatus) []string {
+	if name != "" && (status == nil || status.IsLocal()) {
+		return []string{name, ""}
 	}
-	return q.Spec.Compression.PolicyName
+	return []string{name}
 }
 
-func endpointPolicy(e *v1alpha1.HTTPEndpoint) string {
-	if e.Spec.Compression == nil {
-		return ""
-	}
-	return e.Spec.Compression.PolicyName
-}
-
-// PolicyNames are the values of Policy that a change of a CompressionPolicy concerns: its name, and the empty one if it
-// is annotated as a default. Of a change both what was and what is are asked about.
+// PolicyNames are the values of Policy that a change of a policy concerns: its name, and the empty one if it is a
+// CompressionPolicy that is annotated as a default. Of a change both what was and what is are asked about.
 func PolicyNames(policy client.Object) []string {
 	names := []string{policy.GetName()}
-	if policy.GetAnnotations()[v1alpha1.DefaultPolicyAnnotation] == "true" {
+	if policy.GetNamespace() == "" && policy.GetAnnotations()[v1alpha1.DefaultPolicyAnnotation] == "true" {
 		names = append(names, "")
 	}
 	return names

@@ -152,13 +152,14 @@ func (p *Pool) policy(policy *v1alpha1.PolicyStatus) *v1alpha1.PolicyStatus {
 	if policy == nil {
 		return nil
 	}
-	if known := p.policies[policy.Name]; equality.Semantic.DeepEqual(known, policy) {
+	key := policy.Kind + policy.Name
+	if known := p.policies[key]; equality.Semantic.DeepEqual(known, policy) {
 		return known
 	}
 	if len(p.policies) >= maxPolicies {
 		clear(p.policies)
 	}
-	p.policies[policy.Name] = policy
+	p.policies[key] = policy
 	return policy
 }
 

@@ -4,7 +4,6 @@
 package link
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -23,12 +22,13 @@ type Grant struct {
 	From string
 }
 
-// ParseGrant reads NAMESPACE/CLAIM=FROM or NAMESPACE=FROM.
+// ParseGrant reads NAMESPACE/CLAIM=FROM. Without /CLAIM it is for each claim, without =FROM for the namespace of the
+// same name.
 func ParseGrant(text string) (Grant, error) {
 	to, from, found := strings.Cut(text, "=")
 	namespace, claim, named := strings.Cut(to, "/")
 	if !found {
-		return Grant{}, errors.New("it has no =, after which the sending namespace is")
+		from = namespace
 	}
 	for _, label := range []string{namespace, from} {
 		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {

@@ -13,7 +13,8 @@ import (
 func TestParseGrant(t *testing.T) {
 	for text, want := range map[string]string{
 		"vault/ledger=bank": "from-west.bank.ledger", "vault=bank": "from-west.bank", "v/a.b=b": "from-west.b.a.b",
-		"": "", "vault": "", "=bank": "", "vault=": "", "vault/=bank": "", "vault/a/b=bank": "", "vault=bank=x": "",
+		"vault": "from-west.vault", "vault/ledger": "from-west.vault.ledger", "": "", "/ledger": "",
+		"=bank": "", "vault=": "", "vault/=bank": "", "vault/a/b=bank": "", "vault=bank=x": "",
 		"Vault=bank": "", "vault/ledger=b.c": "", "v/" + strings.Repeat("c", 253) + "=b": "",
 	} {
 		g, err := ParseGrant(text)

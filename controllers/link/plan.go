@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// MadeByLabel has the value MadeByConnect on Peers that kubectl lighterage connect created: disconnect deletes no
-// others. It has the value MadeByVerify on namespaces that kubectl lighterage verify makes and deletes.
+// MadeByLabel has the value MadeByConnect on Peers and PeerGrants that kubectl lighterage connect created: disconnect
+// deletes no others. It has the value MadeByVerify on namespaces that kubectl lighterage verify makes and deletes.
 const (
 	MadeByLabel   = "lighterage.dev/made-by"
 	MadeByConnect = "connect"

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
 )
 
 // Get reads an object and reports whether it exists. One that does not is no error.
@@ -43,4 +44,24 @@ func DataQuotas(ctx context.Context, reader client.Reader, namespace string) ([]
 		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
 	}
 	return list.Items, nil
+}
+
+// Policies are those among which an object of a namespace finds the one that it names; of the default one the name is
+// empty. They are the cache's own and must not be changed.
+func Policies(
+	ctx context.Context, reader client.Reader, namespace, name string,
+) ([]v1alpha1.CompressionPolicy, error) {
+	list := &v1alpha1.CompressionPolicyList{}
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing CompressionPolicies: %w", err)
+	}
+	if name == "" {
+		return list.Items, nil
+	}
+	local := &v1alpha1.LocalCompressionPolicy{}
+	found, err := Get(ctx, reader, client.ObjectKey{Namespace: namespace, Name: name}, local)
+	if err != nil || !found {
+		return list.Items, err
+	}
+	return append([]v1alpha1.CompressionPolicy{policy.Local(local)}, list.Items...), nil
 }

@@ -42,6 +42,8 @@ type Inventory struct {
 	recoveries map[types.UID]recovery
 	// drills are what Drills show.
 	drills map[types.UID]drilled
+	// regrets are what choices of mode Auto lose.
+	regrets map[types.UID]regret
 	// limits of the cluster, and what Transfers hold of them and of those of Peers.
 	limits quota.Amounts
 	held   map[types.UID]quota.Held
@@ -79,7 +81,7 @@ func NewInventory(
 		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
 		tariffs: map[types.UID]*v1alpha1.Tariff{}, recoveries: map[types.UID]recovery{},
-		drills: map[types.UID]drilled{}, limits: limits, held: map[types.UID]quota.Held{},
+		drills: map[types.UID]drilled{}, regrets: map[types.UID]regret{}, limits: limits, held: map[types.UID]quota.Held{},
 	}
 	registry.MustRegister(i)
 	return i
@@ -90,8 +92,8 @@ func followed() []client.Object {
 	return []client.Object{
 		&v1alpha1.Transfer{}, &v1alpha1.TransferSet{}, &v1alpha1.Delivery{}, &v1alpha1.Queue{}, &v1alpha1.HTTPEndpoint{},
 		&v1alpha1.CompressionTrial{}, &v1alpha1.ObjectStore{}, &v1alpha1.Peer{}, &v1alpha1.PeerGrant{},
-		&v1alpha1.CompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{}, &v1alpha1.NodeProfile{},
-		&v1alpha1.Drill{},
+		&v1alpha1.CompressionPolicy{}, &v1alpha1.LocalCompressionPolicy{}, &v1alpha1.Tariff{}, &v1alpha1.DataQuota{},
+		&v1alpha1.NodeProfile{}, &v1alpha1.Drill{},
 	}
 }
 
@@ -135,6 +137,9 @@ func (i *Inventory) Observe(object any) {
 	}
 	if d, kept := drillOf(object); kept {
 		i.drills[o.GetUID()] = d
+	}
+	if r, kept := regretOf(object); kept {
+		i.regrets[o.GetUID()] = r
 	}
 	if held, holds := heldBy(object); holds {
 		i.held[o.GetUID()] = held
@@ -185,6 +190,7 @@ func (i *Inventory) subtract(uid types.UID) {
 	delete(i.counted, uid)
 	delete(i.recoveries, uid)
 	delete(i.drills, uid)
+	delete(i.regrets, uid)
 	delete(i.held, uid)
 	if i.states[seen.state]--; i.states[seen.state] == 0 {
 		delete(i.states, seen.state)
@@ -248,6 +254,8 @@ func look(object any) (kind string, conditions []metav1.Condition, run runs) {
 		return "PeerGrant", o.Status.Conditions, runs{}
 	case *v1alpha1.CompressionPolicy:
 		return "CompressionPolicy", o.Status.Conditions, runs{}
+	case *v1alpha1.LocalCompressionPolicy:
+		return "LocalCompressionPolicy", o.Status.Conditions, runs{}
 	case *v1alpha1.Tariff:
 		return "Tariff", o.Status.Conditions, runs{}
 	case *v1alpha1.DataQuota:

@@ -83,7 +83,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		lateDescription,
 		stagedDescription, stagedAgeDescription, historyDescription, historyAgeDescription, historyLacksDescription,
 		drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
-		drillRateDescription, drillCPUDescription, limitDescription, limitUsedDescription,
+		drillRateDescription, drillCPUDescription, limitDescription, limitUsedDescription, regretDescription,
 	} {
 		descriptions <- d
 	}
@@ -114,6 +114,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	i.showRecovery(out)
 	i.showDrills(out)
 	i.showLimits(out)
+	i.showRegrets(out)
 	for _, peer := range i.peers {
 		showPeer(out, peer)
 	}

@@ -38,6 +38,7 @@ type Queues struct {
 	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
 	checkpoints, checkpointSeconds      *prometheus.CounterVec
 	checkpointFailures                  *prometheus.CounterVec
+	sweeps, abortedSweeps, swept        *prometheus.CounterVec
 	deadLetters, consumers, redelivered *prometheus.GaugeVec
 	oldest, memory, blocks, free        *prometheus.GaugeVec
 	checkpointing                       *prometheus.GaugeVec
@@ -196,6 +197,11 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 			"lighterage_queue_checkpoint_failures_total", "Such syncs that ended with an error of the volume.",
 		),
 		checkpointing: n.gauge("lighterage_queue_checkpoints_in_progress", "Such syncs that have not ended."),
+		sweeps: n.counter(
+			"lighterage_queue_sweeps_total", "Sweeps of the oldest files of messages from the memory of members to disks.",
+		),
+		abortedSweeps: n.counter("lighterage_queue_aborted_sweeps_total", "Sweeps that ended with an error of the disk."),
+		swept:         n.counter("lighterage_queue_swept_bytes_total", "Bytes of files that were swept."),
 		deadLetters:   n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
 		consumers:     n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
 		redelivered:   n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
@@ -395,6 +401,9 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	const seconds = 1e-9
 	statistic(q.syncs, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetCount() })
 	statistic(q.syncFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetFailed() })
+	statistic(q.sweeps, (*wirev1.QueueStatistics).GetSweeps)
+	statistic(q.abortedSweeps, (*wirev1.QueueStatistics).GetAbortedSweeps)
+	statistic(q.swept, (*wirev1.QueueStatistics).GetSweptBytes)
 	statistic(q.checkpoints, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetCount() })
 	statistic(q.checkpointFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetCheckpoints().GetFailed() })
 	count(q.checkpointSeconds, func(r *wirev1.QueueReport) uint64 {

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -73,6 +74,8 @@ type Options struct {
 	// Use is what agents say of accelerators; nil: NodeProfiles do not show it. Metrics of it; nil: there are none.
 	Use     *Use
 	Metrics *metrics.Nodes
+	// Paths are what runs say of paths; nil: NodeProfiles do not show it.
+	Paths *Paths
 	// Recorder of events; none are recorded without one.
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
@@ -114,13 +117,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	isAgent := predicate.NewPredicateFuncs(func(pod client.Object) bool {
 		return pod.GetNamespace() == o.Namespace && pod.GetLabels()[ComponentLabel] == NodeAgent
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
+	controller := ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
 		For(&v1alpha1.NodeProfile{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(isAgent)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(topology.NodeChanged())).
 		WatchesRawSource(o.Profiles.Source()).
-		WithOptions(refusal.ControllerOptions(workers)).
-		Complete(wake.Again(r))
+		WithOptions(refusal.ControllerOptions(workers))
+	if o.Paths != nil {
+		controller.WatchesRawSource(o.Paths.source())
+	}
+	return controller.Complete(wake.Again(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -147,6 +153,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if apierrors.IsNotFound(err) {
 			r.options.Profiles.Forget(request.NamespacedName)
 			r.forgetUse(request.Name)
+			if r.options.Paths != nil {
+				r.options.Paths.take(request.Name)
+			}
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the profile goes with its owner
 	}
@@ -156,6 +165,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	profile, err := r.ensureProfile(ctx, node, pod != nil)
 	if profile == nil || err != nil {
+		if r.options.Paths != nil && err == nil {
+			r.options.Paths.take(request.Name)
+		}
 		return ctrl.Result{}, err
 	}
 	said := r.listen(request.NamespacedName, pod)
@@ -192,6 +204,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.options.Paths != nil && !equality.Semantic.DeepEqual(before.Status.LastChange, profile.Status.LastChange) {
+		r.options.Paths.take(request.Name) // It is of the node as it was.
+	}
+	again = sooner(again, r.paths(profile, node.Status.Capacity.Cpu().Value(), now))
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)
 	profile.Status.ObservedGeneration = profile.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, profile)

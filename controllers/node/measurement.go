@@ -52,7 +52,7 @@ var states = map[wirev1.AcceleratorState]v1alpha1.AcceleratorState{
 func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMeasurement, image string, now time.Time) {
 	kernel, model := cut(measured.GetKernel(), maxModel), cut(measured.GetCpuModel(), maxModel)
 	if change := changed(status, kernel, model, image, now); change != nil {
-		status.LastChange = change
+		status.LastChange, status.DataPaths = change, nil
 	}
 	status.Kernel, status.CPUModel, status.AgentImage = kernel, model, image
 	status.Architecture = cut(measured.GetArchitecture(), maxName)

@@ -134,10 +134,10 @@ func (r *Run) block(width int) []string {
 	return lines
 }
 
-// Why is what keeps a run from going on.
+// Why is what keeps a run from going on, or else from being in time.
 func (r *Run) Why() string {
 	if r.State != Failed && r.State != Stalled && r.State != Waiting || r.Reason+r.Message == "" {
-		return ""
+		return r.Late
 	}
 	return strings.TrimPrefix(r.Reason+": "+r.Message, ": ")
 }
@@ -228,7 +228,7 @@ func (l *Log) News(now time.Time, runs []Run) []Run {
 		r := &runs[i]
 		before, known := l.last[r.Key()]
 		if known && r.State == before.State && r.Phase == before.Phase && r.ID == before.ID && r.Attempt == before.Attempt &&
-			r.Reason == before.Reason && r.Percent < before.Percent+step &&
+			r.Reason == before.Reason && (r.Late == "") == (before.Late == "") && r.Percent < before.Percent+step &&
 			(!r.Active() || now.Sub(before.at) < heartbeat) {
 			seen[r.Key()] = before
 			continue

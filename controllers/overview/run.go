@@ -86,8 +86,11 @@ type Run struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Peer is the other side.
-	Peer    string `json:"peer,omitempty"`
+	// Peer is the other side. Store is the ObjectStore at the other side, of a Transfer into one or out of one.
+	Peer  string `json:"peer,omitempty"`
+	Store string `json:"store,omitempty"`
+	// Pulls: the other side sends.
+	Pulls   bool   `json:"pulls,omitempty"`
 	State   State  `json:"state"`
 	Phase   string `json:"phase,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -104,6 +107,8 @@ type Run struct {
 	BytesPerSecond int64 `json:"bytesPerSecond"`
 	// ETASeconds is the time left at this rate; 0 while it is not known.
 	ETASeconds int64 `json:"etaSeconds,omitempty"`
+	// Late says why the run is not expected to be Complete by its deadline; "" if it is, or has none.
+	Late string `json:"late,omitempty"`
 	// Cost is that of the run so far, by currency. There is none without prices.
 	Cost Costs `json:"cost,omitempty"`
 
@@ -126,6 +131,17 @@ func (r *Run) Idle() bool {
 		}, v1alpha1.TransferPhase(r.Phase))
 }
 
+// Several reports whether the run is that of a Transfer with several destinations, whose legs are runs as well.
+func (r *Run) Several() bool { return r.sum }
+
+// Side is the other side, for people.
+func (r *Run) Side() string {
+	if r.Store != "" && (r.Peer == "" || r.Peer == v1alpha1.ThisCluster) {
+		return "ObjectStore " + r.Store
+	}
+	return r.Peer
+}
+
 // Key tells runs of different objects apart.
 func (r *Run) Key() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
@@ -138,7 +154,12 @@ const trialKind = "CompressionTrial"
 func OfTransfer(t *v1alpha1.Transfer) Run {
 	r := Run{
 		Kind: "Transfer", Namespace: t.Namespace, Name: t.Name, Peer: t.Status.Peer, Phase: string(t.Status.Phase),
-		sum: len(t.Spec.Destinations) > 0,
+		Pulls: t.Spec.Source.Peer != "", sum: len(t.Spec.Destinations) > 0,
+	}
+	for _, store := range []*v1alpha1.ObjectStorePath{t.Spec.Source.ObjectStore, t.Spec.Destination.ObjectStore} {
+		if store != nil {
+			r.Store = store.Name
+		}
 	}
 	r.follow(&followed{
 		object: t, conditions: t.Status.Conditions, run: t.Status.Run,
@@ -147,6 +168,10 @@ func OfTransfer(t *v1alpha1.Transfer) Run {
 		seen:    t.Status.ObservedGeneration,
 		acted:   t.Status.LastRunRequest, suspended: t.Spec.Suspend || t.Spec.Pause,
 	})
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionWithinDeadline)
+	if c != nil && c.Status == metav1.ConditionFalse && !r.Ended() {
+		r.Late = c.Reason + ": " + c.Message
+	}
 	if r.ID != "" {
 		r.advance(t.Status.Progress)
 		r.Cost = CostsOf(t.Status.Run.Cost)

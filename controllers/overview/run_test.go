@@ -155,6 +155,39 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
+// TestLate: a run that is not expected in time says so while it goes on, and has a line when that begins.
+func TestLate(t *testing.T) {
+	late := condition("WithinDeadline", "False", "Late")
+	of := transfer(false, append(conditions.Reconciling("Transferring", "x"), late)...)
+	r := OfTransfer(of)
+	if r.State != Working || r.Why() != "Late: because" {
+		t.Errorf("%+v", r)
+	}
+	before := r
+	before.Late = ""
+	var log Log
+	log.News(time.Unix(1, 0), []Run{before})
+	if news := log.News(time.Unix(2, 0), []Run{r}); len(news) != 1 {
+		t.Errorf("%+v", news)
+	}
+	of = transfer(true, condition("Complete", "True", "Succeeded"), late)
+	if r := OfTransfer(of); r.Late != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSide: an ObjectStore is named where the other side is one.
+func TestSide(t *testing.T) {
+	of := transfer(false)
+	of.Status.Peer = v1alpha1.ThisCluster
+	here := OfTransfer(of)
+	of.Spec.Destination.ObjectStore = &v1alpha1.ObjectStorePath{Name: "vault"}
+	store := OfTransfer(of)
+	if here.Side() != v1alpha1.ThisCluster || store.Side() != "ObjectStore vault" {
+		t.Errorf("%q, %q", here.Side(), store.Side())
+	}
+}
+
 func TestTrialAndDelivery(t *testing.T) {
 	trial := &v1alpha1.CompressionTrial{}
 	trial.Status.Phase, trial.Status.Run = v1alpha1.TrialMeasuring, &v1alpha1.RunStatus{ID: "1"}

@@ -142,14 +142,16 @@ func (s *Status) count(kind Kind) Count {
 		o := &kind.Objects.Value[i]
 		now, why := StateOf(o.Conditions)
 		c.States[now]++
-		for _, late := range []string{v1alpha1.ConditionWithinObjective, v1alpha1.ConditionWithinDeadline} {
-			if w := meta.FindStatusCondition(o.Conditions, late); w != nil && w.Status == metav1.ConditionFalse {
-				s.Problems = append(s.Problems, Problem{
-					Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now, Reason: w.Reason, Message: w.Message,
-				})
+		told := now != Ready && now != Working && now != Resting
+		for _, c := range unmet(o.Conditions) {
+			if told && why != nil && c.Reason == why.Reason {
+				continue // it is what keeps the object from being ready
 			}
+			s.Problems = append(s.Problems, Problem{
+				Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now, Reason: c.Reason, Message: c.Message,
+			})
 		}
-		if now == Ready || now == Working || now == Resting {
+		if !told {
 			continue
 		}
 		p := Problem{Kind: kind.Name, Namespace: o.Namespace, Name: o.Name, State: now}
@@ -161,6 +163,28 @@ func (s *Status) count(kind Kind) Count {
 		s.Problems = append(s.Problems, p)
 	}
 	return c
+}
+
+// promised are conditions that somebody should look at while they are False, whatever the state of the object is.
+var promised = []string{
+	v1alpha1.ConditionWithinObjective, v1alpha1.ConditionWithinDeadline, v1alpha1.ConditionRecoverable,
+	v1alpha1.ConditionHooksSucceeded, v1alpha1.ConditionHistoryKept, v1alpha1.ConditionDestinationFits,
+	v1alpha1.ConditionArchived, v1alpha1.ConditionConnected, v1alpha1.ConditionHandOffReady,
+}
+
+// momentary are reasons why one of them is False until something has started that is under way.
+var momentary = []string{v1alpha1.ReasonArchivePending, v1alpha1.ReasonConnecting, v1alpha1.ReasonStarting}
+
+// unmet are those of an object that are False, and not for a moment only.
+func unmet(of []metav1.Condition) []metav1.Condition {
+	var all []metav1.Condition
+	for _, name := range promised {
+		c := meta.FindStatusCondition(of, name)
+		if c != nil && c.Status == metav1.ConditionFalse && !slices.Contains(momentary, c.Reason) {
+			all = append(all, *c)
+		}
+	}
+	return all
 }
 
 // Lines are the screen. Of problems and of runs there are at most as many as most, and lines are broken at width; 0 is

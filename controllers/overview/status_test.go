@@ -85,6 +85,73 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// TestTreeOfSeveral: the pod that sends to claims is of the whole, and an object store has one of its own.
+func TestTreeOfSeveral(t *testing.T) {
+	of := transfer(false)
+	of.UID = "t1"
+	of.Spec.Destinations = []v1alpha1.NamedDestination{
+		{Name: "vault", ObjectStore: &v1alpha1.ObjectStorePath{Name: "archive"}}, {Name: "west", Peer: "west"},
+	}
+	of.Status.Destinations = []v1alpha1.DestinationStatus{
+		{Name: "vault", Transfer: "ledger-vault", Peer: v1alpha1.ThisCluster, Phase: v1alpha1.TransferTransferring,
+			RunID: "7f3c", Attempt: 1, Percent: 10},
+		{Name: "west", Transfer: "ledger-west", Peer: "west", Phase: v1alpha1.TransferPending},
+	}
+	owned := job("vault-1", v1alpha1.TransferLabel, "t2")
+	owned.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "Transfer", Name: "ledger-vault", UID: "t2", Controller: new(true)},
+	}
+	own := Side{
+		Jobs: check.Fact[[]batchv1.Job]{Value: []batchv1.Job{job("send-1", v1alpha1.TransferLabel, "t1"), owned}},
+		Pods: check.Fact[[]corev1.Pod]{Value: []corev1.Pod{
+			pod("send-1-x", "send-1", v1alpha1.TransferLabel, "t1"), pod("vault-1-x", "vault-1", v1alpha1.TransferLabel, "t2"),
+		}},
+	}
+	got := TreeOf(of, own, "", nil).Lines(0)[1:]
+	want := []string{
+		"|- Job bank/send-1  Active", "|  `- Pod bank/send-1-x  Running  on worker-1",
+		"|- Transfer bank/ledger-vault  to vault of ObjectStore archive  Transferring  run 7f3c attempt 1  10%",
+		"|  `- Job bank/vault-1  Active", "|     `- Pod bank/vault-1-x  Running  on worker-1",
+		"`- Transfer bank/ledger-west  to west of west  Pending",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	own.Pods = check.Fact[[]corev1.Pod]{Err: errors.New("forbidden")}
+	if text := strings.Join(TreeOf(of, own, "", nil).Lines(0), "\n"); strings.Count(text, "forbidden") != 1 {
+		t.Error(text)
+	}
+}
+
+// TestUnmet: what an object promises and does not keep is shown beside its state, once, and not while it starts.
+func TestUnmet(t *testing.T) {
+	ready := condition("Ready", "True", "Serving")
+	for name, test := range map[string]struct {
+		of   []metav1.Condition
+		want string
+	}{
+		"archive":  {[]metav1.Condition{ready, condition("Archived", "False", "StoreFull")}, "ready StoreFull"},
+		"starting": {[]metav1.Condition{ready, condition("Archived", "False", v1alpha1.ReasonArchivePending)}, ""},
+		"kept":     {[]metav1.Condition{ready, condition("HistoryKept", "True", "SnapshotReady")}, ""},
+		"unknown":  {[]metav1.Condition{ready, condition("Connected", "Unknown", "Connecting")}, ""},
+		"software": {[]metav1.Condition{ready, condition("HardwareCompression", "False", "NoAccelerator")}, ""},
+		"drill": {append(conditions.Stalled("RestoreFailed", "x"), condition("Recoverable", "False", "RestoreFailed")),
+			"stalled RestoreFailed"},
+		"two": {append(conditions.Stalled("Refused", "x"), condition("WithinObjective", "False", "TooOld")),
+			"stalled Refused, stalled TooOld"},
+	} {
+		objects := check.Fact[[]Object]{Value: []Object{{Conditions: test.of}}}
+		s := Summarise(&Facts{Kinds: []Kind{{Name: "Thing", Objects: objects}}})
+		var got []string
+		for _, p := range s.Problems {
+			got = append(got, string(p.State)+" "+p.Reason)
+		}
+		if slices.Sort(got); strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 func TestTreeOfHistory(t *testing.T) {
 	of := transfer(false)
 	of.Status.Run.Route = v1alpha1.RoutePod

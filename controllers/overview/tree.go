@@ -32,7 +32,8 @@ type Node struct {
 	Children []Node `json:"children,omitempty"`
 }
 
-// Side are the objects of one cluster that may belong to a Transfer: its own ones or those of its Deliveries.
+// Side are the objects of one cluster that may belong to a Transfer: its own ones, with those of its legs if it has
+// several destinations, or those of its Deliveries.
 type Side struct {
 	Jobs       check.Fact[[]batchv1.Job]
 	Pods       check.Fact[[]corev1.Pod]
@@ -59,7 +60,7 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	}
 	switch {
 	case len(t.Spec.Destinations) > 0:
-		root.Children = append(root.Children, legs(t)...)
+		root.Children = append(root.Children, legs(t, own)...)
 		return root
 	case t.Spec.Source.ObjectStore != nil || t.Spec.Destination.ObjectStore != nil, t.Status.Run == nil,
 		t.Status.Run.Route == v1alpha1.RoutePod:
@@ -101,9 +102,11 @@ func TreeOf(t *v1alpha1.Transfer, own Side, cluster string, other *Side) Node {
 	return root
 }
 
-// legs are the Transfers of several destinations, by what status shows of them. Each has a tree of its own.
-func legs(t *v1alpha1.Transfer) []Node {
+// legs are the Transfers of several destinations, by what status shows of them. One to an object store has Jobs and
+// pods of its own; the others have those of the whole, and a tree each.
+func legs(t *v1alpha1.Transfer, own Side) []Node {
 	var nodes []Node
+	own.Jobs.Err, own.Pods.Err = nil, nil // the whole says so
 	for i := range t.Status.Destinations {
 		d := &t.Status.Destinations[i]
 		text := cmp.Or(string(d.Phase), string(Waiting))
@@ -113,11 +116,36 @@ func legs(t *v1alpha1.Transfer) []Node {
 		if d.Reason != "" && d.Phase != v1alpha1.TransferComplete {
 			text += "  " + d.Reason + ": " + d.Message
 		}
-		nodes = append(nodes, Node{
-			Kind: "Transfer", Namespace: t.Namespace, Name: d.Transfer, Text: "to " + d.Name + " of " + d.Peer + "  " + text,
-		})
+		leg := Node{
+			Kind: "Transfer", Namespace: t.Namespace, Name: d.Transfer,
+			Text: "to " + d.Name + " of " + PlaceOf(t, d) + "  " + text,
+		}
+		if uid := legUID(own.Jobs.Value, d.Transfer); uid != "" {
+			leg.Children = workloads(own, v1alpha1.TransferLabel, uid, "")
+		}
+		nodes = append(nodes, leg)
 	}
 	return nodes
+}
+
+// legUID is the UID of a leg, by the Jobs that it owns; "" if there are none.
+func legUID(jobs []batchv1.Job, name string) string {
+	for i := range jobs {
+		if owner := metav1.GetControllerOf(&jobs[i]); owner != nil && owner.Kind == "Transfer" && owner.Name == name {
+			return string(owner.UID)
+		}
+	}
+	return ""
+}
+
+// PlaceOf is where one of several destinations is: the Peer, this cluster, or an ObjectStore.
+func PlaceOf(t *v1alpha1.Transfer, d *v1alpha1.DestinationStatus) string {
+	for i := range t.Spec.Destinations {
+		if to := &t.Spec.Destinations[i]; to.Name == d.Name && to.ObjectStore != nil {
+			return "ObjectStore " + to.ObjectStore.Name
+		}
+	}
+	return cmp.Or(d.Peer, v1alpha1.ThisCluster)
 }
 
 // staged are the snapshot and the claim that the run reads in place of the source, by what status shows of them.

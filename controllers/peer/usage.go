@@ -16,7 +16,7 @@ import (
 // uses are by the objects that send to a Peer, and by those that receive from it.
 func (r *Reconciler) uses(ctx context.Context, peer string) (sent, received []usedby.Use, err error) {
 	transfers, queues, deliveries := &v1alpha1.TransferList{}, &v1alpha1.QueueList{}, &v1alpha1.DeliveryList{}
-	if err := usedby.List(ctx, r.client, index.Peer, peer, transfers, queues, deliveries); err != nil {
+	if err := usedby.List(ctx, r.client, "", index.Peer, peer, transfers, queues, deliveries); err != nil {
 		return nil, nil, err
 	}
 	for i := range transfers.Items {

@@ -4,14 +4,11 @@
 package plan
 
 import (
-	"regexp"
-	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 )
 
 // dataPath is what carries the data of an attempt by a route whose agent reports something; nil if that is not known.
@@ -24,31 +21,59 @@ func dataPath(route v1alpha1.Route, reported *wirev1.DataPath) *v1alpha1.DataPat
 	case v1alpha1.RouteObjectStore:
 		return nil
 	}
-	path := &v1alpha1.DataPath{
-		Type: v1alpha1.DataPathType(reported.GetType()), Reason: v1alpha1.DataPathReason(reported.GetReason()),
-	}
-	reasons := map[v1alpha1.DataPathType][]v1alpha1.DataPathReason{
-		v1alpha1.DataPathTCP: {
-			v1alpha1.DataPathConfigured, v1alpha1.DataPathUnavailable, v1alpha1.DataPathFellBack,
-		},
-		v1alpha1.DataPathMPTCP: {v1alpha1.DataPathNegotiated},
-		v1alpha1.DataPathSMC:   {v1alpha1.DataPathNegotiated},
-	}[path.Type]
-	if !slices.Contains(reasons, path.Reason) {
-		return nil // an agent's pod may be its namespace's own
-	}
-	roundTrip := time.Duration(min(reported.GetRoundTripNanos(), uint64(maxRoundTrip))).Round(time.Millisecond)
-	if roundTrip > 0 {
-		path.RoundTripTime = &metav1.Duration{Duration: roundTrip}
-	}
-	if name := reported.GetCongestionControl(); congestionControl.MatchString(name) {
-		path.CongestionControl = name
-	}
-	return path
+	return agentreport.DataPath(reported)
 }
 
-// maxRoundTrip is the longest that is shown.
-const maxRoundTrip = time.Minute
+const (
+	// leastPathBytes is what an attempt must have moved for its CPU time to say something of the path. What starting an
+	// agent takes is little of the rest.
+	leastPathBytes = 256 << 20
+	// leastFileBytes is how long its files must be by the mean: what each file takes is not the path's.
+	leastFileBytes = 1 << 20
+)
 
-// congestionControl matches the names that the kernel gives: it has less than 16 bytes for one.
-var congestionControl = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)
+// PathCost is what moving data over a path took an agent on a node. It follows from what the agent reports, so it may
+// be anything.
+type PathCost struct {
+	// Node that the agent ran on, by its pod.
+	Node string
+	Type v1alpha1.DataPathType
+	// Bytes that took the path, and the CPU time of the agent for them: without compressing and reading files, and, where
+	// both ends are in one pod, without inflating and writing them.
+	Bytes int64
+	CPU   time.Duration
+	// Took is how long the run has lasted by this cluster's clock, of which the attempt is a part.
+	Took time.Duration
+}
+
+// pathCost is what an attempt that ended says of its path; nil: nothing. It says something if it succeeded, all of its
+// connections had one path, and the agent moved enough and had no other receivers.
+func (d *transferDecision) pathCost(report *wirev1.Report, reason string) *PathCost {
+	run := d.transfer.Status.Run
+	if reason != v1alpha1.ReasonSucceeded || d.shares() || run.Node == "" || run.StartTime == nil ||
+		run.DataPath == nil || run.DataPath.Reason == v1alpha1.DataPathFellBack { // Others may not have fallen back.
+		return nil
+	}
+	cpu := report.GetCpu()
+	bytes := agentreport.Clamp(report.GetWireBytes())
+	spent := agentreport.Clamp(cpu.GetSendNanos())
+	other := agentreport.Saturated(agentreport.Clamp(cpu.GetCompressNanos()), agentreport.Clamp(cpu.GetReadNanos()))
+	if run.DataPath.Type == v1alpha1.DataPathPod {
+		bytes = agentreport.Clamp(report.GetCompression().GetUncompressedBytes())
+		other = agentreport.Saturated(other, agentreport.Saturated(
+			agentreport.Clamp(cpu.GetDecompressNanos()), agentreport.Clamp(cpu.GetWriteNanos()),
+		))
+	}
+	progress, plain := report.GetProgress(), agentreport.Clamp(report.GetCompression().GetUncompressedBytes())
+	if progress.GetReusedBytes() > 0 || progress.GetHoleBytes() > 0 { // What was read to find these took no path.
+		return nil
+	}
+	if bytes < leastPathBytes || agentreport.Clamp(progress.GetFilesTotal()) > max(bytes, plain)/leastFileBytes ||
+		spent <= other {
+		return nil
+	}
+	return &PathCost{
+		Node: run.Node, Type: run.DataPath.Type, Bytes: bytes, CPU: time.Duration(spent - other),
+		Took: d.facts.Now.Sub(run.StartTime.Time),
+	}
+}

@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -64,6 +65,81 @@ func TestDataPathBecomesStatus(t *testing.T) {
 		})
 		if diff := cmp.Diff(test.want, status.Run.DataPath); diff != "" {
 			t.Errorf("%s, %v: %s", test.route, test.reported, diff)
+		}
+	}
+}
+
+// TestPathCost: which attempts say what their path costs, and what they say. An agent may report anything.
+func TestPathCost(t *testing.T) {
+	took := 10 * time.Second
+	good := func() *wirev1.Report {
+		return &wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, WireBytes: 2 * gib, Progress: &wirev1.Progress{FilesTotal: 2048},
+			DataPath:    &wirev1.DataPath{Type: "MPTCP", Reason: "Negotiated"},
+			Compression: &wirev1.Compression{UncompressedBytes: 4 * gib},
+			Cpu: &wirev1.CPU{
+				SendNanos: 9e9, CompressNanos: 4e9, ReadNanos: 1e9, DecompressNanos: 2e9, WriteNanos: 1e9, ReceiveNanos: 5e9,
+			},
+		}
+	}
+	cost := func(path v1alpha1.DataPathType, bytes int64, cpu time.Duration) *plan.PathCost {
+		return &plan.PathCost{Node: "z15-a", Type: path, Bytes: bytes, CPU: cpu, Took: took}
+	}
+	mptcp := cost(v1alpha1.DataPathMPTCP, 2*gib, 4*time.Second)
+	for name, test := range map[string]struct {
+		change func(*wirev1.Report)
+		route  v1alpha1.Route
+		want   *plan.PathCost
+	}{
+		"a good one":                 {func(*wirev1.Report) {}, v1alpha1.RouteGateway, mptcp},
+		"as good within the cluster": {func(*wirev1.Report) {}, v1alpha1.RouteDirect, mptcp},
+		"without what was tried": {
+			func(r *wirev1.Report) { r.DataPath = &wirev1.DataPath{Type: "TCP", Reason: "Unavailable"} }, v1alpha1.RouteGateway,
+			cost(v1alpha1.DataPathTCP, 2*gib, 4*time.Second),
+		},
+		"some connections fell back": {
+			func(r *wirev1.Report) { r.DataPath = &wirev1.DataPath{Type: "TCP", Reason: "FellBack"} }, v1alpha1.RouteGateway, nil,
+		},
+		"in one pod": {func(*wirev1.Report) {}, v1alpha1.RoutePod, cost(v1alpha1.DataPathPod, 4*gib, time.Second)},
+		"through an object store": {
+			func(*wirev1.Report) {}, v1alpha1.RouteStorage, cost(v1alpha1.DataPathStorage, 2*gib, 4*time.Second),
+		},
+		"to an object store": {func(*wirev1.Report) {}, v1alpha1.RouteObjectStore, nil},
+		"no path":            {func(r *wirev1.Report) { r.DataPath = nil }, v1alpha1.RouteGateway, nil},
+		"a path that is none": {
+			func(r *wirev1.Report) { r.DataPath.Type = "RDMA" }, v1alpha1.RouteGateway, nil,
+		},
+		"failed": {func(r *wirev1.Report) { r.State = wirev1.AgentState_AGENT_STATE_FAILED }, v1alpha1.RouteGateway, nil},
+		"little": {func(r *wirev1.Report) { r.WireBytes = 256<<20 - 1 }, v1alpha1.RouteGateway, nil},
+		"small files": {
+			func(r *wirev1.Report) { r.Progress.FilesTotal = 4097 }, v1alpha1.RouteGateway, nil,
+		},
+		"parts that the destination had": {
+			func(r *wirev1.Report) { r.Progress.ReusedBytes = 1 }, v1alpha1.RouteGateway, nil,
+		},
+		"holes":                  {func(r *wirev1.Report) { r.Progress.HoleBytes = 1 }, v1alpha1.RouteGateway, nil},
+		"no CPU time":            {func(r *wirev1.Report) { r.Cpu = nil }, v1alpha1.RouteGateway, nil},
+		"more spent than in all": {func(r *wirev1.Report) { r.Cpu.CompressNanos = 1 << 63 }, v1alpha1.RouteGateway, nil},
+		"everything overflows": {func(r *wirev1.Report) {
+			r.WireBytes, r.Cpu.SendNanos, r.Cpu.ReadNanos = math.MaxUint64, math.MaxUint64, math.MaxUint64
+		}, v1alpha1.RouteGateway, nil},
+	} {
+		report := good()
+		test.change(report)
+		said, err := protojson.Marshal(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transfer, facts := running(1)
+		transfer.Status.Run.Route, transfer.Status.Run.StartTime = test.route, &metav1.Time{Time: now}
+		facts.Now = now.Add(took)
+		facts.Pod = ended(0, "Completed", string(said))
+		finished := plan.DecideTransfer(transfer, facts, image).Finished
+		if finished == nil {
+			t.Fatalf("%s: the attempt did not end", name)
+		}
+		if diff := cmp.Diff(test.want, finished.PathCost); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }

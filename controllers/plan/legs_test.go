@@ -381,6 +381,43 @@ func TestOneDestinationFails(t *testing.T) {
 	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
 }
 
+// One whose grant is taken away, or whose CA has changed, says so and waits for somebody; one whose volume is full tries
+// again as others do. The others complete, and it goes on alone.
+func TestOneDestinationNeedsSomebody(t *testing.T) {
+	for reason, want := range map[wirev1.FailureReason]string{
+		wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED:      v1alpha1.ReasonNotGranted,
+		wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED:   v1alpha1.ReasonPeerUntrusted,
+		wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL: v1alpha1.ReasonDestinationFull,
+	} {
+		f := newFamily(t, "here")
+		f.settle()
+		failed := broken()
+		failed.Failure.Reason = reason
+		f.run(map[string]*wirev1.Report{"west": failed, "here": onTheWay()})
+		f.expect(v1alpha1.TransferTransferring, v1alpha1.TransferRetrying, v1alpha1.TransferTransferring)
+		leg := f.legs["west"].Status
+		kind, got, _ := verdict(t, leg.Conditions)
+		if leg.History[0].Reason != want {
+			t.Errorf("%s: %+v", want, leg.History)
+		}
+		if waits := want != v1alpha1.ReasonDestinationFull; waits != (leg.Run.Failures == 0) ||
+			waits && (kind != v1alpha1.ConditionStalled || got != want) {
+			t.Errorf("%s: %s %s, %+v", want, kind, got, leg.Run)
+		}
+		f.end(map[string]*wirev1.Report{"west": failed, "here": succeeded()})
+		if f.jobs != 1 || f.legs["here"].Status.Phase != v1alpha1.TransferComplete {
+			t.Errorf("%s: %d pods, the other one is %s", want, f.jobs, f.legs["here"].Status.Phase)
+		}
+		f.now = f.now.Add(time.Hour)
+		f.settle()
+		f.end(map[string]*wirev1.Report{"west": succeeded()})
+		f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
+		if f.jobs != 2 {
+			t.Errorf("%s: %d pods", want, f.jobs)
+		}
+	}
+}
+
 // A destination whose attempts are used up makes the run fail, and the others have what they have.
 func TestOneDestinationFailsForGood(t *testing.T) {
 	f := newFamily(t, "here")

@@ -13,7 +13,7 @@ import (
 // transferState is a status without what changes all the time while an agent runs.
 func transferState(status v1alpha1.TransferStatus) v1alpha1.TransferStatus {
 	status.Progress, status.Decompression, status.CPU, status.Usage, status.Cost = nil, nil, nil, nil, nil
-	status.Omissions = nil
+	status.Omissions, status.Decisions = nil, nil
 	if status.Run != nil {
 		run := *status.Run
 		run.Usage, run.Cost = nil, nil

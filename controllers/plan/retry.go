@@ -48,6 +48,7 @@ func (d *transferDecision) conclude(report *wirev1.Report, reason, message strin
 	status.Run.DeliveredBytes = agentreport.Saturated(status.Run.DeliveredBytes, d.delivered())
 	d.out.Finished = &Finished{
 		Reason: reason, RunEnded: true, Report: usage.FromStatus(status.Usage).Report(), DataPath: status.Run.DataPath,
+		PathCost: d.pathCost(report, reason),
 	}
 }
 

@@ -97,6 +97,8 @@ type Finished struct {
 	Report *wirev1.Report
 	// DataPath that it took; nil when that is not known.
 	DataPath *v1alpha1.DataPath
+	// PathCost is what it says of its path; nil: nothing.
+	PathCost *PathCost
 }
 
 // TransferDecision is what to do.
@@ -318,7 +320,7 @@ func (d *transferDecision) newRun() {
 func (d *transferDecision) forgetAttempt() {
 	status := &d.transfer.Status
 	status.Run.ClaimSize, status.Run.DataPath = nil, nil
-	status.Progress, status.Compression, status.Decompression = nil, nil, nil
+	status.Progress, status.Compression, status.Decompression, status.Decisions = nil, nil, nil, nil
 	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
 }
@@ -559,6 +561,9 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	}
 	if packed := agentreport.CompressionStatus(report); packed != nil {
 		status.Compression = packed
+	}
+	if report.GetDecisions() != nil {
+		status.Decisions = agentreport.DecisionsStatus([]*wirev1.Decisions{report.GetDecisions()}, status.Decisions)
 	}
 	if inflated := agentreport.DecompressionStatus(report); inflated != nil {
 		status.Decompression = inflated

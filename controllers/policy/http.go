@@ -12,8 +12,8 @@ import (
 // builtInHTTPSoftwareMinSize is the size below which a compressed response saves no packet worth its header fields.
 const builtInHTTPSoftwareMinSize = 1024
 
-// ResolveHTTP applies the inheritance for an HTTPEndpoint. Codecs are empty: HTTP negotiates codings. The error is a
-// *NotFoundError or an *InvalidError.
+// ResolveHTTP applies the inheritance for an HTTPEndpoint, of policies as Resolve does. Codecs are empty: HTTP
+// negotiates codings. The error is a *NotFoundError or an *InvalidError.
 func ResolveHTTP(inline *v1alpha1.HTTPCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
 	if inline == nil {
 		inline = &v1alpha1.HTTPCompression{}

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy resolves what is wanted of compression: what an object sets inline wins over the CompressionPolicy
-// that it names, which wins over the default policy, which wins over what is built in. It is pure.
+// Package policy resolves what is wanted of compression: what an object sets inline wins over the policy that it names,
+// which wins over the default policy, which wins over what is built in. It is pure.
 package policy
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -34,7 +35,9 @@ const (
 
 // Resolved is a policy with nothing left open. Sizes are in bytes.
 type Resolved struct {
-	// Name of the CompressionPolicy; empty when BuiltIn.
+	// Local: the policy is a LocalCompressionPolicy.
+	Local bool
+	// Name of the policy; empty when BuiltIn.
 	Name             string
 	Source           Source
 	Objective        v1alpha1.CompressionObjective
@@ -59,12 +62,34 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf(
-		"CompressionPolicy %q does not exist; create it, or name another in spec.compression.policyName", e.Name,
-	)
+	return fmt.Sprintf("CompressionPolicy %q does not exist, nor does a LocalCompressionPolicy of that name in the "+
+		"namespace; create it, or name another in spec.compression.policyName", e.Name)
 }
 
-// Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
+// Local is a LocalCompressionPolicy as Resolve and its like take it, before those of the cluster. It has the namespace
+// by which they know it.
+func Local(p *v1alpha1.LocalCompressionPolicy) v1alpha1.CompressionPolicy {
+	return v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		Spec: v1alpha1.CompressionPolicySpec{
+			Objective: p.Spec.Objective, Mode: p.Spec.Mode, Codecs: p.Spec.Codecs, Level: p.Spec.Level,
+			Placement: p.Spec.Placement, Hardware: p.Spec.Hardware, Software: p.Spec.Software,
+		},
+	}
+}
+
+func isLocal(p *v1alpha1.CompressionPolicy) bool { return p.Namespace != "" }
+
+// Title names a policy for people.
+func Title(local bool, name string) string {
+	if local {
+		return fmt.Sprintf("%s %q", v1alpha1.LocalPolicyKind, name)
+	}
+	return fmt.Sprintf("CompressionPolicy %q", name)
+}
+
+// Resolve applies the inheritance. policies are those of the cluster, and before them that of the namespace which is
+// named, if there is one. The error is a *NotFoundError or an *InvalidError.
 func Resolve(
 	inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
 ) (Resolved, error) {
@@ -90,14 +115,21 @@ func (r Resolved) checkPrices(tariffs []v1alpha1.Tariff) error {
 	switch {
 	case err != nil:
 		return &InvalidError{"spec.compression.objective", fmt.Sprintf("cannot be Cost, which is also built in where "+
-			"CompressionPolicy %q names a Tariff, because there are no prices: %s; or choose Elapsed, CPU or Bytes",
-			r.Name, err)}
+			"%s names a Tariff, because there are no prices: %s; or choose Elapsed, CPU or Bytes", r.pricedBy(), err)}
 	case found == nil:
 		return &InvalidError{"spec.compression.objective", "must not be Cost where there are no prices; name a " +
 			"CompressionPolicy with prices or tariffName in spec.compression.policyName, annotate a Tariff with " +
 			v1alpha1.DefaultTariffAnnotation + "=true, or choose Elapsed, CPU or Bytes"}
 	}
 	return nil
+}
+
+// pricedBy names the policy whose prices apply.
+func (r Resolved) pricedBy() string {
+	if r.Local {
+		return "the default CompressionPolicy"
+	}
+	return Title(false, r.Name)
 }
 
 // Priced is the policy with the prices of the Tariff that applies, for decisions of an agent that sends to a Peer,
@@ -130,7 +162,7 @@ func (r Resolved) SoftwareDisabledBy() string {
 	if r.Name == "" {
 		return ""
 	}
-	return fmt.Sprintf(", by spec.compression.software or CompressionPolicy %q", r.Name)
+	return ", by spec.compression.software or " + Title(r.Local, r.Name)
 }
 
 // inherit is Resolve for those to whom codecs mean nothing.
@@ -143,11 +175,13 @@ func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 	}
 	if chosen != nil {
 		if err := ValidateSpec(chosen.Spec); err != nil {
-			return Resolved{}, fmt.Errorf("CompressionPolicy %q: %w", chosen.Name, err)
+			return Resolved{}, fmt.Errorf("%s: %w", Title(isLocal(chosen), chosen.Name), err)
 		}
-		resolved.Name, resolved.Source = chosen.Name, source
+		resolved.Name, resolved.Source, resolved.Local = chosen.Name, source, isLocal(chosen)
 		resolved.applySpec(chosen.Spec)
-		resolved.Prices = tariff.Stated(chosen.Spec.Prices, chosen.Name, chosen.UID, chosen.Generation)
+		if err := resolved.applyPrices(chosen, policies); err != nil {
+			return Resolved{}, err
+		}
 	}
 	if inline != nil {
 		if err := ValidateInline(*inline); err != nil {
@@ -163,6 +197,22 @@ func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 		resolved.Objective = v1alpha1.ObjectiveElapsed
 	}
 	return resolved, nil
+}
+
+// applyPrices: who writes in a namespace does not choose what is charged. There the prices of those who name no policy
+// apply.
+func (r *Resolved) applyPrices(chosen *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionPolicy) error {
+	if isLocal(chosen) {
+		if chosen, _ = FindDefault(policies); chosen == nil {
+			return nil
+		}
+		if err := ValidateSpec(chosen.Spec); err != nil {
+			return fmt.Errorf("%s, which is the default and has the prices: %w", Title(false, chosen.Name), err)
+		}
+	}
+	r.TariffName = chosen.Spec.TariffName
+	r.Prices = tariff.Stated(chosen.Spec.Prices, chosen.Name, chosen.UID, chosen.Generation)
+	return nil
 }
 
 func builtIn() Resolved {
@@ -197,7 +247,7 @@ func choose(
 func FindDefault(policies []v1alpha1.CompressionPolicy) (chosen *v1alpha1.CompressionPolicy, several bool) {
 	for i := range policies {
 		candidate := &policies[i]
-		if candidate.Annotations[v1alpha1.DefaultPolicyAnnotation] != "true" {
+		if candidate.Annotations[v1alpha1.DefaultPolicyAnnotation] != "true" || isLocal(candidate) {
 			continue
 		}
 		several = chosen != nil
@@ -231,7 +281,6 @@ func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
 		}
 		r.SoftwareEngines = spec.Software.Engines
 	}
-	r.TariffName = spec.TariffName
 }
 
 func (r *Resolved) applyInline(inline v1alpha1.Compression) {
@@ -261,6 +310,7 @@ func (r *Resolved) applyInline(inline v1alpha1.Compression) {
 // Status is the policy as status shows it. It shares nothing with the CompressionPolicy.
 func (r Resolved) Status() *v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
+		Kind:             map[bool]string{true: v1alpha1.LocalPolicyKind}[r.Local],
 		Name:             r.Name,
 		Source:           string(r.Source),
 		Objective:        r.Objective,
@@ -285,6 +335,7 @@ func Kept(status *v1alpha1.PolicyStatus) Resolved {
 		return builtIn()
 	}
 	resolved := Resolved{
+		Local:            status.IsLocal(),
 		Name:             status.Name,
 		Source:           Source(status.Source),
 		Objective:        status.Objective,

@@ -37,6 +37,16 @@ func named(name string, age int, isDefault bool, spec v1alpha1.CompressionPolicy
 	return p
 }
 
+// localPolicy is annotated as a default, which no LocalCompressionPolicy is.
+func localPolicy(name string) v1alpha1.CompressionPolicy {
+	return policy.Local(&v1alpha1.LocalCompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: name, Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		},
+		Spec: v1alpha1.LocalCompressionPolicySpec{Level: v1alpha1.CompressionBalanced},
+	})
+}
+
 func TestResolve(t *testing.T) {
 	stated := &v1alpha1.Prices{Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05"}
 	prices := &v1alpha1.PricesStatus{
@@ -56,6 +66,7 @@ func TestResolve(t *testing.T) {
 	})
 	young := named("young", 1, true, v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionBalanced})
 	old := named("old", 2, true, v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementAnyNode})
+	priced := named("priced", 3, true, v1alpha1.CompressionPolicySpec{Prices: stated, TariffName: "dear"})
 	all := []v1alpha1.CompressionPolicy{young, high, zstd, old}
 	deflate := []v1alpha1.Codec{v1alpha1.CodecDeflate}
 
@@ -127,6 +138,23 @@ func TestResolve(t *testing.T) {
 				Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionNever,
 				Codecs: deflate, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, SoftwareDisabled: true, Prices: prices,
+			},
+		},
+		"local before the cluster's, at the prices of the default one": {
+			&v1alpha1.Compression{PolicyName: "zstd"},
+			[]v1alpha1.CompressionPolicy{localPolicy("zstd"), zstd, high, priced}, policy.Resolved{
+				Local: true, Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveCost,
+				Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionBalanced,
+				Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000, TariffName: "dear",
+				Prices: &v1alpha1.PricesStatus{
+					Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05", Source: v1alpha1.PricesOfPolicy, Name: "priced",
+				},
+			},
+		},
+		"local of which none is the default": {
+			&v1alpha1.Compression{}, []v1alpha1.CompressionPolicy{localPolicy("small"), old}, policy.Resolved{
+				Name: "old", Source: policy.Default, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto,
+				Codecs: deflate, Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 20000,
 			},
 		},
 	} {
@@ -347,7 +375,7 @@ func TestWire(t *testing.T) {
 // TestKept: what a status shows is all that a run needs to go on.
 func TestKept(t *testing.T) {
 	full := policy.Resolved{
-		Name: "p", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAlways,
+		Local: true, Name: "p", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAlways,
 		Level:  v1alpha1.CompressionHigh,
 		Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 3,
 		SoftwareMinSize: 4, SoftwareDisabled: true,

@@ -11,9 +11,8 @@ import (
 // describe it take.
 const builtInQueueSoftwareMinSize = 1024
 
-// ResolveQueue applies the inheritance for a Queue. A minSize of its own, 0 excepted, is that of hardware and software.
-// The error is a
-// *NotFoundError or an *InvalidError.
+// ResolveQueue applies the inheritance for a Queue, of policies as Resolve does. A minSize of its own, 0 excepted, is
+// that of hardware and software. The error is a *NotFoundError or an *InvalidError.
 func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
 	if inline == nil {
 		inline = &v1alpha1.QueueCompression{}

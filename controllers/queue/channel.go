@@ -36,6 +36,8 @@ type Neighbours struct {
 	ChannelKey []byte
 	// Tunnels is the endpoint of this cluster's own gateways, see package route.
 	Tunnels string
+	// DataPath that connections of channels are to take; empty: TCP.
+	DataPath string
 	// Queues of the Queue's namespace that send within it, and those that the Queue sends to.
 	Queues []v1alpha1.Queue
 	// CA is this cluster's, as PEM; nil where no Queue of the namespace sends to the Queue.
@@ -165,6 +167,7 @@ func channelOf(
 		Codecs:        codecs,
 		Levels:        levels,
 		BatchMessages: uint32(max(spec.Batch.Messages, 0)),
+		DataPath:      neighbours.DataPath,
 	}
 	if spec.Batch.Delay != nil {
 		config.BatchDelay = durationpb.New(spec.Batch.Delay.Duration)
@@ -294,6 +297,9 @@ func channelLevel(name string) wirev1.CompressionLevel {
 // acceptanceOf is the receiving end. Its address never changes, so that a first PeerGrant restarts nobody.
 func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelAcceptance {
 	acceptance := &wirev1.ChannelAcceptance{Address: address(channelPort)}
+	if neighbours.DataPath == string(v1alpha1.DataPathSMC) {
+		acceptance.DataPath = neighbours.DataPath // members listen by TCP and MPTCP anyway
+	}
 	switch receiving := queue.Spec.Receiving; receiving.Accept {
 	case v1alpha1.QueueAcceptAny:
 		acceptance.AnyCodec = true

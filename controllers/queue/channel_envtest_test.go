@@ -81,13 +81,18 @@ func TestChannel(t *testing.T) {
 		}
 	}))
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
-	say(address, s, config.GetRevision(), sending(func(*wirev1.ChannelStatus) {}))
+	say(address, s, config.GetRevision(), sending(func(c *wirev1.ChannelStatus) {
+		c.DataPath = &wirev1.DataPath{
+			Type: "TCP", Reason: "FellBack", RoundTripNanos: 40_000_000, CongestionControl: "bbr",
+		}
+	}))
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	if c := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionChannelCompression); c == nil ||
 		c.Reason != v1alpha1.ReasonNegotiated {
 		t.Errorf("%s is %+v", v1alpha1.ConditionChannelCompression, c)
 	}
-	if q.Status.Channel == nil || q.Status.Channel.State != "Running" || q.Status.Channel.NegotiatedCodec != "deflate" {
+	if q.Status.Channel == nil || q.Status.Channel.State != "Running" || q.Status.Channel.NegotiatedCodec != "deflate" ||
+		q.Status.Channel.DataPath == nil || q.Status.Channel.DataPath.RoundTripTime == nil {
 		t.Errorf("channel %+v", q.Status.Channel)
 	}
 

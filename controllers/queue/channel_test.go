@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -376,6 +377,9 @@ func TestStatisticsOfChannels(t *testing.T) {
 		Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, Messages: 30, Batches: 3, PlainBytes: 4000,
 		PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
 		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200, DeadLetters: 4,
+		DataPath: &wirev1.DataPath{
+			Type: "MPTCP", Reason: "Negotiated", RoundTripNanos: 40_000_000, CongestionControl: "bbr",
+		},
 	}, nil)
 	arrived := func(queue string, connected bool, position uint64) *wirev1.ReceivedChannel {
 		return &wirev1.ReceivedChannel{
@@ -392,7 +396,13 @@ func TestStatisticsOfChannels(t *testing.T) {
 	if c.LastError == nil || c.LastError.Reason != v1alpha1.ReasonConnectionLost {
 		t.Errorf("last error %+v", c.LastError)
 	}
-	c.LastError = nil
+	if diff := cmp.Diff(&v1alpha1.DataPath{
+		Type: "MPTCP", Reason: "Negotiated", RoundTripTime: &metav1.Duration{Duration: 40 * time.Millisecond},
+		CongestionControl: "bbr",
+	}, c.DataPath); diff != "" {
+		t.Error(diff)
+	}
+	c.LastError, c.DataPath = nil, nil
 	if c != (v1alpha1.QueueChannelStatus{
 		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", NegotiatedLevel: "High",
 		MessagesPerSecond: "1.5", Messages: 50,
@@ -414,6 +424,16 @@ func TestStatisticsOfChannels(t *testing.T) {
 	// Between refreshes counts stay, and what people act upon does not.
 	wanted.Queue.Status, facts.RefreshStatistics = status, false
 	channel := facts.Members[1].Report.Channel
+	channel.DataPath.Type, channel.DataPath.Reason = "TCP", "FellBack"
+	status = queue.Observe(wanted.Queue, &wanted, facts)
+	if path := status.Channel.DataPath; path == nil || path.Type != "TCP" || path.Reason != "FellBack" {
+		t.Errorf("a channel that began again is on %+v", path)
+	}
+	channel.DataPath.Type = "RDMA"
+	if path := queue.Observe(wanted.Queue, &wanted, facts).Channel.DataPath; path != nil {
+		t.Errorf("no agent says %+v", path)
+	}
+	channel.DataPath.Type = "TCP"
 	channel.Level = 0
 	channel.Messages, channel.State, channel.Codec = 99, wirev1.ChannelState_CHANNEL_STATE_RETRYING, ""
 	channel.LastError, channel.LastErrorTime = &wirev1.Failure{
@@ -421,8 +441,29 @@ func TestStatisticsOfChannels(t *testing.T) {
 	}, timestamppb.New(now)
 	status = queue.Observe(wanted.Queue, &wanted, facts)
 	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" || c.NegotiatedLevel != "" ||
-		c.LastError.Reason != v1alpha1.ReasonNotGranted {
+		c.DataPath != nil || c.LastError.Reason != v1alpha1.ReasonNotGranted {
 		t.Errorf("channel %+v", c)
+	}
+}
+
+// Members try what the manager does. One that listens for SMC begins again for it, and otherwise nothing changes for it.
+func TestDataPathOfChannels(t *testing.T) {
+	west := []v1alpha1.Peer{peerOf("west", "west.example:8443", authority(t, "west"))}
+	with := func(path string) (config *wirev1.QueueConfig, digest string) {
+		w := wantWith(t, newQueue(toWest), queue.Neighbours{Peers: west, DataPath: path})
+		return w.Config, statefulSet(t, w, nil).Spec.Template.Annotations["lighterage.dev/start-digest"]
+	}
+	plain, before := with("")
+	if plain.GetChannel().GetDataPath() != "" || plain.GetAcceptance().GetDataPath() != "" {
+		t.Errorf("%v", plain)
+	}
+	mptcp, digest := with("MPTCP")
+	if mptcp.GetChannel().GetDataPath() != "MPTCP" || mptcp.GetAcceptance().GetDataPath() != "" || digest != before {
+		t.Errorf("%v, restarts: %t", mptcp, digest != before)
+	}
+	smc, digest := with("SMC")
+	if smc.GetChannel().GetDataPath() != "SMC" || smc.GetAcceptance().GetDataPath() != "SMC" || digest == before {
+		t.Errorf("%v, restarts: %t", smc, digest != before)
 	}
 }
 

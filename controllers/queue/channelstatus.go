@@ -243,7 +243,7 @@ func channelStatus(
 	channel := sender(members, queue, spec)
 	now := channelCounts(members, queue, spec, channel)
 	now.Destination, now.State, now.NegotiatedCodec = destination(queue, spec), channelUnknown, channel.GetCodec()
-	now.NegotiatedLevel = negotiatedLevel(channel)
+	now.NegotiatedLevel, now.DataPath = negotiatedLevel(channel), channelPath(channel)
 	if channel != nil {
 		now.State = channelStates[channel.GetState()]
 	}
@@ -252,11 +252,19 @@ func channelStatus(
 	}
 	kept := present.DeepCopy()
 	kept.Destination, kept.State, kept.NegotiatedCodec = now.Destination, now.State, now.NegotiatedCodec
-	kept.NegotiatedLevel = now.NegotiatedLevel
+	kept.NegotiatedLevel, kept.DataPath = now.NegotiatedLevel, now.DataPath
 	if now.LastError != nil && (kept.LastError == nil || kept.LastError.Reason != now.LastError.Reason) {
 		kept.LastError, kept.NextTryTime = now.LastError, now.NextTryTime
 	}
 	return kept
+}
+
+// channelPath is nil while the channel does not run.
+func channelPath(channel *wirev1.ChannelStatus) *v1alpha1.DataPath {
+	if channel.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING {
+		return nil
+	}
+	return agentreport.DataPath(channel.GetDataPath())
 }
 
 // negotiatedLevel is absent while nothing is compressed.
@@ -296,7 +304,7 @@ func channelCounts(
 	clamp := replicas.Clamp
 	return &v1alpha1.QueueChannelStatus{
 		MessagesPerSecond: perSecond(channel.GetMilliMessagesPerSecond()),
-		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}),
+		Decisions:         agentreport.DecisionsStatus([]*wirev1.Decisions{channel.GetDecisions()}, nil),
 		Position:          clamp(channel.GetPosition()),
 		Messages:          clamp(all.GetMessages()),
 		Batches:           clamp(all.GetBatches()),

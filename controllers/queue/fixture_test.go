@@ -45,6 +45,13 @@ func newQueue(change func(*v1alpha1.QueueSpec)) *v1alpha1.Queue {
 	return q
 }
 
+// spilling is what a Queue in memory has that spills to so much of disks.
+func spilling(size string) func(*v1alpha1.QueueSpec) {
+	return func(s *v1alpha1.QueueSpec) {
+		s.Storage.Type, s.Storage.Spill = v1alpha1.QueueStorageMemory, &v1alpha1.QueueSpill{Size: resource.MustParse(size)}
+	}
+}
+
 func want(t *testing.T, q *v1alpha1.Queue, policies ...v1alpha1.CompressionPolicy) queue.Wanted {
 	t.Helper()
 	wanted, problem := queue.Want(q, policies, queue.Neighbours{}, false)

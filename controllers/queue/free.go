@@ -21,8 +21,11 @@ func freeShare(queue *v1alpha1.Queue, content *wirev1.QueueContent) (share float
 		size = inForce.Value()
 	}
 	capacity := size
-	if queue.Spec.Engine.External == nil && queue.Spec.Storage.Type != v1alpha1.QueueStorageMemory {
-		capacity = queuevolume.ForMessages(size, int(queue.Spec.Replicas))
+	if volume, ok := volumeOf(queue.Spec); ok {
+		if queue.Spec.Storage.Spill == nil {
+			volume = size
+		}
+		capacity = queuevolume.ForMessages(volume, int(queue.Spec.Replicas))
 	}
 	if limit := queue.Spec.Limits.MaxBytes; limit != nil {
 		capacity = min(capacity, limit.Value())

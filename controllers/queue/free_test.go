@@ -26,6 +26,7 @@ func TestFreeShare(t *testing.T) {
 		"half of what maxBytes":    {change: maxBytes("4Gi"), bytes: 2 << 30, want: 0.5},
 		"more than fits":           {bytes: size, want: 0},
 		"in memory all of it":      {change: inMemory, bytes: size / 4, want: 0.75},
+		"of what it spills to":     {change: spillsTo("20Gi"), bytes: 17872 << 20 / 2, want: 0.5},
 		"messages count as well":   {change: maxMessages(4), bytes: 1, want: 0.5},
 		"the oldest are dropped":   {change: dropOldest, bytes: size, absent: true},
 		"no such limit can be":     {change: maxMessages(0), want: 0},
@@ -62,5 +63,12 @@ func allowed(size string) func(*v1alpha1.Queue) {
 }
 
 func inMemory(q *v1alpha1.Queue) { q.Spec.Storage.Type = v1alpha1.QueueStorageMemory }
+
+func spillsTo(size string) func(*v1alpha1.Queue) {
+	return func(q *v1alpha1.Queue) {
+		inMemory(q)
+		q.Spec.Storage.Spill = &v1alpha1.QueueSpill{Size: resource.MustParse(size)}
+	}
+}
 
 func dropOldest(q *v1alpha1.Queue) { q.Spec.Limits.Overflow = v1alpha1.QueueOverflowDropOldest }

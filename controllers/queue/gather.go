@@ -53,11 +53,11 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if queue.DeletionTimestamp != nil {
 		own = r.Reader
 	}
-	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
-		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
+	var err error
+	in.policies, err = lookup.Policies(ctx, r.Client, queue.Namespace, queue.Spec.Compression.Policy())
+	if err != nil {
+		return in, err
 	}
-	in.policies = policies.Items
 	tariffs := &v1alpha1.TariffList{}
 	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing Tariffs: %w", err)
@@ -73,6 +73,9 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	active := peergrant.Active(grants.Items, r.Clock.Now())
 	in.expires = peergrant.UntilExpiration(active, r.Clock.Now())
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: active, Tunnels: r.Image.Tunnels}
+	if path := r.Image.DataPath; path != string(v1alpha1.DataPathTCP) {
+		in.neighbours.DataPath = path // else configurations stay as earlier releases made them
+	}
 	if queue.DeletionTimestamp == nil &&
 		slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)
@@ -94,7 +97,6 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 			in.neighbours.Claims = append(in.neighbours.Claims, claim)
 		}
 	}
-	var err error
 	if in.neighbours.Stores, err = r.gatherStores(ctx, queue); err != nil {
 		return in, err
 	}

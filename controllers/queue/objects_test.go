@@ -4,12 +4,15 @@
 package queue_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/queue"
@@ -57,6 +60,81 @@ func TestMemoryNeedsNoClaim(t *testing.T) {
 	limit := set.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
 	if limit.Cmp(resource.MustParse("1536Mi")) < 0 {
 		t.Errorf("%s of memory for 1Gi of messages", limit)
+	}
+}
+
+// TestSpillingMembers: they have a volume on the node's disk that is larger than what their files may take, memory for
+// what stays there, and ask for both. Restricted pods may have such volumes.
+func TestSpillingMembers(t *testing.T) {
+	disk := resource.MustParse("9Gi")
+	set := statefulSet(t, want(t, newQueue(spilling("8Gi"))), nil)
+	pod := set.Spec.Template.Spec
+	i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+	if i < 0 || pod.Volumes[i].EmptyDir.Medium != corev1.StorageMediumDefault ||
+		!pod.Volumes[i].EmptyDir.SizeLimit.Equal(disk) || len(set.Spec.VolumeClaimTemplates) != 0 {
+		t.Fatalf("volumes %+v", pod.Volumes)
+	}
+	asked := pod.Containers[0].Resources
+	if limit := asked.Limits[corev1.ResourceMemory]; !asked.Requests.StorageEphemeral().Equal(disk) ||
+		!limit.Equal(*asked.Requests.Memory()) || limit.Cmp(resource.MustParse("1536Mi")) < 0 {
+		t.Errorf("for 1Gi of memory and 8Gi of disk it asks for %+v", asked)
+	}
+	plain := statefulSet(t, want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Storage.Type = v1alpha1.QueueStorageMemory
+	})), nil)
+	if asked := plain.Spec.Template.Spec.Containers[0].Resources; !asked.Requests.StorageEphemeral().IsZero() {
+		t.Errorf("without spill it asks for %+v", asked)
+	}
+	// Somebody's own requests count, and are not changed.
+	for given, size := range map[string]string{"": "9Gi", "2Gi": "2Gi"} {
+		own := &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("3Gi")}}
+		if given != "" {
+			own.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(given)
+		}
+		before := own.DeepCopy()
+		q := newQueue(spilling("8Gi"))
+		q.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{Resources: own}
+		asked := statefulSet(t, want(t, q), nil).Spec.Template.Spec.Containers[0].Resources
+		if !asked.Requests.StorageEphemeral().Equal(resource.MustParse(size)) ||
+			!asked.Requests.Memory().Equal(resource.MustParse("3Gi")) || !equality.Semantic.DeepEqual(own, before) {
+			t.Errorf("given %q it asks for %+v", given, asked)
+		}
+	}
+}
+
+// TestSpillStart: what stays in memory counts at the start of members, and other Queues' members start as ever.
+func TestSpillStart(t *testing.T) {
+	digest := func(change func(*v1alpha1.QueueSpec)) string {
+		for key, value := range statefulSet(t, want(t, newQueue(change)), nil).Spec.Template.Annotations {
+			if strings.HasSuffix(key, "/start-digest") {
+				return value
+			}
+		}
+		t.Fatal("there is no digest")
+		return ""
+	}
+	larger := func(s *v1alpha1.QueueSpec) {
+		spilling("8Gi")(s)
+		s.Storage.Size = resource.MustParse("2Gi")
+	}
+	if digest(spilling("8Gi")) == digest(larger) {
+		t.Error("members go on with what they had of memory")
+	}
+}
+
+// TestSpillIsStored: members are told how much stays in memory, and have of the disk what a volume of that size has.
+func TestSpillIsStored(t *testing.T) {
+	storage := want(t, newQueue(spilling("8Gi"))).Config.GetStorage()
+	volume := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("8Gi") })).Config.GetStorage()
+	if !storage.GetMemory() || storage.GetCapacity() != volume.GetCapacity() ||
+		storage.GetSpill().GetMemoryBytes() != 1<<30 || storage.GetSpill().GetVolumeBytes() != 8<<30 {
+		t.Errorf("%+v", storage)
+	}
+	q := newQueue(spilling("128Mi"))
+	q.Spec.Limits.MaxMessageSize = ptr.To(resource.MustParse("32Mi"))
+	if _, problem := queue.Want(q, nil, queue.Neighbours{}, false); problem == nil ||
+		!strings.Contains(problem.Message, "spec.storage.spill.size must be at least") {
+		t.Errorf("messages that never fit: %v", problem)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,6 +40,12 @@ func (w Wanted) startDigest() string {
 	)
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
+	}
+	if path := c.GetAcceptance().GetDataPath(); path != "" {
+		_, _ = fmt.Fprintln(sum, "data path", path)
+	}
+	if spill := c.GetStorage().GetSpill(); spill != nil {
+		_, _ = fmt.Fprintln(sum, "spill", spill.GetMemoryBytes(), spill.GetVolumeBytes())
 	}
 	if storage := c.GetStorage(); storage.GetSyncAlways() || storage.GetSyncInterval() != nil {
 		_, _ = fmt.Fprintln(sum, "sync", storage.GetSyncAlways(), storage.GetSyncInterval().AsDuration())
@@ -85,6 +92,9 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 		template.Resources = memoryResources(spec.Storage.Size)
 	}
 	c := agentpod.Container(image, template)
+	if spill := spec.Storage.Spill; spill != nil {
+		c.Resources = withDisk(c.Resources, spillLimit(spill.Size))
+	}
 	c.Args = []string{"queue", "--config-dir", configDirectory}
 	port := func(name string, number int32) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
@@ -134,6 +144,29 @@ func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
 	}
 }
 
+// spillLimit is how much of a node's disk a member may take before kubelet evicts it, in place of rejecting messages: a
+// member sees what its files take some moments after it was written.
+func spillLimit(size resource.Quantity) resource.Quantity {
+	return *resource.NewQuantity(size.Value()+size.Value()/8, resource.BinarySI)
+}
+
+// withDisk asks for so much of the node's disk, unless somebody else has said what to ask for.
+func withDisk(r corev1.ResourceRequirements, size resource.Quantity) corev1.ResourceRequirements {
+	const disk = corev1.ResourceEphemeralStorage
+	if _, ok := r.Requests[disk]; ok {
+		return r
+	}
+	if _, ok := r.Limits[disk]; ok {
+		return r // The API server takes it as the request.
+	}
+	r.Requests = maps.Clone(r.Requests)
+	if r.Requests == nil {
+		r.Requests = make(corev1.ResourceList)
+	}
+	r.Requests[disk] = size
+	return r
+}
+
 // volumes are those that are not the member's own claim.
 func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	list := []corev1.Volume{replicas.SecretVolume("config", secret)}
@@ -161,9 +194,11 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 		return list
 	}
 	if spec.Storage.Type == v1alpha1.QueueStorageMemory {
-		list = append(
-			list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		)
+		directory := &corev1.EmptyDirVolumeSource{}
+		if spill := spec.Storage.Spill; spill != nil {
+			directory.SizeLimit = ptr.To(spillLimit(spill.Size))
+		}
+		list = append(list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: directory}})
 	}
 	return list
 }

@@ -189,6 +189,7 @@ func TestLife(t *testing.T) {
 	address := member(t, s)
 	say(address, s, first.GetRevision(), func(r *wirev1.QueueReport) {
 		r.Decisions = &wirev1.Decisions{
+			Regret:    &wirev1.Regret{Permille: 34, MarginPermille: 7, Units: 60, Codec: "zstd", Level: "Fast"},
 			Objective: "Elapsed", DiskBytesPerSecond: 3e8, SendNanosPerMib: 1e6, InflateNanosPerMib: 1e6,
 			Classes: []*wirev1.ClassDecision{{
 				Content: "(queue)", Size: ">=256Ki", Codec: "zstd", Reason: "DiskFaster", Operations: 10, Bytes: 1000,
@@ -197,6 +198,8 @@ func TestLife(t *testing.T) {
 	})
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	if d := q.Status.Decisions; d == nil || d.DiskBytesPerSecond != 3e8 || len(d.Classes) != 1 ||
+		d.RegretPercent != "3.4" || d.RegretMarginPercent != "0.7" || d.RegretSamples != 60 ||
+		d.BestAlternative != "zstd Fast" ||
 		d.Classes[0].Choice != v1alpha1.ClassUncompressed || d.Classes[0].Content != "(queue)" {
 		t.Errorf("decisions %+v", d)
 	}

@@ -67,7 +67,7 @@ func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
 	}
 	text := e.Resource.Text
 	return fmt.Sprintf("%s %q allows %s of storage of Queues in this namespace (spec.hard.%s); others have %s, and this "+
-		"Queue needs %s, which is storage.size times replicas; %s",
+		"Queue needs %s, which is storage.size, and storage.spill.size if there is one, times replicas; %s",
 		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), fix)
 }
 

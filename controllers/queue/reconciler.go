@@ -34,7 +34,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;peers;peergrants;tariffs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;localcompressionpolicies;peers;peergrants;tariffs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

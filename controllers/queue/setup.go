@@ -44,6 +44,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),
 			wake.LaterIf(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),
+			wake.LaterIf(specOrAnnotations),
+		).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), specChanged).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), specChanged).

@@ -117,6 +117,9 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	addKnown(&all.FileBlocks, s.FileBlocks)
 	addKnown(&all.FileBytes, s.FileBytes)
 	addKnown(&all.MemoryBytes, s.MemoryBytes)
+	addKnown(&all.Sweeps, s.Sweeps)
+	addKnown(&all.AbortedSweeps, s.AbortedSweeps)
+	addKnown(&all.SweptBytes, s.SweptBytes)
 	if one := s.GetVolumeSyncs(); one != nil {
 		if all.VolumeSyncs == nil {
 			all.VolumeSyncs = &wirev1.QueueVolumeSyncs{}
@@ -215,6 +218,9 @@ func (t *totals) statisticsStatus(
 		MemoryBytes:           known(s.MemoryBytes),
 		VolumeSync:            volumeSyncStatus(s.GetVolumeSyncs()),
 		Checkpoint:            volumeSyncStatus(s.GetCheckpoints()),
+		Sweeps:                known(s.Sweeps),
+		AbortedSweeps:         known(s.AbortedSweeps),
+		SweptBytes:            known(s.SweptBytes),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}
@@ -304,7 +310,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	uncounted := status.Usage == nil && status.CPU != nil // written by an earlier version
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
-	status.Decisions = agentreport.DecisionsStatus(all.decisions)
+	status.Decisions = agentreport.DecisionsStatus(all.decisions, status.Decisions)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.

@@ -170,6 +170,7 @@ func TestMetricsAgree(t *testing.T) {
 			2*n, 3*n, 4*n, 5*n, 6*n, 7*n
 		s.ForbiddenRequests = 8 * n
 		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)
+		s.Sweeps, s.AbortedSweeps, s.SweptBytes = ptr.To(5*n), ptr.To(6*n), ptr.To(700*n)
 		s.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, Failed: 2 * n}
 		s.Checkpoints = &wirev1.QueueVolumeSyncs{Count: 3 * n, Failed: 4 * n, WaitingNanos: 1}
 		r.Compression = &wirev1.Compression{
@@ -211,6 +212,7 @@ func TestMetricsAgree(t *testing.T) {
 		"connections": s.Connections, "opened_connections_total": s.Opens, "refused_connections_total": s.RefusedConnections,
 		"failed_authentications_total": s.FailedAuthentications, "forbidden_requests_total": s.ForbiddenRequests,
 		"file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
+		"sweeps_total": *s.Sweeps, "aborted_sweeps_total": *s.AbortedSweeps, "swept_bytes_total": *s.SweptBytes,
 		"volume_syncs_total": s.VolumeSync.Count, "volume_sync_failures_total": s.VolumeSync.Failed,
 		"checkpoints_total": s.Checkpoint.Count, "checkpoint_failures_total": s.Checkpoint.Failed,
 		"checkpoints_in_progress": int64(len(reports)),

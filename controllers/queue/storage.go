@@ -52,9 +52,27 @@ func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 // memoryFix is what to do where messages are in memory.
 const memoryFix = "delete the pod; messages of type Memory are lost with the last one"
 
+// volumeOf is the size of the volumes in which members keep messages, in bytes; ok is false where they have none.
+func volumeOf(spec v1alpha1.QueueSpec) (size int64, ok bool) {
+	switch spill := spec.Storage.Spill; {
+	case spec.Engine.External != nil:
+		return 0, false
+	case spec.Storage.Type != v1alpha1.QueueStorageMemory:
+		return spec.Storage.Size.Value(), true
+	case spill != nil:
+		return spill.Size.Value(), true
+	}
+	return 0, false
+}
+
 // fullVolumeFix is what makes space on a full volume.
 func fullVolumeFix(queue *v1alpha1.Queue, member Member) string {
-	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
+	switch spill := queue.Spec.Storage.Spill; {
+	case queue.Spec.Storage.Type != v1alpha1.QueueStorageMemory:
+	case spill != nil:
+		return fmt.Sprintf("get messages, of which the files may take spec.storage.spill.size, %s, or make space on the "+
+			"disk of node %s; the member goes on by itself then", &spill.Size, member.Pod.Spec.NodeName)
+	default:
 		return memoryFix
 	}
 	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get "+
@@ -80,12 +98,17 @@ const messageParts = 4
 
 // checkSize is why a volume is too small for the messages that may be put.
 func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
-	if spec.Storage.Type == v1alpha1.QueueStorageMemory || spec.Engine.External != nil {
+	size, ok := volumeOf(spec)
+	if !ok {
 		return nil
 	}
-	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
+	field := "spec.storage.size"
+	if spec.Storage.Spill != nil {
+		field = "spec.storage.spill.size"
+	}
+	members, longest := int(memberCount(spec)), int64(limits.GetMaxMessageSize())
 	if queuevolume.ForMessages(size, members) < messageParts*longest {
-		return &policy.InvalidError{Field: "spec.storage.size", Fix: fmt.Sprintf("must be at least %s for messages of "+
+		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be at least %s for messages of "+
 			"limits.maxMessageSize, which is %d bytes, so that beside the reserve %d of them fit; make the one larger or the "+
 			"other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}

@@ -16,11 +16,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/owned"
 )
 
 // TestLossIsTold: a claim that came back empty is an Event and a condition, until somebody accepts it.
@@ -76,6 +78,21 @@ func TestSmallVolumes(t *testing.T) {
 		"memory": {
 			func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }, 3, "63Mi", "",
 		},
+		"memory that spills less than it has": {spilling("1Gi"), 1, "1Gi", "spill.size must be more than size"},
+		"memory that spills little":           {spilling("127Mi"), 1, "16Mi", "spill.size must be at least 128Mi"},
+		"memory that spills":                  {spilling("128Mi"), 3, "16Mi", ""},
+		"a volume that spills": {
+			func(s *v1alpha1.QueueSpec) {
+				spilling("10Gi")(s)
+				s.Storage.Type = v1alpha1.QueueStorageFile
+			}, 1, "1Gi", "spill is for type Memory",
+		},
+		"external servers that spill": {
+			func(s *v1alpha1.QueueSpec) {
+				inExternal([]byte("a bundle"))(s)
+				spilling("10Gi")(s)
+			}, 1, "1Gi", "storage.spill is for members' own storage",
+		},
 		"external servers":       {inExternal([]byte("a bundle")), 1, "63Mi", ""},
 		"three external servers": {inExternal([]byte("a bundle")), 3, "63Mi", ""},
 	} {
@@ -89,5 +106,55 @@ func TestSmallVolumes(t *testing.T) {
 			!strings.Contains(err.Error(), test.least)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestSpillStays: what a Queue spills to cannot be added, changed or taken away, since its stream would have to move.
+func TestSpillStays(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	for name, test := range map[string]struct {
+		begins func(*v1alpha1.QueueSpec)
+		patch  string
+		says   string // empty: it is taken
+	}{
+		"added": {
+			func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory },
+			`{"spill": {"size": "10Gi"}}`, "spill cannot be added or taken away",
+		},
+		"taken away":     {spilling("10Gi"), `{"spill": null}`, "spill cannot be added or taken away"},
+		"larger":         {spilling("10Gi"), `{"spill": {"size": "20Gi"}}`, "spill.size cannot be changed"},
+		"in other words": {spilling("10Gi"), `{"spill": {"size": "10240Mi"}}`, ""},
+		"more memory":    {spilling("10Gi"), `{"size": "2Gi"}`, ""},
+	} {
+		q := newQueue(test.begins)
+		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: strings.ReplaceAll(name, " ", "-")}
+		cluster.Create(t, q)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"storage": `+test.patch+`}}`))
+		err := cluster.Client.Patch(ctx, q, patch)
+		if test.says == "" && err != nil || test.says != "" && (!apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSpillingMembersSettle: the API server takes what members that spill are made from, and a second look at it writes
+// nothing.
+func TestSpillingMembersSettle(t *testing.T) {
+	t.Parallel()
+	q := newQueue(spilling("10Gi"))
+	q.Namespace = cluster.Namespace(t)
+	writer := owned.Writer{Client: cluster.Client, Reader: cluster.Client, Kind: "Queue"}
+	var versions []string
+	for range 2 {
+		made, problem, err := writer.Ensure(ctx, q, statefulSet(t, want(t, q), nil))
+		if err != nil || problem != nil {
+			t.Fatal(problem, err)
+		}
+		versions = append(versions, made.GetResourceVersion())
+	}
+	if versions[0] == "" || versions[0] != versions[1] {
+		t.Errorf("versions %q", versions)
 	}
 }

@@ -113,6 +113,12 @@ func TestNoLoss(t *testing.T) {
 	memory := newFollow(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }))
 	memory.ready(memory.see(now, 7))
 	memory.ready(memory.see(now.Add(time.Hour), 0))
+	spills := newFollow(t, newQueue(spilling("10Gi")))
+	spills.ready(spills.see(now, 7))
+	if s := spills.wanted.Queue.Status.Statistics; s.NonPersistent.Count != 7 || s.Persistent.Count != 0 {
+		t.Errorf("messages in memory that spills: %+v", s)
+	}
+	spills.ready(spills.see(now.Add(time.Hour), 0))
 
 	// Status of a manager that did not know of it, and members that do not say it.
 	older := newFollow(t, newQueue(nil))

@@ -88,7 +88,7 @@ func Want(
 func inheritedMinSize(
 	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy,
 ) *v1alpha1.QueueInheritedMinSize {
-	if inline := queue.Spec.Compression; inline != nil && inline.PolicyName != "" {
+	if queue.Spec.Compression.Policy() != "" {
 		return nil
 	}
 	if queue.Status.InheritedMinSize != nil {
@@ -211,8 +211,16 @@ func members(queue *v1alpha1.Queue) []*wirev1.QueueMember {
 // the volume turns out to have less than that.
 func storageOf(storage v1alpha1.QueueStorage) *wirev1.QueueStorage {
 	size := uint64(max(storage.Size.Value(), 0))
-	if storage.Type == v1alpha1.QueueStorageMemory {
+	switch spill := storage.Spill; {
+	case storage.Type != v1alpha1.QueueStorageMemory:
+	case spill == nil:
 		return &wirev1.QueueStorage{Directory: dataDirectory, Memory: true, Capacity: size}
+	default:
+		spilled := uint64(max(spill.Size.Value(), 0))
+		return &wirev1.QueueStorage{
+			Directory: dataDirectory, Memory: true, Capacity: spilled - spilled/20,
+			Spill: &wirev1.QueueSpill{MemoryBytes: size, VolumeBytes: spilled},
+		}
 	}
 	wire := &wirev1.QueueStorage{Directory: dataDirectory, Capacity: size - size/20}
 	if sync := storage.Sync; sync != nil && sync.Mode == v1alpha1.QueueSyncAlways {

@@ -155,6 +155,9 @@ func viewOf[T any](
 // storage of all members, or copies in external servers.
 func storage(queue *v1alpha1.Queue, size resource.Quantity) int64 {
 	each, members := max(size.Value(), 0), int64(max(queue.Spec.Replicas, 1))
+	if spill := queue.Spec.Storage.Spill; spill != nil {
+		each += min(max(spill.Size.Value(), 0), math.MaxInt64-each)
+	}
 	if each > math.MaxInt64/members {
 		return math.MaxInt64 - 1 // Unlimited means something else
 	}

@@ -191,10 +191,17 @@ func TestQueueAmounts(t *testing.T) {
 	if _, waits := quota.QueueWaits(queue); waits {
 		t.Error("one that has all its storage waits")
 	}
-	// A size that no volume has must not wrap round.
-	queue.Spec.Storage.Size = resource.MustParse("8Ei")
-	if request, _ := quota.QueueWaits(queue); request.Amounts[quota.QueueBytes] < 8<<58 {
-		t.Errorf("%+v", request)
+	// What it spills to counts beside what is in memory.
+	queue.Spec.Storage.Spill = &v1alpha1.QueueSpill{Size: resource.MustParse("20Gi")}
+	if held, _ := quota.QueueHolds(queue); held.Amounts[quota.QueueBytes] != 90<<30 {
+		t.Errorf("%+v", held)
+	}
+	// Sizes that no volume has must not wrap round.
+	for _, spill := range []string{"20Gi", "8Ei"} {
+		queue.Spec.Storage.Spill.Size, queue.Spec.Storage.Size = resource.MustParse(spill), resource.MustParse("8Ei")
+		if request, _ := quota.QueueWaits(queue); request.Amounts[quota.QueueBytes] < 8<<58 {
+			t.Errorf("%+v", request)
+		}
 	}
 }
 

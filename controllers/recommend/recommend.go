@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend makes a CompressionPolicy of what a CompressionTrial found, and says why. It is pure.
+// Package recommend makes a policy of what a CompressionTrial found, and says why. It is pure.
 package recommend
 
 import (
@@ -24,6 +24,8 @@ const none = "none"
 type Input struct {
 	// Name of the trial, which the policy gets.
 	Name string
+	// Namespace is that of a LocalCompressionPolicy.
+	Namespace string
 	// Status has sample, links, results and accelerator.
 	Status *v1alpha1.CompressionTrialStatus
 	// Best has for each link the index of the best result by the objective, which has figures. The first result is to
@@ -40,8 +42,12 @@ func Recommend(in Input) (*v1alpha1.TrialRecommendation, error) {
 		r.Choices = append(r.Choices, in.choice(link, i))
 	}
 	spec, why := in.spec()
+	kind, named := "CompressionPolicy", metadata{Name: in.Name}
+	if in.Current.IsLocal() {
+		kind, spec.TariffName, spec.Prices, named.Namespace = v1alpha1.LocalPolicyKind, "", nil, in.Namespace
+	}
 	text, err := yaml.Marshal(document{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CompressionPolicy", Metadata: metadata{Name: in.Name}, Spec: spec,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Metadata: named, Spec: spec,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the recommended policy: %w", err)
@@ -50,7 +56,7 @@ func Recommend(in Input) (*v1alpha1.TrialRecommendation, error) {
 	return r, nil
 }
 
-// document is a CompressionPolicy without what the API server adds.
+// document is a policy without what the API server adds. A LocalCompressionPolicy has some of the fields.
 type document struct {
 	APIVersion string                         `json:"apiVersion"`
 	Kind       string                         `json:"kind"`
@@ -59,7 +65,8 @@ type document struct {
 }
 
 type metadata struct {
-	Name string `json:"name"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // winner is a result that is best over some of the links.

@@ -153,6 +153,16 @@ func TestRecommend(t *testing.T) {
 		if disabled := p.Spec.Software != nil && p.Spec.Software.Disabled; disabled != (name == "hardware alone") {
 			t.Errorf("%s: %s", name, r.Policy)
 		}
+		in.Current.Kind, in.Current.TariffName, in.Namespace = v1alpha1.LocalPolicyKind, "dear", "bank"
+		if r, err = recommend.Recommend(in); err != nil {
+			t.Fatal(err)
+		}
+		var local v1alpha1.LocalCompressionPolicy
+		if err := yaml.UnmarshalStrict([]byte(r.Policy), &local); err != nil || local.Kind != v1alpha1.LocalPolicyKind ||
+			local.Namespace != "bank" ||
+			local.Spec.Mode != test.mode || !slices.Equal(local.Spec.Codecs, test.codecs) {
+			t.Errorf("%s: %v: %s", name, err, r.Policy)
+		}
 		for _, say := range test.says {
 			if !strings.Contains(r.Message, say) {
 				t.Errorf("%s: %q lacks %q", name, r.Message, say)

@@ -66,13 +66,14 @@ func nodeChanged(before, after *corev1.Node) bool {
 		)
 }
 
-// profileChanged: conditions, and when the figures were taken, say nothing of where agents are placed.
+// profileChanged: conditions, what paths cost, and when the figures were taken, say nothing of where agents are placed.
 func profileChanged(before, after *v1alpha1.NodeProfile) bool {
 	was, is := before.Status, after.Status
 	if (was.MeasuredTime == nil) != (is.MeasuredTime == nil) {
 		return true
 	}
 	was.MeasuredTime, was.Conditions, was.ObservedGeneration = is.MeasuredTime, is.Conditions, is.ObservedGeneration
+	was.DataPaths = is.DataPaths
 	return !equality.Semantic.DeepEqual(was, is)
 }
 

@@ -98,6 +98,7 @@ func TestUnchanged(t *testing.T) {
 	}
 	measured := profile.DeepCopy()
 	measured.Status.MeasuredTime = &metav1.Time{Time: time.Unix(2e9, 0)}
+	measured.Status.DataPaths = []v1alpha1.PathProfile{{Type: v1alpha1.DataPathTCP, CPUSecondsPerGiB: "1"}}
 	f.profiles.Update(profile, measured)
 	agent := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{agentpod.AppLabel: agentpod.AppName}},

@@ -93,12 +93,13 @@ func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transf
 	return nil
 }
 
-func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, facts *plan.TransferFacts) error {
-	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing CompressionPolicies: %w", err)
+func (r *Reconciler) gatherPolicies(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
+) (err error) {
+	facts.Policies, err = lookup.Policies(ctx, r.Client, transfer.Namespace, transfer.Spec.Compression.Policy())
+	if err != nil {
+		return err
 	}
-	facts.Policies = policies.Items
 	tariffs := &v1alpha1.TariffList{}
 	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Tariffs: %w", err)

@@ -45,7 +45,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch;create;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;localcompressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -67,6 +67,8 @@ type Options struct {
 	Attempts *agentjob.Cluster
 	Recorder events.EventRecorder
 	Metrics  *metrics.Transfers
+	// Measured is told what runs that have ended say of paths; nil: nobody is.
+	Measured func(plan.PathCost)
 	Clock    clock.PassiveClock
 	// Topology is where agents can be.
 	Topology *topology.Topology
@@ -247,6 +249,9 @@ func (r *Reconciler) writeStatus(
 	if decision.Finished != nil {
 		r.tracker.Forget(transfer.UID)
 		r.Metrics.Observe(transfer.Namespace, decision.Finished)
+		if cost := decision.Finished.PathCost; cost != nil && r.Measured != nil {
+			r.Measured(*cost)
+		}
 	}
 	return nil
 }

@@ -65,6 +65,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
+			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, transfers)),
+			wake.LaterIf(specOrAnnotations),
+		).
+		Watches(
 			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), wake.LaterIf(specOrAnnotations),
 		).
 		// Those that have an agent without a node.

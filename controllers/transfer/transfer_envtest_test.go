@@ -223,6 +223,9 @@ func TestRunsToCompletion(t *testing.T) {
 	cluster.Create(t, profile)
 	profile.Status.NetworkCPUSecondsPerGiB = "1.5"
 	profile.Status.MeasuredTime = ptr.To(metav1.Now())
+	profile.Status.DataPaths = []v1alpha1.PathProfile{{
+		Type: v1alpha1.DataPathMPTCP, CPUSecondsPerGiB: "0.8125", Runs: 3, MeasuredTime: metav1.Now(),
+	}}
 	if err := cluster.Client.Status().Update(context.Background(), profile); err != nil {
 		t.Fatal(err)
 	}
@@ -240,13 +243,15 @@ func TestRunsToCompletion(t *testing.T) {
 	f.wait(v1alpha1.TransferOpening, v1alpha1.ConditionReconciling, v1alpha1.ReasonOpening)
 	agents.Say(f.serverName(), transferring())
 	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
-	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
+	final := succeeded()
+	final.Progress.FilesTotal, final.DataPath = 2000, &wirev1.DataPath{Type: "MPTCP", Reason: "Negotiated"}
+	cluster.EndPod(t, pod, 0, encode(t, final))
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
 	controllertest.Eventually(t, func() error {
 		if left := f.jobs(); len(left) > 0 {
 			return fmt.Errorf("%d Jobs are left of a run that is complete", len(left))
 		}
-		return nil
+		return measured.once(f.namespace, v1alpha1.DataPathMPTCP, 2<<30)
 	})
 
 	status := f.transfer.Status

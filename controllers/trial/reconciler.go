@@ -37,7 +37,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressiontrials,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressiontrials/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;localcompressionpolicies;tariffs;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -192,11 +192,10 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 		return facts, err
 	}
 	facts.PrivilegeAllowed = agentpod.AllowsPrivilege(namespace)
-	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
-		return facts, fmt.Errorf("listing CompressionPolicies: %w", err)
+	facts.Policies, err = lookup.Policies(ctx, r.Client, trial.Namespace, trial.Spec.Compression.Policy())
+	if err != nil {
+		return facts, err
 	}
-	facts.Policies = policies.Items
 	tariffs := &v1alpha1.TariffList{}
 	if err := r.Client.List(ctx, tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return facts, fmt.Errorf("listing Tariffs: %w", err)

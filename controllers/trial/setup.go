@@ -45,6 +45,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), wake.LaterIf(specOrAnnotations),
 		).
 		Watches(
+			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), wake.LaterIf(specOrAnnotations),
+		).
+		Watches(
 			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), wake.LaterIf(specOrAnnotations),
 		).
 		WatchesRawSource(o.Topology.Waiting(func(ctx context.Context) []reconcile.Request { return r.waiting(ctx, nil) })).
@@ -124,6 +127,7 @@ func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) [
 	return r.waiting(ctx, nil, client.InNamespace(namespace.GetName()))
 }
 
-func (r *Reconciler) ofPolicy(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.waiting(ctx, nil)
+// ofPolicy wakes those of all namespaces, and of a LocalCompressionPolicy those of its own.
+func (r *Reconciler) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+	return r.waiting(ctx, nil, client.InNamespace(policy.GetNamespace()))
 }

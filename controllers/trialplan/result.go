@@ -66,7 +66,7 @@ func apply(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 		best[i] = int(row)
 	}
 	recommendation, err := recommend.Recommend(recommend.Input{
-		Name: trial.Name, Status: status, Best: best, Current: policyOf(status.Policy),
+		Name: trial.Name, Namespace: trial.Namespace, Status: status, Best: best, Current: policyOf(status.Policy),
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/explain"
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
@@ -29,7 +30,7 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 body { font: 15px/1.5 system-ui, Helvetica, Arial, sans-serif; color: #1f2328; background: #ffffff; margin: 2em auto; max-width: 75em; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 }
 th, td { border-bottom: 1px solid #d1d9e0; padding: .25em .8em; text-align: right }
-th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left }
+th:nth-child(-n+4), td:nth-child(-n+4), th:last-child, td:last-child { text-align: left }
 tr.best { background: #fff8c5 }
 pre { background: #f6f8fa; padding: 1em; overflow: auto }
 figure { margin: 1em 0; overflow: auto }
@@ -44,7 +45,7 @@ figure { margin: 1em 0; overflow: auto }
 <ul>
 {{range .Trial.Status.Recommendation.Choices}}<li>{{.Message}}</li>
 {{end}}</ul>
-<h2>Results</h2>
+<h2>Results for a GiB</h2>
 <figure>{{.Picture}}</figure>
 <table>
 <thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
@@ -84,14 +85,11 @@ func Text(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 		fmt.Fprintln(&out, "  "+table.Printable(fact))
 	}
 	head, results := resultRows(trial)
-	for i := range head {
-		head[i] = strings.ToUpper(head[i])
-	}
 	rows := table.Rows{head}
 	for _, r := range results {
 		rows.Add(r.Cells...)
 	}
-	fmt.Fprintf(&out, "\n%s\n%s\n", rows.Text(""), assumptions)
+	fmt.Fprintf(&out, "\nFor a GiB\n%s\n%s\n", explain.Legible(rows).Text(""), assumptions)
 	recommended := trial.Status.Recommendation
 	fmt.Fprintf(&out, "\nRecommended: %s\n", table.Printable(recommended.Message))
 	for _, choice := range recommended.Choices {
@@ -171,48 +169,12 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	return text + "; what each request or acknowledgement takes beside is not predicted"
 }
 
-// resultRows are everything that status has of the results.
+// resultRows are everything that status has of the results, in the table that explain has as well.
 func resultRows(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
-	s := &trial.Status
-	head = []string{"codec", "engine", "level", "ratio", "compress CPU s/GiB", "inflate CPU s/GiB"}
-	priced := s.Policy != nil && s.Policy.Prices != nil
-	for _, link := range s.Links {
-		head = append(head, link.Name+" s/GiB", link.Name+" CPU s/GiB")
-		if priced {
-			head = append(head, link.Name+" "+s.Policy.Prices.Currency+"/GiB")
-		}
+	results, currency := explain.OfResults(trial)
+	all := explain.Alternatives(results, currency)
+	for i, cells := range all[1:] {
+		rows = append(rows, tableRow{cells, results[i].Chosen})
 	}
-	head = append(head, "best over")
-	for _, r := range s.Results {
-		cells := []string{r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB}
-		for i := range s.Links {
-			var p v1alpha1.TrialPrediction
-			if i < len(r.Predictions) {
-				p = r.Predictions[i]
-			}
-			cells = append(cells, p.SecondsPerGiB, p.CPUSecondsPerGiB)
-			if priced {
-				cells = append(cells, p.CostPerGiB)
-			}
-		}
-		best := bestLinks(trial, r)
-		if r.Problem != "" {
-			cells = append(cells, "no figures: "+r.Problem)
-		} else {
-			cells = append(cells, best)
-		}
-		rows = append(rows, tableRow{cells, best != ""})
-	}
-	return head, rows
-}
-
-// bestLinks names the links over which a result is best.
-func bestLinks(trial *v1alpha1.CompressionTrial, r v1alpha1.TrialResult) string {
-	var names []string
-	for i, link := range trial.Status.Links {
-		if isBest(trial, i, r) {
-			names = append(names, link.Name)
-		}
-	}
-	return strings.Join(names, ", ")
+	return all[0], rows
 }

@@ -96,14 +96,15 @@ func OfAttempt(reader client.Reader, kind string, list func() client.ObjectList,
 	}
 }
 
-// OfPolicy finds the objects of every namespace that name a CompressionPolicy, and, if it is or was a default, those
-// that name none. list makes an empty list of their kind.
+// OfPolicy finds the objects that name a LocalCompressionPolicy in its namespace, or a CompressionPolicy in any, and, if
+// that is or was a default, those that depend on the default one. list makes an empty list of their kind.
 func OfPolicy(reader client.Reader, list func() client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, policy client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		for _, name := range index.PolicyNames(policy) {
 			requests = append(
-				requests, Requests[client.Object](ctx, reader, list(), nil, client.MatchingFields{index.Policy: name})...,
+				requests, Requests[client.Object](ctx, reader, list(), nil, client.InNamespace(policy.GetNamespace()),
+					client.MatchingFields{index.Policy: name})...,
 			)
 		}
 		return requests

@@ -120,6 +120,7 @@ func TestOfPolicy(t *testing.T) {
 	named, none, other := transfer("bank", "named"), transfer("shop", "none"), transfer("bank", "other")
 	named.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
 	other.Spec.Compression = &v1alpha1.Compression{PolicyName: "high"}
+	named.Status.Policy, other.Status.Policy = &v1alpha1.PolicyStatus{Name: "fast"}, &v1alpha1.PolicyStatus{Name: "high"}
 	of := wake.OfPolicy(newCluster(t, named, none, other), func() client.ObjectList { return &v1alpha1.TransferList{} })
 	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
 	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(named)}}
@@ -130,6 +131,30 @@ func TestOfPolicy(t *testing.T) {
 	want = append(want, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(none)})
 	if got := of(context.Background(), policy); !slices.Equal(got, want) {
 		t.Errorf("of the default: %v", got)
+	}
+}
+
+// TestOfLocalPolicy: it is of its namespace, and what it applies to has its prices from the default one.
+func TestOfLocalPolicy(t *testing.T) {
+	here, there := transfer("bank", "here"), transfer("shop", "there")
+	for _, one := range []*v1alpha1.Transfer{here, there} {
+		one.Spec.Compression = &v1alpha1.Compression{PolicyName: "fast"}
+	}
+	here.Status.Policy = &v1alpha1.PolicyStatus{Kind: v1alpha1.LocalPolicyKind, Name: "fast"}
+	there.Status.Policy = &v1alpha1.PolicyStatus{Name: "fast"}
+	of := wake.OfPolicy(newCluster(t, here, there), func() client.ObjectList { return &v1alpha1.TransferList{} })
+	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(here)}}
+	for name, policy := range map[string]client.Object{
+		"of the namespace": &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: "fast", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		}},
+		"the default one": &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		}},
+	} {
+		if got := of(context.Background(), policy); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -55,6 +55,11 @@ var endpoints = dashboard{
 				description: "CPU seconds of replicas for each response, by namespace.",
 				queries: one(`sum by (namespace) (rate(lighterage_http_cpu_seconds_total[$__rate_interval])) / `+
 					`(sum by (namespace) (rate(lighterage_http_responses_total[$__rate_interval])) > 0)`, "{{namespace}}"),
+			}, {
+				title: "Regret of mode Auto", kind: timeseries, unit: fraction, width: 8, signed: true,
+				description: "By which share more of what the objective asks for the choices about bodies take than the best " +
+					"alternative for everything would, by a sample: the greatest of each namespace.",
+				queries: one(`max by (namespace) (lighterage_decisions_regret_ratio{kind="HTTPEndpoint"})`, "{{namespace}}"),
 			},
 		}},
 		{title: "Connections and errors", panels: []panel{

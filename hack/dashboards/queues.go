@@ -75,6 +75,11 @@ var queues = dashboard{
 				description: "Cores that members of Queues keep busy, by stage; idle is what they spend while nothing passes.",
 				queries:     one(`sum by (stage) (rate(lighterage_queue_cpu_seconds_total[$__rate_interval]))`, "{{stage}}"),
 			}, {
+				title: "Regret of mode Auto", kind: timeseries, unit: fraction, width: 8, signed: true,
+				description: "By which share more of what the objective asks for the choices about messages take than the best " +
+					"alternative for everything would, by a sample: the greatest of each namespace.",
+				queries: one(`max by (namespace) (lighterage_decisions_regret_ratio{kind="Queue"})`, "{{namespace}}"),
+			}, {
 				title: "Inflated", kind: timeseries, unit: perSecond, width: 8,
 				description: "Messages that were inflated for clients, by software although hardware had compressed " +
 					"them, and that " +
@@ -91,6 +96,18 @@ var queues = dashboard{
 					{`sum(lighterage_queue_stored_bytes)`, "messages"},
 					{`sum(lighterage_queue_file_bytes)`, "files"},
 					{`sum(lighterage_queue_memory_bytes)`, "memory"},
+				},
+			}, {
+				title: "Swept to disks", kind: timeseries, unit: bytesPerSec, width: 8,
+				description: "Bytes that Queues of type Memory with spill swept from memory to the disks of nodes.",
+				queries: one(`sum by (namespace) (rate(lighterage_queue_swept_bytes_total[$__rate_interval]))`,
+					"{{namespace}}"),
+			}, {
+				title: "Sweeps", kind: timeseries, unit: perSecond, width: 8,
+				description: "Sweeps of Queues of type Memory with spill, and those that an error of the disk aborted.",
+				queries: []query{
+					{`sum(rate(lighterage_queue_sweeps_total[$__rate_interval]))`, "sweeps"},
+					{`sum(rate(lighterage_queue_aborted_sweeps_total[$__rate_interval]))`, "aborted"},
 				},
 			},
 		}},

@@ -154,6 +154,11 @@ var transfers = dashboard{
 				description: "CPU seconds of agents by side and stage. Counted when an attempt ends.",
 				queries: one(`sum by (side, stage) (increase(lighterage_transfer_cpu_seconds_total[$__rate_interval]))`,
 					"{{side}} {{stage}}"),
+			}, {
+				title: "Regret of mode Auto", kind: timeseries, unit: fraction, width: 8, signed: true,
+				description: "By which share more of what the objective asks for the choices about blocks take than the best " +
+					"alternative for everything would, by a sample: the greatest of each namespace.",
+				queries: one(`max by (namespace) (lighterage_decisions_regret_ratio{kind="Transfer"})`, "{{namespace}}"),
 			},
 		}},
 		{title: "Receivers in this cluster", panels: []panel{

@@ -153,7 +153,7 @@ func checkSubstitutes(t *testing.T, to *registrySource, found verified, key sign
 // checkHelm: Helm pulls the chart that is in the directory, and renders it with images by digest.
 func checkHelm(t *testing.T, from *registrySource, dir string, digests map[string]v1.Hash) {
 	t.Helper()
-	helm := helmProgram(t)
+	helm := toolProgram(t, "helm")
 	chart := "oci://" + from.registry + "/" + chartRepository
 	work := t.TempDir()
 	run := func(args ...string) string {
@@ -187,15 +187,15 @@ func checkHelm(t *testing.T, from *registrySource, dir string, digests map[strin
 	}
 }
 
-// helmProgram is the pinned Helm, which Go builds once and keeps in its cache.
-func helmProgram(t *testing.T) string {
+// toolProgram is a program as hack/tools pins it, which Go builds once and keeps in its cache.
+func toolProgram(t *testing.T, name string, env ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm")
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=hack/tools/"+name+"/go.mod", "-n", name)
 	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -trimpath")
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=-buildvcs=false -trimpath"), env...)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("building helm: %v", err)
+		t.Fatalf("building %s: %v", name, err)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -185,7 +185,7 @@ func TestAPI(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy", "HTTPEndpoint", "CompressionTrial",
-		"Queue", "Tariff", "ObjectStore", "Statement", "TransferSet", "Drill",
+		"Queue", "Tariff", "ObjectStore", "Statement", "TransferSet", "Drill", "LocalCompressionPolicy",
 	} {
 		if types[kind] == nil || len(types[kind].fields) == 0 {
 			t.Fatalf("the kind %s was not found: the parser is broken", kind)

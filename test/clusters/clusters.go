@@ -115,13 +115,20 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make a client for cluster %s: %w", name, err)
 	}
-	var peers v1alpha1.PeerList
-	if err := c.List(context.Background(), &peers); err != nil {
-		return nil, fmt.Errorf(
-			"list the peers of cluster %s (is Lighterage installed? make demo-install does it): %w", name, err,
-		)
-	}
 	return &c, nil
+}
+
+// Installed fails unless both clusters have an installation, and says what makes one.
+func (p *Pair) Installed(ctx context.Context) error {
+	for _, c := range []*Cluster{p.East, p.West} {
+		var peers v1alpha1.PeerList
+		if err := c.List(ctx, &peers); err != nil {
+			return fmt.Errorf(
+				"list the peers of cluster %s (is Lighterage installed? make demo-install does it): %w", c.Name, err,
+			)
+		}
+	}
+	return nil
 }
 
 // Contexts writes a kubeconfig with the contexts east and west.

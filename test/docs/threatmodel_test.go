@@ -25,24 +25,7 @@ func TestThreatModel(t *testing.T) {
 	if len(named) < 30 {
 		t.Errorf("found only %d tests in the threat model", len(named))
 	}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	there := map[string][]string{}
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		code, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, match := range declared.FindAllStringSubmatch(string(code), -1) {
-			there[match[1]] = append(there[match[1]], filepath.ToSlash(filepath.Dir(path)))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := declared(t)
 	script := filepath.Join(root, "hack/security-tests.sh")
 	if _, err := os.ReadFile(script); err != nil { // go test asks again when a file that was read has changed
 		t.Fatal(err)
@@ -65,4 +48,46 @@ func TestThreatModel(t *testing.T) {
 			t.Errorf("make test-security does not run %s of %v", match[1], there[match[1]])
 		}
 	}
+}
+
+// TestFaults holds every test that the page about tests names against those that there are.
+func TestFaults(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/development/tests.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(named) < 20 {
+		t.Errorf("found only %d tests", len(named))
+	}
+	there := declared(t)
+	for _, match := range named {
+		if len(there[match[1]]) == 0 {
+			t.Errorf("there is no %s", match[1])
+		}
+	}
+}
+
+// declared are the directories of tests, by the names of these.
+func declared(t *testing.T) map[string][]string {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	there := map[string][]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range function.FindAllStringSubmatch(string(code), -1) {
+			there[match[1]] = append(there[match[1]], filepath.ToSlash(filepath.Dir(path)))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
 }

@@ -158,7 +158,8 @@ func suspendedDrill(t *testing.T, namespace string) *v1alpha1.Drill {
 	if err := east.Create(context.Background(), drill); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the Drill to be suspended", func() (bool, string) {
+	// Helm may have removed the manager's role before the manager could release its lease, which then has to end.
+	eventually(t, 4*time.Minute, "the Drill to be suspended", func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(drill), drill); err != nil {
 			return false, err.Error()
 		}

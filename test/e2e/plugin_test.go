@@ -107,7 +107,7 @@ func TestExplain(t *testing.T) {
 		fmt.Sprintf("CompressionPolicy %q, named by the Transfer", policy.Name),
 		"Decision: "+s.Compression.Codec+" by "+s.Compression.Engine+" at level ",
 		s.Compression.Reason+": ",
-		"XTS", "Other choices", "(this run)", "libzstd", "Estimates assume",
+		"XTS", "Alternatives", "this run", "libzstd", "Estimates assume",
 	))
 	var e explain.Explanation
 	if err := json.Unmarshal([]byte(east.says(t, append(args, "-o", "json"))), &e); err != nil {

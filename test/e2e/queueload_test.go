@@ -186,7 +186,7 @@ const (
 // queueLoad puts messages of some keys into a Queue and gets them, whatever happens to its members.
 type queueLoad struct {
 	t       *testing.T
-	queue   *v1alpha1.Queue
+	queue   string              // its name: others update the object meanwhile
 	looker  jetstream.JetStream // tells what is in the queue
 	history queuefaults.History
 	stop    context.CancelFunc // ends putting
@@ -203,7 +203,7 @@ func beginLoad(
 	t.Helper()
 	putting, stop := context.WithCancel(context.Background())
 	getting, end := context.WithCancel(context.Background())
-	l := &queueLoad{t: t, queue: queue, looker: looker, stop: stop, end: end, over: getting}
+	l := &queueLoad{t: t, queue: queue.Name, looker: looker, stop: stop, end: end, over: getting}
 	t.Cleanup(func() { stop(); end(); l.putting.Wait(); l.getting.Wait() })
 	for _, key := range keys {
 		_, js := connected(t, connect)
@@ -218,7 +218,7 @@ func beginLoad(
 func (l *queueLoad) put(ctx context.Context, js jetstream.JetStream, key string) {
 	messages := orders(4)
 	for number := uint64(1); ctx.Err() == nil; number++ {
-		m := nats.NewMsg(l.queue.Name + "." + key)
+		m := nats.NewMsg(l.queue + "." + key)
 		m.Data = messages[number%4]
 		m.Header.Set(nats.MsgIdHdr, key+"-"+strconv.FormatUint(number, 10))
 		m.Header.Set(keyHeader, key)
@@ -277,8 +277,8 @@ func (l *queueLoad) get(ctx context.Context, js jetstream.JetStream) {
 func (l *queueLoad) getSome(ctx context.Context, js jetstream.JetStream) error {
 	asking, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	consumer, err := js.CreateOrUpdateConsumer(asking, l.queue.Name, jetstream.ConsumerConfig{
-		Durable: loadConsumer, FilterSubject: l.queue.Name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+	consumer, err := js.CreateOrUpdateConsumer(asking, l.queue, jetstream.ConsumerConfig{
+		Durable: loadConsumer, FilterSubject: l.queue + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
 		MaxAckPending: 1,
 	})
 	if err != nil {
@@ -335,7 +335,7 @@ func (l *queueLoad) finish() {
 	eventually(l.t, 6*time.Minute, "every message to be got and acknowledged", func() (bool, string) {
 		asked, cancel := context.WithTimeout(context.Background(), answerTime)
 		defer cancel()
-		stream, err := l.looker.Stream(asked, l.queue.Name)
+		stream, err := l.looker.Stream(asked, l.queue)
 		if err != nil {
 			return false, err.Error()
 		}

@@ -8,6 +8,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -33,6 +34,13 @@ func TestMain(m *testing.M) {
 	if pair, err = clusters.Connect(root); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	// Tests of a release install it.
+	if os.Getenv("RELEASE_REGISTRY") == "" {
+		if err := pair.Installed(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	east, west = &cluster{pair.East, "east"}, &cluster{pair.West, "west"}
 	os.Exit(m.Run())

@@ -18,6 +18,7 @@
 package faults_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -35,6 +36,10 @@ var (
 func TestMain(m *testing.M) {
 	var err error
 	if pair, err = clusters.Connect(root); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := pair.Installed(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -60,7 +60,7 @@ func TestDocuments(t *testing.T) {
 	for _, kind := range []string{
 		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota",
 		"Tariff",
-		"ObjectStore", "TransferSet", "Drill",
+		"ObjectStore", "TransferSet", "Drill", "LocalCompressionPolicy",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document shows a %s", kind)

@@ -66,6 +66,7 @@ func TestSamples(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"Transfer", "Peer", "PeerGrant", "CompressionPolicy", "HTTPEndpoint", "Queue", "DataQuota", "Tariff",
+		"LocalCompressionPolicy",
 	} {
 		if !kinds[kind] {
 			t.Errorf("there is no sample of a %s in config/samples", kind)

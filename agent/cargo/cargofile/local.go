@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 )
 
-// TemporaryPrefix is what the names of files begin with that have not appeared. What a killed process left may be
-// removed.
+// TemporaryPrefix is what the names of files begin with that have not appeared, where the file system has no files
+// without a name, and of those that are to replace others. What a killed process left may be removed.
 const TemporaryPrefix = ".lighterage-cargo-"
 
 // local is a path.
@@ -95,72 +95,92 @@ func (l local) create(_ context.Context, replace bool) (sink, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	// Not os.CreateTemp, whose files are readable by their owner alone.
-	temporary := filepath.Join(filepath.Dir(l.path), TemporaryPrefix+rand.Text())
-	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return nil, err
+	s := &localSink{path: l.path, replace: replace}
+	if s.File, err = createUnnamed(filepath.Dir(l.path)); err != nil {
+		s.temporary = temporaryBeside(l.path)
+		// Not os.CreateTemp, whose files are readable by their owner alone.
+		if s.File, err = os.OpenFile(s.temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+			return nil, err
+		}
 	}
-	s := &localSink{File: file, path: l.path, replace: replace}
 	if info == nil {
 		return s, nil
 	}
-	if err := file.Chmod(info.Mode().Perm()); err != nil {
+	if err := s.Chmod(info.Mode().Perm()); err != nil {
 		s.abort()
 		return nil, err
 	}
 	return s, nil
 }
 
-// localSink is a temporary file in the directory of the one to be. Its ReadFrom is that of the file.
+func temporaryBeside(path string) string {
+	return filepath.Join(filepath.Dir(path), TemporaryPrefix+rand.Text())
+}
+
+// localSink is a file in the directory of the one to be. Its ReadFrom is that of the file.
 type localSink struct {
 	*os.File
-	path      string
+	path string
+	// temporary is the file's name until it gets its own; empty: it has none, and is gone with this process.
+	temporary string
 	replace   bool
-	closed    bool
 	published bool
 }
 
-func (s *localSink) prepare() error {
-	s.closed = true
-	return errors.Join(s.Sync(), s.File.Close())
-}
+func (s *localSink) prepare() error { return s.Sync() }
 
 func (s *localSink) publish() error {
 	if err := s.appear(); err != nil {
 		return err
 	}
 	s.published = true
-	return syncDirectory(filepath.Dir(s.path))
+	return errors.Join(s.File.Close(), syncDirectory(filepath.Dir(s.path)))
 }
 
 func (s *localSink) appear() error {
+	if s.temporary == "" {
+		err := nameUnnamed(s.File, s.path)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrExist) && !s.replace:
+			return ErrExists
+		case !errors.Is(err, fs.ErrExist):
+			return err
+		}
+		// Only a name replaces another.
+		temporary := temporaryBeside(s.path)
+		if err := nameUnnamed(s.File, temporary); err != nil {
+			return err
+		}
+		s.temporary = temporary
+	}
 	if s.replace {
-		return os.Rename(s.Name(), s.path)
+		return os.Rename(s.temporary, s.path)
 	}
 	// A link replaces nothing, whoever comes at the same time.
-	err := os.Link(s.Name(), s.path)
+	err := os.Link(s.temporary, s.path)
 	if errors.Is(err, fs.ErrExist) {
 		return ErrExists
 	}
 	if err == nil {
-		return os.Remove(s.Name())
+		return os.Remove(s.temporary)
 	}
 	// The file system has no links.
 	if _, err := os.Lstat(s.path); err == nil {
 		return ErrExists
 	}
-	return os.Rename(s.Name(), s.path)
+	return os.Rename(s.temporary, s.path)
 }
 
 func (s *localSink) abort() {
 	if s.published {
 		return
 	}
-	if !s.closed {
-		_ = s.File.Close() // of what nobody will read
+	_ = s.File.Close() // of what nobody will read
+	if s.temporary != "" {
+		_ = os.Remove(s.temporary)
 	}
-	_ = os.Remove(s.Name())
 }
 
 func syncDirectory(path string) error {

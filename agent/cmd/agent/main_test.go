@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/killtest"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -29,6 +30,16 @@ const (
 	receiveName = "0000.receive.lighterage.internal"
 	sendName    = "1111.send.lighterage.internal"
 )
+
+// childEnv says that a process is an agent, whose arguments are those of the command line.
+const childEnv = "LIGHTERAGE_TEST_AGENT"
+
+func init() {
+	if os.Getenv(childEnv) != "" {
+		killtest.Watched()
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+}
 
 // freeAddress returns an address that nobody listens on. Connections begin at 127.0.0.1, so that none takes its port.
 func freeAddress(t *testing.T) string {

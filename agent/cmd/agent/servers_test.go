@@ -7,7 +7,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
@@ -25,15 +24,6 @@ import (
 	"github.com/lighterage/lighterage/agent/objectstore/objectstoretest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// childEnv says that a process is an agent, whose arguments are those of the command line.
-const childEnv = "LIGHTERAGE_TEST_AGENT"
-
-func init() {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
-	}
-}
 
 // TestServers moves trees through real servers, with agents and servers that are killed.
 func TestServers(t *testing.T) {

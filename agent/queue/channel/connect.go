@@ -5,14 +5,16 @@ package channel
 
 import (
 	"context"
-	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/longpath"
 	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/wire/datapath"
 	"github.com/lighterage/lighterage/agent/wire/tunnel"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -34,21 +36,48 @@ type Destination struct {
 	CAFile string
 	// Counter of the bytes of all connections; nil: nobody counts.
 	Counter *transport.Counter
+	// Try is the path that connections are to take.
+	Try datapath.Path
+
+	// made are the connections of the last call of Connect; nil before the first.
+	made atomic.Pointer[connections]
+}
+
+// connections are those of one start of the channel. What those before were does not count.
+type connections struct {
+	paths  datapath.Paths
+	newest atomic.Pointer[longpath.Path]
+}
+
+// DataPath is that of the connections which the last call of Connect has made; nil while there are none.
+func (d *Destination) DataPath() *wirev1.DataPath {
+	made := d.made.Load()
+	if made == nil {
+		return nil
+	}
+	seen := made.paths.Seen()
+	if path := made.newest.Load(); seen != nil && path != nil {
+		seen.RoundTripNanos, seen.CongestionControl = uint64(path.RoundTrip), path.Control
+	}
+	return seen
 }
 
 // Connect asks the gateway, if there is one, for the way to the queue, each time again since it may have changed, and
 // returns a connection that is made when it is first used.
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
+	made := &connections{paths: datapath.Paths{Try: d.Try}}
+	d.made.Store(made)
+	dialer := &transport.Dialer{
+		Address: d.Address, Files: d.Files, Counter: d.Counter, Connect: made.paths.DialContext,
+		Adapted: func(path longpath.Path) { made.newest.Store(&path) },
+	}
 	if d.Address != "" {
-		return (&transport.Dialer{Address: d.Address, Files: d.Files, Counter: d.Counter}).DialOwn(d.ServerName)
+		return dialer.DialOwn(d.ServerName)
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	dialer := &transport.Dialer{
-		Address: d.Gateway, Files: d.Files, Counter: d.Counter,
-		CAFile:  d.CAFile,
-		Connect: tunnel.Through(new(net.Dialer).DialContext, d.Tunnel, d.Files.Certificate),
-	}
+	dialer.Address, dialer.CAFile = d.Gateway, d.CAFile
+	dialer.Connect = tunnel.Through(made.paths.DialContext, d.Tunnel, d.Files.Certificate)
 	gateway, err := dialer.Dial(transport.GatewayServerName)
 	if err != nil {
 		return nil, err

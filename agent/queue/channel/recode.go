@@ -193,7 +193,7 @@ func (w *worker) choose(form message.Form, subject string, payload []byte) class
 	if _, skips := w.encoding.Skips(len(payload)); skips {
 		return classes.Choice{}
 	}
-	return w.classes.Choose(w.encoding, []byte(subject), len(payload))
+	return w.classes.Choose(w.encoding, []byte(subject), payload)
 }
 
 func (w *worker) encode(choice classes.Choice, payload []byte) ([]byte, message.Form, error) {

@@ -7,6 +7,7 @@ package classes
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/regret"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -49,6 +51,8 @@ const (
 type Classes struct {
 	*adapt.Classes
 	queue string
+	// sampler measures what choices lose; nil: nothing does.
+	sampler *regret.Sampler
 
 	// tokens have the subjects that were given to them. It is replaced, never changed.
 	tokens atomic.Pointer[map[string]int]
@@ -70,6 +74,13 @@ func New(queue string, pipelined bool, clock adapt.Clock) *Classes {
 	return c
 }
 
+// Sample has a sample of the messages measured until the context ends. It is called before Set. A nil machine is this
+// one.
+func (c *Classes) Sample(ctx context.Context, machine regret.Machine) {
+	c.sampler = regret.New(machine, nil)
+	go c.sampler.Run(ctx)
+}
+
 // Set replaces what is minimised by what an encoding's policy says. before is the encoding that was used until now; nil:
 // there was none.
 func (c *Classes) Set(e, before *message.Encoding) {
@@ -78,6 +89,10 @@ func (c *Classes) Set(e, before *message.Encoding) {
 	defer c.mu.Unlock()
 	c.serving = policy.Serving{Objective: s.Objective, Prices: s.Prices}
 	c.weigh(before != nil && !e.Alike(before))
+	o := e.Options()
+	ways := regret.Serving(o.Policy, o.Engines, o.Codecs, c.Inflate)
+	ways.Overhead = message.HeaderBound
+	c.sampler.Set(ways)
 }
 
 // Crowd says whether the queue has so little space that only bytes count.
@@ -103,23 +118,32 @@ func (c *Classes) weigh(afresh bool) {
 type Choice struct {
 	adapt.Decision
 	class int
+	// option to compress it by; the zero value: there was nothing to decide.
+	option policy.Option
 }
 
 // Choose decides about a message that an encoding would compress. One with a reason is stored or sent as it is. In other
 // modes than Auto there is nothing to decide.
-func (c *Classes) Choose(e *message.Encoding, subject []byte, length int) Choice {
+func (c *Classes) Choose(e *message.Encoding, subject, payload []byte) Choice {
 	if e.Policy().Mode != policy.Auto {
 		return Choice{}
 	}
-	class := c.of(subject, length)
-	c.Passed(class, int64(length))
-	return Choice{c.Classes.Choose(class), class}
+	class := c.of(subject, len(payload))
+	c.Passed(class, int64(len(payload)))
+	choice := Choice{c.Classes.Choose(class), class, policy.Option{Codec: e.Codec(), Level: e.Policy().Level}}
+	if choice.Reason != "" {
+		c.sampler.Offer(payload, policy.Option{})
+	}
+	return choice
 }
 
 // Encode is that of an encoder, which it measures where the choice asks for that.
 func (c *Classes) Encode(choice Choice, e *message.Encoder, dst, plain []byte) (
 	out []byte, form message.Form, o meter.Outcome, err error,
 ) {
+	if !choice.option.Stored() {
+		defer func() { c.sample(choice.option, plain, o.Reason) }()
+	}
 	if !choice.Measured {
 		return e.Encode(dst, plain)
 	}
@@ -132,6 +156,17 @@ func (c *Classes) Encode(choice Choice, e *message.Encoder, dst, plain []byte) (
 		})
 	}
 	return out, form, o, err
+}
+
+// sample has a message measured, if it is drawn, that was compressed or left as it is for a reason.
+func (c *Classes) sample(option policy.Option, plain []byte, reason policy.Reason) {
+	switch reason {
+	case message.EngineFailed:
+	case policy.Incompressible:
+		c.sampler.Offer(plain, policy.Option{})
+	default:
+		c.sampler.Offer(plain, option)
+	}
 }
 
 // of is the number of the class of a message.
@@ -216,7 +251,9 @@ func (c *Classes) Decisions(e *message.Encoding) *wirev1.Decisions {
 	for token, i := range *c.tokens.Load() {
 		names[i] = token
 	}
-	return compression.Decisions(c.Classes, maxShown, func(class int) (content, size string, of codec.ID) {
+	d := compression.Decisions(c.Classes, maxShown, func(class int) (content, size string, of codec.ID) {
 		return names[class/len(sizes)], sizes[class%len(sizes)].name, e.Codec()
 	})
+	d.Regret = compression.Regret(c.sampler.Lost(c.Value))
+	return d
 }

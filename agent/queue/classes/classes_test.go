@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -73,7 +74,7 @@ func (r *rig) disk(perByte float64) {
 func (r *rig) put(t testing.TB, subject string) classes.Choice {
 	t.Helper()
 	r.clock.cpu.Add(int64(time.Millisecond))
-	choice := r.Choose(r.encoding, []byte(subject), len(plain))
+	choice := r.Choose(r.encoding, []byte(subject), plain)
 	if choice.Reason == "" {
 		_, form, _, err := r.Encode(choice, r.encoder, nil, plain)
 		if err != nil || form.Plain() {
@@ -187,7 +188,7 @@ func contents(d *wirev1.Decisions) map[string]uint64 {
 // used any more makes place.
 func TestHostileSubjects(t *testing.T) {
 	r := newRig(t, encoding(t, policy.Auto, policy.Elapsed))
-	choose := func(subject string) { r.Choose(r.encoding, []byte(subject), 1000) }
+	choose := func(subject string) { r.Choose(r.encoding, []byte(subject), plain[:1000]) }
 	choose("orders")
 	choose("orders.")
 	choose("orders.paid.eu")
@@ -213,7 +214,7 @@ func TestHostileSubjects(t *testing.T) {
 	if got := contents(r.Decisions(r.encoding)); got["new"] == 0 {
 		t.Errorf("no place for another subject: %v", got)
 	}
-	allocated := testing.AllocsPerRun(1000, func() { r.Choose(r.encoding, []byte("orders.paid.eu"), 1000) })
+	allocated := testing.AllocsPerRun(1000, func() { r.Choose(r.encoding, []byte("orders.paid.eu"), plain[:1000]) })
 	if allocated > 0 {
 		t.Errorf("%g allocations to decide", allocated)
 	}
@@ -231,6 +232,29 @@ func TestEncodeMeasures(t *testing.T) {
 	}
 }
 
+// idle is a machine with CPU time for everything.
+type idle struct{}
+
+func (idle) CPU() time.Duration           { return time.Duration(time.Now().UnixNano()) }
+func (idle) Spend(f func()) time.Duration { return meter.ThreadCPU(f) }
+func (idle) Pressed() bool                { return false }
+
+// TestRegret: messages that are compressed and that are not are measured, and the best alternative is reported.
+func TestRegret(t *testing.T) {
+	e := encoding(t, policy.Auto, policy.CPU)
+	r := newRig(t, e)
+	r.SetWay(adapt.Way{Local: true, Stored: true, Rest: 1e-12})
+	r.Sample(t.Context(), idle{})
+	r.Set(e, nil)
+	for r.Decisions(e).GetRegret() == nil {
+		r.put(t, "orders")
+	}
+	// Without readers and members a byte takes next to nothing but compressing it.
+	if got := r.Decisions(e).GetRegret(); got.GetCodec() != "none" || got.GetUnits() < 48 || got.GetLevel() != "" {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestAtOnce is for the race detector.
 func TestAtOnce(t *testing.T) {
 	r := newRig(t, encoding(t, policy.Auto, policy.Elapsed))
@@ -238,7 +262,7 @@ func TestAtOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 5000 {
-				r.Choose(r.encoding, fmt.Appendf(nil, "orders.%d", i*n%40), n)
+				r.Choose(r.encoding, fmt.Appendf(nil, "orders.%d", i*n%40), plain[:n%len(plain)])
 				if n%500 == 0 {
 					r.Decisions(r.encoding)
 					r.Crowd(n%1000 == 0)
@@ -256,6 +280,6 @@ func BenchmarkChoose(b *testing.B) {
 	subject := []byte("orders.new.eu")
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Choose(r.encoding, subject, 4000)
+		r.Choose(r.encoding, subject, plain[:4000])
 	}
 }

@@ -157,6 +157,7 @@ func New(o Options) (*Front, error) {
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
 	f.settings.Store(g)
+	f.classes.Sample(f.context, nil)
 	f.classes.Set(g.Encoding, nil)
 	slow := defaultSlow
 	f.slow.Store(&slow)

@@ -58,7 +58,7 @@ func (in *inbound) put(g *generation, s *step) *rejection {
 		s.becomes(verify, len(s.payload))
 	} else if reason, skips := g.Encoding.Skips(len(s.payload)); skips {
 		in.stored.add(reason, len(s.payload))
-	} else if s.choice = f.classes.Choose(g.Encoding, s.subject, len(s.payload)); s.choice.Reason != "" {
+	} else if s.choice = f.classes.Choose(g.Encoding, s.subject, s.payload); s.choice.Reason != "" {
 		in.stored.add(s.choice.Reason, len(s.payload))
 	} else {
 		s.becomes(compress, len(s.payload))

@@ -192,7 +192,7 @@ func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 			w.stored.add(reason, len(op.payload))
 			return append(out, op.raw...), nil
 		}
-		choice := w.front.classes.Choose(w.settings.Encoding, op.subject, len(op.payload))
+		choice := w.front.classes.Choose(w.settings.Encoding, op.subject, op.payload)
 		if choice.Reason != "" {
 			w.stored.add(choice.Reason, len(op.payload))
 			return append(out, op.raw...), nil

@@ -97,6 +97,9 @@ func (e *Encoding) Codec() codec.ID { return e.codec }
 // Policy is what the options name.
 func (e *Encoding) Policy() policy.Settings { return e.options.Policy }
 
+// Options are those that the encoding was made with.
+func (e *Encoding) Options() EncodingOptions { return e.options }
+
 // Alike reports whether messages are compressed as by another one, by the same engines.
 func (e *Encoding) Alike(o *Encoding) bool {
 	name := func(e codec.Engine) string {

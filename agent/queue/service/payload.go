@@ -187,7 +187,7 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *m
 	decides := s.options.Front.Classes()
 	var choice classes.Choice
 	if _, skips := settings.Encoding.Skips(len(m.Data)); !skips {
-		if choice = decides.Choose(settings.Encoding, []byte(m.Subject), len(m.Data)); choice.Reason != "" {
+		if choice = decides.Choose(settings.Encoding, []byte(m.Subject), m.Data); choice.Reason != "" {
 			s.options.Front.Encoded().AddStored(choice.Reason, 1, len(m.Data))
 			return m, nil
 		}

@@ -51,9 +51,10 @@ func (s *Store) changed() *changes {
 	return now
 }
 
-// NewCheckpoint returns nil where there is nothing to sync: no volume, or one where each put is synced.
+// NewCheckpoint returns nil where there is nothing to sync: no volume, one where each put is synced, or messages that are
+// to be in memory.
 func (s *Store) NewCheckpoint() *Checkpoint {
-	if s.options.Memory || s.options.Sync.Always {
+	if s.options.Memory || s.options.Spill != nil || s.options.Sync.Always {
 		return nil
 	}
 	return &Checkpoint{

@@ -29,14 +29,22 @@ type Volume struct {
 	Size, Free int64
 }
 
-// Volume looks at the volume. It is cheap.
+// Volume looks at the volume. It is cheap. Of a store that spills the volume is what its files may take.
 func (s *Store) Volume() (Volume, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(s.options.Directory, &fs); err != nil {
 		return Volume{}, fmt.Errorf("look at the volume of queue %s: %w", s.options.Queue, err)
 	}
 	unit := uint64(fs.Bsize)
-	return Volume{Size: signed((fs.Blocks - fs.Bfree + fs.Bavail) * unit), Free: signed(fs.Bavail * unit)}, nil
+	v := Volume{Size: signed((fs.Blocks - fs.Bfree + fs.Bavail) * unit), Free: signed(fs.Bavail * unit)}
+	if s.spilling == nil {
+		return v, nil
+	}
+	v, err := s.spilling.within(v)
+	if err != nil {
+		return Volume{}, fmt.Errorf("look at the files of queue %s: %w", s.options.Queue, err)
+	}
+	return v, nil
 }
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

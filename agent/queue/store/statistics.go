@@ -32,7 +32,7 @@ type Statistics struct {
 // Used is what the messages of a queue take in one member.
 type Used struct {
 	// FileBlocks and FileBytes are the files that hold messages, and MemoryBytes what they
-	// take in memory.
+	// take in memory; of a store that spills, all files that were not swept.
 	FileBlocks, FileBytes, MemoryBytes uint64
 }
 
@@ -49,6 +49,9 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	used := &Used{}
 	if js, err := s.server.Jsz(nil); err == nil {
 		used.MemoryBytes = js.Memory
+	}
+	if swept := s.Swept(); swept != nil {
+		used.MemoryBytes += swept.InMemory
 	}
 	used.FileBlocks, used.FileBytes, err = s.blocks()
 	out.Used = used

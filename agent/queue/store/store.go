@@ -42,6 +42,9 @@ type Options struct {
 	Directory string
 	// Memory says that messages are kept in memory and lost with the process.
 	Memory bool
+	// Spill has the files of messages in memory, as far as they fit; nil: on the volume. It is for a store whose Memory is
+	// false.
+	Spill *Spill
 	// Capacity is the most that messages may take, in bytes. Less if the volume turns out to have
 	// space for less, see Volume. 0: what is free on the volume at the start, or three quarters of the memory.
 	Capacity int64
@@ -99,6 +102,9 @@ type Store struct {
 	password map[string]string
 	filters  filters
 	looks    *nats.Conn // at consumers, in a cluster
+	spilling *spilling  // nil: nothing is swept
+	// endSpilling and spillingEnded are not nil when something is.
+	endSpilling, spillingEnded func()
 }
 
 // The users of the server.
@@ -146,6 +152,9 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	if s.server, err = server.NewServer(settings); err != nil {
 		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
 	}
+	if o.Spill != nil {
+		s.spilling = newSpilling(*o.Spill, o.Directory)
+	}
 	if !o.Memory && o.Capacity > 0 {
 		members := 1
 		if o.Cluster != nil {
@@ -167,6 +176,9 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		s.server.Shutdown()
 		return nil, fmt.Errorf("start the store of queue %s in %s: %w", o.Queue, o.Directory, err)
+	}
+	if s.spilling != nil {
+		s.endSpilling, s.spillingEnded = s.keepSpilling(ctx)
 	}
 	return s, nil
 }
@@ -389,9 +401,15 @@ func (s *Store) RouteAddress() net.Addr {
 // Shutdown ends the server, hands what it leads to other members and waits until all is on
 // the volume. Shutting down twice is allowed.
 func (s *Store) Shutdown() {
+	if s.endSpilling != nil {
+		s.endSpilling()
+	}
 	if s.looks != nil {
 		s.looks.Close()
 	}
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
+	if s.spillingEnded != nil { // What leads has been handed over by then, however slow the disk is.
+		s.spillingEnded()
+	}
 }

@@ -12,9 +12,11 @@ import (
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/regret"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -27,6 +29,8 @@ const maxPeerCores = 1 << 12
 type adaptive struct {
 	chooser *adapt.Sender
 	ways    map[policy.Option]codec.Engine
+	// sampler measures what choices lose; nil: nothing does.
+	sampler *regret.Sampler
 }
 
 // newAdaptive sets up what is to be chosen between, as far as the receiver reads it.
@@ -67,7 +71,37 @@ func newAdaptive(o *Options, t *terms) *adaptive {
 		Cores:          min(o.Streams, runtime.GOMAXPROCS(0)),
 		PeerCores:      int(min(accepted.GetCores(), maxPeerCores)),
 	}, nil)
+	// The blocks of a Fan are those of several, and its process has one share of the CPU time.
+	if o.Place == nil {
+		a.sample(o, ways)
+	}
 	return a
+}
+
+// sampledOn is a variable for tests.
+var sampledOn regret.Machine
+
+// sample has a sample of the blocks compressed in all ways.
+func (a *adaptive) sample(o *Options, ways []policy.Way) {
+	inflate := make(map[policy.Option]float64)
+	for _, w := range ways {
+		inflate[w.Option] = w.InflateSeconds()
+	}
+	a.sampler = regret.New(sampledOn, nil)
+	a.sampler.Set(regret.Ways{
+		Settings: o.Policy, Engines: a.ways, Prefer: o.Policy.PreferHardware,
+		Inflate: func(o policy.Option) float64 { return inflate[o] },
+	})
+	o.Report.deciding(a.decisions)
+}
+
+// decisions are nil until it is known what they lose.
+func (a *adaptive) decisions() *wirev1.Decisions {
+	lost := compression.Regret(a.sampler.Lost(a.chooser.Value))
+	if lost == nil {
+		return nil
+	}
+	return &wirev1.Decisions{Objective: string(a.chooser.Objective()), Regret: lost}
 }
 
 // heard takes in what the receiver says of itself, and the pace now.
@@ -102,7 +136,7 @@ func (a *adaptive) encoderOptions(o *Options, t *terms) frame.EncoderOptions {
 		Joinable: t.accepted.GetJoinable(),
 	}
 	if a.chooser != nil {
-		e.Chooser, e.Ways = a.chooser, a.ways
+		e.Chooser, e.Ways, e.Sample = a.chooser, a.ways, a.sampler.Offer
 	}
 	return e
 }

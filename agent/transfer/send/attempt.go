@@ -53,6 +53,7 @@ func (a *attempt) run(parent context.Context) error {
 	a.options.Report.Transferring(omissions)
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
+	go a.adaptive.sampler.Run(ctx)
 	go func() {
 		defer close(a.session.ended)
 		if a.verdict = a.listen(); a.verdict != nil {

@@ -33,6 +33,8 @@ type Report struct {
 	path atomic.Pointer[longpath.Path]
 	// place in a Fan, whose CPU time this is a share of; nil: all of it.
 	place atomic.Pointer[Place]
+	// decides says what the newest attempt chooses by; nil before there is one that does.
+	decides atomic.Pointer[func() *wirev1.Decisions]
 
 	mu sync.Mutex
 	// inflated counts what this side inflates, and software is why software does; nil: what the receiver says is
@@ -60,6 +62,9 @@ func (r *Report) Path() longpath.Path {
 	}
 	return longpath.Path{}
 }
+
+// deciding has what an attempt decides reported.
+func (r *Report) deciding(by func() *wirev1.Decisions) { r.decides.Store(&by) }
 
 // Inflating has what a meter counts reported where there is no receiver, and why software inflates where it does.
 func (r *Report) Inflating(m *meter.Meter, software policy.Reason) {
@@ -93,6 +98,9 @@ func (r *Report) Report() *wirev1.Report {
 		report.Cpu.ReadNanos, report.Cpu.AcceleratorNanos = share.read, share.accelerator
 	}
 	report.Store = r.Store.Wire()
+	if decides := r.decides.Load(); decides != nil {
+		report.Decisions = (*decides)()
+	}
 	if path := r.Path(); report.DataPath != nil {
 		report.DataPath.RoundTripNanos, report.DataPath.CongestionControl = uint64(path.RoundTrip), path.Control
 	}

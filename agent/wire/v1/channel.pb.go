@@ -763,7 +763,9 @@ type ChannelConfig struct {
 	// name by which status is told, unique among the channels of a queue; empty for ChannelConfig of QueueConfig.channel.
 	Name string `protobuf:"bytes,17,opt,name=name,proto3" json:"name,omitempty"`
 	// ca_file beside config.json vouches for the other cluster; empty: peer-ca.crt.
-	CaFile        string `protobuf:"bytes,18,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
+	CaFile string `protobuf:"bytes,18,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
+	// data_path that connections are to take, as in SendConfig.
+	DataPath      string `protobuf:"bytes,19,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,6 +884,13 @@ func (x *ChannelConfig) GetCaFile() string {
 	return ""
 }
 
+func (x *ChannelConfig) GetDataPath() string {
+	if x != nil {
+		return x.DataPath
+	}
+	return ""
+}
+
 // ChannelAcceptance is what the receiving end of channels accepts.
 type ChannelAcceptance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -891,7 +900,9 @@ type ChannelAcceptance struct {
 	// codecs by name that are accepted beside none.
 	Codecs []string `protobuf:"bytes,3,rep,name=codecs,proto3" json:"codecs,omitempty"`
 	// any_codec: every codec that the agent can read.
-	AnyCodec      bool `protobuf:"varint,4,opt,name=any_codec,json=anyCodec,proto3" json:"any_codec,omitempty"`
+	AnyCodec bool `protobuf:"varint,4,opt,name=any_codec,json=anyCodec,proto3" json:"any_codec,omitempty"`
+	// data_path that connections may take beside TCP and MPTCP, as in ReceiveConfig. It counts at the start only.
+	DataPath      string `protobuf:"bytes,5,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +963,13 @@ func (x *ChannelAcceptance) GetAnyCodec() bool {
 		return x.AnyCodec
 	}
 	return false
+}
+
+func (x *ChannelAcceptance) GetDataPath() string {
+	if x != nil {
+		return x.DataPath
+	}
+	return ""
 }
 
 // ChannelPeer is another cluster, or the own one, some of whose namespaces may send to the queue.
@@ -1120,7 +1138,9 @@ type ChannelStatus struct {
 	// name as in ChannelConfig.
 	Name string `protobuf:"bytes,26,opt,name=name,proto3" json:"name,omitempty"`
 	// position is the sequence, in the sending queue, of the last message that the other queue is known to have.
-	Position      uint64 `protobuf:"varint,27,opt,name=position,proto3" json:"position,omitempty"`
+	Position uint64 `protobuf:"varint,27,opt,name=position,proto3" json:"position,omitempty"`
+	// data_path of the connections of the channel; absent while it does not run.
+	DataPath      *DataPath `protobuf:"bytes,28,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1302,6 +1322,13 @@ func (x *ChannelStatus) GetPosition() uint64 {
 	return 0
 }
 
+func (x *ChannelStatus) GetDataPath() *DataPath {
+	if x != nil {
+		return x.DataPath
+	}
+	return nil
+}
+
 // ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
 type ReceivedChannel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1474,7 +1501,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
 	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xb6\x03\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xd3\x03\n" +
 	"\rChannelConfig\x12)\n" +
 	"\x10gateway_endpoint\x18\x01 \x01(\tR\x0fgatewayEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1489,12 +1516,14 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\vserver_name\x18\x10 \x01(\tR\n" +
 	"serverName\x12\x12\n" +
 	"\x04name\x18\x11 \x01(\tR\x04name\x12\x17\n" +
-	"\aca_file\x18\x12 \x01(\tR\x06caFile\"\x99\x01\n" +
+	"\aca_file\x18\x12 \x01(\tR\x06caFile\x12\x1b\n" +
+	"\tdata_path\x18\x13 \x01(\tR\bdataPath\"\xb6\x01\n" +
 	"\x11ChannelAcceptance\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
 	"\x06codecs\x18\x03 \x03(\tR\x06codecs\x12\x1b\n" +
-	"\tany_codec\x18\x04 \x01(\bR\banyCodec\"\xab\x01\n" +
+	"\tany_codec\x18\x04 \x01(\bR\banyCodec\x12\x1b\n" +
+	"\tdata_path\x18\x05 \x01(\tR\bdataPath\"\xab\x01\n" +
 	"\vChannelPeer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x12D\n" +
@@ -1505,7 +1534,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\"\xc5\x06\n" +
+	"serverName\"\x80\a\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1532,7 +1561,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\vown_cluster\x18\x19 \x01(\bR\n" +
 	"ownCluster\x12\x12\n" +
 	"\x04name\x18\x1a \x01(\tR\x04name\x12\x1a\n" +
-	"\bposition\x18\x1b \x01(\x04R\bposition\"\x84\x03\n" +
+	"\bposition\x18\x1b \x01(\x04R\bposition\x129\n" +
+	"\tdata_path\x18\x1c \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\"\x84\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1592,6 +1622,7 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*Failure)(nil),               // 18: lighterage.wire.v1.Failure
 	(CompressionLevel)(0),         // 19: lighterage.wire.v1.CompressionLevel
 	(*Decisions)(nil),             // 20: lighterage.wire.v1.Decisions
+	(*DataPath)(nil),              // 21: lighterage.wire.v1.DataPath
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
@@ -1615,15 +1646,16 @@ var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	16, // 18: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
 	20, // 19: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
 	19, // 20: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
-	18, // 21: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 22: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 23: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 24: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 21: lighterage.wire.v1.ChannelStatus.data_path:type_name -> lighterage.wire.v1.DataPath
+	18, // 22: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 23: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 24: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	7,  // 25: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	25, // [25:26] is the sub-list for method output_type
+	24, // [24:25] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }

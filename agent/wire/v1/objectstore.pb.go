@@ -600,7 +600,9 @@ type StoreResting struct {
 	// size of the object in bytes.
 	Size uint64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	// index_etag is that of the object with its index. It is never empty.
-	IndexEtag     string `protobuf:"bytes,2,opt,name=index_etag,json=indexEtag,proto3" json:"index_etag,omitempty"`
+	IndexEtag string `protobuf:"bytes,2,opt,name=index_etag,json=indexEtag,proto3" json:"index_etag,omitempty"`
+	// records that its index knows: none, lines, rdw, or fixed= and their length; empty: the writer of the entry did not say.
+	Records       string `protobuf:"bytes,165,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,13 @@ func (x *StoreResting) GetSize() uint64 {
 func (x *StoreResting) GetIndexEtag() string {
 	if x != nil {
 		return x.IndexEtag
+	}
+	return ""
+}
+
+func (x *StoreResting) GetRecords() string {
+	if x != nil {
+		return x.Records
 	}
 	return ""
 }
@@ -1027,11 +1036,12 @@ const file_agent_wire_v1_objectstore_proto_rawDesc = "" +
 	"\barchived\x18\x03 \x01(\v2!.lighterage.wire.v1.StoreArchivedR\barchived\x12\x1f\n" +
 	"\vdigest_part\x18< \x01(\x04R\n" +
 	"digestPart\x12:\n" +
-	"\aresting\x18\x14 \x01(\v2 .lighterage.wire.v1.StoreRestingR\aresting\"A\n" +
+	"\aresting\x18\x14 \x01(\v2 .lighterage.wire.v1.StoreRestingR\aresting\"\\\n" +
 	"\fStoreResting\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x1d\n" +
 	"\n" +
-	"index_etag\x18\x02 \x01(\tR\tindexEtag\"\xed\x01\n" +
+	"index_etag\x18\x02 \x01(\tR\tindexEtag\x12\x19\n" +
+	"\arecords\x18\xa5\x01 \x01(\tR\arecords\"\xed\x01\n" +
 	"\x10StoreRestingPart\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x12\n" +

@@ -766,8 +766,11 @@ type QueueStorage struct {
 	Capacity uint64 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// sync_always: nothing is acknowledged before it is on the volume. Else what was acknowledged may be in the node's memory alone for about
 	// sync_interval; absent: 2 s.
-	SyncAlways    bool                 `protobuf:"varint,4,opt,name=sync_always,json=syncAlways,proto3" json:"sync_always,omitempty"`
-	SyncInterval  *durationpb.Duration `protobuf:"bytes,5,opt,name=sync_interval,json=syncInterval,proto3" json:"sync_interval,omitempty"`
+	SyncAlways   bool                 `protobuf:"varint,4,opt,name=sync_always,json=syncAlways,proto3" json:"sync_always,omitempty"`
+	SyncInterval *durationpb.Duration `protobuf:"bytes,5,opt,name=sync_interval,json=syncInterval,proto3" json:"sync_interval,omitempty"`
+	// spill, with memory: messages are in files of directory, of which the kernel's memory has what was not swept to the disk; capacity bounds
+	// them all. Absent: the server keeps them.
+	Spill         *QueueSpill `protobuf:"bytes,6,opt,name=spill,proto3" json:"spill,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +840,68 @@ func (x *QueueStorage) GetSyncInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *QueueStorage) GetSpill() *QueueSpill {
+	if x != nil {
+		return x.Spill
+	}
+	return nil
+}
+
+// QueueSpill bounds the files of a queue in memory.
+type QueueSpill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// memory_bytes of files stay in memory: older ones are swept.
+	MemoryBytes uint64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// volume_bytes are what all files may take, whatever the disk has. The pod goes, and its messages with it, some way beyond that.
+	VolumeBytes   uint64 `protobuf:"varint,2,opt,name=volume_bytes,json=volumeBytes,proto3" json:"volume_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueSpill) Reset() {
+	*x = QueueSpill{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueSpill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueSpill) ProtoMessage() {}
+
+func (x *QueueSpill) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueSpill.ProtoReflect.Descriptor instead.
+func (*QueueSpill) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *QueueSpill) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *QueueSpill) GetVolumeBytes() uint64 {
+	if x != nil {
+		return x.VolumeBytes
+	}
+	return 0
+}
+
 // QueueLimits count messages and bytes as they are stored. 0 and absent: not bounded.
 type QueueLimits struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -854,7 +919,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +931,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +944,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QueueLimits) GetMaxMessages() uint64 {
@@ -939,7 +1004,7 @@ type QueueRole struct {
 
 func (x *QueueRole) Reset() {
 	*x = QueueRole{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1016,7 @@ func (x *QueueRole) String() string {
 func (*QueueRole) ProtoMessage() {}
 
 func (x *QueueRole) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1029,7 @@ func (x *QueueRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRole.ProtoReflect.Descriptor instead.
 func (*QueueRole) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QueueRole) GetClient() string {
@@ -1006,7 +1071,7 @@ type QueueAuthentication struct {
 
 func (x *QueueAuthentication) Reset() {
 	*x = QueueAuthentication{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1083,7 @@ func (x *QueueAuthentication) String() string {
 func (*QueueAuthentication) ProtoMessage() {}
 
 func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1096,7 @@ func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAuthentication.ProtoReflect.Descriptor instead.
 func (*QueueAuthentication) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QueueAuthentication) GetTokensDirectory() string {
@@ -1072,7 +1137,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1149,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1162,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() []byte {
@@ -1115,7 +1180,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1192,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1205,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 type GetQueueReportRequest struct {
@@ -1151,7 +1216,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1228,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1241,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
 }
 
 type GetQueueReportResponse struct {
@@ -1188,7 +1253,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1265,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1278,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -1259,7 +1324,7 @@ type QueueContent struct {
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1336,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1349,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -1405,7 +1470,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1482,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1495,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -1506,13 +1571,17 @@ type QueueStatistics struct {
 	// recent_tried and recent_tried_nanos are tried and tried_nanos of the last 10 to 20 seconds in which there was any.
 	RecentTried      uint64 `protobuf:"varint,41,opt,name=recent_tried,json=recentTried,proto3" json:"recent_tried,omitempty"`
 	RecentTriedNanos uint64 `protobuf:"varint,42,opt,name=recent_tried_nanos,json=recentTriedNanos,proto3" json:"recent_tried_nanos,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// sweeps of files of messages to the disk, those that an error aborted, and the bytes that were swept; absent without spill.
+	Sweeps        *uint64 `protobuf:"varint,44,opt,name=sweeps,proto3,oneof" json:"sweeps,omitempty"`
+	AbortedSweeps *uint64 `protobuf:"varint,45,opt,name=aborted_sweeps,json=abortedSweeps,proto3,oneof" json:"aborted_sweeps,omitempty"`
+	SweptBytes    *uint64 `protobuf:"varint,46,opt,name=swept_bytes,json=sweptBytes,proto3,oneof" json:"swept_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1593,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1606,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1750,6 +1819,27 @@ func (x *QueueStatistics) GetRecentTriedNanos() uint64 {
 	return 0
 }
 
+func (x *QueueStatistics) GetSweeps() uint64 {
+	if x != nil && x.Sweeps != nil {
+		return *x.Sweeps
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetAbortedSweeps() uint64 {
+	if x != nil && x.AbortedSweeps != nil {
+		return *x.AbortedSweeps
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetSweptBytes() uint64 {
+	if x != nil && x.SweptBytes != nil {
+		return *x.SweptBytes
+	}
+	return 0
+}
+
 // QueueVolumeSyncs are small writes of the agent's own, by which it measures how long the member's volume takes until a write would survive
 // the node. The server's own syncs are more and longer, and it does not tell of them.
 type QueueVolumeSyncs struct {
@@ -1769,7 +1859,7 @@ type QueueVolumeSyncs struct {
 
 func (x *QueueVolumeSyncs) Reset() {
 	*x = QueueVolumeSyncs{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1871,7 @@ func (x *QueueVolumeSyncs) String() string {
 func (*QueueVolumeSyncs) ProtoMessage() {}
 
 func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1884,7 @@ func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueVolumeSyncs.ProtoReflect.Descriptor instead.
 func (*QueueVolumeSyncs) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueVolumeSyncs) GetCount() uint64 {
@@ -1906,7 +1996,7 @@ type QueueReport struct {
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2008,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2021,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -2173,7 +2263,7 @@ type QueueArchiveStatus struct {
 
 func (x *QueueArchiveStatus) Reset() {
 	*x = QueueArchiveStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2275,7 @@ func (x *QueueArchiveStatus) String() string {
 func (*QueueArchiveStatus) ProtoMessage() {}
 
 func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2288,7 @@ func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
 func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueArchiveStatus) GetPath() string {
@@ -2311,7 +2401,7 @@ type QueueRestoreStatus struct {
 
 func (x *QueueRestoreStatus) Reset() {
 	*x = QueueRestoreStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2413,7 @@ func (x *QueueRestoreStatus) String() string {
 func (*QueueRestoreStatus) ProtoMessage() {}
 
 func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2426,7 @@ func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
 func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueRestoreStatus) GetDone() bool {
@@ -2430,7 +2520,7 @@ type QueueChange struct {
 
 func (x *QueueChange) Reset() {
 	*x = QueueChange{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2532,7 @@ func (x *QueueChange) String() string {
 func (*QueueChange) ProtoMessage() {}
 
 func (x *QueueChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2545,7 @@ func (x *QueueChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueChange.ProtoReflect.Descriptor instead.
 func (*QueueChange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueChange) GetVerb() uint32 {
@@ -2550,14 +2640,19 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
 	"\vQueueMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
-	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"\xc1\x01\n" +
+	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"\xf7\x01\n" +
 	"\fQueueStorage\x12\x1c\n" +
 	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\bR\x06memory\x12\x1a\n" +
 	"\bcapacity\x18\x03 \x01(\x04R\bcapacity\x12\x1f\n" +
 	"\vsync_always\x18\x04 \x01(\bR\n" +
 	"syncAlways\x12>\n" +
-	"\rsync_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fsyncInterval\"\x93\x02\n" +
+	"\rsync_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fsyncInterval\x124\n" +
+	"\x05spill\x18\x06 \x01(\v2\x1e.lighterage.wire.v1.QueueSpillR\x05spill\"R\n" +
+	"\n" +
+	"QueueSpill\x12!\n" +
+	"\fmemory_bytes\x18\x01 \x01(\x04R\vmemoryBytes\x12!\n" +
+	"\fvolume_bytes\x18\x02 \x01(\x04R\vvolumeBytes\"\x93\x02\n" +
 	"\vQueueLimits\x12!\n" +
 	"\fmax_messages\x18\x01 \x01(\x04R\vmaxMessages\x12\x1b\n" +
 	"\tmax_bytes\x18\x02 \x01(\x04R\bmaxBytes\x122\n" +
@@ -2602,8 +2697,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xef\n" +
-	"\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\x8c\f\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
 	"\x04gets\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04gets\x12A\n" +
@@ -2640,10 +2734,17 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\vcheckpoints\x18+ \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vcheckpoints\x12+\n" +
 	"\x11recent_operations\x18( \x01(\x04R\x10recentOperations\x12!\n" +
 	"\frecent_tried\x18) \x01(\x04R\vrecentTried\x12,\n" +
-	"\x12recent_tried_nanos\x18* \x01(\x04R\x10recentTriedNanosB\x0e\n" +
+	"\x12recent_tried_nanos\x18* \x01(\x04R\x10recentTriedNanos\x12\x1b\n" +
+	"\x06sweeps\x18, \x01(\x04H\x03R\x06sweeps\x88\x01\x01\x12*\n" +
+	"\x0eaborted_sweeps\x18- \x01(\x04H\x04R\rabortedSweeps\x88\x01\x01\x12$\n" +
+	"\vswept_bytes\x18. \x01(\x04H\x05R\n" +
+	"sweptBytes\x88\x01\x01B\x0e\n" +
 	"\f_file_blocksB\r\n" +
 	"\v_file_bytesB\x0f\n" +
-	"\r_memory_bytes\"\xc4\x01\n" +
+	"\r_memory_bytesB\t\n" +
+	"\a_sweepsB\x11\n" +
+	"\x0f_aborted_sweepsB\x0e\n" +
+	"\f_swept_bytes\"\xc4\x01\n" +
 	"\x10QueueVolumeSyncs\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x1f\n" +
 	"\vtotal_nanos\x18\x02 \x01(\x04R\n" +
@@ -2753,7 +2854,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2764,113 +2865,115 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueRedelivery)(nil),        // 6: lighterage.wire.v1.QueueRedelivery
 	(*QueueMember)(nil),            // 7: lighterage.wire.v1.QueueMember
 	(*QueueStorage)(nil),           // 8: lighterage.wire.v1.QueueStorage
-	(*QueueLimits)(nil),            // 9: lighterage.wire.v1.QueueLimits
-	(*QueueRole)(nil),              // 10: lighterage.wire.v1.QueueRole
-	(*QueueAuthentication)(nil),    // 11: lighterage.wire.v1.QueueAuthentication
-	(*SetQueueConfigRequest)(nil),  // 12: lighterage.wire.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 13: lighterage.wire.v1.SetQueueConfigResponse
-	(*GetQueueReportRequest)(nil),  // 14: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 15: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 16: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 17: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 18: lighterage.wire.v1.QueueStatistics
-	(*QueueVolumeSyncs)(nil),       // 19: lighterage.wire.v1.QueueVolumeSyncs
-	(*QueueReport)(nil),            // 20: lighterage.wire.v1.QueueReport
-	(*QueueArchiveStatus)(nil),     // 21: lighterage.wire.v1.QueueArchiveStatus
-	(*QueueRestoreStatus)(nil),     // 22: lighterage.wire.v1.QueueRestoreStatus
-	(*QueueChange)(nil),            // 23: lighterage.wire.v1.QueueChange
-	(*CompressionSettings)(nil),    // 24: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 26: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 27: lighterage.wire.v1.ChannelAcceptance
-	(*DialPolicy)(nil),             // 28: lighterage.wire.v1.DialPolicy
-	(*ObjectStoreConfig)(nil),      // 29: lighterage.wire.v1.ObjectStoreConfig
-	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 31: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 32: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 33: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 34: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 35: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 36: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 37: lighterage.wire.v1.Failure
-	(*Traffic)(nil),                // 38: lighterage.wire.v1.Traffic
-	(*StoreTraffic)(nil),           // 39: lighterage.wire.v1.StoreTraffic
-	(*Decisions)(nil),              // 40: lighterage.wire.v1.Decisions
-	(*ConfigurationState)(nil),     // 41: lighterage.wire.v1.ConfigurationState
+	(*QueueSpill)(nil),             // 9: lighterage.wire.v1.QueueSpill
+	(*QueueLimits)(nil),            // 10: lighterage.wire.v1.QueueLimits
+	(*QueueRole)(nil),              // 11: lighterage.wire.v1.QueueRole
+	(*QueueAuthentication)(nil),    // 12: lighterage.wire.v1.QueueAuthentication
+	(*SetQueueConfigRequest)(nil),  // 13: lighterage.wire.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 14: lighterage.wire.v1.SetQueueConfigResponse
+	(*GetQueueReportRequest)(nil),  // 15: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 16: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 17: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 18: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 19: lighterage.wire.v1.QueueStatistics
+	(*QueueVolumeSyncs)(nil),       // 20: lighterage.wire.v1.QueueVolumeSyncs
+	(*QueueReport)(nil),            // 21: lighterage.wire.v1.QueueReport
+	(*QueueArchiveStatus)(nil),     // 22: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 23: lighterage.wire.v1.QueueRestoreStatus
+	(*QueueChange)(nil),            // 24: lighterage.wire.v1.QueueChange
+	(*CompressionSettings)(nil),    // 25: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 27: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 28: lighterage.wire.v1.ChannelAcceptance
+	(*DialPolicy)(nil),             // 29: lighterage.wire.v1.DialPolicy
+	(*ObjectStoreConfig)(nil),      // 30: lighterage.wire.v1.ObjectStoreConfig
+	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 32: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 33: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 34: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 35: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 36: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 37: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 38: lighterage.wire.v1.Failure
+	(*Traffic)(nil),                // 39: lighterage.wire.v1.Traffic
+	(*StoreTraffic)(nil),           // 40: lighterage.wire.v1.StoreTraffic
+	(*Decisions)(nil),              // 41: lighterage.wire.v1.Decisions
+	(*ConfigurationState)(nil),     // 42: lighterage.wire.v1.ConfigurationState
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
-	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	24, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	11, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	25, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	25, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	10, // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
+	25, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	12, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
+	26, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	26, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	26, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	27, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
-	26, // 10: lighterage.wire.v1.QueueConfig.channels:type_name -> lighterage.wire.v1.ChannelConfig
+	27, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	28, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	27, // 10: lighterage.wire.v1.QueueConfig.channels:type_name -> lighterage.wire.v1.ChannelConfig
 	3,  // 11: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	28, // 12: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	29, // 12: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	4,  // 13: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 14: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	25, // 15: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	25, // 16: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	29, // 17: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	29, // 18: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	25, // 19: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	25, // 20: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	25, // 21: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 22: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	10, // 23: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
-	10, // 24: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
-	20, // 25: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	30, // 26: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	30, // 27: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	17, // 28: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	17, // 29: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	17, // 30: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	17, // 31: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	30, // 32: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	19, // 33: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	19, // 34: lighterage.wire.v1.QueueStatistics.checkpoints:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 35: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	30, // 36: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	31, // 37: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	16, // 38: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	18, // 39: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	32, // 40: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	33, // 41: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	34, // 42: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	35, // 43: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	36, // 44: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	35, // 45: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
-	37, // 46: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	21, // 47: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	21, // 48: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	22, // 49: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	37, // 50: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	38, // 51: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	39, // 52: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	40, // 53: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	41, // 54: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
-	30, // 55: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	37, // 56: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 57: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	32, // 58: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	25, // 59: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	37, // 60: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	30, // 61: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	25, // 62: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	14, // 63: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 64: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
-	15, // 65: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	13, // 66: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
-	65, // [65:67] is the sub-list for method output_type
-	63, // [63:65] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	26, // 15: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	26, // 16: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	30, // 17: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	30, // 18: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	26, // 19: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	26, // 20: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	9,  // 21: lighterage.wire.v1.QueueStorage.spill:type_name -> lighterage.wire.v1.QueueSpill
+	26, // 22: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 23: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	11, // 24: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
+	11, // 25: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
+	21, // 26: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	31, // 27: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	31, // 28: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	18, // 29: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	18, // 30: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	18, // 31: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	18, // 32: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	31, // 33: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	20, // 34: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	20, // 35: lighterage.wire.v1.QueueStatistics.checkpoints:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 36: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	31, // 37: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	32, // 38: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	17, // 39: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	19, // 40: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	33, // 41: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	34, // 42: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	35, // 43: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	36, // 44: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	37, // 45: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	36, // 46: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
+	38, // 47: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	22, // 48: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	22, // 49: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	23, // 50: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	38, // 51: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	39, // 52: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	40, // 53: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	41, // 54: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	42, // 55: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	31, // 56: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	38, // 57: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	31, // 58: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	33, // 59: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	26, // 60: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	38, // 61: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	31, // 62: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	26, // 63: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	15, // 64: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 65: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
+	16, // 66: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	14, // 67: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
+	66, // [66:68] is the sub-list for method output_type
+	64, // [64:66] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2883,14 +2986,14 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_objectstore_proto_init()
 	file_agent_wire_v1_report_proto_init()
-	file_agent_wire_v1_queue_proto_msgTypes[16].OneofWrappers = []any{}
+	file_agent_wire_v1_queue_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -656,8 +656,10 @@ type Decisions struct {
 	DiskBytesPerSecond uint64 `protobuf:"varint,5,opt,name=disk_bytes_per_second,json=diskBytesPerSecond,proto3" json:"disk_bytes_per_second,omitempty"`
 	// inflate_nanos_per_mib is the CPU time of inflating a MiB of messages for those who read them.
 	InflateNanosPerMib uint64 `protobuf:"varint,6,opt,name=inflate_nanos_per_mib,json=inflateNanosPerMib,proto3" json:"inflate_nanos_per_mib,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// regret is absent until enough was measured, and of agents of an earlier version.
+	Regret        *Regret `protobuf:"bytes,7,opt,name=regret,proto3" json:"regret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decisions) Reset() {
@@ -732,6 +734,103 @@ func (x *Decisions) GetInflateNanosPerMib() uint64 {
 	return 0
 }
 
+func (x *Decisions) GetRegret() *Regret {
+	if x != nil {
+		return x.Regret
+	}
+	return nil
+}
+
+// Regret is what choices lost by the objective against the best alternative for everything, by a sample that was compressed in all ways
+// that the policy allows.
+type Regret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// permille is by how much more the choices took; below 0: choosing one by one was better than every alternative. margin_permille is
+	// half the width of the 95 % interval.
+	Permille       int64  `protobuf:"zigzag64,1,opt,name=permille,proto3" json:"permille,omitempty"`
+	MarginPermille uint64 `protobuf:"varint,2,opt,name=margin_permille,json=marginPermille,proto3" json:"margin_permille,omitempty"`
+	// units are how many blocks, messages or bodies were measured.
+	Units uint64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	// The best alternative: its codec, none if that is to compress nothing, the level (Fast, Balanced or High), and whether hardware compresses.
+	Codec         string `protobuf:"bytes,4,opt,name=codec,proto3" json:"codec,omitempty"`
+	Level         string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
+	Hardware      bool   `protobuf:"varint,6,opt,name=hardware,proto3" json:"hardware,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Regret) Reset() {
+	*x = Regret{}
+	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Regret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Regret) ProtoMessage() {}
+
+func (x *Regret) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Regret.ProtoReflect.Descriptor instead.
+func (*Regret) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Regret) GetPermille() int64 {
+	if x != nil {
+		return x.Permille
+	}
+	return 0
+}
+
+func (x *Regret) GetMarginPermille() uint64 {
+	if x != nil {
+		return x.MarginPermille
+	}
+	return 0
+}
+
+func (x *Regret) GetUnits() uint64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Regret) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+func (x *Regret) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Regret) GetHardware() bool {
+	if x != nil {
+		return x.Hardware
+	}
+	return false
+}
+
 // ClassDecision is what an agent does with one class.
 type ClassDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -757,7 +856,7 @@ type ClassDecision struct {
 
 func (x *ClassDecision) Reset() {
 	*x = ClassDecision{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +868,7 @@ func (x *ClassDecision) String() string {
 func (*ClassDecision) ProtoMessage() {}
 
 func (x *ClassDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +881,7 @@ func (x *ClassDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassDecision.ProtoReflect.Descriptor instead.
 func (*ClassDecision) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClassDecision) GetContent() string {
@@ -877,7 +976,7 @@ type Decompression struct {
 
 func (x *Decompression) Reset() {
 	*x = Decompression{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +988,7 @@ func (x *Decompression) String() string {
 func (*Decompression) ProtoMessage() {}
 
 func (x *Decompression) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1001,7 @@ func (x *Decompression) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decompression.ProtoReflect.Descriptor instead.
 func (*Decompression) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Decompression) GetHardware() *Operations {
@@ -954,7 +1053,7 @@ type CPU struct {
 
 func (x *CPU) Reset() {
 	*x = CPU{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1065,7 @@ func (x *CPU) String() string {
 func (*CPU) ProtoMessage() {}
 
 func (x *CPU) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1078,7 @@ func (x *CPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPU.ProtoReflect.Descriptor instead.
 func (*CPU) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CPU) GetSendNanos() uint64 {
@@ -1069,7 +1168,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1180,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1193,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Progress) GetFiles() uint64 {
@@ -1207,7 +1306,7 @@ type Omission struct {
 
 func (x *Omission) Reset() {
 	*x = Omission{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1318,7 @@ func (x *Omission) String() string {
 func (*Omission) ProtoMessage() {}
 
 func (x *Omission) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1331,7 @@ func (x *Omission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Omission.ProtoReflect.Descriptor instead.
 func (*Omission) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Omission) GetWhat() string {
@@ -1294,14 +1393,16 @@ type Report struct {
 	// several. What does not fit is left out.
 	Receivers map[string][]byte `protobuf:"bytes,25,rep,name=receivers,proto3" json:"receivers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// data_path of the sender's connections; absent before there is one, and where they are no connections of TCP.
-	DataPath      *DataPath `protobuf:"bytes,26,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	DataPath *DataPath `protobuf:"bytes,26,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	// decisions of a sender in mode Auto, of which it knows objective and regret; absent until it has a regret.
+	Decisions     *Decisions `protobuf:"bytes,27,opt,name=decisions,proto3" json:"decisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1414,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1427,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Report) GetState() AgentState {
@@ -1483,6 +1584,13 @@ func (x *Report) GetDataPath() *DataPath {
 	return nil
 }
 
+func (x *Report) GetDecisions() *Decisions {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
 // DataPath is the protocol of connections below TLS.
 type DataPath struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1500,7 +1608,7 @@ type DataPath struct {
 
 func (x *DataPath) Reset() {
 	*x = DataPath{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1620,7 @@ func (x *DataPath) String() string {
 func (*DataPath) ProtoMessage() {}
 
 func (x *DataPath) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1633,7 @@ func (x *DataPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataPath.ProtoReflect.Descriptor instead.
 func (*DataPath) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DataPath) GetType() string {
@@ -1571,7 +1679,7 @@ type StoreTraffic struct {
 
 func (x *StoreTraffic) Reset() {
 	*x = StoreTraffic{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1691,7 @@ func (x *StoreTraffic) String() string {
 func (*StoreTraffic) ProtoMessage() {}
 
 func (x *StoreTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1704,7 @@ func (x *StoreTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreTraffic.ProtoReflect.Descriptor instead.
 func (*StoreTraffic) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StoreTraffic) GetWriteRequests() uint64 {
@@ -1640,7 +1748,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1760,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1773,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Traffic) GetDataSegments() uint64 {
@@ -1704,7 +1812,7 @@ type ContentDigest struct {
 
 func (x *ContentDigest) Reset() {
 	*x = ContentDigest{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1824,7 @@ func (x *ContentDigest) String() string {
 func (*ContentDigest) ProtoMessage() {}
 
 func (x *ContentDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1837,7 @@ func (x *ContentDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentDigest.ProtoReflect.Descriptor instead.
 func (*ContentDigest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContentDigest) GetSha256() []byte {
@@ -1774,7 +1882,7 @@ type StorePromise struct {
 
 func (x *StorePromise) Reset() {
 	*x = StorePromise{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1894,7 @@ func (x *StorePromise) String() string {
 func (*StorePromise) ProtoMessage() {}
 
 func (x *StorePromise) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1907,7 @@ func (x *StorePromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorePromise.ProtoReflect.Descriptor instead.
 func (*StorePromise) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StorePromise) GetType() string {
@@ -1836,7 +1944,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1956,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_report_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_report_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1969,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_report_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfigurationState) GetGeneration() uint64 {
@@ -1921,14 +2029,22 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
 	"\fReasonsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xac\x02\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xe0\x02\n" +
 	"\tDecisions\x12\x1c\n" +
 	"\tobjective\x18\x01 \x01(\tR\tobjective\x12+\n" +
 	"\x12send_nanos_per_mib\x18\x02 \x01(\x04R\x0fsendNanosPerMib\x121\n" +
 	"\x15link_bytes_per_second\x18\x03 \x01(\x04R\x12linkBytesPerSecond\x12;\n" +
 	"\aclasses\x18\x04 \x03(\v2!.lighterage.wire.v1.ClassDecisionR\aclasses\x121\n" +
 	"\x15disk_bytes_per_second\x18\x05 \x01(\x04R\x12diskBytesPerSecond\x121\n" +
-	"\x15inflate_nanos_per_mib\x18\x06 \x01(\x04R\x12inflateNanosPerMib\"\xdc\x02\n" +
+	"\x15inflate_nanos_per_mib\x18\x06 \x01(\x04R\x12inflateNanosPerMib\x122\n" +
+	"\x06regret\x18\a \x01(\v2\x1a.lighterage.wire.v1.RegretR\x06regret\"\xab\x01\n" +
+	"\x06Regret\x12\x1a\n" +
+	"\bpermille\x18\x01 \x01(\x12R\bpermille\x12'\n" +
+	"\x0fmargin_permille\x18\x02 \x01(\x04R\x0emarginPermille\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x04R\x05units\x12\x14\n" +
+	"\x05codec\x18\x04 \x01(\tR\x05codec\x12\x14\n" +
+	"\x05level\x18\x05 \x01(\tR\x05level\x12\x1a\n" +
+	"\bhardware\x18\x06 \x01(\bR\bhardware\"\xdc\x02\n" +
 	"\rClassDecision\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\tR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\tR\x04size\x12\x14\n" +
@@ -1985,7 +2101,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xc6\t\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x83\n" +
+	"\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -2011,7 +2128,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x05store\x18\x17 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x127\n" +
 	"\tcopy_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bcopyTime\x12G\n" +
 	"\treceivers\x18\x19 \x03(\v2).lighterage.wire.v1.Report.ReceiversEntryR\treceivers\x129\n" +
-	"\tdata_path\x18\x1a \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\x1a<\n" +
+	"\tdata_path\x18\x1a \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\x12;\n" +
+	"\tdecisions\x18\x1b \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x1a<\n" +
 	"\x0eReceiversEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x8f\x01\n" +
@@ -2115,7 +2233,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -2124,57 +2242,60 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Estimate)(nil),              // 4: lighterage.wire.v1.Estimate
 	(*Compression)(nil),           // 5: lighterage.wire.v1.Compression
 	(*Decisions)(nil),             // 6: lighterage.wire.v1.Decisions
-	(*ClassDecision)(nil),         // 7: lighterage.wire.v1.ClassDecision
-	(*Decompression)(nil),         // 8: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                   // 9: lighterage.wire.v1.CPU
-	(*Progress)(nil),              // 10: lighterage.wire.v1.Progress
-	(*Omission)(nil),              // 11: lighterage.wire.v1.Omission
-	(*Report)(nil),                // 12: lighterage.wire.v1.Report
-	(*DataPath)(nil),              // 13: lighterage.wire.v1.DataPath
-	(*StoreTraffic)(nil),          // 14: lighterage.wire.v1.StoreTraffic
-	(*Traffic)(nil),               // 15: lighterage.wire.v1.Traffic
-	(*ContentDigest)(nil),         // 16: lighterage.wire.v1.ContentDigest
-	(*StorePromise)(nil),          // 17: lighterage.wire.v1.StorePromise
-	(*ConfigurationState)(nil),    // 18: lighterage.wire.v1.ConfigurationState
-	nil,                           // 19: lighterage.wire.v1.Compression.SkippedEntry
-	nil,                           // 20: lighterage.wire.v1.Compression.ReasonsEntry
-	nil,                           // 21: lighterage.wire.v1.Report.ReceiversEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Regret)(nil),                // 7: lighterage.wire.v1.Regret
+	(*ClassDecision)(nil),         // 8: lighterage.wire.v1.ClassDecision
+	(*Decompression)(nil),         // 9: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                   // 10: lighterage.wire.v1.CPU
+	(*Progress)(nil),              // 11: lighterage.wire.v1.Progress
+	(*Omission)(nil),              // 12: lighterage.wire.v1.Omission
+	(*Report)(nil),                // 13: lighterage.wire.v1.Report
+	(*DataPath)(nil),              // 14: lighterage.wire.v1.DataPath
+	(*StoreTraffic)(nil),          // 15: lighterage.wire.v1.StoreTraffic
+	(*Traffic)(nil),               // 16: lighterage.wire.v1.Traffic
+	(*ContentDigest)(nil),         // 17: lighterage.wire.v1.ContentDigest
+	(*StorePromise)(nil),          // 18: lighterage.wire.v1.StorePromise
+	(*ConfigurationState)(nil),    // 19: lighterage.wire.v1.ConfigurationState
+	nil,                           // 20: lighterage.wire.v1.Compression.SkippedEntry
+	nil,                           // 21: lighterage.wire.v1.Compression.ReasonsEntry
+	nil,                           // 22: lighterage.wire.v1.Report.ReceiversEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
 	3,  // 1: lighterage.wire.v1.Compression.hardware:type_name -> lighterage.wire.v1.Operations
 	3,  // 2: lighterage.wire.v1.Compression.software:type_name -> lighterage.wire.v1.Operations
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
-	19, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
+	20, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	20, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
-	7,  // 7: lighterage.wire.v1.Decisions.classes:type_name -> lighterage.wire.v1.ClassDecision
-	3,  // 8: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
-	3,  // 9: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
-	3,  // 10: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
-	1,  // 11: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
-	2,  // 12: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	22, // 13: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	22, // 14: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
-	10, // 15: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
-	5,  // 16: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
-	8,  // 17: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
-	9,  // 18: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
-	11, // 19: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	17, // 20: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
-	16, // 21: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
-	15, // 22: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
-	15, // 23: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
-	14, // 24: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
-	22, // 25: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
-	21, // 26: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
-	13, // 27: lighterage.wire.v1.Report.data_path:type_name -> lighterage.wire.v1.DataPath
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	21, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	8,  // 7: lighterage.wire.v1.Decisions.classes:type_name -> lighterage.wire.v1.ClassDecision
+	7,  // 8: lighterage.wire.v1.Decisions.regret:type_name -> lighterage.wire.v1.Regret
+	3,  // 9: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
+	3,  // 10: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
+	3,  // 11: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
+	1,  // 12: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
+	2,  // 13: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
+	23, // 14: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	23, // 15: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	11, // 16: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
+	5,  // 17: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
+	9,  // 18: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
+	10, // 19: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
+	12, // 20: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
+	18, // 21: lighterage.wire.v1.Report.promises:type_name -> lighterage.wire.v1.StorePromise
+	17, // 22: lighterage.wire.v1.Report.contents:type_name -> lighterage.wire.v1.ContentDigest
+	16, // 23: lighterage.wire.v1.Report.traffic:type_name -> lighterage.wire.v1.Traffic
+	16, // 24: lighterage.wire.v1.Report.peer_traffic:type_name -> lighterage.wire.v1.Traffic
+	15, // 25: lighterage.wire.v1.Report.store:type_name -> lighterage.wire.v1.StoreTraffic
+	23, // 26: lighterage.wire.v1.Report.copy_time:type_name -> google.protobuf.Timestamp
+	22, // 27: lighterage.wire.v1.Report.receivers:type_name -> lighterage.wire.v1.Report.ReceiversEntry
+	14, // 28: lighterage.wire.v1.Report.data_path:type_name -> lighterage.wire.v1.DataPath
+	6,  // 29: lighterage.wire.v1.Report.decisions:type_name -> lighterage.wire.v1.Decisions
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -2188,7 +2309,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -137,8 +137,8 @@ func parse(arguments []string) (settings, error) {
 	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas "+
 		"between them, that it does not say itself (ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not "+
 		"dial what is in them, Services that they may use excepted")
-	flags.StringVar(&s.dataPath, "data-path", string(datapath.TCP), "protocol that connections of Transfers try: TCP, "+
-		"MPTCP or SMC; those that cannot have it are TCP")
+	flags.StringVar(&s.dataPath, "data-path", string(datapath.TCP), "protocol that connections of Transfers and of "+
+		"channels try: TCP, MPTCP or SMC; those that cannot have it are TCP")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {

@@ -231,7 +231,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
 				Profiles: node.Profiles(wiring.pool, wiring.agents), Namespace: s.namespace,
 				Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
-				Use: wiring.use, Metrics: metrics.NewNodes(ctrlmetrics.Registry),
+				Use: wiring.use, Metrics: metrics.NewNodes(ctrlmetrics.Registry), Paths: wiring.paths,
 			})
 		},
 		func(mgr ctrl.Manager) error {
@@ -256,6 +256,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 type parts struct {
 	agents      agentclient.Agents
 	use         *node.Use
+	paths       *node.Paths
 	pool        *agentpoll.Pool
 	peers       peer.Options
 	gatewayCost *gatewaycost.Watch
@@ -286,7 +287,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology, shares stri
 		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster, Recorder: mgr.GetEventRecorder("lighterage-pki"),
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
-	use := node.NewUse(real)
+	use, paths := node.NewUse(real), node.NewPaths()
 	asking := agentclient.Options{Credentials: holder}
 	if shares != "" {
 		asking.Weights = node.Weights(mgr.GetClient())
@@ -320,6 +321,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology, shares stri
 		receiptKeys: keys,
 		agents:      agents,
 		use:         use,
+		paths:       paths,
 		pool:        pool,
 		peers: peer.Options{
 			Gateways: gateways, Tunnels: image.Tunnels,
@@ -337,7 +339,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology, shares stri
 			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts, Keys: keys,
 			Reports: agentjob.Reports(pool, "transfer", agents), Agents: agents,
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
-			Clock:    real,
+			Clock: real, Measured: paths.Measured,
 			Topology: seen, Egress: permitted, Books: books, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 			Limits: s.limits,
 		},

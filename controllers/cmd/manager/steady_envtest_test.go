@@ -139,6 +139,9 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 		"CompressionPolicy": {object: &v1alpha1.CompressionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever},
 		}},
+		"LocalCompressionPolicy": {object: &v1alpha1.LocalCompressionPolicy{
+			ObjectMeta: named, Spec: v1alpha1.LocalCompressionPolicySpec{Mode: v1alpha1.CompressionNever},
+		}},
 		"Tariff": {object: &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "steady"}, Spec: v1alpha1.TariffSpec{
 			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0.02"},
 		}}},
@@ -194,9 +197,8 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	makeStore(t, cluster, namespace, "archives")
 	writes := startCounted(t, cluster.Config)
 	for _, kind := range []string{
-		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "Tariff", "DataQuota", "Transfer", "TransferSet", "Delivery", "Queue",
-		"HTTPEndpoint",
-		"CompressionTrial", "ObjectStore", "Drill",
+		"Statement", "Peer", "PeerGrant", "CompressionPolicy", "LocalCompressionPolicy", "Tariff", "DataQuota", "Transfer",
+		"TransferSet", "Delivery", "Queue", "HTTPEndpoint", "CompressionTrial", "ObjectStore", "Drill",
 	} {
 		cluster.Create(t, rows[kind].object)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -27,7 +28,10 @@ type column[T any] struct {
 var lists = map[string]func() ([]string, func(explain.Object) []string){
 	"Transfer": of(
 		column[v1alpha1.Transfer]{"Phase", func(t *v1alpha1.Transfer) string { return string(t.Status.Phase) }},
-		column[v1alpha1.Transfer]{"To+", func(t *v1alpha1.Transfer) string { return t.Status.Peer }},
+		column[v1alpha1.Transfer]{"Other side+", func(t *v1alpha1.Transfer) string {
+			r := overview.OfTransfer(t)
+			return r.Side()
+		}},
 		column[v1alpha1.Transfer]{"#Saved", func(t *v1alpha1.Transfer) string { return saved(t.Status.Compression) }},
 		column[v1alpha1.Transfer]{"Engine+", func(t *v1alpha1.Transfer) string { return engine(t.Status.Compression) }},
 		column[v1alpha1.Transfer]{"#Cost", func(t *v1alpha1.Transfer) string { return cost(t.Status.Cost) }},
@@ -44,6 +48,42 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 		}},
 		column[v1alpha1.TransferSet]{"#At the destinations+", func(s *v1alpha1.TransferSet) string {
 			return table.Bytes(max(s.Status.Bytes, 0))
+		}},
+	),
+	"Drill": of(
+		column[v1alpha1.Drill]{"Recoverable", func(d *v1alpha1.Drill) string {
+			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRecoverable)
+			if c == nil {
+				return ""
+			}
+			return c.Reason
+		}},
+		column[v1alpha1.Drill]{"Last recoverable", func(d *v1alpha1.Drill) string {
+			return timestamp(d.Status.LastRecoverableTime)
+		}},
+		column[v1alpha1.Drill]{"#Took+", func(d *v1alpha1.Drill) string {
+			if len(d.Status.History) == 0 || d.Status.History[0].Duration == nil {
+				return ""
+			}
+			return d.Status.History[0].Duration.Round(time.Second).String()
+		}},
+		column[v1alpha1.Drill]{"#CPU/GiB+", func(d *v1alpha1.Drill) string {
+			if len(d.Status.History) == 0 || d.Status.History[0].CPU == nil {
+				return ""
+			}
+			return d.Status.History[0].CPU.SecondsPerGiB
+		}},
+	),
+	"ObjectStore": of(
+		column[v1alpha1.ObjectStore]{"Bucket", func(o *v1alpha1.ObjectStore) string { return o.Spec.Bucket }},
+		column[v1alpha1.ObjectStore]{"Endpoint+", func(o *v1alpha1.ObjectStore) string { return o.Spec.Endpoint }},
+		column[v1alpha1.ObjectStore]{"Probed+", func(o *v1alpha1.ObjectStore) string {
+			return timestamp(o.Status.LastProbeTime)
+		}},
+	),
+	"CompressionTrial": of(
+		column[v1alpha1.CompressionTrial]{"Phase", func(t *v1alpha1.CompressionTrial) string {
+			return string(t.Status.Phase)
 		}},
 	),
 	"Delivery": of(
@@ -198,6 +238,13 @@ func members(s *v1alpha1.TransferSet, count func(*v1alpha1.TransferSetMembers) i
 		return ""
 	}
 	return fmt.Sprint(count(s.Status.Members))
+}
+
+func timestamp(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04")
 }
 
 // attention is why somebody should look at an object.

@@ -82,7 +82,7 @@ func NetworkOf(sides []Side) Network {
 	}
 	others := map[string]int{}
 	for i := range sides {
-		stands := map[string]int{"": i}
+		stands := map[string]int{"": i, v1alpha1.ThisCluster: i}
 		for j := range sides[i].Peers {
 			peer := &sides[i].Peers[j]
 			at := counterpart(sides, i, peer)
@@ -105,6 +105,12 @@ func NetworkOf(sides []Side) Network {
 		for j := range sides[i].Runs {
 			r := &sides[i].Runs[j]
 			switch {
+			case r.Several(): // its legs tell
+			case r.Kind == "Transfer" && r.Pulls:
+				// Of data that move, the Transfer or Delivery of who sends them tells.
+				if r.State != overview.Working {
+					flow(place(r.Peer), i).count(&r.Run)
+				}
 			case r.Kind == "Transfer":
 				flow(i, place(r.Peer)).count(&r.Run)
 			case r.Kind == "Delivery" && r.Peer != "" && !n.Places[place(r.Peer)].Context:

@@ -54,6 +54,7 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 	p := &picturing{now: now}
 	switch o := object.(type) {
 	case *v1alpha1.Transfer:
+		p.destinations(o)
 		p.paths(o.Status.Compression)
 		p.cost(o.Status.Cost)
 		p.choices(report.Explanation)
@@ -66,6 +67,9 @@ func pictures(object explain.Object, report *explain.Report, now time.Time) *pic
 		if o.Status.Run != nil {
 			p.inflated(o.Status.Run.Decompression)
 		}
+		p.drills(o.Status.History)
+	case *v1alpha1.TransferSet:
+		p.members(o.Status.Members)
 	case *v1alpha1.Queue:
 		p.messages(o.Status.Statistics)
 		p.paths(o.Status.Compression)
@@ -167,14 +171,12 @@ func (p *picturing) choices(e *explain.Explanation) {
 		pick = func(c *explain.Choice) *float64 { return c.Money }
 	}
 	rows := e.Compared()
-	columns := []string{
-		"Choice", "#Sample ratio+", "#Sample rate+", "#Bytes+", "#CPU", "#Elapsed+", "#" + sentence(rows[0][8]),
+	columns := []string{"Choice"}
+	for _, title := range rows[0][4 : len(rows[0])-1] {
+		columns = append(columns, "#"+sentence(title)+"+")
 	}
-	if e.Deadline != nil {
-		columns = append(columns, "Ends+")
-	}
-	f := newFigure("Alternatives by "+of+": the run as measured, others as estimated", nil,
-		append(columns, "Not open to the run+")...)
+	f := newFigure("Alternatives by "+of+": the run as measured, others as estimated, for a GiB", nil,
+		append(columns, "Remark+")...)
 	value := func(v *float64) float64 {
 		if v == nil {
 			return 0
@@ -186,11 +188,11 @@ func (p *picturing) choices(e *explain.Explanation) {
 		if i > 0 {
 			class, amount = asItWas, value(pick(&e.Choices[i-1]))
 		}
-		name := strings.TrimSuffix(strings.Join(cells[:3], " "), " -")
-		if cells[0] == "none" {
+		name := strings.TrimSuffix(strings.Join(cells[1:4], " "), " -")
+		if cells[1] == "none" {
 			name = "not compressed"
 		}
-		row := f.bar(only(class, amount), name, cells[3:]...)
+		row := f.bar(only(class, amount), name, cells[4:]...)
 		row.Marked = i == 0
 	}
 	p.add(f)

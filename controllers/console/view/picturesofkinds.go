@@ -7,15 +7,78 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/bill"
+	"github.com/lighterage/lighterage/controllers/overview"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/table"
 	"github.com/lighterage/lighterage/controllers/tariff"
 )
+
+// destinations shows how far each of several is.
+func (p *picturing) destinations(t *v1alpha1.Transfer) {
+	p.replaces("Destinations")
+	f := newFigure("Destinations", nil, "Destination", "#Progress", "Where", "Phase", "#Arrived+", "#Of+", "Transfer+")
+	for i := range t.Status.Destinations {
+		d := &t.Status.Destinations[i]
+		percent := min(max(d.Percent, 0), 100)
+		row := f.bar(only(bySoftware, float64(percent)), d.Name, fmt.Sprintf("%d %%", percent), overview.PlaceOf(t, d),
+			cmp.Or(string(d.Phase), unknown), table.Bytes(max(d.Bytes, 0)), table.Bytes(max(d.BytesTotal, 0)),
+			cmp.Or(d.Transfer, unknown))
+		if d.Reason != "" && d.Phase != v1alpha1.TransferComplete {
+			row.Why = text(d.Reason + ": " + d.Message).Text
+		}
+	}
+	p.add(f)
+}
+
+// drills shows the last ones by how long they took.
+func (p *picturing) drills(records []v1alpha1.DrillRecord) {
+	p.replaces("Drills before")
+	f := newFigure("History: last drills by how long they took", nil, "Drill", "#Took", "Result", "#Ended", "#Bytes+",
+		"#Rate+", "#CPU/GiB+", "Node+")
+	for i := range records {
+		r := &records[i]
+		took, ended, cpu, seconds := unknown, unknown, "", 0.0
+		if r.Duration != nil {
+			seconds, took = max(r.Duration.Seconds(), 0), r.Duration.Round(time.Second).String()
+		}
+		if r.CompletionTime != nil {
+			ended = Age(p.now, r.CompletionTime.Time) + " ago"
+		}
+		if r.CPU != nil {
+			cpu = r.CPU.SecondsPerGiB
+		}
+		row := f.bar(only(bySoftware, seconds), r.ID, took, cmp.Or(r.Reason, unknown), ended, table.Bytes(max(r.Bytes, 0)),
+			table.Rate(float64(max(r.BytesPerSecond, 0))), cmp.Or(cpu, unknown), cmp.Or(r.Node, unknown))
+		if r.Reason != v1alpha1.ReasonRecovered && r.Reason != v1alpha1.ReasonVerified && r.Message != "" {
+			row.Why = text(r.Message).Text
+		}
+	}
+	p.add(f)
+}
+
+// members shows how the claims of a TransferSet are.
+func (p *picturing) members(m *v1alpha1.TransferSetMembers) {
+	if m == nil {
+		return
+	}
+	f := newFigure("Claims", nil, "State", "#Claims", "#Share")
+	f.Palette = "states"
+	for _, s := range []struct {
+		class int
+		name  string
+		n     int32
+	}{{0, "failed", m.Failed}, {2, "waiting", m.Waiting}, {3, "running", m.Running}, {4, "complete", m.Complete}} {
+		n := float64(max(s.n, 0))
+		f.bar(only(s.class, n), s.name, fmt.Sprint(s.n), share(n, float64(m.Selected)))
+	}
+	p.add(f)
+}
 
 func (p *picturing) messages(s *v1alpha1.QueueStatistics) {
 	if s == nil {
@@ -76,8 +139,7 @@ func (p *picturing) engines(engines []v1alpha1.EngineProfile) {
 
 // results shows what engines took for the sample of a trial.
 func (p *picturing) results(results []v1alpha1.TrialResult) {
-	p.replaces("Alternatives: ")
-	f := newFigure("Alternatives: CPU seconds for a GiB of the sample", []string{"compress", "inflate"}, "Choice",
+	f := newFigure("What engines took: CPU seconds for a GiB of the sample", []string{"compress", "inflate"}, "Choice",
 		"#Compress", "#Inflate", "#Ratio", "Problem+")
 	for _, r := range results {
 		compress, inflate := decimal(r.CompressSecondsPerGiB), decimal(r.DecompressSecondsPerGiB)

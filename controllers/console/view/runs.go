@@ -69,8 +69,8 @@ func Runs(title string, runs []Run, several bool) Table {
 		if r.Attempt > 1 {
 			phase += fmt.Sprintf(", attempt %d", r.Attempt)
 		}
-		row := f.bar([]float64{float64(r.Percent)}, name, percent, string(r.State), r.Context, cmp.Or(r.Peer, unknown), phase,
-			rate, cmp.Or(r.Left(), unknown), cmp.Or(r.Cost.String(), unknown), cmp.Or(r.Node, unknown))
+		row := f.bar([]float64{float64(r.Percent)}, name, percent, string(r.State), r.Context, cmp.Or(r.Side(), unknown),
+			phase, rate, cmp.Or(r.Left(), unknown), cmp.Or(r.Cost.String(), unknown), cmp.Or(r.Node, unknown))
 		row.Cells[0].Link = &Link{r.Cluster, r.Resource, r.Namespace, r.Name}
 		row.Cells[2].State = r.State
 		if why := r.Why(); why != "" {

@@ -6,6 +6,7 @@ package view
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,72 @@ func TestNetwork(t *testing.T) {
 	n = NetworkOf(sides(t)[1:])
 	if len(n.Places) != 2 || n.Places[1].Name != "east" || n.Flows[1].From != 1 || n.Flows[1].Rate != 411e6 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestFlows: what goes to several destinations is counted with its legs, what is pulled with who sends it, and nothing
+// is a cluster that is none.
+func TestFlows(t *testing.T) {
+	moving := overview.Run{Kind: "Transfer", State: overview.Working, BytesPerSecond: 1e6}
+	of := func(change func(*v1alpha1.Transfer)) Run {
+		transfer := &v1alpha1.Transfer{}
+		transfer.Status.Peer = v1alpha1.ThisCluster
+		change(transfer)
+		r := overview.OfTransfer(transfer)
+		r.State, r.BytesPerSecond = moving.State, moving.BytesPerSecond
+		return Run{Run: r}
+	}
+	pulled := of(func(t *v1alpha1.Transfer) { t.Spec.Source.Peer, t.Status.Peer = "west", "west" })
+	stalled := pulled
+	stalled.State = overview.Stalled
+	west := v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
+	n := NetworkOf([]Side{{Context: "east", Peers: []v1alpha1.Peer{west}, Runs: []Run{
+		of(func(*v1alpha1.Transfer) {}),
+		of(func(t *v1alpha1.Transfer) {
+			t.Spec.Destinations, t.Status.Peer = make([]v1alpha1.NamedDestination, 2), "(2 destinations)"
+		}),
+		of(func(t *v1alpha1.Transfer) { t.Status.Peer = "west" }),
+		of(func(t *v1alpha1.Transfer) { t.Spec.Destination.ObjectStore = &v1alpha1.ObjectStorePath{Name: "vault"} }),
+		pulled, stalled, {Run: overview.Run{Kind: "Delivery", Peer: "west", State: overview.Working, BytesPerSecond: 1e6}},
+	}}})
+	var got []string
+	for _, f := range n.Flows {
+		got = append(got, fmt.Sprintf("%s to %s: %s", n.Places[f.From].Name, n.Places[f.To].Name, f.Text()))
+	}
+	want := []string{
+		"east to east: 2.0 MB/s, 2 running", "east to west: 1.0 MB/s, 1 running",
+		"west to east: 1.0 MB/s, 1 running, 1 stalled",
+	}
+	if !slices.Equal(got, want) || len(n.Places) != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestPicturesOfSeveral: each destination has a bar and what is wrong with it, and so has each state of a TransferSet's
+// claims.
+func TestPicturesOfSeveral(t *testing.T) {
+	several := &v1alpha1.Transfer{}
+	several.Spec.Destinations = []v1alpha1.NamedDestination{
+		{Name: "vault", ObjectStore: &v1alpha1.ObjectStorePath{Name: "archive"}}, {Name: "west", Peer: "west"},
+	}
+	several.Status.Destinations = []v1alpha1.DestinationStatus{
+		{Name: "vault", Percent: 900, Phase: v1alpha1.TransferTransferring, Reason: "Transferring"},
+		{Name: "west", Peer: "west", Phase: v1alpha1.TransferPending, Reason: "PeerGone", Message: consoletest.Hostile},
+	}
+	drawn := pictures(several, &explain.Report{}, now)
+	if len(drawn.all) != 1 || !drawn.hides("Destinations") {
+		t.Fatalf("%+v", drawn)
+	}
+	rows := drawn.all[0].Rows
+	if rows[0].Cells[1].Text != "100 %" || rows[0].Cells[2].Text != "ObjectStore archive" ||
+		rows[1].Cells[2].Text != "west" || !strings.HasPrefix(rows[1].Why, "PeerGone: ") || strings.Contains(rows[1].Why, "\x1b") {
+		t.Errorf("%+v", rows)
+	}
+	set := &v1alpha1.TransferSet{}
+	set.Status.Members = &v1alpha1.TransferSetMembers{Selected: 4, Complete: 3, Failed: 1}
+	if drawn = pictures(set, &explain.Report{}, now); len(drawn.all) != 1 || len(drawn.all[0].Rows[3].Bar) != 1 ||
+		drawn.all[0].Rows[3].Cells[2].Text != "75 %" {
+		t.Errorf("%+v", drawn.all)
 	}
 }
 
@@ -211,10 +278,11 @@ func TestObjects(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"Transfer ledger": "What compressed the data; Cost in EUR, and what compression saved; " +
-			"Alternatives by cost: the run as measured, others as estimated; History: last attempts by how long they took",
+			"Alternatives by cost: the run as measured, others as estimated, for a GiB; History: last attempts by how long they took",
 		"Queue orders":        "Messages; What compressed the data; Cost in EUR, and what compression saved",
 		"Statement 2026-11":   "Cost by kind, in EUR; Cost by Peer, in EUR; Cost by day, in EUR",
 		"DataQuota team":      "Limits",
+		"Drill ledger":        "History: last drills by how long they took",
 		"NodeProfile z15-a":   "Engines on one core, on the agents' sample",
 		"PeerGrant from-east": "",
 	} {

@@ -42,6 +42,8 @@ const (
 	zstd    = "queue, zstd"
 	// uncompressed takes part where a channel is stopped only.
 	uncompressed = "queue, none"
+	// spilling as well: it is in memory, and sweeps what does not fit to the disk.
+	spilling = "queue, none, spilling"
 	// broker takes part in memory only.
 	broker = "RabbitMQ, zstd in the client"
 )
@@ -54,11 +56,13 @@ func serve(ctx context.Context, name, directory string) error {
 	case plain, s2:
 		return serveJetStream(directory)
 	case deflate:
-		return serveQueue(ctx, directory, codec.Deflate)
+		return serveQueue(ctx, directory, codec.Deflate, nil)
 	case zstd:
-		return serveQueue(ctx, directory, codec.Zstd)
+		return serveQueue(ctx, directory, codec.Zstd, nil)
 	case uncompressed:
-		return serveQueue(ctx, directory, codec.None)
+		return serveQueue(ctx, directory, codec.None, nil)
+	case spilling:
+		return serveQueue(ctx, directory, codec.None, &store.Spill{Memory: stoppedMemory, Volume: 8 << 30})
 	default:
 		return fmt.Errorf("unknown contender %q", name)
 	}
@@ -96,17 +100,24 @@ type opened struct {
 }
 
 // openQueue opens one in an empty directory, or one with what it kept.
-func openQueue(ctx context.Context, directory string, o message.EncodingOptions) (*opened, error) {
+// One that spills is in memory.
+func openQueue(
+	ctx context.Context, directory string, o message.EncodingOptions, spill *store.Spill,
+) (*opened, error) {
+	kept := store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload, Spill: spill}
+	if spill != nil {
+		kept.Sync.Interval = store.SpillSyncInterval
+	}
 	q := &opened{}
-	if err := q.open(ctx, directory, o); err != nil {
+	if err := q.open(ctx, kept, o); err != nil {
 		q.close()
 		return nil, err
 	}
 	return q, nil
 }
 
-func (q *opened) open(ctx context.Context, directory string, o message.EncodingOptions) error {
-	s, err := store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload})
+func (q *opened) open(ctx context.Context, kept store.Options, o message.EncodingOptions) error {
+	s, err := store.Start(ctx, kept)
 	if err != nil {
 		return err
 	}
@@ -154,8 +165,8 @@ func (q *opened) close() {
 	q.undo = nil
 }
 
-func serveQueue(ctx context.Context, directory string, id codec.ID) error {
-	q, err := openQueue(ctx, directory, encodingOptions(id))
+func serveQueue(ctx context.Context, directory string, id codec.ID, spill *store.Spill) error {
+	q, err := openQueue(ctx, directory, encodingOptions(id), spill)
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,12 @@ const (
 	stoppedInterval = 10 * time.Millisecond
 	// stoppedBound is 54 % fewer.
 	stoppedBound = 0.46
+	// stoppedMemory is what stays in memory of a queue that spills: a third of the messages.
+	stoppedMemory = 32 << 20
 )
 
-// stoppedContenders are a queue without and with compression, and what it is made of.
-var stoppedContenders = []string{plain, uncompressed, deflate, zstd}
+// stoppedContenders are a queue without and with compression, one in memory that spills, and what they are made of.
+var stoppedContenders = []string{plain, uncompressed, spilling, deflate, zstd}
 
 // stoppedTurn is what a contender did meanwhile.
 type stoppedTurn struct {

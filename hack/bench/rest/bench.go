@@ -8,6 +8,7 @@ package rest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -35,18 +36,22 @@ const (
 
 type bench struct {
 	*harness.Run
-	// program is lighterage-cargo. memory is a directory on tmpfs, image where the file of the limited disk is made.
-	program, memory, image string
-	mib                    int
-	rounds, diskRounds     int
+	// program is lighterage-cargo, and agent the agent. memory is a directory on tmpfs, image where the file of the
+	// limited disk is made.
+	program, agent, memory, image string
+	mib                           int
+	rounds, diskRounds            int
 
 	stores []*store
 	plain  int64 // bytes of all records
 	// turns of the stores in memory and on the disk, and of those who read and copy one file.
 	inMemory, onDisk []turn
 	programs         []turn
-	diskMeasured     float64
-	missing          []string
+	// claims that receivers are given, and their turns.
+	claims       *claims
+	received     []turn
+	diskMeasured float64
+	missing      []string
 }
 
 // store is a way to keep the records.
@@ -99,6 +104,7 @@ func Benchmark() harness.Benchmark {
 		About: "records that rest compressed by the application, as cargo, and both; needs memory for seven times -size",
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&b.program, "cargo", "bin/lighterage-cargo", "the program lighterage-cargo")
+			f.StringVar(&b.agent, "agent", "bin/agent", "the agent's binary")
 			f.StringVar(&b.memory, "work", "/dev/shm", "where files are in memory, in a directory of their own")
 			f.StringVar(&b.image, "disk", "/var/tmp",
 				"where the file of the limited disk is made, of four times -size and 512 MiB: not on tmpfs")
@@ -118,8 +124,10 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if b.Quick {
 		b.mib, b.rounds, b.diskRounds = min(b.mib, 64), 2, 2
 	}
-	if b.program, err = filepath.Abs(b.program); err != nil {
-		return fmt.Errorf("find lighterage-cargo: %w", err)
+	for _, path := range []*string{&b.program, &b.agent} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("find a program: %w", err)
+		}
 	}
 	dir, err := os.MkdirTemp(b.memory, "lighterage-rest-")
 	if err != nil {
@@ -144,6 +152,15 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	if err := b.Rounds(b.rounds, func(round int) error { return m.compare(ctx, round, dir) }); err != nil {
 		return err
+	}
+	if b.claims, err = b.makeClaims(ctx, dir); err != nil {
+		return err
+	}
+	if err := b.Rounds(b.rounds, func(round int) error { return m.receive(ctx, round, b.claims) }); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(b.claims.dir); err != nil {
+		return fmt.Errorf("remove claims: %w", err)
 	}
 	if err := m.limited(ctx, dir); err != nil {
 		return err
@@ -274,10 +291,11 @@ func (m *machine) ask(o order) (a answer, err error) {
 // took runs a program to its end.
 func took(ctx context.Context, who, what, name string, args ...string) (turn, error) {
 	command := exec.CommandContext(ctx, name, args...)
-	command.Stderr = os.Stderr
+	var said bytes.Buffer // An agent says much.
+	command.Stderr = &said
 	begin := time.Now()
 	if err := command.Run(); err != nil {
-		return turn{}, fmt.Errorf("%s: %w", command, err)
+		return turn{}, fmt.Errorf("%s: %w: %s", command, err, said.Bytes())
 	}
 	state := command.ProcessState
 	return turn{who: who, what: what, wall: time.Since(begin), cpu: state.UserTime() + state.SystemTime()}, nil

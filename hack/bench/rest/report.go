@@ -37,7 +37,8 @@ func (b *bench) report(ctx context.Context) harness.Report {
 		Data: map[string]any{
 			"MiB": b.mib, "Types": typeTable(), "Stores": b.storeTable(), "Memory": b.workTable(b.inMemory),
 			"Disk": b.workTable(b.onDisk), "DiskLimit": diskSpeed / 1e6, "DiskMeasured": b.diskMeasured / 1e6,
-			"Programs": b.programTable(), "Rounds": b.rounds, "DiskRounds": b.diskRounds, "Missing": b.missing,
+			"Programs": b.programTable(), "Receivers": b.receiverTable(),
+			"Rounds": b.rounds, "DiskRounds": b.diskRounds, "Missing": b.missing,
 		},
 		Versions: []string{
 			harness.Version(ctx, "gzip", "--version"), harness.Version(ctx, "pigz", "--version"),
@@ -153,6 +154,10 @@ func (b *bench) targets() (all []harness.Target) {
 		of(b.programs, copyUnchecked, copyWork), cp, cpu, 1.3, false)
 	compare("copy-checked-vs-cp", "CPU of copying as it rests and checking everything by cp's",
 		of(b.programs, copyChecked, copyWork), cp, cpu, 2, false)
+	for _, r := range receivers() {
+		compare(r.target+"-vs-cp", "CPU of an agent that writes "+r.name+" by cp's",
+			of(b.received, r.name, receiveWork), of(b.received, cpOf(r.from), receiveWork), cpu, r.bound, false)
+	}
 	return all
 }
 

@@ -27,21 +27,22 @@ type sample struct {
 
 // samples makes those of each kind.
 var samples = map[string]func(*testing.T) []sample{
-	"CompressionPolicy": policies,
-	"CompressionTrial":  trials,
-	"DataQuota":         dataQuotas,
-	"Delivery":          deliveries,
-	"Drill":             drills,
-	"HTTPEndpoint":      endpoints,
-	"NodeProfile":       profiles,
-	"ObjectStore":       stores,
-	"Peer":              peers,
-	"PeerGrant":         grants,
-	"Queue":             queues,
-	"Statement":         statements,
-	"Tariff":            tariffs,
-	"Transfer":          transfers,
-	"TransferSet":       sets,
+	"CompressionPolicy":      policies,
+	"CompressionTrial":       trials,
+	"DataQuota":              dataQuotas,
+	"Delivery":               deliveries,
+	"Drill":                  drills,
+	"HTTPEndpoint":           endpoints,
+	"LocalCompressionPolicy": localPolicies,
+	"NodeProfile":            profiles,
+	"ObjectStore":            stores,
+	"Peer":                   peers,
+	"PeerGrant":              grants,
+	"Queue":                  queues,
+	"Statement":              statements,
+	"Tariff":                 tariffs,
+	"Transfer":               transfers,
+	"TransferSet":            sets,
 }
 
 // alike is what kstatus, by which Flux judges, calls each health. It has nothing like Suspended.

@@ -180,6 +180,20 @@ func policies(*testing.T) []sample {
 	}
 }
 
+func localPolicies(*testing.T) []sample {
+	judged := func(objective v1alpha1.CompressionObjective) *v1alpha1.LocalCompressionPolicy {
+		p := &v1alpha1.LocalCompressionPolicy{ObjectMeta: named("small-first")}
+		p.Spec.Objective = objective
+		p.Status.Conditions = conditions.Merge(nil, compressionpolicy.JudgeLocal(p, nil, nil), p.Generation, now)
+		p.Status.ObservedGeneration = p.Generation
+		return p
+	}
+	return []sample{
+		{"accepted", judged(v1alpha1.ObjectiveBytes), "Healthy"},
+		{"no prices", judged(v1alpha1.ObjectiveCost), "Degraded"},
+	}
+}
+
 func tariffs(*testing.T) []sample {
 	judged := func(price string) *v1alpha1.Tariff {
 		tariff := &v1alpha1.Tariff{ObjectMeta: cluster("public"), Spec: v1alpha1.TariffSpec{

@@ -59,10 +59,10 @@ func TestProgram(t *testing.T) {
 		},
 		"not run yet": {everything, "new", []string{
 			"Transfer bank/new: waiting", "no controller has looked at it yet",
-		}, "Other choices", false},
+		}, "Alternatives: the run", false},
 		"still without": {everything, "starting", []string{
 			"Transfer bank/starting: Starting", "the agent has not reported what it decided",
-		}, "Other choices", false},
+		}, "Alternatives: the run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, _, err := try(t, "", "explain", "transfer/"+test.transfer, "-n", namespace, "--kubeconfig", test.kubeconfig)
@@ -168,7 +168,7 @@ func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) 
 	}
 	for form, begins := range map[string]string{"html": "<!DOCTYPE html>", "svg": "<svg ", "text": "Trial bank/ledger"} {
 		if said, err := write(kubeconfig, form); err != nil || !strings.HasPrefix(said, begins) ||
-			!strings.Contains(said, "8.90") {
+			!strings.Contains(said, "8.9") {
 			t.Errorf("%s: %v: %s", form, err, said)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,6 +54,8 @@ type joined struct {
 	Message  string      `json:"message,omitempty"`
 	KnownAs  string      `json:"knownAs,omitempty"`
 	Version  string      `json:"version,omitempty"`
+	// Grants are the PeerGrants for the Peer that were applied, each as namespace/name.
+	Grants []string `json:"grants,omitempty"`
 
 	observer *side
 	final    bool
@@ -70,12 +73,18 @@ lighterage-gateway: its load balancer, or a node port of a Ready node, unless yo
 is Ready is kept. The CA is that of the ConfigMap lighterage-ca. All of it is public.
 
 It can be repeated: it repairs what is missing. A Peer of another cluster is never changed, nor a field that somebody
-else applies, such as a GitOps controller. With --manifests, write the Peers to files for Git and change no cluster;
---grant and --to-grant add PeerGrants for claims, which the owners of the namespaces agree to by merging them.
+else applies, such as a GitOps controller. With --manifests, write everything to files for Git and change no cluster.
+
+Clusters that are joined may move nothing yet: a namespace receives what a PeerGrant in it allows. --to-grant bank makes
+one in --to, by which Transfers of namespace bank in --context may write the claims of namespace bank; write
+--to-grant vault/ledger=bank for the claim ledger of namespace vault alone. --grant is for the other direction. Neither
+allows mirroring or privilege.
 
 It takes, in both clusters, get on the namespace kube-system, and on the ConfigMap lighterage-ca and the Service
-lighterage-gateway of the operator's namespace; get, list, create and patch on peers; list on nodes for a node port.`,
+lighterage-gateway of the operator's namespace; get, list, create and patch on peers; list on nodes for a node port; and
+create and patch on peergrants in the namespaces of grants.`,
 		Example: `  kubectl lighterage connect --context east --to west
+  kubectl lighterage connect --context east --to west --to-grant bank
   kubectl lighterage connect --context east --to west --to-endpoint gateway.west.example:8443 --endpoint none
   kubectl lighterage connect --context east --to west --manifests clusters --to-grant vault/ledger=bank`,
 		Args: cobra.NoArgs, PreRunE: c.check, RunE: action(c.run),
@@ -86,10 +95,12 @@ lighterage-gateway of the operator's namespace; get, list, create and patch on p
 	flags.StringVar(&c.endpoints[1], "to-endpoint", "", "`host:port` of the gateway of --to; none: it only sends")
 	flags.StringVar(&c.manifests, "manifests", "", "`directory` for files with the Peers, which are not applied; "+
 		"- is the output")
-	flags.StringArrayVar(&c.grants[0], "grant", nil, "PeerGrant in --context, as `namespace/claim=namespace` of --to; "+
-		"without /claim for each claim (with --manifests; repeatable)")
-	flags.StringArrayVar(&c.grants[1], "to-grant", nil, "PeerGrant in --to, as `namespace/claim=namespace` of --context "+
-		"(with --manifests; repeatable)")
+	for i, grant := range []struct{ flag, in, of string }{
+		{"grant", "--context", "--to"}, {"to-grant", "--to", "--context"},
+	} {
+		flags.StringArrayVar(&c.grants[i], grant.flag, nil, "PeerGrant in "+grant.in+", as `namespace[/claim][=namespace]`, "+
+			"the last of "+grant.of+" (default: the same); without /claim for each claim (repeatable)")
+	}
 	flags.DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait for the Peers to be Ready; 0 does not wait")
 	cmd.MarkFlagsMutuallyExclusive("manifests", "output")
 	return cmd
@@ -102,13 +113,11 @@ func (c *connecting) check(cmd *cobra.Command, arguments []string) error {
 		}
 	}
 	for i, flag := range []string{"--grant", "--to-grant"} {
-		if len(c.grants[i]) > 0 && c.manifests == "" {
-			return fmt.Errorf("%s needs --manifests: the owner of the namespace applies what it writes", flag)
-		}
 		for _, text := range c.grants[i] {
 			grant, err := link.ParseGrant(text)
 			if err != nil {
-				return fmt.Errorf("%s must be namespace/claim=namespace, such as vault/ledger=bank, not %q: %w", flag, text, err)
+				return fmt.Errorf("%s must be namespace[/claim][=namespace], such as bank or vault/ledger=bank, not %q: %w", flag,
+					text, err)
 			}
 			c.granted[i] = append(c.granted[i], grant)
 		}
@@ -135,6 +144,11 @@ func (c *connecting) run(ctx context.Context) error {
 	if c.manifests != "" {
 		return c.writeManifests(steps)
 	}
+	for i, observer := range c.sides {
+		if _, err := observer.grant(ctx, c.granted[i], steps[i].Peer.Name, client.DryRunAll); err != nil {
+			return err
+		}
+	}
 	var both []*joined
 	for i, observer := range c.sides {
 		step := steps[i]
@@ -149,7 +163,17 @@ func (c *connecting) run(ctx context.Context) error {
 			Action: step.Action, observer: observer,
 		})
 	}
+	for i, observer := range c.sides {
+		made, err := observer.grant(ctx, c.granted[i], steps[i].Peer.Name)
+		if err != nil {
+			return err
+		}
+		both[i].Grants = made
+	}
 	err := c.prove(ctx, both)
+	if err == nil {
+		c.sayNext(both)
+	}
 	text := func(to io.Writer) error { return writeJoined(to, both) }
 	if failed := c.output.write(c.plugin.Out, both, text); failed != nil {
 		return failed
@@ -169,6 +193,13 @@ func (c *connecting) rights(s *side) []right {
 	}
 	if c.manifests == "" {
 		rights = append(rights, peerRights("create", "patch")...)
+		for _, g := range c.granted[i] {
+			for _, verb := range []string{"create", "patch"} {
+				rights = append(rights, right{
+					group: v1alpha1.GroupVersion.Group, resource: "peergrants", verb: verb, namespace: g.Namespace,
+				})
+			}
+		}
 	}
 	return rights
 }
@@ -229,16 +260,63 @@ func (s *side) findEndpoint(ctx context.Context) (string, error) {
 	return endpoint, nil
 }
 
-func (s *side) apply(ctx context.Context, peer *v1alpha1.Peer) error {
-	object, err := applied(peer)
+func (s *side) apply(ctx context.Context, object client.Object, options ...client.ApplyOption) error {
+	content, err := applied(object)
 	if err != nil {
 		return err
 	}
-	err = s.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(connectOwner))
+	options = append(options, client.FieldOwner(connectOwner))
+	err = s.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(content), options...)
 	if err != nil {
-		return s.failed("applying Peer "+peer.Name, err)
+		return s.failed("applying "+content.GetKind()+" "+object.GetName(), err)
 	}
 	return nil
+}
+
+// grant applies PeerGrants for a Peer, and returns their names.
+func (s *side) grant(
+	ctx context.Context, grants []link.Grant, peer string, options ...client.ApplyOption,
+) ([]string, error) {
+	var made []string
+	for _, g := range grants {
+		object := g.For(peer)
+		object.Labels = map[string]string{link.MadeByLabel: link.MadeByConnect}
+		err := s.apply(ctx, object, options...)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("cluster %s has no namespace %s for the PeerGrant; make it with the claim that is to be "+
+				"written: kubectl create namespace %s --context %s", s.context, g.Namespace, g.Namespace, s.context)
+		}
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, g.Namespace+"/"+object.Name)
+		if len(options) == 0 {
+			s.say("Cluster %s: PeerGrant %s applied", s.context, made[len(made)-1])
+		}
+	}
+	return made, nil
+}
+
+// sayNext says what may be done between clusters that are joined, and what is missing for it.
+func (c *connecting) sayNext(both []*joined) {
+	pair := "--context " + c.sides[0].context + " --to " + c.sides[1].context
+	granted := false
+	for i, flag := range []string{"--grant", "--to-grant"} {
+		sender, receiver := c.sides[1-i], c.sides[i]
+		for _, g := range c.granted[i] {
+			granted = true
+			c.say("Transfers of namespace %s in cluster %s may write %s, with spec.destination: {peer: %s, namespace: %s, ...}",
+				g.From, sender.context, cmp.Or(g.Claim, "the claims")+" in namespace "+g.Namespace+" of cluster "+receiver.context,
+				both[1-i].Peer, g.Namespace)
+		}
+		if len(c.granted[i]) == 0 && both[1-i].Endpoint != "" {
+			c.say("A namespace of cluster %s receives nothing without a PeerGrant: repeat the command with %s NAMESPACE",
+				receiver.context, flag)
+		}
+	}
+	if !granted {
+		c.say("Next, see that data move: kubectl lighterage verify %s", pair)
+	}
 }
 
 // prove waits until both Peers are Ready, and says meanwhile what they wait for.
@@ -312,6 +390,9 @@ func writeJoined(to io.Writer, both []*joined) error {
 		}
 		if j.Version != "" {
 			rows.Add("version", j.Version)
+		}
+		for _, grant := range j.Grants {
+			rows.Add("PeerGrant", grant)
 		}
 		_, err := fmt.Fprintf(to, "%s to %s\n%s", table.Printable(j.From), table.Printable(j.To), rows.Text("  "))
 		if err != nil {

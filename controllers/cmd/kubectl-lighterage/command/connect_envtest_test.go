@@ -80,11 +80,20 @@ func TestConnect(t *testing.T) {
 			t.Errorf("%s is rejected: %v", file, err)
 		}
 	}
+	if _, _, err := run("connect", "--to", "west", "--to-grant", "nowhere"); err == nil ||
+		!strings.Contains(err.Error(), "create namespace nowhere") || countPeers(t, east)+countPeers(t, west) != 0 {
+		t.Errorf("a grant in a namespace that is not there: %v", err)
+	}
+	if _, _, err := run("connect", "--to", "west-nobody", "--to-grant", "vault"); err == nil ||
+		!strings.Contains(err.Error(), "patch peergrants.lighterage.dev in namespace vault") {
+		t.Errorf("a grant without rights: %v", err)
+	}
 	// Nobody looks at the Peers: they are made, and the command says that nothing is proved.
 	if _, _, err := run("connect", "--to", "west", "--wait", "50ms"); err == nil ||
 		!strings.Contains(err.Error(), "check that it runs") {
 		t.Errorf("without managers: %v", err)
 	}
+	tryWrongDNS(t, clusters, path)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for _, cluster := range clusters {
@@ -102,6 +111,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%+v", peer)
 	}
 	tryVerify(t, clusters, path)
+	tryInterrupts(t, clusters, path)
 	// Half of the link is lost, and the other half has a wrong address.
 	if err := east.Client.Delete(t.Context(), peer); err != nil {
 		t.Fatal(err)
@@ -116,6 +126,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("another name: %v", err)
 	}
 
+	tryGrants(t, clusters, run)
 	east.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}})
 	grant := &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "in"}}
 	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "west", Namespaces: []string{"bank"}}}
@@ -128,6 +139,10 @@ func TestConnect(t *testing.T) {
 	_, said, err = run("disconnect", "--to", "west", "--force")
 	if err != nil || countPeers(t, west)+countPeers(t, east) != 0 {
 		t.Errorf("disconnect: %v\n%s", err, said)
+	}
+	var left v1alpha1.PeerGrantList
+	if err := west.Client.List(t.Context(), &left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "shared" {
+		t.Errorf("%d grants after disconnect: %v", len(left.Items), err)
 	}
 	if _, _, err := run("verify", "--to", "west"); err == nil || !strings.Contains(err.Error(), "lighterage connect") {
 		t.Errorf("verify without a link: %v", err)
@@ -150,6 +165,84 @@ func TestConnect(t *testing.T) {
 		t.Errorf("check of two clusters: %v\n%s", err, out)
 	}
 	tryProve(t, east, run)
+}
+
+// tryWrongDNS: a name that leads nowhere is said with the manager's words, the Peers stay, and the next connect with
+// another address repairs them.
+func tryWrongDNS(t *testing.T, clusters map[string]*controllertest.Cluster, path string) {
+	t.Helper()
+	const wrong = "gateway.wrong.example:8443"
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ; ctx.Err() == nil; time.Sleep(peerPoll) {
+			for _, cluster := range clusters {
+				judge(ctx, cluster.Client, func(p *v1alpha1.Peer) metav1.Condition {
+					if p.Spec.Endpoint != wrong {
+						return reachable
+					}
+					return metav1.Condition{
+						Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPeerUnreachable,
+						Message: "lookup gateway.wrong.example: no such host" + hostile,
+					}
+				})
+			}
+		}
+	}()
+	_, said, err := try(t, "", "connect", "--to", "west", "--to-endpoint", wrong, "--wait", "1s", "--kubeconfig", path)
+	const says = "cluster east does not reach cluster west: lookup gateway.wrong.example: no such host"
+	if err == nil || ExitCode(err) != 1 || !strings.Contains(err.Error(), says) ||
+		strings.ContainsAny(err.Error()+said, "\x1b\u202e") ||
+		!strings.Contains(said, "east to west: "+v1alpha1.ReasonPeerUnreachable) ||
+		getPeer(t, clusters["east"], "west").Spec.Endpoint != wrong {
+		t.Errorf("wrong DNS: %v\n%s", err, said)
+	}
+	// What the Service shows is taken again, because the Peer is not Ready.
+	if out, _, err := try(t, "", "connect", "--to", "west", "--kubeconfig", path); err != nil ||
+		!strings.Contains(out, "west (repaired)") {
+		t.Errorf("after wrong DNS: %v\n%s", err, out)
+	}
+	stop()
+	<-ended
+}
+
+// tryGrants makes PeerGrants with the connection, twice, and one that somebody else goes on to use.
+func tryGrants(
+	t *testing.T, clusters map[string]*controllertest.Cluster, run func(...string) (string, string, error),
+) {
+	t.Helper()
+	west := clusters["west"]
+	west.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vault"}})
+	arguments := []string{"connect", "--to", "west", "--to-grant", "vault/ledger=bank", "--to-grant", "vault"}
+	var versions []string
+	for range 3 {
+		out, said, err := run(arguments...)
+		if err != nil || !strings.Contains(out, "vault/from-east.bank.ledger") ||
+			!strings.Contains(said, "spec.destination: {peer: west, namespace: vault, ...}") ||
+			!strings.Contains(said, "--grant NAMESPACE") || strings.Contains(said, "--to-grant NAMESPACE") {
+			t.Errorf("grants: %v\n%s\n%s", err, out, said)
+		}
+		var grant v1alpha1.PeerGrant
+		key := client.ObjectKey{Namespace: "vault", Name: "from-east.bank.ledger"}
+		if err := west.Client.Get(t.Context(), key, &grant); err != nil || grant.Spec.To[0].AllowDelete ||
+			grant.Labels[link.MadeByLabel] != link.MadeByConnect {
+			t.Fatalf("%v: %+v", err, grant)
+		}
+		versions = append(versions, grant.ResourceVersion)
+	}
+	if versions[1] != versions[2] { // the second adds the default of status to what is stored
+		t.Error("what is as it should be was written again")
+	}
+	var other v1alpha1.PeerGrant
+	key := client.ObjectKey{Namespace: "vault", Name: "from-east.vault"}
+	if err := west.Client.Get(t.Context(), key, &other); err != nil {
+		t.Fatal(err)
+	}
+	shared := &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "shared", Labels: other.Labels}}
+	shared.Spec = *other.Spec.DeepCopy()
+	shared.Spec.From = append(shared.Spec.From, v1alpha1.PeerGrantFrom{Peer: "north", Namespaces: []string{"vault"}})
+	west.Create(t, shared)
 }
 
 // twoClusters starts two API servers, east and west, that have what an installation publishes, and returns them, their
@@ -218,23 +311,30 @@ func publish(t *testing.T, cluster *controllertest.Cluster, address string) *pki
 	return ca
 }
 
+// reachable is what the manager says of a Peer that is.
+var reachable = metav1.Condition{
+	Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable,
+}
+
 // manage finds every Peer reachable, as the manager would.
 func manage(ctx context.Context, cluster client.Client) {
-	for ctx.Err() == nil {
-		var peers v1alpha1.PeerList
-		_ = cluster.List(ctx, &peers)
-		for i := range peers.Items {
-			peer := &peers.Items[i]
-			if peer.Status.ObservedGeneration == peer.Generation {
-				continue
-			}
-			peer.Status.ObservedGeneration = peer.Generation
-			meta.SetStatusCondition(&peer.Status.Conditions, metav1.Condition{
-				Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable,
-			})
-			_ = cluster.Status().Update(ctx, peer) // repeated if it failed
+	for ; ctx.Err() == nil; time.Sleep(peerPoll) {
+		judge(ctx, cluster, func(*v1alpha1.Peer) metav1.Condition { return reachable })
+	}
+}
+
+// judge says of each Peer that is new or changed what the manager finds.
+func judge(ctx context.Context, cluster client.Client, finds func(*v1alpha1.Peer) metav1.Condition) {
+	var peers v1alpha1.PeerList
+	_ = cluster.List(ctx, &peers)
+	for i := range peers.Items {
+		peer := &peers.Items[i]
+		if peer.Status.ObservedGeneration == peer.Generation {
+			continue
 		}
-		time.Sleep(peerPoll)
+		peer.Status.ObservedGeneration = peer.Generation
+		meta.SetStatusCondition(&peer.Status.Conditions, finds(peer))
+		_ = cluster.Status().Update(ctx, peer) // repeated if it failed
 	}
 }
 

@@ -29,14 +29,17 @@ func newDisconnect(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disconnect --to CONTEXT",
 		Short: "Remove the Peers by which two clusters were joined",
-		Long: `Remove from each of two clusters the Peer that kubectl lighterage connect made for the other one.
+		Long: `Remove from each of two clusters the Peer that kubectl lighterage connect made for the other one, and the PeerGrants
+that it made for that Peer.
 
 Each cluster finds the Peer by the CA of the other one. A Peer that connect did not make is kept: delete it where it is
-kept, for example in Git. While Transfers, Deliveries, Queues or PeerGrants name a Peer, nothing is removed without
---force. After it their runs and channels end with the reason PeerNotFound, and Deliveries from the Peer are deleted.
+kept, for example in Git. While Transfers, Deliveries, Queues or other PeerGrants name a Peer, nothing is removed
+without --force. After it their runs and channels end with the reason PeerNotFound, and Deliveries from the Peer are
+deleted.
 
 It takes, in both clusters, get on the namespace kube-system and on the ConfigMap lighterage-ca of the operator's
-namespace; get, list and delete on peers; list on transfers, deliveries, queues and peergrants.`,
+namespace; get, list and delete on peers; list on transfers, deliveries, queues and peergrants, and delete on peergrants
+that connect made.`,
 		Example: `  kubectl lighterage disconnect --context east --to west`,
 		Args:    cobra.NoArgs, PreRunE: d.check, RunE: action(d.run),
 	}
@@ -55,7 +58,7 @@ func (d *disconnecting) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	var found [2][]*v1alpha1.Peer
+	var found [2][]client.Object
 	used := 0
 	for i, s := range d.sides {
 		other := d.sides[1-i]
@@ -69,13 +72,13 @@ func (d *disconnecting) run(ctx context.Context) error {
 					s.context, peer.Name)
 				continue
 			}
-			users, err := s.users(ctx, peer.Name)
+			users, grants, err := s.users(ctx, peer.Name)
 			if err != nil {
 				return err
 			}
 			d.sayUsers(s, peer.Name, users)
 			used += len(users)
-			found[i] = append(found[i], peer)
+			found[i] = append(append(found[i], grants...), peer)
 		}
 	}
 	if used > 0 && !d.force {
@@ -83,14 +86,16 @@ func (d *disconnecting) run(ctx context.Context) error {
 	}
 	removed := 0
 	for i, s := range d.sides {
-		for _, peer := range found[i] {
+		for _, object := range found[i] {
+			name := nameOf(object)
+			uid := object.GetUID()
 			if err := client.IgnoreNotFound(s.cluster.Delete(
-				ctx, peer, client.Preconditions{UID: &peer.UID},
+				ctx, object, client.Preconditions{UID: &uid},
 			)); err != nil {
-				return s.failed(fmt.Sprintf("deleting Peer %s (%d are deleted; repeat the command)", peer.Name, removed), err)
+				return s.failed(fmt.Sprintf("deleting %s (%d objects are deleted; repeat the command)", name, removed), err)
 			}
 			removed++
-			d.say("Cluster %s: Peer %s deleted", s.context, peer.Name)
+			d.say("Cluster %s: %s deleted", s.context, name)
 		}
 	}
 	if removed == 0 {
@@ -110,18 +115,39 @@ func (d *disconnecting) sayUsers(s *side, peer string, users []string) {
 	d.say("Cluster %s: Peer %s is named by %s", s.context, peer, shown)
 }
 
-// users are the objects that name a Peer.
-func (s *side) users(ctx context.Context, peer string) ([]string, error) {
+// nameOf is a Peer or PeerGrant, for people.
+func nameOf(object client.Object) string {
+	if _, ok := object.(*v1alpha1.Peer); ok {
+		return "Peer " + object.GetName()
+	}
+	return "PeerGrant " + client.ObjectKeyFromObject(object).String()
+}
+
+// users are the objects that name a Peer, and, apart from these, the PeerGrants that connect made for it.
+func (s *side) users(ctx context.Context, peer string) (users []string, own []client.Object, err error) {
 	var transfers v1alpha1.TransferList
 	var deliveries v1alpha1.DeliveryList
 	var queues v1alpha1.QueueList
 	var grants v1alpha1.PeerGrantList
 	for _, list := range []client.ObjectList{&transfers, &deliveries, &queues, &grants} {
 		if err := s.cluster.List(ctx, list); err != nil {
-			return nil, s.failed(fmt.Sprintf("listing %T", list), err)
+			return nil, nil, s.failed(fmt.Sprintf("listing %T", list), err)
 		}
 	}
-	return usersOf(peer, transfers.Items, deliveries.Items, queues.Items, grants.Items), nil
+	for i := range grants.Items {
+		if g := &grants.Items[i]; madeFor(g, peer) {
+			own = append(own, g)
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(grants.Items), func(g v1alpha1.PeerGrant) bool { return madeFor(&g, peer) })
+	return usersOf(peer, transfers.Items, deliveries.Items, queues.Items, others), own, nil
+}
+
+// madeFor reports whether connect made a PeerGrant, and it names that Peer alone.
+func madeFor(g *v1alpha1.PeerGrant, peer string) bool {
+	another := func(f v1alpha1.PeerGrantFrom) bool { return f.Peer != peer }
+	return g.Labels[link.MadeByLabel] == link.MadeByConnect && len(g.Spec.From) > 0 &&
+		!slices.ContainsFunc(g.Spec.From, another)
 }
 
 // usersOf names the objects that name a Peer.

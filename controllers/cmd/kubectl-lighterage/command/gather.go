@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/check"
 	"github.com/lighterage/lighterage/controllers/redact"
 	"github.com/lighterage/lighterage/controllers/table"
@@ -40,6 +41,7 @@ const (
 	maxLogBytes = 4 << 20
 	maxLogLines = 20000
 	operatorApp = "app.kubernetes.io/name=lighterage"
+	agentsApp   = agentpod.AppLabel + "=" + agentpod.AppName
 )
 
 type gathering struct {
@@ -66,8 +68,8 @@ func newGather(p *plugin) *cobra.Command {
 		Use:   "gather",
 		Short: "Write a support bundle without secrets",
 		Long: `Write a support bundle: a compressed archive with the results of kubectl lighterage check, the objects of all kinds of
-Lighterage, and, of the operator's namespace, its workloads, Services, NetworkPolicies, events and logs. It changes
-nothing in the cluster.
+Lighterage, Jobs and pods of agents, and, of the operator's namespace, its workloads, Services, NetworkPolicies, events
+and logs. It changes nothing in the cluster.
 
 Secrets and ConfigMaps are not read, except the public ConfigMap lighterage-ca, for check. Values of environment
 variables, annotations of others and managed fields are removed, and so is what looks like a private key, token,
@@ -75,8 +77,8 @@ password or other credential, from objects and logs. The bundle does name namesp
 messages, and addresses: look through it before you give it away.
 
 With --namespace, objects of that namespace alone are gathered. What you may not read is left out; index.yaml names it.
-It takes the rights of check; list on all kinds of lighterage.dev; and, in the operator's namespace, list on pods,
-services and events, and get on pods/log.`,
+It takes the rights of check; list on all kinds of lighterage.dev, on pods and on jobs; and, in the operator's
+namespace, list on services and events, and get on pods/log.`,
 		Example: `  kubectl lighterage gather
   kubectl lighterage gather -n bank --file bank.tar.gz`,
 		Args: cobra.NoArgs, RunE: action(g.run),
@@ -162,6 +164,12 @@ func (g *gathering) all(ctx context.Context) error {
 	found, err := g.objects(ctx, "operator/pods", pods, g.operator, operatorApp)
 	if err != nil {
 		return err
+	}
+	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	for _, r := range []schema.GroupVersionResource{pods, jobs} {
+		if _, err := g.objects(ctx, "agents/"+r.Resource, r, *g.flags.Namespace, agentsApp); err != nil {
+			return err
+		}
 	}
 	if err := g.logs(ctx, found); err != nil {
 		return err

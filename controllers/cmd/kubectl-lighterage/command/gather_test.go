@@ -114,6 +114,7 @@ func TestGather(t *testing.T) {
 		"objects/statements.yaml":                        "failed: token=(removed)",
 		"operator/deployments.yaml":                      "keep: kept",
 		"operator/pods.yaml":                             "value: (removed)",
+		"agents/pods.yaml":                               "value: (removed)",
 		"logs/lighterage-manager-0/manager.log":          "started [2J\n",
 		"logs/lighterage-manager-0/manager.previous.log": "ended\n",
 	} {

@@ -45,6 +45,10 @@ var (
 		deliveries, trials, drills, queues, endpoints,
 		{name: "ObjectStore", words: []string{"objectstores", "objectstore"}},
 		{name: "CompressionPolicy", words: []string{"compressionpolicies", "policy", "compressionpolicy"}, cluster: true},
+		{
+			name:  "LocalCompressionPolicy",
+			words: []string{"localcompressionpolicies", "localpolicy", "localcompressionpolicy"},
+		},
 		{name: "Tariff", words: []string{"tariffs", "tariff"}, cluster: true},
 		{name: "Statement", words: []string{"statements", "statement"}},
 		{name: "DataQuota", words: []string{"dataquotas", "dataquota", "dq"}},

@@ -38,8 +38,14 @@ func outputs(width int) map[string]func(io.Writer) error {
 		"connect": func(to io.Writer) error {
 			return writeJoined(to, []*joined{{
 				From: hostile, To: hostile, Peer: hostile, Endpoint: hostile, Action: "created", Reason: hostile,
-				KnownAs: hostile, Version: hostile,
+				KnownAs: hostile, Version: hostile, Grants: []string{hostile},
 			}})
+		},
+		"verify": func(to io.Writer) error {
+			return writeFlows(to, []flow{{
+				From: hostile, To: hostile, Duration: hostile, Engine: hostile, Inflated: hostile,
+				Cost: &v1alpha1.CostStatus{Currency: hostile, CPU: hostile, Network: hostile},
+			}, {From: hostile, To: hostile, Skipped: hostile}})
 		},
 		"prove": func(to io.Writer) error { return writeProved(to, &proved{Node: "worker", Evidence: state}) },
 	}

@@ -92,7 +92,7 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 	status := &queue.Status
 	found := &queueStat{
 		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Members: status.Members, Address: status.Address,
-		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory,
+		Storage: storageOf(queue.Spec.Storage), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory,
 		Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
 		Archive: status.Archive, StoreArchive: status.StoreArchive, Restore: status.Restore, Problem: problemOf(queue),
 	}
@@ -100,6 +100,14 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 		found.Engine = status.Compression.Engine
 	}
 	return found
+}
+
+// storageOf is what messages may take.
+func storageOf(storage v1alpha1.QueueStorage) string {
+	if storage.Spill != nil {
+		return storage.Spill.Size.String()
+	}
+	return storage.Size.String()
 }
 
 // problemOf is what the conditions say of a Queue that is not Ready; empty for one that is.
@@ -196,6 +204,9 @@ func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistic
 		stored += ", in memory: lost with the last member"
 	}
 	rows.Add("stored", stored)
+	if s.Sweeps != nil && s.AbortedSweeps != nil && s.SweptBytes != nil {
+		rows.Addf("sweeps", "%d to disk, %s; %d aborted", *s.Sweeps, table.Bytes(*s.SweptBytes), *s.AbortedSweeps)
+	}
 	rows.Addf("unacknowledged", "%d, %d of them redelivered", s.Unacknowledged, s.Redelivered)
 	rows.Addf("dead letters", "%d", s.DeadLetters)
 	rows.Addf("puts", "%s; %d refused, %d duplicates", rateOf(s.Puts), s.RefusedPuts, s.Duplicates)

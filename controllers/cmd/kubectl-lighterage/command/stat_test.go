@@ -58,6 +58,12 @@ func TestStatText(t *testing.T) {
 		Ready: "1/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
 		Statistics: &v1alpha1.QueueStatistics{},
 	}
+	spilling := busy()
+	spilling.Spec.Storage.Type, spilling.Spec.Storage.Spill = v1alpha1.QueueStorageMemory,
+		&v1alpha1.QueueSpill{Size: resource.MustParse("40Gi")}
+	spilling.Status = v1alpha1.QueueStatus{Ready: "1/1", Statistics: &v1alpha1.QueueStatistics{
+		Sweeps: new(int64(8)), AbortedSweeps: new(int64(2)), SweptBytes: new(int64(3 << 20)),
+	}, Conditions: empty.Status.Conditions}
 	fresh := busy()
 	fresh.Status = v1alpha1.QueueStatus{}
 	sending := busy()
@@ -127,6 +133,9 @@ func TestStatText(t *testing.T) {
 		"empty": {empty, serviceStat{Error: "you may not"}, "members,depth,stored,unacknowledged,dead " +
 			"letters,puts,gets,ratio,connections,service",
 			map[string][]string{"members": {"1/1"}, "stored": {"0 B", "memory"}, "service": {"you may not"}}},
+		"spilling": {spilling, serviceStat{Error: "you may not"}, "members,depth,stored,sweeps,unacknowledged,dead " +
+			"letters,puts,gets,ratio,connections,service",
+			map[string][]string{"stored": {"0 B", "40Gi", "memory"}, "sweeps": {"8", "3.00 MiB", "2 aborted"}}},
 		"no member answers": {silent, serviceStat{Error: "you may not"}, "members,content,depth,stored,unacknowledged,dead " +
 			"letters,puts,gets,ratio,connections,service",
 			map[string][]string{"content": {"3m"}, "depth": {"12"}}},

@@ -23,8 +23,8 @@ func newTree(p *plugin) *cobra.Command {
 		Short: "Show what belongs to a Transfer: Jobs, pods and Deliveries, of both clusters",
 		Long: `Show what belongs to a Transfer: Jobs and pods of its agents, and the Deliveries of its present or last run
 with their Jobs and pods, in the namespace of the destination. Where that is in another cluster, --to-context names its
-context of the kubeconfig. Each of several destinations has a Transfer of its own, which has a tree. Jobs of attempts
-that succeeded are deleted when status has their report. It changes nothing.
+context of the kubeconfig. Each of several destinations has a Transfer of its own, which has a tree with its Deliveries.
+Jobs of attempts that succeeded are deleted when status has their report. It changes nothing.
 
 It takes get on transfers; list on jobs and pods in the Transfer's namespace; and list on deliveries, jobs and pods in
 that of the destination. What you may not read is named.`,
@@ -51,7 +51,11 @@ func (p *plugin) tree(ctx context.Context, name, other string) (overview.Node, e
 		return overview.Node{}, err
 	}
 	var own overview.Side
-	p.workloads(ctx, &own, transfer.Namespace, v1alpha1.TransferLabel, string(transfer.UID))
+	label := v1alpha1.TransferLabel
+	if len(transfer.Spec.Destinations) > 0 {
+		label = v1alpha1.DestinationsLabel // object stores among them have Jobs of their own
+	}
+	p.workloads(ctx, &own, transfer.Namespace, label, string(transfer.UID))
 	destination := transfer.Spec.Destination
 	receiving, cluster := p, ""
 	switch {

@@ -129,7 +129,8 @@ func (v *verifying) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, v.clean(context.WithoutCancel(ctx))) }()
 	for _, s := range v.sides {
 		v.say("Cluster %s: making namespace %s", s.context, v.namespace)
-		if err := s.cluster.Create(ctx, throwAway(v.namespace)); err != nil {
+		// It is not broken off: a request that an API server acts upon after that of clean would leave the namespace.
+		if err := s.cluster.Create(context.WithoutCancel(ctx), throwAway(v.namespace)); err != nil {
 			return s.failed("making namespace "+v.namespace, err)
 		}
 	}

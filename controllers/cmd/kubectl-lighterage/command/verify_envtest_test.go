@@ -8,7 +8,15 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +24,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -79,6 +91,101 @@ func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeco
 			}
 		})
 	}
+}
+
+// tryInterrupts interrupts verify at each object that it makes, before the API server sees the request, which goes on.
+func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) {
+	t.Helper()
+	for _, cluster := range clusters {
+		go act(t.Context(), cluster.Client, v1alpha1.ConditionComplete, nil)
+	}
+	made := int32(0) // by verify when it is not interrupted
+	for at := int32(1); made == 0; at++ {
+		ctx, stop := context.WithCancel(t.Context())
+		c := &counted{at: at, interrupt: stop}
+		var out, said strings.Builder
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &said}
+		path := c.between(t, clusters, kubeconfig)
+		err := Run(ctx, []string{"verify", "--to", "west", "--size", "1Mi", "--kubeconfig", path}, streams)
+		stop()
+		if n := c.n.Load(); n < at {
+			made = n
+		}
+		if errors.Is(err, context.Canceled) != (made == 0) {
+			t.Errorf("object %d: %v\n%s", at, err, said.String())
+		}
+		for name, cluster := range clusters {
+			var left corev1.NamespaceList
+			err := cluster.Client.List(t.Context(), &left, client.MatchingLabels{link.MadeByLabel: link.MadeByVerify})
+			if err != nil || len(left.Items) > 0 {
+				t.Fatalf("object %d: cluster %s has %d namespaces: %v\n%s", at, name, len(left.Items), err, said.String())
+			}
+		}
+	}
+	if made < 12 {
+		t.Errorf("verify makes %d objects", made)
+	}
+	// Nothing deletes what is in namespaces here.
+	for _, cluster := range clusters {
+		for _, list := range []client.ObjectList{&v1alpha1.TransferList{}, &v1alpha1.PeerGrantList{}} {
+			err := cluster.Client.List(t.Context(), list)
+			if err == nil {
+				err = meta.EachListItem(list, func(o runtime.Object) error {
+					object, _ := o.(client.Object)
+					return cluster.Client.Delete(t.Context(), object)
+				})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// counted is what stands between verify and API servers, and interrupts it at one of the objects that it makes.
+type counted struct {
+	at        int32
+	interrupt func()
+	n         atomic.Int32
+}
+
+// between returns a kubeconfig whose servers pass requests on to the clusters.
+func (c *counted) between(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cluster := range clusters {
+		transport, err := rest.TransportFor(cluster.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := url.Parse(cluster.Config.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := &httputil.ReverseProxy{
+			Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			ErrorLog: log.New(io.Discard, "", 0),
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			makes := r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
+			if makes && c.n.Add(1) == c.at {
+				c.interrupt()
+			}
+			// An API server may go on with a request whose client is gone.
+			proxy.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+		}))
+		t.Cleanup(server.Close)
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: server.URL}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{}
+	}
+	path := filepath.Join(t.TempDir(), "between")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // act is what the manager, the kubelet and the namespace controller do. Without an end it interrupts.

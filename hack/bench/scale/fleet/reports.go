@@ -130,6 +130,9 @@ func (a *agent) queueReport(now time.Time, revision string) *wirev1.QueueReport 
 			CompressedPlainBytes: moved, CompressedBytes: moved / 4, RecentPlainBytes: 1e8, RecentBytes: 25e6,
 			Connections: 8, HighWaterConnections: 12, Opened: 40, Closed: 32, Since: timestamppb.New(a.began),
 			Tried: messages, TriedNanos: moved / 5,
+			Checkpoints: &wirev1.QueueVolumeSyncs{
+				Count: messages / 1000, TotalNanos: moved / 1000, LastNanos: 2e6, HighNanos: 9e6,
+			},
 		},
 		Compression: compressed(moved),
 		Cpu:         &wirev1.CPU{SendNanos: moved / 2, CompressNanos: moved / 5, DecompressNanos: moved / 6},
