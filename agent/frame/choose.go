@@ -114,9 +114,7 @@ func (c *choosing) close() error {
 
 // choose is compress where a chooser decides.
 func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
-	facts := policy.Facts{
-		Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, Yield: e.yield(plain),
-	}
+	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
 	gate := policy.Decide(e.policy, facts)
 	if gate.Class == codec.NoClass {
 		return gate, meter.Use{}, sample{}, 0, nil
@@ -130,6 +128,10 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 		return policy.Decision{Codec: codec.None, Reason: policy.Incompressible}, meter.Use{}, seen, 0, nil
 	}
 
+	if gate.Class == codec.Hardware {
+		facts.Yield = policy.Yield(e.policy, e.shared, facts.Size)
+		gate = policy.Decide(e.policy, facts)
+	}
 	block := policy.Block{Size: len(plain), Predicted: seen.predicted.Size}
 	block.Hardware, block.Software = policy.Classes(e.policy, facts)
 	choice := e.choosing.chooser.Choose(block)

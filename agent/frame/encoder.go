@@ -272,9 +272,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 // is as long as plain, and returns its length. The decision it returns is what
 // was done in the end.
 func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
-	facts := policy.Facts{
-		Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork, Yield: e.yield(plain),
-	}
+	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork}
 	decision := policy.Decide(e.policy, facts)
 	var seen sample
 	if decision.NeedsSample {
@@ -285,18 +283,14 @@ func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sam
 		facts.Sample = seen.finding()
 		decision = policy.Decide(e.policy, facts)
 	}
+	if decision.Class == codec.Hardware {
+		facts.Yield = policy.Yield(e.policy, e.shared, facts.Size)
+		decision = policy.Decide(e.policy, facts)
+	}
 	if decision.Class == codec.NoClass {
 		return decision, meter.Use{}, seen, 0, nil
 	}
 	return e.work(e.worker(decision.Class), decision, &seen, space, plain)
-}
-
-// yield asks whether the accelerator has to do without a block.
-func (e *Encoder) yield(plain []byte) policy.Reason {
-	if e.accelerator != policy.Verified {
-		return ""
-	}
-	return policy.Yield(e.policy, e.shared, int64(len(plain)))
 }
 
 // work has a worker compress a block. The decision it returns is what was done in the

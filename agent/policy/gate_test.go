@@ -27,7 +27,8 @@ func (g gate) Enter(patient bool) policy.Reason {
 // TestYield: the gate of an engine is asked for blocks that the accelerator may have, and for no others.
 func TestYield(t *testing.T) {
 	const mib = 1 << 20
-	patient, never := base(), base()
+	patient, never, larger := base(), base(), base()
+	larger.SoftwareMinSize = 2 * mib
 	patient.SoftwareDisabled = true
 	never.Mode = policy.Never
 	asked := 0
@@ -42,6 +43,7 @@ func TestYield(t *testing.T) {
 		"not shared":  {base(), goflate.New(), mib, "", 0},
 		"shared":      {base(), gate{goflate.New(), &asked}, mib, policy.AcceleratorShare, 1},
 		"waits":       {patient, gate{goflate.New(), &asked}, mib, "", 1},
+		"too small for software": {larger, gate{goflate.New(), &asked}, mib, "", 1},
 		"too small":   {base(), gate{goflate.New(), &asked}, 19999, "", 0},
 		"never":       {never, gate{goflate.New(), &asked}, mib, "", 0},
 		"just enough": {base(), gate{goflate.New(), &asked}, 20000, policy.AcceleratorShare, 1},

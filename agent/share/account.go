@@ -18,6 +18,9 @@ const (
 	mostDebt = 10 * time.Second
 	// patience is how long the accelerator is waited for where software may not compress.
 	patience = time.Second
+	// quietEvery and quiet: agents leave the accelerator alone at the end of every two seconds of the node's clock, which
+	// all of its containers read, so that the node agent sees what others do there. A lease ends that.
+	quietEvery, quiet = 2 * time.Second, 20 * time.Millisecond
 	// look is how often it is looked whether it may be used.
 	look = 5 * time.Millisecond
 )
@@ -26,14 +29,14 @@ const (
 // safe for concurrent use and implements policy.Gate.
 type Account struct {
 	now func() time.Time
-	// spent is how long this process was in calls, since it started.
+	// spent is how long the accelerator worked for this process, since it started.
 	spent func() time.Duration
 	// sleep is replaced in tests.
 	sleep func(time.Duration)
 
 	mu        sync.Mutex
 	until     time.Time // when the lease ends; zero: there never was one
-	rate      float64   // nanoseconds in calls for each second
+	rate      float64   // nanoseconds of the accelerator for each second
 	contended bool
 	balance   float64 // nanoseconds
 	counted   time.Duration
@@ -41,8 +44,8 @@ type Account struct {
 	refused   uint64
 }
 
-// NewAccount returns an account without a lease. spent is how long this process was in calls of the accelerator since
-// it started; now nil: time.Now.
+// NewAccount returns an account without a lease. spent is how long the accelerator worked for this process since that
+// started, without what calls waited for each other; now nil: time.Now.
 func NewAccount(spent func() time.Duration, now func() time.Time) *Account {
 	if now == nil {
 		now = time.Now
@@ -50,7 +53,7 @@ func NewAccount(spent func() time.Duration, now func() time.Time) *Account {
 	return &Account{now: now, spent: spent, sleep: time.Sleep}
 }
 
-// Enter implements policy.Gate. Who is patient waits up to a second, and then has the accelerator in any case.
+// Enter implements policy.Gate. A patient caller waits for up to a second and then uses the accelerator in any case.
 func (a *Account) Enter(patient bool) policy.Reason {
 	reason := a.enter(1)
 	if !patient {
@@ -70,10 +73,14 @@ func (a *Account) enter(refusals uint64) policy.Reason {
 	if !now.Before(a.until) {
 		return ""
 	}
-	if a.update(now); a.balance > 0 {
+	a.update(now)
+	switch {
+	case a.balance <= 0:
+		a.refused += refusals
+	case isQuiet(now): // which says nothing about what the agent wants
+	default:
 		return ""
 	}
-	a.refused += refusals
 	if a.contended {
 		return policy.AcceleratorBusy
 	}
@@ -83,9 +90,24 @@ func (a *Account) enter(refusals uint64) policy.Reason {
 // update brings the balance up to date. The caller holds a.mu.
 func (a *Account) update(now time.Time) {
 	spent := a.spent()
+	least := min(a.balance, -a.rate*mostDebt.Seconds()) // a smaller rate forgives no debt
 	a.balance += a.rate*now.Sub(a.updated).Seconds() - float64(spent-a.counted)
-	a.balance = min(max(a.balance, -a.rate*mostDebt.Seconds()), a.rate*burst.Seconds())
+	a.balance = min(max(a.balance, least), a.rate*burst.Seconds())
 	a.counted, a.updated = spent, now
+}
+
+// isQuiet reports whether agents leave the accelerator alone.
+func isQuiet(now time.Time) bool {
+	return time.Duration(now.UnixNano()%int64(quietEvery)) >= quietEvery-quiet
+}
+
+// nextQuiet returns when agents next begin to leave the accelerator alone.
+func nextQuiet(now time.Time) time.Time {
+	wait := quietEvery - quiet - time.Duration(now.UnixNano()%int64(quietEvery))
+	if wait <= 0 {
+		wait += quietEvery
+	}
+	return now.Add(wait)
 }
 
 // grant gives the account a lease.

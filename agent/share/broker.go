@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -23,11 +22,12 @@ import (
 )
 
 const (
-	// interval is how often agents draw, and how often the accelerator is probed while they do.
+	// interval is how often agents draw.
 	interval = time.Second
 	// lease is how long a share holds when its agent does not draw again.
 	lease = 3 * time.Second
-	// leastInterval is how soon an agent may draw again; before that it is told the same again.
+	// leastInterval is how soon an agent may draw again; one that does before is told the same again, after the rest of
+	// it.
 	leastInterval = interval / 5
 
 	// maxAgents and maxOfNamespace bound who shares an accelerator.
@@ -41,7 +41,8 @@ const (
 	headroom, leastWant = 1.25, 0.01
 
 	// contention is how many times as long as at its best a probe takes where others use the accelerator. What there is
-	// to share is halved then, down to leastScale, and grows by recovery with each probe that does not take so long.
+	// to share is halved from the second such probe in a row on, down to leastScale, and grows by recovery with each probe
+	// that does not take so long.
 	contention            = 4
 	leastScale, recovery  = 1.0 / 16, 1.0 / 8
 	maxUnits, maxReserved = 1024, 90
@@ -67,6 +68,9 @@ type Broker struct {
 	wirev1.UnimplementedAcceleratorSharesServer
 	options BrokerOptions
 
+	// pause is replaced in tests.
+	pause func(context.Context, time.Duration)
+
 	mu      sync.Mutex
 	weights map[string]uint32
 	agents  map[transport.ShareCaller]*drawing
@@ -78,12 +82,13 @@ type Broker struct {
 type drawing struct {
 	drew time.Time
 	said Drawn // by the agent, last
-	// wants and rate are nanoseconds in calls for each second; rate is what the agent was told.
+	// wants and rate are nanoseconds of the accelerator for each second; rate is what the agent was told.
 	wants, rate float64
 	contended   bool // as the agent was told
 }
 
-// Drawn is what an agent says of itself, since it started: nanoseconds in calls, and how often something was refused.
+// Drawn is what an agent says of itself, since it started: nanoseconds that the accelerator worked for it, and how
+// often something was refused.
 type Drawn struct{ Used, Refused uint64 }
 
 // since is what was added to before, by a process that may be another one.
@@ -116,7 +121,7 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		return nil, fmt.Errorf("%d %% of the accelerator reserved: use at most %d", o.ReservedPercent, maxReserved)
 	}
 	return &Broker{
-		options: o, agents: map[transport.ShareCaller]*drawing{}, kinds: map[string]*total{}, probes: probes{scale: 1},
+		options: o, pause: pause, agents: map[transport.ShareCaller]*drawing{}, kinds: map[string]*total{}, probes: probes{scale: 1},
 	}, nil
 }
 
@@ -134,7 +139,7 @@ func (b *Broker) weight(namespace string) float64 {
 	return defaultWeight
 }
 
-// capacity is what there is to share, in nanoseconds in calls for each second.
+// capacity is what there is to share, in nanoseconds of the accelerator for each second.
 func (b *Broker) capacity() float64 {
 	return float64(b.options.Units) * 1e9 * float64(100-b.options.ReservedPercent) / 100 * b.probes.scale
 }
@@ -145,7 +150,10 @@ func (b *Broker) Draw(ctx context.Context, q *wirev1.DrawRequest) (*wirev1.DrawR
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	rate, contended, err := b.draw(who, Drawn{q.GetUsedNanos(), q.GetRefused()})
+	rate, contended, early, err := b.draw(who, Drawn{q.GetUsedNanos(), q.GetRefused()})
+	if early > 0 {
+		b.pause(ctx, early)
+	}
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -154,7 +162,20 @@ func (b *Broker) Draw(ctx context.Context, q *wirev1.DrawRequest) (*wirev1.DrawR
 
 var errTooMany = errors.New("too many agents share the accelerator")
 
-func (b *Broker) draw(who transport.ShareCaller, said Drawn) (rate float64, contended bool, err error) {
+// pause waits until the context ends at most.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// draw returns what an agent is granted. early is for how long its answer is to be held back.
+func (b *Broker) draw(
+	who transport.ShareCaller, said Drawn,
+) (rate float64, contended bool, early time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.options.Now()
@@ -162,31 +183,30 @@ func (b *Broker) draw(who transport.ShareCaller, said Drawn) (rate float64, cont
 	d := b.agents[who]
 	switch {
 	case d == nil && !b.admits(who.Namespace):
-		return 0, false, fmt.Errorf("%w: at most %d, and %d of a namespace", errTooMany, maxAgents, maxOfNamespace)
+		return 0, false, leastInterval, fmt.Errorf(
+			"%w: at most %d, and %d of a namespace", errTooMany, maxAgents, maxOfNamespace)
 	case d == nil:
 		d = &drawing{said: said, wants: math.Inf(1)}
 		b.agents[who] = d
 	case now.Sub(d.drew) < leastInterval:
-		return d.rate, d.contended, nil
+		return d.rate, d.contended, leastInterval - now.Sub(d.drew), nil
 	default:
 		b.account(who.Kind, d, said, now.Sub(d.drew))
 	}
 	d.drew = now
 
 	claims := make([]Claim, 0, len(b.agents))
-	own, others := 0, 0.0
+	own := 0
 	for caller, other := range b.agents {
 		if other == d {
 			own = len(claims)
-		} else {
-			others += other.rate
 		}
 		claims = append(claims, Claim{caller.Namespace, other.wants})
 	}
-	// The others go on by what they were told until they draw again.
-	d.rate = max(0, min(Divide(b.capacity(), claims, b.weight)[own], b.capacity()-others))
+	// The others go on by what they were told until they draw again, so that for a second all have too much together.
+	d.rate = Divide(b.capacity(), claims, b.weight)[own]
 	d.contended = b.probes.contended()
-	return d.rate, d.contended, nil
+	return d.rate, d.contended, 0, nil
 }
 
 // expire forgets agents that have not drawn for a lease.
@@ -209,8 +229,8 @@ func (b *Broker) admits(namespace string) bool {
 func (b *Broker) account(kind string, d *drawing, said Drawn, passed time.Duration) {
 	news := said.since(d.said)
 	d.said = said
-	// A call keeps a processor busy, so an agent that says more is broken.
-	spent := min(float64(news.Used), float64(passed)*float64(runtime.NumCPU()))
+	// Estimates err somewhat, so that more than there is can be true. An agent that says much more is broken.
+	spent := min(float64(news.Used), 2*float64(passed)*float64(b.options.Units))
 	if d.wants = spent/passed.Seconds()*headroom + leastWant*b.capacity(); news.Refused > 0 {
 		d.wants = math.Inf(1)
 	}
@@ -233,7 +253,7 @@ func (b *Broker) Sharing() *wirev1.AcceleratorSharing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire(b.options.Now())
-	s := &wirev1.AcceleratorSharing{Agents: uint32(len(b.agents)), Contended: b.probes.contended()}
+	s := &wirev1.AcceleratorSharing{Agents: uint32(len(b.agents)), Contended: len(b.agents) > 0 && b.probes.contended()}
 	for _, kind := range slices.Sorted(maps.Keys(b.kinds)) {
 		t := b.kinds[kind]
 		s.Kinds = append(s.Kinds, &wirev1.AcceleratorShareUse{
@@ -244,27 +264,27 @@ func (b *Broker) Sharing() *wirev1.AcceleratorSharing {
 	return s
 }
 
-// Probe has the accelerator probed once a second until the context ends: at first, and while agents share it. probe
-// says how long it takes; what it could not find out is logged once.
-func (b *Broker) Probe(ctx context.Context, probe func() (time.Duration, error)) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+// Probe has the accelerator probed while agents leave it alone, until the context ends: once, and then as long as agents
+// share it. probe says how long it takes, with calls that begin before a time; 0: it cannot say. What it could not find
+// out is logged once.
+func (b *Broker) Probe(ctx context.Context, probe func(until time.Time) (time.Duration, error)) {
 	failed := false
 	for first := true; ; first = false {
-		if first || b.busy() {
-			took, err := probe()
-			if err == nil {
-				b.probed(took)
-			} else if !failed {
-				b.options.Log.Warn("Accelerator cannot be probed, so contention is not seen", "error", err.Error())
-			}
-			failed = err != nil
-		}
-		select {
-		case <-ctx.Done():
+		began := nextQuiet(time.Now())
+		pause(ctx, time.Until(began.Add(settles)))
+		if ctx.Err() != nil {
 			return
-		case <-ticker.C:
 		}
+		if !first && !b.busy() {
+			continue
+		}
+		took, err := probe(began.Add(quiet))
+		if err == nil {
+			b.probed(took)
+		} else if !failed {
+			b.options.Log.Warn("Accelerator cannot be probed, so contention is not seen", "error", err.Error())
+		}
+		failed = err != nil
 	}
 }
 
@@ -284,6 +304,7 @@ func (b *Broker) probed(took time.Duration) {
 // probes are what probing the accelerator showed.
 type probes struct {
 	least time.Duration
+	slow  int     // how many in a row, up to now, took long
 	scale float64 // the part of the capacity that is shared
 }
 
@@ -294,10 +315,12 @@ func (p *probes) add(took time.Duration) {
 	if p.least == 0 || took < p.least {
 		p.least = took
 	}
-	if took > contention*p.least {
+	if took <= contention*p.least {
+		p.slow, p.scale = 0, min(p.scale+recovery, 1)
+		return
+	}
+	if p.slow++; p.slow > 1 { // one may have met what agents inflate
 		p.scale = max(p.scale/2, leastScale)
-	} else {
-		p.scale = min(p.scale+recovery, 1)
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
-// FuzzBroker: whatever agents say, and however often, what they were told never exceeds what there is to share, and
-// nobody is told what is no number.
+// FuzzBroker: whatever agents say, and however often, and whatever probes take, nobody is told what is no number or more
+// than there is, and once what agents use is steady, all are told no more than there is together.
 func FuzzBroker(f *testing.F) {
-	f.Add([]byte{0, 10, 1, 1, 200, 0, 2, 255, 1, 0, 3, 1, 1, 9, 0})
+	f.Add([]byte{0, 10, 1, 1, 200, 0, 2, 255, 1, 0, 3, 1, 1, 9, 0, 0, 200, 9, 255, 1, 1})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		now := time.Unix(1e9, 0)
 		b, err := NewBroker(BrokerOptions{ReservedPercent: 10, Now: func() time.Time { return now }})
@@ -25,23 +25,34 @@ func FuzzBroker(f *testing.F) {
 		}
 		b.SetWeights(map[string]uint32{"a": 0, "b": math.MaxUint32})
 		for i := 0; i+2 < len(raw) && i < 3000; i += 3 {
-			namespace := string('a' + rune(raw[i]%3))
-			who := transport.ShareCaller{Namespace: namespace, Kind: "queue", Name: fmt.Sprint(raw[i] / 3 % 8)}
-			used := uint64(raw[i+1]) << (raw[i+2] % 64)
-			if _, _, err := b.draw(who, Drawn{used, uint64(raw[i+2])}); err != nil {
-				t.Fatal(err)
+			who := transport.ShareCaller{
+				Namespace: string('a' + rune(raw[i]%3)), Kind: "queue", Name: fmt.Sprint(raw[i] / 3 % 8),
 			}
-			told := 0.0
-			for _, d := range b.agents {
-				if d.rate < 0 || math.IsNaN(d.rate) || math.IsInf(d.rate, 0) {
-					t.Fatalf("a rate of %v", d.rate)
-				}
-				told += d.rate
+			b.probed(time.Duration(raw[i]) << (raw[i+2] % 64))
+			rate, _, early, err := b.draw(who, Drawn{uint64(raw[i+1]) << (raw[i+2] % 64), uint64(raw[i+2])})
+			if err != nil || early < 0 || early > leastInterval {
+				t.Fatalf("held back for %v, %v", early, err)
 			}
-			if told > b.capacity()*(1+1e-9) {
-				t.Fatalf("told %v of %v", told, b.capacity())
+			if !(rate >= 0 && rate <= 0.9e9*(1+1e-9)) {
+				t.Fatalf("a rate of %v", rate)
 			}
 			now = now.Add(time.Duration(raw[i+1]) * 5 * time.Millisecond)
+		}
+		for range 3 {
+			now = now.Add(interval)
+			b.expire(now)
+			for who, d := range b.agents {
+				if _, _, _, err := b.draw(who, d.said); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		told := 0.0
+		for _, d := range b.agents {
+			told += d.rate
+		}
+		if told > b.capacity()*(1+1e-9) {
+			t.Fatalf("told %v of %v", told, b.capacity())
 		}
 	})
 }
@@ -54,7 +65,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	draw := func(namespace string, i int) error {
-		_, _, err := b.draw(transport.ShareCaller{Namespace: namespace, Kind: "transfer", Name: fmt.Sprint(i)}, Drawn{})
+		_, _, _, err := b.draw(transport.ShareCaller{Namespace: namespace, Kind: "transfer", Name: fmt.Sprint(i)}, Drawn{})
 		return err
 	}
 	for n := range maxAgents / maxOfNamespace {

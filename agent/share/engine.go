@@ -26,29 +26,38 @@ type gated struct {
 func (g gated) Enter(patient bool) policy.Reason { return g.account.Enter(patient) }
 
 const (
-	// probeSize is the length of what is compressed to probe an accelerator, in bytes; probeTries are how often.
-	probeSize  = 64 << 10
-	probeTries = 3
+	// probeSize is the length of what is compressed to probe an accelerator, in bytes.
+	probeSize = 64 << 10
+	// probeTries are how often it is tried while agents leave the accelerator alone, settles after that began, for calls
+	// that are under way, and with a gap after each.
+	probeTries        = 5
+	settles, probeGap = 6 * time.Millisecond, 2 * time.Millisecond
+	// probeTime is how much of the quiet time has to be left for a try.
+	probeTime = 5 * time.Millisecond
 )
 
 var errNotUsed = errors.New("the library did not use the accelerator")
 
-// Prober returns a function that says how long an accelerator takes for 64 KiB, at best of three times: one that has to
-// wait for a processor, or behind a call of an agent, says nothing. The function is not safe for concurrent use; close
-// frees what it holds.
-func Prober(e codec.Engine) (probe func() (time.Duration, error), closeIt func() error, err error) {
+// Prober returns a function that says how long an accelerator takes for 64 KiB, at best of several times that begin
+// before a time: one that has to wait for a processor, or behind a call of an agent, says nothing. It returns 0 where it
+// is too late for a try. The function is not safe for concurrent use; close frees what it holds.
+func Prober(e codec.Engine) (probe func(until time.Time) (time.Duration, error), closeIt func() error, err error) {
 	encoder, err := codec.NewLowestEncoder(e)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make an encoder to probe the accelerator: %w", err)
 	}
 	plain := calibrate.Sample(probeSize)
 	packed := make([]byte, len(plain))
-	return func() (time.Duration, error) {
+	return func(until time.Time) (time.Duration, error) {
 		least := time.Duration(0)
 		for range probeTries {
 			begun := time.Now()
+			left := until.Sub(begun)
+			if left < probeTime {
+				break
+			}
 			_, err := encoder.Encode(packed, plain)
-			took := max(time.Since(begun), 1)
+			took := min(max(time.Since(begun), 1), left) // after that agents may have been in the way
 			if err != nil {
 				return 0, fmt.Errorf("probe the accelerator: %w", err)
 			}
@@ -58,6 +67,7 @@ func Prober(e codec.Engine) (probe func() (time.Duration, error), closeIt func()
 			if least == 0 || took < least {
 				least = took
 			}
+			time.Sleep(probeGap)
 		}
 		return least, nil
 	}, encoder.Close, nil

@@ -3,13 +3,19 @@
 
 package share
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Lease is how long a share holds.
 const Lease = lease
 
 // Probed takes in how long a probe took.
 func (b *Broker) Probed(took time.Duration) { b.probed(took) }
+
+// Pause has a broker hold answers back by another clock.
+func (b *Broker) Pause(pause func(context.Context, time.Duration)) { b.pause = pause }
 
 // Sleep has an account wait by another clock.
 func (a *Account) Sleep(sleep func(time.Duration)) { a.sleep = sleep }

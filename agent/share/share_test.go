@@ -391,11 +391,16 @@ func TestImpatient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	held := time.Duration(0)
+	n.broker.Pause(func(_ context.Context, d time.Duration) { held += d })
 	for range 3 {
 		again, err := a.client.Draw(context.Background(), &wirev1.DrawRequest{UsedNanos: 1 << 40})
 		if err != nil || again.GetNanosPerSecond() != first.GetNanosPerSecond() {
 			t.Fatalf("%v, %v", again, err)
 		}
+	}
+	if held != 600*time.Millisecond {
+		t.Errorf("answers were held back for %v", held)
 	}
 	if kinds := n.broker.Sharing().GetKinds(); len(kinds) != 0 {
 		t.Errorf("counted %v", kinds)

@@ -42,7 +42,7 @@ func (s *sharing) engine(a *agent, accelerator codec.Engine) codec.Engine {
 			a.log.Warn("Accelerator is used without a share", "error", err.Error())
 			return accelerator
 		}
-		s.account = share.NewAccount(hardware.CallTime, nil)
+		s.account = share.NewAccount(hardware.ServiceTime, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { share.Run(ctx, s.account, wirev1.NewAcceleratorSharesClient(conn), a.log) })

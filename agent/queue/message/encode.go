@@ -119,12 +119,11 @@ func (e *Encoding) Close() { e.encoders.close() }
 // Skips reports whether a payload of a length is stored as it is whatever it holds, so
 // that no encoder is needed to learn it, and the reason.
 func (e *Encoding) Skips(length int) (policy.Reason, bool) {
-	d := e.decide(length, nil)
+	d := e.decide(length)
 	return d.Reason, d.Class == codec.NoClass
 }
 
-// decide asks the engine of the accelerator, if it is given, whether that may be used now.
-func (e *Encoding) decide(length int, shared codec.Engine) policy.Decision {
+func (e *Encoding) decide(length int) policy.Decision {
 	if e.options.MinSize == 0 {
 		return policy.Decision{Codec: codec.None, Reason: CompressionOff}
 	}
@@ -132,11 +131,7 @@ func (e *Encoding) decide(length int, shared codec.Engine) policy.Decision {
 	if accelerator == policy.Verified && e.idle.Load() {
 		accelerator = policy.NotUsed
 	}
-	facts := policy.Facts{Size: int64(length), Codec: e.codec, Accelerator: accelerator}
-	if accelerator == policy.Verified && int64(length) >= e.options.MinSize {
-		facts.Yield = policy.Yield(e.options.Policy, shared, facts.Size)
-	}
-	d := policy.Decide(e.options.Policy, facts)
+	d := policy.Decide(e.options.Policy, policy.Facts{Size: int64(length), Codec: e.codec, Accelerator: accelerator})
 	switch {
 	case d.Class == codec.NoClass:
 	case int64(length) < e.options.MinSize || length <= HeaderBound:
@@ -148,6 +143,13 @@ func (e *Encoding) decide(length int, shared codec.Engine) policy.Decision {
 		return policy.Decision{Codec: codec.None, Reason: policy.BelowMinimum}
 	}
 	return d
+}
+
+// yield returns why the accelerator yields a payload to software. Where no software has the codec, it never does.
+func (e *Encoding) yield(length int) policy.Reason {
+	settings := e.options.Policy
+	settings.SoftwareDisabled = settings.SoftwareDisabled || e.software == nil
+	return policy.Yield(settings, e.hardware, int64(length))
 }
 
 // Encoder puts messages into their form. It is not safe for concurrent use.
@@ -197,7 +199,7 @@ func (e *Encoder) Release() { e.encoding.encoders.put(e) }
 // An engine that fails costs nothing but the saving: the reason is EngineFailed then,
 // and the error that of the engine.
 func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error) {
-	d := e.encoding.decide(len(plain), e.encoding.hardware)
+	d := e.encoding.decide(len(plain))
 	if d.Class == codec.NoClass {
 		return dst, Form{}, stored(plain, d.Reason), nil
 	}
@@ -226,6 +228,12 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 			o := stored(plain, policy.Incompressible)
 			o.Estimate = sampled
 			return dst[:start], Form{}, o, nil
+		}
+	}
+	if d.Class == codec.Hardware {
+		if reason := e.encoding.yield(len(plain)); reason != "" {
+			d.Class, d.Reason = codec.Software, reason
+			engine, encoder = e.encoding.software, e.software
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.
