@@ -21,13 +21,14 @@ import (
 type shared struct {
 	codec.Engine
 	reason *atomic.Pointer[policy.Reason]
+	asked  *atomic.Int64
 }
 
 func (shared) Name() string       { return "accelerator" }
 func (shared) Class() codec.Class { return codec.Hardware }
 
 func (s shared) Enter(patient bool) policy.Reason {
-	if patient {
+	if s.asked.Add(1); patient {
 		return ""
 	}
 	return *s.reason.Load()
@@ -50,7 +51,8 @@ func (witnessed) UsedHardware() bool { return true }
 func TestShares(t *testing.T) {
 	body := bytes.Repeat([]byte("<a>some text</a>\n"), 4000)
 	var reason atomic.Pointer[policy.Reason]
-	hardware := shared{goflate.New(), &reason}
+	var asked atomic.Int64
+	hardware := shared{goflate.New(), &reason, &asked}
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/xml")
 		if r.URL.Path == "/stream" {
@@ -66,6 +68,7 @@ func TestShares(t *testing.T) {
 		for _, yields := range []policy.Reason{"", policy.AcceleratorShare, policy.AcceleratorBusy, ""} {
 			reason.Store(&yields)
 			for _, path := range []string{"/whole", "/stream"} {
+				asked.Store(0)
 				res := p.ask(t, http.MethodGet, path, nil, "Accept-Encoding", "gzip")
 				_, plain := read(t, res)
 				said := res.Header.Get("Lighterage-Compression")
@@ -76,6 +79,15 @@ func TestShares(t *testing.T) {
 				if !bytes.Equal(plain, body) || res.Header.Get("Content-Encoding") != "gzip" ||
 					!strings.Contains(said, string(used)) {
 					t.Errorf("%s, software disabled %v, %q: %v", path, patient, yields, res.Header)
+				}
+				if asked.Load() != 1 {
+					t.Errorf("%s: the gate was asked %d times", path, asked.Load())
+				}
+				asked.Store(0)
+				_ = p.ask(t, http.MethodHead, path, nil, "Accept-Encoding", "gzip").Body.Close()
+				_, _ = read(t, p.ask(t, http.MethodGet, path, nil, "Accept-Encoding", "identity"))
+				if asked.Load() != 0 {
+					t.Errorf("%s: the gate was asked about what is not compressed", path)
 				}
 			}
 		}

@@ -39,14 +39,14 @@ func TestYield(t *testing.T) {
 		want     policy.Reason
 		asks     int
 	}{
-		"no engine":   {base(), nil, mib, "", 0},
-		"not shared":  {base(), goflate.New(), mib, "", 0},
-		"shared":      {base(), gate{goflate.New(), &asked}, mib, policy.AcceleratorShare, 1},
-		"waits":       {patient, gate{goflate.New(), &asked}, mib, "", 1},
+		"no engine":              {base(), nil, mib, "", 0},
+		"not shared":             {base(), goflate.New(), mib, "", 0},
+		"shared":                 {base(), gate{goflate.New(), &asked}, mib, policy.AcceleratorShare, 1},
+		"waits":                  {patient, gate{goflate.New(), &asked}, mib, "", 1},
 		"too small for software": {larger, gate{goflate.New(), &asked}, mib, "", 1},
-		"too small":   {base(), gate{goflate.New(), &asked}, 19999, "", 0},
-		"never":       {never, gate{goflate.New(), &asked}, mib, "", 0},
-		"just enough": {base(), gate{goflate.New(), &asked}, 20000, policy.AcceleratorShare, 1},
+		"too small":              {base(), gate{goflate.New(), &asked}, 19999, "", 0},
+		"never":                  {never, gate{goflate.New(), &asked}, mib, "", 0},
+		"just enough":            {base(), gate{goflate.New(), &asked}, 20000, policy.AcceleratorShare, 1},
 	} {
 		asked = 0
 		if got := policy.Yield(c.settings, c.engine, c.size); got != c.want || asked != c.asks {

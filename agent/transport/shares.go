@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -75,18 +77,25 @@ func hostOf(address net.Addr) string {
 	return host
 }
 
-// ListenEach is Listen without counting, and of one IP address at most each connections are open at once; further ones
-// are closed.
+const (
+	// handshakes is how many connections of an IP address are accepted at once, and handshakeEvery how often one more is.
+	handshakes, handshakeEvery = 16, time.Second
+	// maxAddresses bounds the IP addresses that are remembered; while there are more, connections of new ones are closed.
+	maxAddresses = 4096
+)
+
+// ListenEach is Listen without counting, and of one IP address at most each connections are open at once, and 16 and one
+// more each second are accepted; further ones are closed before they cost a handshake.
 func ListenEach(l net.Listener, limit, each int) net.Listener {
-	return &eachListener{Listener: Listen(l, nil, limit), each: each, open: map[string]int{}}
+	return &eachListener{
+		Listener: Listen(l, nil, limit), admission: admission{each: each, of: map[string]*address{}}, now: time.Now,
+	}
 }
 
 type eachListener struct {
 	net.Listener
-	each int
-
-	mu   sync.Mutex
-	open map[string]int
+	admission
+	now func() time.Time
 }
 
 // Accept implements net.Listener.
@@ -97,29 +106,55 @@ func (l *eachListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		host := hostOf(conn.RemoteAddr())
-		if l.take(host) {
+		if l.take(host, l.now()) {
 			return &eachConn{Conn: conn, release: sync.OnceFunc(func() { l.release(host) })}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-func (l *eachListener) take(host string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[host] >= l.each {
+// admission bounds the connections of each IP address.
+type admission struct {
+	each int
+
+	mu sync.Mutex
+	of map[string]*address
+}
+
+// address is an IP address with its open connections. paid is when the last of its connections has been made up for.
+type address struct {
+	open int
+	paid time.Time
+}
+
+func (a *admission) take(host string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of[host] == nil {
+		if len(a.of) >= maxAddresses {
+			maps.DeleteFunc(a.of, func(_ string, x *address) bool { return x.open == 0 && !x.paid.After(now) })
+		}
+		if len(a.of) >= maxAddresses {
+			return false
+		}
+		a.of[host] = &address{}
+	}
+	x := a.of[host]
+	if x.paid.Before(now) {
+		x.paid = now
+	}
+	if x.open >= a.each || x.paid.Sub(now) > (handshakes-1)*handshakeEvery {
 		return false
 	}
-	l.open[host]++
+	x.open++
+	x.paid = x.paid.Add(handshakeEvery)
 	return true
 }
 
-func (l *eachListener) release(host string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[host]--; l.open[host] <= 0 {
-		delete(l.open, host)
-	}
+func (a *admission) release(host string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of[host].open--
 }
 
 type eachConn struct {

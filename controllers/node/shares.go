@@ -5,12 +5,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,17 +32,23 @@ const (
 	maxWeights = 800
 )
 
+// ErrNoShares says that agents find no node agent, so that they use accelerators without shares.
+var ErrNoShares = errors.New("agents use accelerators without shares")
+
 // SharesAddress returns where agents find the node agent of their node, by IP address: their NetworkPolicies may admit
-// no DNS.
+// no DNS. An error is an ErrNoShares where the Service is missing or has no address.
 func SharesAddress(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	var service corev1.Service
 	key := types.NamespacedName{Namespace: namespace, Name: sharesService}
-	if err := reader.Get(ctx, key, &service); err != nil {
-		return "", fmt.Errorf("reading Service %s, by which agents find shares of accelerators (create it, or set "+
-			"accelerator.shares.enabled to false): %w", key, err)
+	if err := reader.Get(ctx, key, &service); apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("%w: Service %s is missing: create it and restart the manager, or set "+
+			"accelerator.shares.enabled to false", ErrNoShares, key)
+	} else if err != nil {
+		return "", fmt.Errorf("reading Service %s, by which agents find shares of accelerators: %w", key, err)
 	}
 	if net.ParseIP(service.Spec.ClusterIP) == nil {
-		return "", fmt.Errorf("Service %s has no address in the cluster: it must be of type ClusterIP, and not headless", key)
+		return "", fmt.Errorf("%w: Service %s has no address in the cluster: make it one of type ClusterIP, which is "+
+			"not headless, and restart the manager", ErrNoShares, key)
 	}
 	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(agentpod.SharesPort)), nil
 }

@@ -57,3 +57,33 @@ func TestAcceleratorShares(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeAgentConfig: what changes the configuration of node agents restarts them, and nothing else about it does.
+func TestNodeAgentConfig(t *testing.T) {
+	t.Parallel()
+	sums := map[string]string{}
+	for name, set := range map[string][]string{
+		"default": nil, "reserved": {"accelerator.shares.reservedPercent=25"}, "units": {"accelerator.shares.unitsPerNode=2"},
+		"off": {"accelerator.shares.enabled=false"}, "annotated": {"nodeAgent.podAnnotations.team=bank"},
+	} {
+		objects, err := template(t, append([]string{registry}, set...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations, _ := at(find(objects, "DaemonSet", "lighterage-node-agent").Object, "spec", "template", "metadata",
+			"annotations").(map[string]any)
+		sums[name], _ = annotations["lighterage.dev/config"].(string)
+		if name == "annotated" && annotations["team"] != "bank" {
+			t.Errorf("annotations %v", annotations)
+		}
+	}
+	seen := map[string]bool{}
+	for name, sum := range sums {
+		if name != "annotated" {
+			seen[sum] = true
+		}
+	}
+	if len(seen) != 4 || seen[""] || sums["annotated"] != sums["default"] {
+		t.Errorf("sums %v", sums)
+	}
+}

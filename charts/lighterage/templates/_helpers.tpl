@@ -164,3 +164,11 @@ subjects:
 true
 {{- end -}}
 {{- end }}
+
+{{/* The configuration of node agents. */}}
+{{- define "lighterage.nodeAgentConfig" -}}
+{"controlAddress": ":9443"{{ if .Values.nodeAgent.acceleratorCounters }}, "acceleratorCounters": true{{ end }}
+{{- if include "lighterage.shares" . }}
+{{- $shares := .Values.accelerator.shares }}, "acceleratorShares": {"listenAddress": ":9444", "units": {{ int $shares.unitsPerNode }}, "reservedPercent": {{ int $shares.reservedPercent }}}
+{{- end }}}
+{{- end }}

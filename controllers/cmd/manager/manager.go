@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"crypto/tls"
 	"fmt"
 	"time"
@@ -182,7 +183,10 @@ func setups(s settings) []func(ctrl.Manager) error {
 			}
 			shares := ""
 			if s.acceleratorShares {
-				if shares, err = node.SharesAddress(context.Background(), mgr.GetAPIReader(), s.namespace); err != nil {
+				shares, err = node.SharesAddress(context.Background(), mgr.GetAPIReader(), s.namespace)
+				if errors.Is(err, node.ErrNoShares) { // the rest works without
+					mgr.GetLogger().Error(err, "Accelerators are not shared")
+				} else if err != nil {
 					return err
 				}
 			}
