@@ -121,7 +121,8 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		return nil, fmt.Errorf("%d %% of the accelerator reserved: use at most %d", o.ReservedPercent, maxReserved)
 	}
 	return &Broker{
-		options: o, pause: pause, agents: map[transport.ShareCaller]*drawing{}, kinds: map[string]*total{}, probes: probes{scale: 1},
+		options: o, pause: pause, agents: map[transport.ShareCaller]*drawing{}, kinds: map[string]*total{},
+		probes: probes{scale: 1},
 	}, nil
 }
 
@@ -264,9 +265,9 @@ func (b *Broker) Sharing() *wirev1.AcceleratorSharing {
 	return s
 }
 
-// Probe has the accelerator probed while agents leave it alone, until the context ends: once, and then as long as agents
-// share it. probe says how long it takes, with calls that begin before a time; 0: it cannot say. What it could not find
-// out is logged once.
+// Probe has the accelerator probed while agents leave it alone, until the context ends: once, and then as long as
+// agents share it. probe says how long it takes, with calls that begin before a time; 0: it cannot say. What it could
+// not find out is logged once.
 func (b *Broker) Probe(ctx context.Context, probe func(until time.Time) (time.Duration, error)) {
 	failed := false
 	for first := true; ; first = false {

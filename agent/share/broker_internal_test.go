@@ -13,8 +13,8 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
-// FuzzBroker: whatever agents say, and however often, and whatever probes take, nobody is told what is no number or more
-// than there is, and once what agents use is steady, all are told no more than there is together.
+// FuzzBroker: whatever agents say, and however often, and whatever probes take, nobody is told what is no number or
+// more than there is, and once what agents use is steady, all are told no more than there is together.
 func FuzzBroker(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 1, 200, 0, 2, 255, 1, 0, 3, 1, 1, 9, 0, 0, 200, 9, 255, 1, 1})
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -39,8 +39,8 @@ const (
 var errNotUsed = errors.New("the library did not use the accelerator")
 
 // Prober returns a function that says how long an accelerator takes for 64 KiB, at best of several times that begin
-// before a time: one that has to wait for a processor, or behind a call of an agent, says nothing. It returns 0 where it
-// is too late for a try. The function is not safe for concurrent use; close frees what it holds.
+// before a time: one that has to wait for a processor, or behind a call of an agent, says nothing. It returns 0 where
+// it is too late for a try. The function is not safe for concurrent use; close frees what it holds.
 func Prober(e codec.Engine) (probe func(until time.Time) (time.Duration, error), closeIt func() error, err error) {
 	encoder, err := codec.NewLowestEncoder(e)
 	if err != nil {

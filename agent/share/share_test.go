@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/frame"
@@ -414,5 +417,25 @@ func TestOptions(t *testing.T) {
 		if _, err := share.NewBroker(o); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}
+	}
+}
+
+// TestTooMany: an agent beyond the bounds has no share, and not all of the accelerator.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, share.BrokerOptions{})
+	n.broker.Pause(func(context.Context, time.Duration) {})
+	n.broker.Fill(t, "bank")
+	a := n.agent(t, n.authority, "/ns/bank/transfer/ledger", time.Millisecond)
+	if err := share.Draw(context.Background(), a.account, a.client); status.Code(err) != codes.ResourceExhausted {
+		t.Fatal(err)
+	}
+	if reason := a.account.Enter(false); reason != policy.AcceleratorShare {
+		t.Errorf("an agent too many is refused for %q", reason)
+	}
+	n.clock.move(share.Lease + time.Second) // the others have gone
+	a.draw(t)
+	if reason := a.account.Enter(false); reason != "" {
+		t.Errorf("after the others have gone: %s", reason)
 	}
 }

@@ -29,8 +29,8 @@ type Nodes struct {
 	said map[[2]string]Shares
 }
 
-// Shares are what a node agent says of agents of a kind, since it started: nanoseconds in calls of the accelerator that
-// it granted, and that they used, and how often they did without it for which reason.
+// Shares are what a node agent says of agents of a kind, since it started: nanoseconds of the accelerator that it
+// granted, and that they used, and how often they did without it for which reason.
 type Shares struct{ GrantedNanos, UsedNanos, RefusedShare, RefusedBusy uint64 }
 
 // sharingKinds are those of agents that share accelerators. Labels are no others, whatever a node agent says.
@@ -56,9 +56,9 @@ func NewNodes(registry prometheus.Registerer) *Nodes {
 	}
 	return &Nodes{
 		granted: counter("lighterage_node_accelerator_granted_seconds_total",
-			"Time in calls of the node's accelerator that its node agent granted to agents of the kind."),
+			"Time of the node's accelerator that its node agent granted to agents of the kind."),
 		used: counter("lighterage_node_accelerator_used_seconds_total",
-			"Time in calls of the node's accelerator that agents of the kind told its node agent that they used."),
+			"Time that the node's accelerator worked for agents of the kind, without what calls waited, as they estimate it."),
 		refused: counter("lighterage_node_accelerator_refusals_total",
 			"How often agents of the kind did without the node's accelerator, or waited for it, because of their share.",
 			"reason"),

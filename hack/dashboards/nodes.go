@@ -85,7 +85,7 @@ var nodes = dashboard{
 		{title: "Shares of accelerators", panels: []panel{
 			{
 				title: "Granted and used", kind: timeseries, unit: short, width: 8,
-				description: "Seconds in calls a second that node agents grant to agents, and that these use, by kind.",
+				description: "Seconds of accelerators a second that node agents grant to agents, and that these use, by kind.",
 				queries: []query{
 					{`sum by (kind) (rate(lighterage_node_accelerator_granted_seconds_total[$__rate_interval]))`, "{{kind}} granted"},
 					{`sum by (kind) (rate(lighterage_node_accelerator_used_seconds_total[$__rate_interval]))`, "{{kind}} used"},
@@ -98,7 +98,8 @@ var nodes = dashboard{
 					"{{kind}} {{reason}}"),
 			}, {
 				title: "Agents and contention", kind: timeseries, unit: short, width: 8,
-				description: "Agents that share accelerators, and nodes of which less is granted because others use the accelerator.",
+				description: "Agents that share accelerators, and nodes of which less is granted because others use the " +
+					"accelerator.",
 				queries: []query{
 					{`sum(lighterage_node_accelerator_agents)`, "agents"},
 					{`sum(lighterage_node_accelerator_contended)`, "contended nodes"},
