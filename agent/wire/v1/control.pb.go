@@ -1166,7 +1166,7 @@ func (x *AcceleratorSharing) GetKinds() []*AcceleratorShareUse {
 type AcceleratorShareUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// granted_nanos is the time in calls that agents might have used, used_nanos what they used.
+	// granted_nanos is for how long the accelerator might have worked for agents, used_nanos for how long it did, as they estimate it.
 	GrantedNanos uint64 `protobuf:"varint,2,opt,name=granted_nanos,json=grantedNanos,proto3" json:"granted_nanos,omitempty"`
 	UsedNanos    uint64 `protobuf:"varint,3,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
 	// refused_share is how often agents did without the accelerator because their share was used up, refused_busy how often because there was

@@ -26,7 +26,7 @@ const (
 
 type DrawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// used_nanos is how long threads of the process have been in calls of the accelerator since it started.
+	// used_nanos is an estimate of how long the accelerator has worked for the process since it started, without what calls waited.
 	UsedNanos uint64 `protobuf:"varint,1,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
 	// refused is how often since then something was not given to the accelerator, or waited, because the share was used up.
 	Refused       uint64 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
@@ -80,7 +80,7 @@ func (x *DrawRequest) GetRefused() uint64 {
 
 type DrawResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// nanos_per_second in calls of the accelerator that the process may use.
+	// nanos_per_second for which the accelerator may work for the process.
 	NanosPerSecond uint64 `protobuf:"varint,1,opt,name=nanos_per_second,json=nanosPerSecond,proto3" json:"nanos_per_second,omitempty"`
 	// contended: there is less to share, because the accelerator takes several times as long as it did.
 	Contended     bool `protobuf:"varint,2,opt,name=contended,proto3" json:"contended,omitempty"`

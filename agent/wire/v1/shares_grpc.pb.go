@@ -33,7 +33,7 @@ const (
 // Queues and HTTPEndpoints on the same node.
 type AcceleratorSharesClient interface {
 	// Draw says what a process used, and gives it a share until it draws again or for 3 seconds. It is to be called once a second. It fails
-	// with RESOURCE_EXHAUSTED where too many agents draw.
+	// with RESOURCE_EXHAUSTED where too many agents draw; the process has no share then. Answers to earlier calls are held back.
 	Draw(ctx context.Context, in *DrawRequest, opts ...grpc.CallOption) (*DrawResponse, error)
 }
 
@@ -63,7 +63,7 @@ func (c *acceleratorSharesClient) Draw(ctx context.Context, in *DrawRequest, opt
 // Queues and HTTPEndpoints on the same node.
 type AcceleratorSharesServer interface {
 	// Draw says what a process used, and gives it a share until it draws again or for 3 seconds. It is to be called once a second. It fails
-	// with RESOURCE_EXHAUSTED where too many agents draw.
+	// with RESOURCE_EXHAUSTED where too many agents draw; the process has no share then. Answers to earlier calls are held back.
 	Draw(context.Context, *DrawRequest) (*DrawResponse, error)
 	mustEmbedUnimplementedAcceleratorSharesServer()
 }
