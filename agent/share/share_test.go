@@ -70,7 +70,7 @@ func newNode(t *testing.T, o share.BrokerOptions) *node {
 		t.Fatal(err)
 	}
 	n.address = listener.Addr().String()
-	go func() { _ = server.Serve(transport.ListenEach(listener, 16, 4)) }()
+	go func() { _ = server.Serve(transport.Listen(listener, nil, 64)) }()
 	t.Cleanup(server.Stop)
 	return n
 }
@@ -379,7 +379,8 @@ func TestWhoMayDraw(t *testing.T) {
 		"/ns/bank/transfer/ledger2": {other, false},
 	} {
 		a := n.agent(t, c.authority, path, time.Millisecond)
-		if err := share.Draw(context.Background(), a.account, a.client); (err == nil) != c.may {
+		if err := share.Draw(context.Background(), a.account, a.client); (err == nil) != c.may ||
+			err != nil && status.Code(err) != codes.Unavailable { // and no timeout
 			t.Errorf("%s: %v", path, err)
 		}
 	}
