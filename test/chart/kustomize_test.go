@@ -63,12 +63,6 @@ func essentials(objects []unstructured.Unstructured) map[string]any {
 		key := o.GetKind() + " " + o.GetName()
 		if template, ok := at(o.Object, "spec", "template", "metadata").(map[string]any); ok {
 			delete(template, "labels")
-			if annotations, _ := template["annotations"].(map[string]any); annotations != nil {
-				delete(annotations, "lighterage.dev/config") // there is one configuration without Helm
-				if len(annotations) == 0 {
-					delete(template, "annotations")
-				}
-			}
 		}
 		out[key] = withoutRegistry(o.Object)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 )
 
+const sharesEnabled = "accelerator.shares.enabled=true"
+
 // TestAcceleratorShares: with shares, and in no other case, the node agent is configured to grant them, a Service leads
 // to it that stays on the node, agents alone may connect, and the manager tells them.
 func TestAcceleratorShares(t *testing.T) {
@@ -17,11 +19,16 @@ func TestAcceleratorShares(t *testing.T) {
 		set  []string
 		want bool
 	}{
-		"by default":       {nil, true},
-		"switched off":     {[]string{"accelerator.shares.enabled=false"}, false},
-		"no node agent":    {[]string{"nodeAgent.enabled=false"}, false},
-		"no architecture":  {[]string{"image.architectures={amd64}"}, false},
-		"of other figures": {[]string{"accelerator.shares.unitsPerNode=4", "accelerator.shares.reservedPercent=25"}, true},
+		"by default":      {nil, false},
+		"enabled":         {[]string{sharesEnabled}, true},
+		"no node agent":   {[]string{sharesEnabled, "nodeAgent.enabled=false"}, false},
+		"no architecture": {[]string{sharesEnabled, "image.architectures={amd64}"}, false},
+		"other figures": {
+			[]string{sharesEnabled, "accelerator.shares.unitsPerNode=4", "accelerator.shares.reservedPercent=0"}, true,
+		},
+		"no figures": { // as with --reuse-values from a release without shares
+			[]string{sharesEnabled, "accelerator.shares.unitsPerNode=null", "accelerator.shares.reservedPercent=null"}, true,
+		},
 	} {
 		objects, err := template(t, append([]string{registry}, c.set...)...)
 		if err != nil {
@@ -39,15 +46,20 @@ func TestAcceleratorShares(t *testing.T) {
 		if slices.Contains(args, any("--accelerator-shares")) != c.want {
 			t.Errorf("%s: arguments %v", name, args)
 		}
-		if find(objects, "DaemonSet", "lighterage-node-agent") == nil {
+		agents := find(objects, "DaemonSet", "lighterage-node-agent")
+		if agents == nil {
 			continue
+		}
+		ports, _ := at(agents.Object, "spec", "template", "spec", "containers", 0, "ports").([]any)
+		if (len(ports) == 2) != c.want {
+			t.Errorf("%s: ports %v", name, ports)
 		}
 		config, _ := at(find(objects, "ConfigMap", "lighterage-node-agent").Object, "data", "config.json").(string)
 		figures := `"units": 1, "reservedPercent": 10`
-		if strings.HasPrefix(name, "of other") {
-			figures = `"units": 4, "reservedPercent": 25`
+		if name == "other figures" {
+			figures = `"units": 4, "reservedPercent": 0`
 		}
-		if strings.Contains(config, figures) != c.want {
+		if strings.Contains(config, figures) != c.want || !c.want && config != `{"controlAddress": ":9443"}`+"\n" {
 			t.Errorf("%s: configuration %s", name, config)
 		}
 		policy := find(objects, "NetworkPolicy", "lighterage-node-agent")
@@ -58,7 +70,8 @@ func TestAcceleratorShares(t *testing.T) {
 	}
 }
 
-// TestNodeAgentConfig: what changes the configuration of node agents restarts them, and nothing else about it does.
+// TestNodeAgentConfig: with shares, what changes the configuration of node agents restarts them, and nothing else about
+// it does.
 func TestNodeAgentConfig(t *testing.T) {
 	t.Parallel()
 	sums := map[string]string{}
@@ -66,7 +79,7 @@ func TestNodeAgentConfig(t *testing.T) {
 		"default": nil, "reserved": {"accelerator.shares.reservedPercent=25"}, "units": {"accelerator.shares.unitsPerNode=2"},
 		"off": {"accelerator.shares.enabled=false"}, "annotated": {"nodeAgent.podAnnotations.team=bank"},
 	} {
-		objects, err := template(t, append([]string{registry}, set...)...)
+		objects, err := template(t, append([]string{registry, sharesEnabled}, set...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +96,7 @@ func TestNodeAgentConfig(t *testing.T) {
 			seen[sum] = true
 		}
 	}
-	if len(seen) != 4 || seen[""] || sums["annotated"] != sums["default"] {
+	if len(seen) != 4 || sums["off"] != "" || sums["annotated"] != sums["default"] {
 		t.Errorf("sums %v", sums)
 	}
 }

@@ -165,10 +165,11 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* The configuration of node agents. */}}
+{{/* The configuration of node agents. Of values that are reused only "enabled" may be there; 0 is a percentage of its own. */}}
 {{- define "lighterage.nodeAgentConfig" -}}
 {"controlAddress": ":9443"{{ if .Values.nodeAgent.acceleratorCounters }}, "acceleratorCounters": true{{ end }}
 {{- if include "lighterage.shares" . }}
-{{- $shares := .Values.accelerator.shares }}, "acceleratorShares": {"listenAddress": ":9444", "units": {{ int $shares.unitsPerNode }}, "reservedPercent": {{ int $shares.reservedPercent }}}
+{{- $shares := .Values.accelerator.shares }}
+{{- $reserved := ternary $shares.reservedPercent 10 (hasKey $shares "reservedPercent") }}, "acceleratorShares": {"listenAddress": ":9444", "units": {{ int ($shares.unitsPerNode | default 1) }}, "reservedPercent": {{ int $reserved }}}
 {{- end }}}
 {{- end }}
