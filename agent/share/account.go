@@ -21,8 +21,8 @@ const (
 	// quietEvery and quiet: agents leave the accelerator alone at the end of every two seconds of the node's clock, which
 	// all of its containers read, so that the node agent sees what others do there. A lease ends that.
 	quietEvery, quiet = 2 * time.Second, 20 * time.Millisecond
-	// look is how often it is looked whether it may be used.
-	look = 5 * time.Millisecond
+	// shortest and longest are how long a patient caller sleeps before it looks again. Its share may change meanwhile.
+	shortest, longest = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
 // Account keeps an agent to its share of an accelerator. Without a lease it may use the accelerator as it likes. It is
@@ -55,36 +55,46 @@ func NewAccount(spent func() time.Duration, now func() time.Time) *Account {
 
 // Enter implements policy.Gate. A patient caller waits for up to a second and then uses the accelerator in any case.
 func (a *Account) Enter(patient bool) policy.Reason {
-	reason := a.enter(1)
+	reason, wait := a.enter(1)
 	if !patient {
 		return reason
 	}
-	for deadline := a.now().Add(patience); reason != "" && a.now().Before(deadline); reason = a.enter(0) {
-		a.sleep(look)
+	for deadline := a.now().Add(patience); reason != ""; reason, wait = a.enter(0) {
+		left := deadline.Sub(a.now())
+		if left <= 0 {
+			break
+		}
+		a.sleep(min(wait, left))
 	}
 	return ""
 }
 
-// enter returns why the accelerator may not be used now, and counts that as so many refusals.
-func (a *Account) enter(refusals uint64) policy.Reason {
+// enter returns why the accelerator may not be used now, and when to look again, and counts that as so many refusals.
+func (a *Account) enter(refusals uint64) (reason policy.Reason, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
 	if !now.Before(a.until) {
-		return ""
+		return "", 0
 	}
 	a.update(now)
 	switch {
 	case a.balance <= 0:
 		a.refused += refusals
+		wait = longest
+		if a.rate > 0 {
+			wait = time.Duration(min(-a.balance/a.rate, longest.Seconds()) * 1e9)
+		}
 	case isQuiet(now): // which says nothing about what the agent wants
+		wait = quiet
 	default:
-		return ""
+		return "", 0
 	}
+	wait = max(wait, shortest)
 	if a.contended {
-		return policy.AcceleratorBusy
+		return policy.AcceleratorBusy, wait
 	}
-	return policy.AcceleratorShare
+	return policy.AcceleratorShare, wait
 }
 
 // update brings the balance up to date. The caller holds a.mu.

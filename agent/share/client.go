@@ -15,14 +15,14 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Run draws shares for an account until the context ends. It logs when the broker has not answered for a lease, so that
-// the account has none, and when the account has one again.
+// Run draws a share for an account every second until the context ends. It logs the first failure, that a lease has
+// ended, and that the account has one again.
 func Run(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient, log *slog.Logger) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	leased, told := false, false
 	for {
-		err := Draw(ctx, account, broker)
+		err := drawInTime(ctx, account, broker)
 		now := account.leased()
 		switch {
 		case ctx.Err() != nil:
@@ -41,11 +41,16 @@ func Run(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesC
 	}
 }
 
-// Draw tells the broker what was used, and has the account have what it grants: nothing where too many agents share the
-// accelerator, so that the parts of namespaces hold. A broker that does not answer in a second changes nothing.
-func Draw(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient) error {
+// drawInTime is Draw, for a second at most.
+func drawInTime(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient) error {
 	ctx, cancel := context.WithTimeout(ctx, interval)
 	defer cancel()
+	return Draw(ctx, account, broker)
+}
+
+// Draw tells the broker what was used, and grants the account what the broker says: nothing where too many agents share
+// the accelerator, so that the parts of namespaces hold. A broker that does not answer changes nothing.
+func Draw(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient) error {
 	drawn := account.drawn()
 	granted, err := broker.Draw(ctx, &wirev1.DrawRequest{UsedNanos: drawn.Used, Refused: drawn.Refused})
 	if err != nil {
