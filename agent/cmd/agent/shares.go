@@ -66,8 +66,8 @@ func (s *sharing) close() {
 // broker grants shares while the accelerator of the node is proved to work.
 type broker struct {
 	*share.Broker
-	agent   *agent
-	address string
+	agent  *agent
+	listen func() (net.Listener, error)
 
 	mu   sync.Mutex
 	stop func() // nil while it does not serve
@@ -87,20 +87,23 @@ func (a *agent) newBroker(c *wirev1.AcceleratorSharesConfig) (*broker, error) {
 	if err != nil {
 		return nil, badConfig("accelerator_shares: %w", err)
 	}
-	return &broker{Broker: shares, agent: a, address: c.GetListenAddress()}, nil
+	listen := func() (net.Listener, error) { return net.Listen("tcp", c.GetListenAddress()) }
+	return &broker{Broker: shares, agent: a, listen: listen}, nil
 }
 
 // follow serves while there is an accelerator.
 func (b *broker) follow(accelerator codec.Engine) {
+	if accelerator == nil {
+		b.close()
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case accelerator == nil:
-		b.halt()
-	case b.stop == nil:
-		if err := b.start(accelerator); err != nil {
-			b.agent.log.Error("Shares of the accelerator are not granted", "error", err.Error())
-		}
+	if b.stop != nil {
+		return
+	}
+	if err := b.start(accelerator); err != nil {
+		b.agent.log.Error("Shares of the accelerator are not granted", "error", err.Error())
 	}
 }
 
@@ -110,7 +113,7 @@ func (b *broker) start(accelerator codec.Engine) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", b.address)
+	listener, err := b.listen()
 	if err != nil {
 		_ = closeProbe()
 		return err
@@ -131,18 +134,15 @@ func (b *broker) start(accelerator codec.Engine) error {
 	return nil
 }
 
-// halt ends serving. The caller holds b.mu.
-func (b *broker) halt() {
-	if b.stop != nil {
-		b.stop()
-		b.stop = nil
-	}
-}
-
+// close ends serving, which can take seconds, in which Sharing answers.
 func (b *broker) close() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.halt()
+	stop := b.stop
+	b.stop = nil
+	b.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 }
 
 // Sharing implements node.Shares.

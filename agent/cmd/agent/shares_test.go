@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"testing"
@@ -22,37 +23,28 @@ import (
 // TestBroker: a node agent listens for those that share the accelerator while there is one, and only then, and an agent
 // that finds one draws.
 func TestBroker(t *testing.T) {
-	address := func() string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		return listener.Addr().String()
-	}()
-	listens := func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	}
 	authority := transporttest.NewAuthority(t, "east")
 	log := slog.New(slog.DiscardHandler)
 	a := &agent{log: log, configDir: authority.Directory(t, authority, "/node-agent", transport.NodeServerName)}
-	b, err := a.newBroker(&wirev1.AcceleratorSharesConfig{ListenAddress: address, ReservedPercent: 10})
+	b, err := a.newBroker(&wirev1.AcceleratorSharesConfig{ListenAddress: "127.0.0.1:0", ReservedPercent: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.close)
-	if b.follow(nil); listens() || b.Sharing() != nil {
+	var listener net.Listener
+	listen := b.listen
+	b.listen = func() (net.Listener, error) {
+		listener, err = listen()
+		return listener, err
+	}
+	if b.follow(nil); listener != nil || b.Sharing() != nil {
 		t.Error("shares are granted without an accelerator")
 	}
-	if b.follow(accelerator{goflate.New()}); !listens() || b.Sharing() == nil {
-		t.Error("no shares are granted")
+	if b.follow(accelerator{goflate.New()}); listener == nil || b.Sharing() == nil {
+		t.Fatal("no shares are granted")
 	}
 
-	t.Setenv(wirev1.SharesVariable, address)
+	t.Setenv(wirev1.SharesVariable, listener.Addr().String())
 	before := findAccelerator
 	t.Cleanup(func() { findAccelerator = before })
 	findAccelerator = func(context.Context) (codec.Engine, hardware.Verdict) {
@@ -71,8 +63,9 @@ func TestBroker(t *testing.T) {
 	if again[0] != engines[0] {
 		t.Error("an agent has several accounts")
 	}
-	if b.follow(nil); listens() || b.Sharing() != nil {
-		t.Error("shares are granted after the accelerator has gone")
+	b.follow(nil)
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) || b.Sharing() != nil {
+		t.Errorf("shares are granted after the accelerator has gone: %v", err)
 	}
 }
 
