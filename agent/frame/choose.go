@@ -129,8 +129,9 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 	}
 
 	if gate.Class == codec.Hardware {
-		facts.Yield = policy.Yield(e.policy, e.shared, facts.Size)
-		gate = policy.Decide(e.policy, facts)
+		if facts.Yield = policy.Yield(e.policy, e.shared, facts.Size); facts.Yield != "" {
+			gate = policy.Decide(e.policy, facts)
+		}
 	}
 	block := policy.Block{Size: len(plain), Predicted: seen.predicted.Size}
 	block.Hardware, block.Software = policy.Classes(e.policy, facts)

@@ -284,8 +284,9 @@ func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sam
 		decision = policy.Decide(e.policy, facts)
 	}
 	if decision.Class == codec.Hardware {
-		facts.Yield = policy.Yield(e.policy, e.shared, facts.Size)
-		decision = policy.Decide(e.policy, facts)
+		if facts.Yield = policy.Yield(e.policy, e.shared, facts.Size); facts.Yield != "" {
+			decision = policy.Decide(e.policy, facts)
+		}
 	}
 	if decision.Class == codec.NoClass {
 		return decision, meter.Use{}, seen, 0, nil
