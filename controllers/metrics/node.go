@@ -143,6 +143,14 @@ func (n *Nodes) Sharing(node string, agents uint32, contended bool) {
 	n.contended.WithLabelValues(node).Set(value)
 }
 
+// Unshared shows that nobody shares a node's accelerator any more.
+func (n *Nodes) Unshared(node string) {
+	if n != nil {
+		n.agents.DeleteLabelValues(node)
+		n.contended.DeleteLabelValues(node)
+	}
+}
+
 // Forget shows nothing more of a node.
 func (n *Nodes) Forget(node string) {
 	if n == nil {
@@ -151,8 +159,7 @@ func (n *Nodes) Forget(node string) {
 	n.calls.DeleteLabelValues(node)
 	n.busy.DeleteLabelValues(node)
 	n.contention.DeleteLabelValues(node)
-	n.agents.DeleteLabelValues(node)
-	n.contended.DeleteLabelValues(node)
+	n.Unshared(node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.said, [2]string{node})

@@ -81,10 +81,13 @@ func weightsOf(quotas []v1alpha1.DataQuota) *wirev1.AcceleratorWeights {
 	return w
 }
 
-// sharing shows what a node agent granted. What it grants nobody hears of.
+// sharing shows what a node agent granted, and that it grants nothing any more. One that does not answer changes nothing.
 func (r *Reconciler) sharing(node string, said *wirev1.AcceleratorUse) {
 	shares := said.GetShares()
 	if shares == nil {
+		if said != nil {
+			r.options.Metrics.Unshared(node)
+		}
 		return
 	}
 	for _, kind := range shares.GetKinds() {

@@ -137,4 +137,9 @@ func TestSharing(t *testing.T) {
 		got["lighterage_node_accelerator_contended"] != 0 {
 		t.Errorf("after a restart: %v", got)
 	}
+	b.agents.measured.AcceleratorUse = &wirev1.AcceleratorUse{}
+	b.pass(time.Second)
+	if _, shown := shared(t, registry)["lighterage_node_accelerator_agents"]; shown {
+		t.Error("agents of a node agent that grants nothing are shown")
+	}
 }
