@@ -9,21 +9,51 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Run draws a share for an account every second until the context ends. It logs the first failure, that a lease has
-// ended, and that the account has one again.
-func Run(ctx context.Context, account *Account, broker wirev1.AcceleratorSharesClient, log *slog.Logger) {
+// redialAfter is how many draws have to fail in a row, without a lease, before another connection is made: one trusts
+// the CA that there was when it was made.
+const redialAfter = 10
+
+// Conn is a connection to a broker.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// Run draws a share for an account every second until the context ends, over a connection that dial makes. It logs the
+// first failure, that a lease has ended, and that the account has one again.
+func Run(ctx context.Context, account *Account, dial func() (Conn, error), log *slog.Logger) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	leased, told := false, false
+	var conn Conn
+	hangUp := func() {
+		if conn != nil {
+			_ = conn.Close()
+		}
+		conn = nil
+	}
+	defer hangUp()
+	leased, told, failed := false, false, 0
 	for {
-		err := drawInTime(ctx, account, broker)
+		var err error
+		if conn == nil {
+			conn, err = dial()
+		}
+		if err == nil {
+			err = drawInTime(ctx, account, wirev1.NewAcceleratorSharesClient(conn))
+		}
 		now := account.leased()
+		if failed++; err == nil || now {
+			failed = 0
+		} else if failed%redialAfter == 0 {
+			hangUp()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -37,19 +37,20 @@ func (s *sharing) engine(a *agent, accelerator codec.Engine) codec.Engine {
 	defer s.mu.Unlock()
 	if s.account == nil {
 		dialer := &transport.Dialer{Address: address, Files: transport.NewFiles(a.configDir)}
-		conn, err := dialer.DialOwn(transport.NodeServerName)
-		if err != nil {
-			a.log.Warn("Accelerator is used without a share", "error", err.Error())
-			return accelerator
+		dial := func() (share.Conn, error) {
+			conn, err := dialer.DialOwn(transport.NodeServerName)
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
 		}
 		s.account = share.NewAccount(hardware.ServiceTime, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { share.Run(ctx, s.account, wirev1.NewAcceleratorSharesClient(conn), a.log) })
+		running.Go(func() { share.Run(ctx, s.account, dial, a.log) })
 		s.stop = func() {
 			cancel()
 			running.Wait()
-			_ = conn.Close()
 		}
 	}
 	return share.Engine(accelerator, s.account)
