@@ -30,7 +30,8 @@ func TestAdmission(t *testing.T) {
 	if got := reconnects("a"); got != 3 {
 		t.Errorf("%d after three seconds", got)
 	}
-	if !a.take("b", now) || !a.take("b", now) || a.take("b", now) {
+	first, second, third := a.take("b", now), a.take("b", now), a.take("b", now)
+	if !first || !second || third {
 		t.Error("another address has not its two connections")
 	}
 	for i := range 2 * maxAddresses {

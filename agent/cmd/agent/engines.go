@@ -136,7 +136,8 @@ func (a *agent) engines(ctx context.Context) ([]codec.Engine, hardware.Verdict) 
 	all := engines.All()
 	accelerator, verdict := findAccelerator(ctx)
 	if accelerator != nil {
-		all = append([]codec.Engine{a.shares.engine(a, accelerator)}, all...)
+		shared := a.shares.engine(a, accelerator) //nolint:contextcheck // it draws shares until the agent ends
+		all = append([]codec.Engine{shared}, all...)
 	}
 	return all, verdict
 }
