@@ -75,6 +75,16 @@ func (c *choosing) accelerator(o EncoderOptions) policy.Accelerator {
 	return accelerator(o)
 }
 
+// shared returns the engine of the accelerator; nil when no way uses one.
+func (c *choosing) shared() codec.Engine {
+	for option, engine := range c.engines {
+		if option.Class == codec.Hardware {
+			return engine
+		}
+	}
+	return nil
+}
+
 // worker returns the one for an option.
 func (c *choosing) worker(o policy.Option) (worker, error) {
 	if w, ok := c.workers[o]; ok {
@@ -118,6 +128,11 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 		return policy.Decision{Codec: codec.None, Reason: policy.Incompressible}, meter.Use{}, seen, 0, nil
 	}
 
+	if gate.Class == codec.Hardware {
+		if facts.Yield = policy.Yield(e.policy, e.shared, facts.Size); facts.Yield != "" {
+			gate = policy.Decide(e.policy, facts)
+		}
+	}
 	block := policy.Block{Size: len(plain), Predicted: seen.predicted.Size}
 	block.Hardware, block.Software = policy.Classes(e.policy, facts)
 	choice := e.choosing.chooser.Choose(block)

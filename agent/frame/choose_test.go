@@ -226,3 +226,74 @@ func TestWaysAreChecked(t *testing.T) {
 		t.Error("a way that is not there was taken")
 	}
 }
+
+// yielding is an accelerator whose gate gives a reason.
+type yielding struct {
+	codec.Engine
+	reason *policy.Reason
+}
+
+func (y yielding) Enter(bool) policy.Reason { return *y.reason }
+
+// TestChooserAndShares: while the accelerator yields, hardware is not offered to the chooser, and what software
+// compresses says why.
+func TestChooserAndShares(t *testing.T) {
+	var reason policy.Reason
+	engine := yielding{accelerator{goflate.New(), true}, &reason}
+	option := policy.Option{Codec: codec.Deflate, Class: codec.Hardware, Level: codec.Fast}
+	ways := softwareWays()
+	ways[option] = engine
+	for _, yields := range []policy.Reason{policy.AcceleratorShare, policy.AcceleratorBusy} {
+		s := &script{next: policy.Choice{Option: software(codec.Zstd, codec.Fast)}}
+		e := newEncoder(t, frame.EncoderOptions{
+			Engines: withHardware, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: ways,
+		})
+		reason = yields
+		_, outcome, err := e.Append(nil, corpus("xml", 128<<10), false)
+		if err != nil || outcome.Reason != yields || outcome.Path != meter.Software || s.asked[0].Hardware {
+			t.Errorf("%+v, %v", outcome, err)
+		}
+		reason, s.next = "", policy.Choice{Option: option}
+		_, outcome, err = e.Append(nil, corpus("xml", 128<<10), false)
+		if err != nil || outcome.Reason != policy.HardwareUsed || !s.asked[1].Hardware {
+			t.Errorf("after that: %+v, %v", outcome, err)
+		}
+	}
+}
+
+// refusing is an accelerator whose gate counts how often it is asked, and refuses.
+type refusing struct {
+	codec.Engine
+	asked *int
+}
+
+func (r refusing) Enter(bool) policy.Reason {
+	*r.asked++
+	return policy.AcceleratorShare
+}
+
+// TestGateIsAskedLast: the gate is asked once for a block that is going to be compressed, and for no other.
+func TestGateIsAskedLast(t *testing.T) {
+	option := policy.Option{Codec: codec.Deflate, Class: codec.Hardware, Level: codec.Fast}
+	for _, chooses := range []bool{false, true} {
+		asked := 0
+		engine := refusing{accelerator{goflate.New(), true}, &asked}
+		o := frame.EncoderOptions{
+			Engines: codec.NewRegistry(engine, goflate.New()), Codec: codec.Deflate, Policy: auto(),
+		}
+		if chooses {
+			ways := softwareWays()
+			ways[option] = engine
+			o.Engines, o.Codec, o.Ways = withHardware, codec.Zstd, ways
+			o.Chooser = &script{next: policy.Choice{Option: software(codec.Zstd, codec.Fast)}}
+		}
+		e := newEncoder(t, o)
+		if _, outcome, err := e.Append(nil, corpus("random", 128<<10), false); err != nil || asked != 0 {
+			t.Errorf("with a chooser %v: asked %d times for %+v, %v", chooses, asked, outcome, err)
+		}
+		_, outcome, err := e.Append(nil, corpus("xml", 128<<10), false)
+		if err != nil || asked != 1 || outcome.Reason != policy.AcceleratorShare {
+			t.Errorf("with a chooser %v: asked %d times for %+v, %v", chooses, asked, outcome, err)
+		}
+	}
+}

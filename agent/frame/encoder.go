@@ -56,8 +56,9 @@ type Encoder struct {
 	policy      policy.Settings
 	accelerator policy.Accelerator
 	noNetwork   bool
-	software    worker // the zero value when the policy never needs it
-	hardware    worker // the zero value when there is none
+	software    worker       // the zero value when the policy never needs it
+	hardware    worker       // the zero value when there is none
+	shared      codec.Engine // that of the accelerator, which may be a policy.Gate; nil when there is none
 	tracker     estimate.Tracker
 	likeness    likeness
 	choosing    *choosing // nil: without a chooser
@@ -116,7 +117,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
-		e.choosing, e.accelerator = choosing, choosing.accelerator(o)
+		e.choosing, e.accelerator, e.shared = choosing, choosing.accelerator(o), choosing.shared()
 		return e, nil
 	}
 	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
@@ -124,7 +125,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
-		e.hardware = hardware
+		e.hardware, e.shared = hardware, engine
 		e.accelerator = policy.Verified
 	}
 	if o.Policy.SoftwareDisabled {
@@ -281,6 +282,11 @@ func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sam
 		}
 		facts.Sample = seen.finding()
 		decision = policy.Decide(e.policy, facts)
+	}
+	if decision.Class == codec.Hardware {
+		if facts.Yield = policy.Yield(e.policy, e.shared, facts.Size); facts.Yield != "" {
+			decision = policy.Decide(e.policy, facts)
+		}
 	}
 	if decision.Class == codec.NoClass {
 		return decision, meter.Use{}, seen, 0, nil

@@ -54,6 +54,10 @@ func FindOn(ctx context.Context, s System) (codec.Engine, Verdict) {
 // accelerator did the work.
 func CallTime() time.Duration { return zlibng.CallTime() }
 
+// ServiceTime returns an estimate of how long the accelerator has worked for this process since it started, without
+// what its calls waited for each other and for other processes.
+func ServiceTime() time.Duration { return zlibng.ServiceTime() }
+
 func without(err error) *failure {
 	return &failure{LibraryWithout, fmt.Sprintf(
 		"this machine has DFLTCC, but this program has no library that can use it (%v): use the project's image", err)}

@@ -218,6 +218,25 @@ func (g *generation) decide(c negotiate.Coding, size int64, forced bool) policy.
 	return policy.Decide(settings, facts)
 }
 
+// share has software compress a body of a size that was to be compressed by the accelerator, where that yields it. It
+// may wait for the accelerator where no software may have the body.
+func (g *generation) share(p plan, size int64) plan {
+	id := coding.Codec(p.coding)
+	encoders := g.hardware[id]
+	if p.decision.Class != codec.Hardware || encoders == nil {
+		return p
+	}
+	settings := g.settings.Policy
+	settings.SoftwareDisabled = settings.SoftwareDisabled || g.software[id] == nil
+	if p.forced {
+		settings.Mode, settings.HardwareMinSize, settings.SoftwareMinSize = policy.Always, 0, 0
+	}
+	if reason := policy.Yield(settings, encoders.engine, size); reason != "" {
+		p.decision.Class, p.decision.Reason = codec.Software, reason
+	}
+	return p
+}
+
 // accelerator is what is known of hardware for a codec.
 func (g *generation) accelerator(id codec.ID) policy.Accelerator {
 	switch {

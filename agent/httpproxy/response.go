@@ -50,6 +50,7 @@ func (x *exchange) respond(res *http.Response) {
 		return
 	}
 	defer x.generation.governor.done()
+	p = x.generation.share(p, res.ContentLength)
 	if p.way == inOnePiece {
 		x.sendWhole(res, p)
 		return

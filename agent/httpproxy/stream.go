@@ -60,7 +60,12 @@ func (x *exchange) stream(res *http.Response, p plan) {
 		if all {
 			length = int64(len(first))
 		}
-		if p = x.judge(x.generation.resolve(p, len(first), all), res, length); all {
+		p = x.judge(x.generation.resolve(p, len(first), all), res, length)
+		size := int64(unknownSize)
+		if all {
+			size = length
+		}
+		if p = x.generation.share(p, size); all {
 			x.sendOnePiece(res, p, first, nil) // short after all
 			return
 		}

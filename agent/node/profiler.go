@@ -69,6 +69,10 @@ type Options struct {
 	Network func(context.Context) (NetworkCost, error)
 	// OpenCounters opens the counters of the CPU measurement facility; nil: they are not read.
 	OpenCounters func() (Counters, error)
+	// Accelerator is told the engine of the accelerator after each measurement, nil where none was proved; nil: nobody is.
+	Accelerator func(codec.Engine)
+	// Shares are what agents are granted of the accelerator, and take their weights; nil: nothing is granted.
+	Shares Shares
 	// CallTime is how long this process has been in calls of the accelerator; it defaults to hardware.CallTime.
 	CallTime func() time.Duration
 	// Host says what the machine is; it defaults to ReadHost.
@@ -84,6 +88,14 @@ type Options struct {
 	// Budget is about the CPU time for measuring an engine in one direction at one level; it defaults to 150 ms.
 	Budget time.Duration
 	Log    *slog.Logger
+}
+
+// Shares of the accelerator.
+type Shares interface {
+	// Sharing is what was granted; nil while nothing is.
+	Sharing() *wirev1.AcceleratorSharing
+	// SetWeights replaces the weights of namespaces.
+	SetWeights(map[string]uint32)
 }
 
 // NewProfiler returns a profiler that has not measured yet.
@@ -184,6 +196,9 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 	if err := p.measureNetwork(ctx, m, host); err != nil {
 		failed = append(failed, err)
 	}
+	if p.options.Accelerator != nil && ctx.Err() == nil {
+		p.options.Accelerator(accelerator)
+	}
 	m.MeasuredTime = timestamppb.Now()
 	return m, errors.Join(failed...)
 }
@@ -232,7 +247,10 @@ func Accelerator(v hardware.Verdict) *wirev1.AcceleratorMeasurement {
 }
 
 // GetProfile implements wirev1.NodeAgentServer.
-func (p *Profiler) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+func (p *Profiler) GetProfile(_ context.Context, q *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+	if p.options.Shares != nil && q.GetWeights() != nil {
+		p.options.Shares.SetWeights(q.GetWeights().GetNamespaces())
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.measured == nil {

@@ -42,6 +42,9 @@ func (p *Profiler) closeCounters() {
 // use is what is known of the accelerator's use now. The caller holds p.mu.
 func (p *Profiler) use() *wirev1.AcceleratorUse {
 	u := &wirev1.AcceleratorUse{CallNanos: uint64(p.options.CallTime())}
+	if p.options.Shares != nil {
+		u.Shares = p.options.Shares.Sharing()
+	}
 	if p.options.OpenCounters == nil {
 		u.CountersReason = string(cpumf.NotEnabled)
 		return u

@@ -109,6 +109,8 @@ type Facts struct {
 	Sample      Sample
 	// NoNetwork says that the block does not leave the process.
 	NoNetwork bool
+	// Yield is why an accelerator that is Verified yields the block to software; empty: it does not.
+	Yield Reason
 }
 
 // Decision is what to do with a block.
@@ -148,7 +150,8 @@ func stored(reason Reason) Decision {
 
 // Classes says which classes of engines the settings allow a block that is not empty.
 func Classes(s Settings, f Facts) (hardware, software bool) {
-	return f.Accelerator == Verified && f.Size >= s.HardwareMinSize, !s.SoftwareDisabled && f.Size >= s.SoftwareMinSize
+	return f.Accelerator == Verified && f.Yield == "" && f.Size >= s.HardwareMinSize,
+		!s.SoftwareDisabled && f.Size >= s.SoftwareMinSize
 }
 
 // choose picks the class of engine by everything but the data themselves.
@@ -174,6 +177,8 @@ func choose(s Settings, f Facts) (codec.Class, Reason) {
 		return codec.NoClass, SoftwareDisabled
 	case !software:
 		return codec.NoClass, BelowMinimum
+	case f.Yield != "":
+		return codec.Software, f.Yield
 	}
 	if !s.PreferHardware && f.Accelerator != NotUsed {
 		return codec.Software, SoftwareUsed

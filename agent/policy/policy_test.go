@@ -68,6 +68,21 @@ func TestDecide(t *testing.T) {
 			true,
 		},
 		{
+			"share used up", base(), policy.Facts{
+				Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified, Yield: policy.AcceleratorShare,
+			}, policy.AcceleratorShare, codec.Software, true,
+		},
+		{
+			"others use it", anywhere, policy.Facts{
+				Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified, Yield: policy.AcceleratorBusy,
+			}, policy.AcceleratorBusy, codec.Software, true,
+		},
+		{
+			"share used up, too small for software", base(), policy.Facts{
+				Size: 99, Codec: codec.Deflate, Accelerator: policy.Verified, Yield: policy.AcceleratorShare,
+			}, policy.BelowMinimum, codec.NoClass, false,
+		},
+		{
 			"too small for hardware", base(), policy.Facts{Size: 19999, Codec: codec.Deflate, Accelerator: policy.Verified},
 			policy.SoftwareUsed, codec.Software, true,
 		},

@@ -35,6 +35,9 @@ const (
 	// AcceleratorBusy means: the accelerator takes several times as long as it did before,
 	// because others use it, and the processor compressed the block instead.
 	AcceleratorBusy Reason = "AcceleratorBusy"
+	// AcceleratorShare means: this agent has used its share of the accelerator, which others on the machine use as well,
+	// and the processor compressed the block instead.
+	AcceleratorShare Reason = "AcceleratorShare"
 )
 
 // The reasons of blocks that travel as they are because nobody tried.
@@ -80,7 +83,7 @@ const DidNotShrink Reason = "DidNotShrink"
 func (r Reason) Attempted() bool {
 	switch r {
 	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated,
-		AcceleratorBusy, DidNotShrink:
+		AcceleratorBusy, AcceleratorShare, DidNotShrink:
 		return true
 	default:
 		return false

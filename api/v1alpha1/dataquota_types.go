@@ -52,8 +52,8 @@ type DataQuotaSpec struct {
 	Hard DataQuotaResources `json:"hard,omitzero"`
 
 	// weight of the namespace where namespaces share what a Peer, or the cluster, allows: one of twice the weight has
-	// twice the runs and the bandwidth. Every namespace that waits has one run before another has its second. Of several
-	// DataQuotas the smallest weight counts. Absent: 100.
+	// twice the runs and the bandwidth. Every namespace that waits has one run before another has its second. Agents
+	// share the accelerator of a node by it as well. Of several DataQuotas the smallest weight counts. Absent: 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

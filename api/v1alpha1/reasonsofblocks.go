@@ -73,6 +73,9 @@ const (
 	// CompressionAcceleratorBusy: software compressed, because the accelerator takes several times as long as before,
 	// as it does when others use it.
 	CompressionAcceleratorBusy = "AcceleratorBusy"
+	// CompressionAcceleratorShare: software compressed, because the agent had used its share of the node's accelerator,
+	// which agents of the node share by the weights of their namespaces, and others on the machine use as well.
+	CompressionAcceleratorShare = "AcceleratorShare"
 	// CompressionEngineFailed: the engine failed, and the data was sent or stored uncompressed.
 	CompressionEngineFailed = "EngineFailed"
 	// CompressionOff: not attempted, minSize of the Queue is 0.

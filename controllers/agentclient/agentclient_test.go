@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -69,6 +70,7 @@ type server struct {
 	wirev1.UnimplementedGatewayServer
 	err      error
 	protocol uint32
+	weights  *wirev1.AcceleratorWeights // that it was told last
 	// connections that there were, and those that are open.
 	connections, open atomic.Int32
 }
@@ -77,7 +79,8 @@ func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.G
 	return &wirev1.GetReportResponse{Report: &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_OPENING}}, s.err
 }
 
-func (s *server) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+func (s *server) GetProfile(_ context.Context, q *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+	s.weights = q.GetWeights()
 	return &wirev1.GetProfileResponse{}, s.err
 }
 
@@ -371,5 +374,32 @@ func TestSetHTTPConfig(t *testing.T) {
 	config.Backend = &wirev1.HTTPBackend{CaBundle: make([]byte, wirev1.MaxSentConfig)}
 	if err := agents.SetHTTPConfig(t.Context(), target, config); !errors.Is(err, agentclient.ErrIncompatible) {
 		t.Errorf("one that is too long: %v", err)
+	}
+}
+
+// TestWeights: node agents are told weights where there are some to tell.
+func TestWeights(t *testing.T) {
+	ca, s := newCA(t), &server{}
+	target := agentclient.Target{Address: s.serve(t, ca, pki.NodeAgentServerName, ca), ServerName: pki.NodeAgentServerName}
+	broken := errors.New("no cache")
+	for name, c := range map[string]struct {
+		weights agentclient.Weights
+		want    map[string]uint32
+		err     error
+	}{
+		"none": {err: agentclient.ErrIncompatible}, // the server answers without a measurement
+		"some": {weights: func(context.Context) (*wirev1.AcceleratorWeights, error) {
+			return &wirev1.AcceleratorWeights{Namespaces: map[string]uint32{"bank": 300}}, nil
+		}, want: map[string]uint32{"bank": 300}, err: agentclient.ErrIncompatible},
+		"broken": {weights: func(context.Context) (*wirev1.AcceleratorWeights, error) { return nil, broken }, err: broken},
+	} {
+		s.weights = nil
+		agents := agentclient.NewAgents(agentclient.Options{
+			Credentials: fixedCredentials{ca}, Timeout: patience, Weights: c.weights,
+		})
+		_, err := agents.Profile(t.Context(), target)
+		if !errors.Is(err, c.err) || !maps.Equal(s.weights.GetNamespaces(), c.want) {
+			t.Errorf("%s: told %v, %v", name, s.weights, err)
+		}
 	}
 }

@@ -45,9 +45,14 @@ type Options struct {
 	// Timeout of a question, connecting included. Zero stands for 1.5s to an agent and 10s to another cluster's
 	// gateway.
 	Timeout time.Duration
+	// Weights are what node agents are told of namespaces; nil: nothing.
+	Weights Weights
 	// IdleLimit is how long a connection to an agent is kept for the next question. Zero stands for 15s.
 	IdleLimit time.Duration
 }
+
+// Weights returns by which weights namespaces share accelerators.
+type Weights func(ctx context.Context) (*wirev1.AcceleratorWeights, error)
 
 // agents keeps connections to those agents only that are asked again soon.
 type agents struct {
@@ -105,7 +110,14 @@ func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasur
 	return ask(ctx, a, target, "profile", func(
 		ctx context.Context, conn *grpc.ClientConn,
 	) (*wirev1.NodeMeasurement, error) {
-		response, err := wirev1.NewNodeAgentClient(conn).GetProfile(ctx, &wirev1.GetProfileRequest{})
+		request := &wirev1.GetProfileRequest{}
+		if a.options.Weights != nil {
+			var err error
+			if request.Weights, err = a.options.Weights(ctx); err != nil {
+				return nil, err
+			}
+		}
+		response, err := wirev1.NewNodeAgentClient(conn).GetProfile(ctx, request)
 		return response.GetMeasurement(), err
 	})
 }

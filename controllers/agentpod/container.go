@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -22,6 +23,8 @@ const (
 	ControlPort = 9443
 	// DataPort is where receiving agents take data.
 	DataPort = 8443
+	// SharesPort is where node agents grant shares of accelerators.
+	SharesPort = 9444
 
 	// User and group of an agent without privilege.
 	User = 65532
@@ -41,6 +44,8 @@ type Image struct {
 	// Tunnels is the endpoint of this cluster's gateways where agents ask for connections to peers that they do not dial
 	// themselves, see package route.
 	Tunnels string
+	// Shares is the address and port at which agents draw shares of their node's accelerator; empty: they do not.
+	Shares string
 }
 
 // resourcesOf are the user's, or the default ones.
@@ -67,8 +72,16 @@ func Container(image Image, template v1alpha1.AgentPodTemplate) corev1.Container
 		Command:         []string{"/agent"},
 		Resources:       resources,
 		SecurityContext: Security(template.SecurityContext, nil),
-		Env:             memoryLimit(resources),
+		Env:             append(memoryLimit(resources), shares(image)...),
 	}
+}
+
+// shares tells an agent where shares are granted. An agent that finds no accelerator asks nobody.
+func shares(image Image) []corev1.EnvVar {
+	if image.Shares == "" {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: wirev1.SharesVariable, Value: image.Shares}}
 }
 
 // memoryLimit tells Go's collector of the container's.

@@ -302,7 +302,8 @@ func HardwareUsed(status *v1alpha1.CompressionStatus) bool {
 	switch status.Reason {
 	case v1alpha1.CompressionHardwareUsed:
 		return true
-	case v1alpha1.CompressionSelfTestFailed, v1alpha1.CompressionAcceleratorBusy:
+	case v1alpha1.CompressionSelfTestFailed, v1alpha1.CompressionAcceleratorBusy,
+		v1alpha1.CompressionAcceleratorShare:
 		return false
 	}
 	return status.Hardware.Operations > 0 && status.Hardware.Bytes >= status.Software.Bytes

@@ -18,6 +18,8 @@ var sentences = map[string]string{
 		"the peer",
 	v1alpha1.CompressionAcceleratorBusy: "software compressed, because the accelerator took several times as long as " +
 		"before, as it does when others use it",
+	v1alpha1.CompressionAcceleratorShare: "software compressed, because the agent had used its share of the node's " +
+		"accelerator",
 	v1alpha1.CompressionBelowMinimum:     "not attempted: smaller than the policy's minSize",
 	v1alpha1.CompressionSoftwareDisabled: "not attempted: there is no accelerator, and the policy or the object forbids software",
 	v1alpha1.CompressionIncompressible:   "not attempted: a sample predicted that it would not pay",

@@ -319,6 +319,9 @@ var hardwareMessages = map[string]string{
 		"as they are",
 	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
 		"the policy or spec.compression.software forbids software",
+	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator is busy with others' work",
+	v1alpha1.CompressionAcceleratorShare: "software compresses: the replicas' shares of their nodes' accelerators are used " +
+		"up; a DataQuota gives the namespace a greater weight",
 	v1alpha1.CompressionIncompressible:   "most bodies are sent as they are: their beginning does not promise to shrink",
 	v1alpha1.CompressionDidNotShrink:     "most bodies are sent as they are: they did not shrink",
 	v1alpha1.CompressionPolicyNever:      "nothing is compressed: the policy says Never",

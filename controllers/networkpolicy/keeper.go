@@ -6,6 +6,7 @@ package networkpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ type Keeper struct {
 	// OperatorNamespace is where manager and gateway run; empty: the policies are switched off, and those that there
 	// are go.
 	OperatorNamespace string
+	// Shares: agents may draw shares of accelerators from node agents.
+	Shares bool
 }
 
 // Ensure makes the policy of an owner to be what the spec says, which is asked for with the namespace of the operator.
@@ -41,7 +44,11 @@ func (k *Keeper) Ensure(
 	if k.OperatorNamespace == "" {
 		return nil, k.remove(ctx, owner, Of(kind, owner, labels, networkingv1.NetworkPolicySpec{}))
 	}
-	wanted := Of(kind, owner, labels, spec(k.OperatorNamespace))
+	rules := spec(k.OperatorNamespace)
+	if k.Shares && slices.Contains(sharingKinds, kind) {
+		rules = Shares(k.OperatorNamespace, rules)
+	}
+	wanted := Of(kind, owner, labels, rules)
 	_, problem, err := owned.Writer{Client: k.Client, Reader: k.Reader, Kind: kind}.Ensure(ctx, owner, wanted)
 	return problem, err
 }

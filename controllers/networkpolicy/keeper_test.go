@@ -82,6 +82,18 @@ func TestKeeper(t *testing.T) {
 	if keep(""); len(found()) != 0 {
 		t.Errorf("%d policies after they were switched off", len(found()))
 	}
+	for kind, want := range map[string]int{"Transfer": 1, "ObjectStore": 0} {
+		keeper := &networkpolicy.Keeper{Client: c, Reader: c, OperatorNamespace: operator, Shares: true}
+		if _, err := keeper.Ensure(ctx, kind, owner, nil, func(namespace string) networkingv1.NetworkPolicySpec {
+			return networkpolicy.Attempt(namespace, v1alpha1.TransferLabel, owner.UID, attempt.Traffic{})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(found()[0].Spec.Egress); got != want {
+			t.Errorf("%s with shares: %d rules of egress", kind, got)
+		}
+		keep("")
+	}
 	theirs := networkpolicy.Of("Transfer", owner, nil, networkingv1.NetworkPolicySpec{})
 	theirs.OwnerReferences = nil
 	if err := c.Create(ctx, theirs); err != nil {

@@ -101,6 +101,15 @@ func HTTPEndpoint(
 	return s.to(portsOf(corev1.ProtocolTCP, seenPorts(backend, service)...)).resolves().spec
 }
 
+// sharingKinds are the kinds whose agents share accelerators.
+var sharingKinds = []string{"Transfer", "Delivery", "Queue", "HTTPEndpoint"}
+
+// Shares adds to a policy that agents draw shares of accelerators.
+func Shares(operatorNamespace string, spec networkingv1.NetworkPolicySpec) networkingv1.NetworkPolicySpec {
+	s := &Spec{operator: operatorNamespace, spec: spec}
+	return s.to(tcp(agentpod.SharesPort), s.operatorPod(nodeAgentComponent)).spec
+}
+
 // Of makes the NetworkPolicy of an owner. Its name holds the owner's UID, so that it is that of nobody else's.
 func Of(
 	kind string, owner metav1.Object, labels map[string]string, spec networkingv1.NetworkPolicySpec,

@@ -38,6 +38,7 @@ func ofOperator(component string) pod {
 
 var (
 	manager, gateway = ofOperator("manager"), ofOperator("gateway")
+	nodeAgent        = ofOperator("node-agent")
 	sibling          = agent("bank", "queue", v1alpha1.QueueLabel, "q2")
 	foreign          = agent("shop", "queue", v1alpha1.QueueLabel, "q3")
 	stranger         = pod{"shop", map[string]string{"app": "web"}}
@@ -138,6 +139,7 @@ func TestPolicies(t *testing.T) {
 		{Endpoint: "nats.bank.svc:80", Service: service}, {Endpoint: "nats.shop.svc:81", Service: service},
 	}})
 	front := networkpolicy.HTTPEndpoint(operator, "h1", 80, service)
+	shares := networkpolicy.Shares(operator, local)
 	named := networkpolicy.HTTPEndpoint(operator, "h1", 81, service)
 	outside := networkpolicy.HTTPEndpoint(operator, "h1", 9000, nil)
 
@@ -199,6 +201,11 @@ func TestPolicies(t *testing.T) {
 		{"member, external Service", relays, member, out, stranger, 80, true},
 		{"member, pods of an external Service", relays, member, out, stranger, 8080, true},
 		{"member, another port of these pods", relays, member, out, stranger, 8081, false},
+		{"no shares, node agent", local, sender, out, nodeAgent, 9444, false},
+		{"shares, node agent", shares, sender, out, nodeAgent, 9444, true},
+		{"shares, its control", shares, sender, out, nodeAgent, 9443, false},
+		{"shares, gateway", shares, sender, out, gateway, 9444, false},
+		{"shares, in", shares, sender, in, nodeAgent, 9444, false},
 		{"replica, clients", front, replica, in, stranger, 8443, true},
 		{"replica, a stranger at control", front, replica, in, stranger, 9443, false},
 		{"replica, trial", front, replica, in, trial, 9443, true},

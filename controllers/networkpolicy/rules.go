@@ -23,6 +23,8 @@ const (
 	operatorApp      = "lighterage"
 	managerComponent = "manager"
 	gatewayComponent = "gateway"
+
+	nodeAgentComponent = "node-agent"
 )
 
 // dnsPorts are those of DNS as pods see them: a Service's 53 becomes what its pods listen on, 5353 with some.

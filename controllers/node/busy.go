@@ -94,6 +94,9 @@ func (r *Reconciler) use(
 		return 0, nil
 	}
 	verified := accelerator.State == v1alpha1.AcceleratorVerified
+	if verified {
+		r.sharing(profile.Name, said)
+	}
 	setCounters(accelerator, said, verified)
 	if !verified {
 		accelerator.BusyFraction = ""

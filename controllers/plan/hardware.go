@@ -32,6 +32,8 @@ var hardwareMessages = map[string]string{
 		"objective finds it worth, or the sender's cores are too busy",
 	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator takes several times as long as before, " +
 		"as it does when others use it",
+	v1alpha1.CompressionAcceleratorShare: "software compresses: the agent's share of the node's accelerator is used up; a " +
+		"DataQuota gives its namespace a greater weight",
 	v1alpha1.CompressionDidNotShrink:      "most data is sent as it is: it did not shrink",
 	v1alpha1.CompressionPolicyNever:       "nothing is compressed: the policy says Never",
 	v1alpha1.CompressionPeerRefused:       "nothing is compressed: the peer accepts none of the policy's codecs",

@@ -401,6 +401,8 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionPolicyNever:     "nothing is compressed: the policy says Never",
 	v1alpha1.CompressionAlreadyEncoded:  "most messages were put compressed",
 	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator is busy with others' work",
+	v1alpha1.CompressionAcceleratorShare: "software compresses: the members' shares of their nodes' accelerators are used " +
+		"up; a DataQuota gives the namespace a greater weight",
 	v1alpha1.CompressionEngineFailed: "most messages are stored as they are: the engine fails, which is a fault; " +
 		"please report it with the members' logs",
 }

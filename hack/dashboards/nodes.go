@@ -82,6 +82,30 @@ var nodes = dashboard{
 					"{{cluster}} {{node}}"),
 			},
 		}},
+		{title: "Shares of accelerators", panels: []panel{
+			{
+				title: "Granted and used", kind: timeseries, unit: short, width: 8,
+				description: "Seconds of accelerators a second that node agents grant to agents, and that these use, by kind.",
+				queries: []query{
+					{`sum by (kind) (rate(lighterage_node_accelerator_granted_seconds_total[$__rate_interval]))`, "{{kind}} granted"},
+					{`sum by (kind) (rate(lighterage_node_accelerator_used_seconds_total[$__rate_interval]))`, "{{kind}} used"},
+				},
+			}, {
+				title: "Done without the accelerator", kind: timeseries, unit: perSecond, width: 8,
+				description: "How often agents did without the accelerator, or waited for it: their share was used up " +
+					"(AcceleratorShare), or others used it (AcceleratorBusy).",
+				queries: one(`sum by (kind, reason) (rate(lighterage_node_accelerator_refusals_total[$__rate_interval]))`,
+					"{{kind}} {{reason}}"),
+			}, {
+				title: "Agents and contention", kind: timeseries, unit: short, width: 8,
+				description: "Agents that share accelerators, and nodes of which less is granted because others use the " +
+					"accelerator.",
+				queries: []query{
+					{`sum(lighterage_node_accelerator_agents)`, "agents"},
+					{`sum(lighterage_node_accelerator_contended)`, "contended nodes"},
+				},
+			},
+		}},
 		{title: "Hardware and software in use", panels: []panel{
 			{
 				title: "Messages of Queues by path", kind: timeseries, unit: perSecond, width: 8, stacked: true,

@@ -131,12 +131,13 @@ func softwareInflates(v hardware.Verdict) policy.Reason {
 // findAccelerator is a variable for tests on machines without one.
 var findAccelerator = hardware.Find
 
-// engines returns those of this build and, if its use is proved, the accelerator.
+// engines returns those of this build and, if its use is proved, the accelerator, within the agent's share of it.
 func (a *agent) engines(ctx context.Context) ([]codec.Engine, hardware.Verdict) {
 	all := engines.All()
 	accelerator, verdict := findAccelerator(ctx)
 	if accelerator != nil {
-		all = append([]codec.Engine{accelerator}, all...)
+		shared := a.shares.engine(a, accelerator) //nolint:contextcheck // it draws shares until the agent ends
+		all = append([]codec.Engine{shared}, all...)
 	}
 	return all, verdict
 }

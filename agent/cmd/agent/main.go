@@ -132,6 +132,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	a.log = a.log.With("mode", args[0])
 	a.log.Info("Agent starts", "version", wirev1.Version)
+	defer a.shares.close()
 	err := mode(ctx)
 	var bad *configError
 	switch {
@@ -177,5 +178,7 @@ type agent struct {
 	known *calibrate.Known
 	// memory is what GOMEMLIMIT admits, in bytes.
 	memory int64
+	// shares is this agent's part in the accelerator.
+	shares sharing
 	log    *slog.Logger
 }

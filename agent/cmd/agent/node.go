@@ -31,6 +31,14 @@ func (a *agent) node(ctx context.Context) error {
 			return facility, nil
 		}
 	}
+	broker, err := a.newBroker(c.GetAcceleratorShares())
+	if err != nil {
+		return err
+	}
+	if broker != nil {
+		options.Shares, options.Accelerator = broker, broker.follow
+		defer broker.close()
+	}
 	profiler := node.NewProfiler(options)
 	server := transport.NewControlServer(transport.NewFiles(a.configDir))
 	wirev1.RegisterNodeAgentServer(server, profiler)

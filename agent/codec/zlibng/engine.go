@@ -33,6 +33,7 @@ import (
 	"unsafe"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/servicetime"
 )
 
 // Available reports whether this build contains the library.
@@ -199,7 +200,8 @@ type hardwareEncoder struct{ encoder }
 
 // Encode implements codec.Encoder.
 func (e *hardwareEncoder) Encode(dst, src []byte) (int, error) {
-	defer count(&e.obstacle, time.Now())
+	began := time.Now()
+	defer func() { count(e.obstacle, servicetime.Deflate, len(src), began) }()
 	n, err := e.encoder.Encode(unlessStored(dst, src, true), src)
 	if !errors.Is(err, codec.ErrDoesNotFit) || len(src) == 0 || len(dst) < codec.StoredLen(len(src), true) {
 		return n, err
@@ -210,7 +212,8 @@ func (e *hardwareEncoder) Encode(dst, src []byte) (int, error) {
 
 // EncodePart implements codec.StreamEncoder.
 func (e *hardwareEncoder) EncodePart(dst, src []byte, last bool) (int, error) {
-	defer count(&e.obstacle, time.Now())
+	began := time.Now()
+	defer func() { count(e.obstacle, servicetime.Deflate, len(src), began) }()
 	n, err := e.encoder.EncodePart(unlessStored(dst, src, last), src, last)
 	if !errors.Is(err, codec.ErrDoesNotFit) || len(src) == 0 || len(dst) < codec.StoredLen(len(src), last) {
 		return n, err
@@ -241,10 +244,12 @@ type hardwareDecoder struct{ decoder }
 
 // Decode implements codec.Decoder.
 func (d *hardwareDecoder) Decode(dst, src []byte) (int, error) {
+	began := time.Now()
+	n, err := d.decoder.Decode(dst, src)
 	if int64(len(src)) >= d.least {
-		defer count(&d.obstacle, time.Now())
+		count(d.obstacle, servicetime.Inflate, max(n, len(src)), began)
 	}
-	return d.decoder.Decode(dst, src)
+	return n, err
 }
 
 // UsedHardware implements codec.Witness.

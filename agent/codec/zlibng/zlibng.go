@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/servicetime"
 )
 
 // The names of the engines that New returns.
@@ -90,9 +91,19 @@ func (o Options) class() codec.Class {
 	return codec.Software
 }
 
-// count adds a call to CallTime, unless software worked. A call that failed counts as the one before it did.
-func count(obstacle *Obstacle, began time.Time) {
-	if *obstacle == NoObstacle {
-		calls.Add(int64(time.Since(began)))
+// served is how long the accelerator worked for this process.
+var served servicetime.Meter
+
+// ServiceTime returns an estimate of how long the accelerator has worked for this process since it started. It is part
+// of CallTime: calls wait for each other, and for those of other processes.
+func ServiceTime() time.Duration { return served.Total() }
+
+// count adds a call on plain data of a length to CallTime and ServiceTime, unless software worked. A call that failed
+// counts as the one before it did.
+func count(obstacle Obstacle, o servicetime.Operation, length int, began time.Time) {
+	if obstacle == NoObstacle {
+		now := time.Now()
+		calls.Add(int64(now.Sub(began)))
+		served.Add(o, length, now.Sub(began), now)
 	}
 }

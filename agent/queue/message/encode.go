@@ -145,6 +145,13 @@ func (e *Encoding) decide(length int) policy.Decision {
 	return d
 }
 
+// yield returns why the accelerator yields a payload to software. Where no software has the codec, it never does.
+func (e *Encoding) yield(length int) policy.Reason {
+	settings := e.options.Policy
+	settings.SoftwareDisabled = settings.SoftwareDisabled || e.software == nil
+	return policy.Yield(settings, e.hardware, int64(length))
+}
+
 // Encoder puts messages into their form. It is not safe for concurrent use.
 type Encoder struct {
 	encoding           *Encoding
@@ -221,6 +228,12 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 			o := stored(plain, policy.Incompressible)
 			o.Estimate = sampled
 			return dst[:start], Form{}, o, nil
+		}
+	}
+	if d.Class == codec.Hardware {
+		if reason := e.encoding.yield(len(plain)); reason != "" {
+			d.Class, d.Reason = codec.Software, reason
+			engine, encoder = e.encoding.software, e.software
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.

@@ -469,3 +469,55 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// gated is an accelerator whose gate counts how often it is asked, and refuses who does not wait.
+type gated struct {
+	accelerator
+	asked *int
+}
+
+func (g gated) Enter(patient bool) policy.Reason {
+	if *g.asked++; patient {
+		return ""
+	}
+	return policy.AcceleratorShare
+}
+
+// TestGate: the gate is asked once for a message that the accelerator is to compress, and for no other. One that no
+// software may have waits.
+func TestGate(t *testing.T) {
+	asked := 0
+	engine := gated{accelerator{goflate.New(), true}, &asked}
+	for name, test := range map[string]struct {
+		change func(*message.EncodingOptions)
+		corpus string
+		size   int
+		reason policy.Reason
+		asks   int
+	}{
+		"refused":   {nil, "xml", 30000, policy.AcceleratorShare, 1},
+		"noise":     {nil, "random", 30000, policy.Incompressible, 0},
+		"too small": {nil, "xml", 12000, policy.SoftwareUsed, 0},
+		"below the queue's": {
+			func(o *message.EncodingOptions) { o.MinSize = 30001 }, "xml", 30000, policy.BelowMinimum, 0,
+		},
+		"too small for software": {
+			func(o *message.EncodingOptions) { o.Policy.SoftwareMinSize = 30001 }, "xml", 30000, policy.HardwareUsed, 1,
+		},
+		"no software": {
+			func(o *message.EncodingOptions) { o.Engines = codec.NewRegistry(engine) }, "xml", 30000, policy.HardwareUsed, 1,
+		},
+	} {
+		asked = 0
+		o := options(func(o *message.EncodingOptions) {
+			o.Engines, o.Accelerator = codec.NewRegistry(engine, goflate.New()), policy.Verified
+		})
+		if test.change != nil {
+			test.change(&o)
+		}
+		_, _, outcome, err := encoder(t, o).Encode(nil, data(t, test.corpus, test.size))
+		if err != nil || outcome.Reason != test.reason || asked != test.asks {
+			t.Errorf("%s: asked %d times, %+v, %v", name, asked, outcome, err)
+		}
+	}
+}

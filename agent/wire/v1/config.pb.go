@@ -1461,8 +1461,10 @@ type NodeConfig struct {
 	ControlAddress string                 `protobuf:"bytes,1,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
 	// accelerator_counters: read the CPU measurement facility, for which the process needs CAP_PERFMON.
 	AcceleratorCounters bool `protobuf:"varint,2,opt,name=accelerator_counters,json=acceleratorCounters,proto3" json:"accelerator_counters,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// accelerator_shares are granted to agents on this node; absent: agents use the accelerator as they like.
+	AcceleratorShares *AcceleratorSharesConfig `protobuf:"bytes,3,opt,name=accelerator_shares,json=acceleratorShares,proto3" json:"accelerator_shares,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *NodeConfig) Reset() {
@@ -1507,6 +1509,76 @@ func (x *NodeConfig) GetAcceleratorCounters() bool {
 		return x.AcceleratorCounters
 	}
 	return false
+}
+
+func (x *NodeConfig) GetAcceleratorShares() *AcceleratorSharesConfig {
+	if x != nil {
+		return x.AcceleratorShares
+	}
+	return nil
+}
+
+type AcceleratorSharesConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// listen_address is listened at while the accelerator is proved to work, and only then.
+	ListenAddress string `protobuf:"bytes,1,opt,name=listen_address,json=listenAddress,proto3" json:"listen_address,omitempty"`
+	// units are how many accelerators the node has: as many calls at a time are granted; 0: 1.
+	Units uint32 `protobuf:"varint,2,opt,name=units,proto3" json:"units,omitempty"`
+	// reserved_percent of their time is granted to nobody, at most 90.
+	ReservedPercent uint32 `protobuf:"varint,3,opt,name=reserved_percent,json=reservedPercent,proto3" json:"reserved_percent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AcceleratorSharesConfig) Reset() {
+	*x = AcceleratorSharesConfig{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorSharesConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorSharesConfig) ProtoMessage() {}
+
+func (x *AcceleratorSharesConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorSharesConfig.ProtoReflect.Descriptor instead.
+func (*AcceleratorSharesConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AcceleratorSharesConfig) GetListenAddress() string {
+	if x != nil {
+		return x.ListenAddress
+	}
+	return ""
+}
+
+func (x *AcceleratorSharesConfig) GetUnits() uint32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *AcceleratorSharesConfig) GetReservedPercent() uint32 {
+	if x != nil {
+		return x.ReservedPercent
+	}
+	return 0
 }
 
 var file_agent_wire_v1_config_proto_extTypes = []protoimpl.ExtensionInfo{
@@ -1653,11 +1725,16 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	" \x01(\x03R\rrevokedBefore\x129\n" +
 	"\afigures\x18( \x03(\v2\x1f.lighterage.wire.v1.HostFiguresR\afigures\x12\x1b\n" +
 	"\tdata_path\x18) \x01(\tR\bdataPath\x12\x1a\n" +
-	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\"h\n" +
+	"\x05block\x18n \x01(\bB\x04\xa0\xb8\x19\x01R\x05block\"\xc4\x01\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress\x121\n" +
-	"\x14accelerator_counters\x18\x02 \x01(\bR\x13acceleratorCounters*\x87\x01\n" +
+	"\x14accelerator_counters\x18\x02 \x01(\bR\x13acceleratorCounters\x12Z\n" +
+	"\x12accelerator_shares\x18\x03 \x01(\v2+.lighterage.wire.v1.AcceleratorSharesConfigR\x11acceleratorShares\"\x81\x01\n" +
+	"\x17AcceleratorSharesConfig\x12%\n" +
+	"\x0elisten_address\x18\x01 \x01(\tR\rlistenAddress\x12\x14\n" +
+	"\x05units\x18\x02 \x01(\rR\x05units\x12)\n" +
+	"\x10reserved_percent\x18\x03 \x01(\rR\x0freservedPercent*\x87\x01\n" +
 	"\x0fCompressionMode\x12 \n" +
 	"\x1cCOMPRESSION_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15COMPRESSION_MODE_AUTO\x10\x01\x12\x1b\n" +
@@ -1689,7 +1766,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
@@ -1707,9 +1784,10 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*SendReceiver)(nil),              // 13: lighterage.wire.v1.SendReceiver
 	(*ReceiveConfig)(nil),             // 14: lighterage.wire.v1.ReceiveConfig
 	(*NodeConfig)(nil),                // 15: lighterage.wire.v1.NodeConfig
-	(Form)(0),                         // 16: lighterage.wire.v1.Form
-	(*Records)(nil),                   // 17: lighterage.wire.v1.Records
-	(*descriptorpb.FieldOptions)(nil), // 18: google.protobuf.FieldOptions
+	(*AcceleratorSharesConfig)(nil),   // 16: lighterage.wire.v1.AcceleratorSharesConfig
+	(Form)(0),                         // 17: lighterage.wire.v1.Form
+	(*Records)(nil),                   // 18: lighterage.wire.v1.Records
+	(*descriptorpb.FieldOptions)(nil), // 19: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -1721,22 +1799,23 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	8,  // 6: lighterage.wire.v1.HostFigures.engines:type_name -> lighterage.wire.v1.EngineFigures
 	6,  // 7: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4,  // 8: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	16, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
-	16, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
-	17, // 11: lighterage.wire.v1.SendConfig.records:type_name -> lighterage.wire.v1.Records
+	17, // 9: lighterage.wire.v1.SendConfig.form:type_name -> lighterage.wire.v1.Form
+	17, // 10: lighterage.wire.v1.SendConfig.source_form:type_name -> lighterage.wire.v1.Form
+	18, // 11: lighterage.wire.v1.SendConfig.records:type_name -> lighterage.wire.v1.Records
 	9,  // 12: lighterage.wire.v1.SendConfig.figures:type_name -> lighterage.wire.v1.HostFigures
 	10, // 13: lighterage.wire.v1.SendConfig.template:type_name -> lighterage.wire.v1.ClaimTemplate
 	13, // 14: lighterage.wire.v1.SendConfig.receivers:type_name -> lighterage.wire.v1.SendReceiver
 	11, // 15: lighterage.wire.v1.SendConfig.snapshot:type_name -> lighterage.wire.v1.SnapshotRequest
 	6,  // 16: lighterage.wire.v1.SendReceiver.destination:type_name -> lighterage.wire.v1.ClaimPath
-	16, // 17: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
+	17, // 17: lighterage.wire.v1.SendReceiver.form:type_name -> lighterage.wire.v1.Form
 	9,  // 18: lighterage.wire.v1.ReceiveConfig.figures:type_name -> lighterage.wire.v1.HostFigures
-	18, // 19: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	19, // [19:20] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 19: lighterage.wire.v1.NodeConfig.accelerator_shares:type_name -> lighterage.wire.v1.AcceleratorSharesConfig
+	19, // 20: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	20, // [20:21] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1751,7 +1830,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

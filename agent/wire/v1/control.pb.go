@@ -367,7 +367,9 @@ func (x *GetReportResponse) GetReport() *Report {
 }
 
 type GetProfileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// weights by which namespaces share the node's accelerator; absent: what was said before holds. Agents of earlier releases ignore it.
+	Weights       *AcceleratorWeights `protobuf:"bytes,1,opt,name=weights,proto3" json:"weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +404,58 @@ func (*GetProfileRequest) Descriptor() ([]byte, []int) {
 	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
+func (x *GetProfileRequest) GetWeights() *AcceleratorWeights {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+// AcceleratorWeights are from DataQuotas. A namespace that is not there has 100.
+type AcceleratorWeights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespaces    map[string]uint32      `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceleratorWeights) Reset() {
+	*x = AcceleratorWeights{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorWeights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorWeights) ProtoMessage() {}
+
+func (x *AcceleratorWeights) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorWeights.ProtoReflect.Descriptor instead.
+func (*AcceleratorWeights) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AcceleratorWeights) GetNamespaces() map[string]uint32 {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
 type GetProfileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Measurement   *NodeMeasurement       `protobuf:"bytes,1,opt,name=measurement,proto3" json:"measurement,omitempty"`
@@ -411,7 +465,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +477,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +490,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetProfileResponse) GetMeasurement() *NodeMeasurement {
@@ -469,7 +523,7 @@ type EngineMeasurement struct {
 
 func (x *EngineMeasurement) Reset() {
 	*x = EngineMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +535,7 @@ func (x *EngineMeasurement) String() string {
 func (*EngineMeasurement) ProtoMessage() {}
 
 func (x *EngineMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +548,7 @@ func (x *EngineMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineMeasurement.ProtoReflect.Descriptor instead.
 func (*EngineMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EngineMeasurement) GetName() string {
@@ -574,7 +628,7 @@ type LevelMeasurement struct {
 
 func (x *LevelMeasurement) Reset() {
 	*x = LevelMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +640,7 @@ func (x *LevelMeasurement) String() string {
 func (*LevelMeasurement) ProtoMessage() {}
 
 func (x *LevelMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +653,7 @@ func (x *LevelMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelMeasurement.ProtoReflect.Descriptor instead.
 func (*LevelMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LevelMeasurement) GetLevel() CompressionLevel {
@@ -648,7 +702,7 @@ type AcceleratorMeasurement struct {
 
 func (x *AcceleratorMeasurement) Reset() {
 	*x = AcceleratorMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +714,7 @@ func (x *AcceleratorMeasurement) String() string {
 func (*AcceleratorMeasurement) ProtoMessage() {}
 
 func (x *AcceleratorMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +727,7 @@ func (x *AcceleratorMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorMeasurement.ProtoReflect.Descriptor instead.
 func (*AcceleratorMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AcceleratorMeasurement) GetState() AcceleratorState {
@@ -738,7 +792,7 @@ type NodeMeasurement struct {
 
 func (x *NodeMeasurement) Reset() {
 	*x = NodeMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +804,7 @@ func (x *NodeMeasurement) String() string {
 func (*NodeMeasurement) ProtoMessage() {}
 
 func (x *NodeMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +817,7 @@ func (x *NodeMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeMeasurement.ProtoReflect.Descriptor instead.
 func (*NodeMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeMeasurement) GetVersion() string {
@@ -885,7 +939,7 @@ type NetworkMeasurement struct {
 
 func (x *NetworkMeasurement) Reset() {
 	*x = NetworkMeasurement{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +951,7 @@ func (x *NetworkMeasurement) String() string {
 func (*NetworkMeasurement) ProtoMessage() {}
 
 func (x *NetworkMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +964,7 @@ func (x *NetworkMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkMeasurement.ProtoReflect.Descriptor instead.
 func (*NetworkMeasurement) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NetworkMeasurement) GetInterruptAccounting() InterruptAccounting {
@@ -972,14 +1026,16 @@ type AcceleratorUse struct {
 	CountersReason  string `protobuf:"bytes,2,opt,name=counters_reason,json=countersReason,proto3" json:"counters_reason,omitempty"`
 	CountersMessage string `protobuf:"bytes,3,opt,name=counters_message,json=countersMessage,proto3" json:"counters_message,omitempty"`
 	// counters, when it is.
-	Counters      *AcceleratorCounters `protobuf:"bytes,4,opt,name=counters,proto3" json:"counters,omitempty"`
+	Counters *AcceleratorCounters `protobuf:"bytes,4,opt,name=counters,proto3" json:"counters,omitempty"`
+	// shares of the accelerator that the agent grants; absent: it grants none.
+	Shares        *AcceleratorSharing `protobuf:"bytes,5,opt,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcceleratorUse) Reset() {
 	*x = AcceleratorUse{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1047,7 @@ func (x *AcceleratorUse) String() string {
 func (*AcceleratorUse) ProtoMessage() {}
 
 func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1060,7 @@ func (x *AcceleratorUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorUse.ProtoReflect.Descriptor instead.
 func (*AcceleratorUse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AcceleratorUse) GetCallNanos() uint64 {
@@ -1035,6 +1091,157 @@ func (x *AcceleratorUse) GetCounters() *AcceleratorCounters {
 	return nil
 }
 
+func (x *AcceleratorUse) GetShares() *AcceleratorSharing {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+// AcceleratorSharing is what agents were granted, and what they say that they used.
+type AcceleratorSharing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agents that share the accelerator now.
+	Agents uint32 `protobuf:"varint,1,opt,name=agents,proto3" json:"agents,omitempty"`
+	// contended: probes take several times as long as they did, so that less is granted.
+	Contended bool `protobuf:"varint,2,opt,name=contended,proto3" json:"contended,omitempty"`
+	// kinds are transfer, delivery, queue and httpendpoint, as far as agents of them have asked.
+	Kinds         []*AcceleratorShareUse `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceleratorSharing) Reset() {
+	*x = AcceleratorSharing{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorSharing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorSharing) ProtoMessage() {}
+
+func (x *AcceleratorSharing) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorSharing.ProtoReflect.Descriptor instead.
+func (*AcceleratorSharing) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AcceleratorSharing) GetAgents() uint32 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *AcceleratorSharing) GetContended() bool {
+	if x != nil {
+		return x.Contended
+	}
+	return false
+}
+
+func (x *AcceleratorSharing) GetKinds() []*AcceleratorShareUse {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// AcceleratorShareUse counts up from the start of the node agent.
+type AcceleratorShareUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// granted_nanos is for how long the accelerator might have worked for agents, used_nanos for how long it did, as they estimate it.
+	GrantedNanos uint64 `protobuf:"varint,2,opt,name=granted_nanos,json=grantedNanos,proto3" json:"granted_nanos,omitempty"`
+	UsedNanos    uint64 `protobuf:"varint,3,opt,name=used_nanos,json=usedNanos,proto3" json:"used_nanos,omitempty"`
+	// refused_share is how often agents did without the accelerator because their share was used up, refused_busy how often because there was
+	// less to share.
+	RefusedShare  uint64 `protobuf:"varint,4,opt,name=refused_share,json=refusedShare,proto3" json:"refused_share,omitempty"`
+	RefusedBusy   uint64 `protobuf:"varint,5,opt,name=refused_busy,json=refusedBusy,proto3" json:"refused_busy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceleratorShareUse) Reset() {
+	*x = AcceleratorShareUse{}
+	mi := &file_agent_wire_v1_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceleratorShareUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceleratorShareUse) ProtoMessage() {}
+
+func (x *AcceleratorShareUse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceleratorShareUse.ProtoReflect.Descriptor instead.
+func (*AcceleratorShareUse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AcceleratorShareUse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AcceleratorShareUse) GetGrantedNanos() uint64 {
+	if x != nil {
+		return x.GrantedNanos
+	}
+	return 0
+}
+
+func (x *AcceleratorShareUse) GetUsedNanos() uint64 {
+	if x != nil {
+		return x.UsedNanos
+	}
+	return 0
+}
+
+func (x *AcceleratorShareUse) GetRefusedShare() uint64 {
+	if x != nil {
+		return x.RefusedShare
+	}
+	return 0
+}
+
+func (x *AcceleratorShareUse) GetRefusedBusy() uint64 {
+	if x != nil {
+		return x.RefusedBusy
+	}
+	return 0
+}
+
 // AcceleratorCounters are the sums of the DFLTCC counters over the processors of the logical partition.
 type AcceleratorCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1051,7 +1258,7 @@ type AcceleratorCounters struct {
 
 func (x *AcceleratorCounters) Reset() {
 	*x = AcceleratorCounters{}
-	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1270,7 @@ func (x *AcceleratorCounters) String() string {
 func (*AcceleratorCounters) ProtoMessage() {}
 
 func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_control_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1283,7 @@ func (x *AcceleratorCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceleratorCounters.ProtoReflect.Descriptor instead.
 func (*AcceleratorCounters) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AcceleratorCounters) GetAccessCycles() uint64 {
@@ -1119,8 +1326,16 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x19SetBandwidthLimitResponse\"\x12\n" +
 	"\x10GetReportRequest\"G\n" +
 	"\x11GetReportResponse\x122\n" +
-	"\x06report\x18\x01 \x01(\v2\x1a.lighterage.wire.v1.ReportR\x06report\"\x13\n" +
-	"\x11GetProfileRequest\"[\n" +
+	"\x06report\x18\x01 \x01(\v2\x1a.lighterage.wire.v1.ReportR\x06report\"U\n" +
+	"\x11GetProfileRequest\x12@\n" +
+	"\aweights\x18\x01 \x01(\v2&.lighterage.wire.v1.AcceleratorWeightsR\aweights\"\xab\x01\n" +
+	"\x12AcceleratorWeights\x12V\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\v26.lighterage.wire.v1.AcceleratorWeights.NamespacesEntryR\n" +
+	"namespaces\x1a=\n" +
+	"\x0fNamespacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"[\n" +
 	"\x12GetProfileResponse\x12E\n" +
 	"\vmeasurement\x18\x01 \x01(\v2#.lighterage.wire.v1.NodeMeasurementR\vmeasurement\"\x98\x03\n" +
 	"\x11EngineMeasurement\x12\x12\n" +
@@ -1170,13 +1385,25 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"calibrated\x123\n" +
 	"\x15acknowledgement_picos\x18\x05 \x01(\x04R\x14acknowledgementPicos\x12#\n" +
 	"\rsegment_picos\x18\x06 \x01(\x04R\fsegmentPicos\x123\n" +
-	"\x16received_nanos_per_gib\x18\a \x01(\x04R\x13receivedNanosPerGib\"\xc8\x01\n" +
+	"\x16received_nanos_per_gib\x18\a \x01(\x04R\x13receivedNanosPerGib\"\x88\x02\n" +
 	"\x0eAcceleratorUse\x12\x1d\n" +
 	"\n" +
 	"call_nanos\x18\x01 \x01(\x04R\tcallNanos\x12'\n" +
 	"\x0fcounters_reason\x18\x02 \x01(\tR\x0ecountersReason\x12)\n" +
 	"\x10counters_message\x18\x03 \x01(\tR\x0fcountersMessage\x12C\n" +
-	"\bcounters\x18\x04 \x01(\v2'.lighterage.wire.v1.AcceleratorCountersR\bcounters\"\xac\x01\n" +
+	"\bcounters\x18\x04 \x01(\v2'.lighterage.wire.v1.AcceleratorCountersR\bcounters\x12>\n" +
+	"\x06shares\x18\x05 \x01(\v2&.lighterage.wire.v1.AcceleratorSharingR\x06shares\"\x89\x01\n" +
+	"\x12AcceleratorSharing\x12\x16\n" +
+	"\x06agents\x18\x01 \x01(\rR\x06agents\x12\x1c\n" +
+	"\tcontended\x18\x02 \x01(\bR\tcontended\x12=\n" +
+	"\x05kinds\x18\x03 \x03(\v2'.lighterage.wire.v1.AcceleratorShareUseR\x05kinds\"\xb5\x01\n" +
+	"\x13AcceleratorShareUse\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12#\n" +
+	"\rgranted_nanos\x18\x02 \x01(\x04R\fgrantedNanos\x12\x1d\n" +
+	"\n" +
+	"used_nanos\x18\x03 \x01(\x04R\tusedNanos\x12#\n" +
+	"\rrefused_share\x18\x04 \x01(\x04R\frefusedShare\x12!\n" +
+	"\frefused_busy\x18\x05 \x01(\x04R\vrefusedBusy\"\xac\x01\n" +
 	"\x13AcceleratorCounters\x12#\n" +
 	"\raccess_cycles\x18\x01 \x01(\x04R\faccessCycles\x12\x1f\n" +
 	"\vbusy_cycles\x18\x02 \x01(\x04R\n" +
@@ -1213,7 +1440,7 @@ func file_agent_wire_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_agent_wire_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agent_wire_v1_control_proto_goTypes = []any{
 	(AcceleratorState)(0),             // 0: lighterage.wire.v1.AcceleratorState
 	(InterruptAccounting)(0),          // 1: lighterage.wire.v1.InterruptAccounting
@@ -1224,44 +1451,52 @@ var file_agent_wire_v1_control_proto_goTypes = []any{
 	(*GetReportRequest)(nil),          // 6: lighterage.wire.v1.GetReportRequest
 	(*GetReportResponse)(nil),         // 7: lighterage.wire.v1.GetReportResponse
 	(*GetProfileRequest)(nil),         // 8: lighterage.wire.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 9: lighterage.wire.v1.GetProfileResponse
-	(*EngineMeasurement)(nil),         // 10: lighterage.wire.v1.EngineMeasurement
-	(*LevelMeasurement)(nil),          // 11: lighterage.wire.v1.LevelMeasurement
-	(*AcceleratorMeasurement)(nil),    // 12: lighterage.wire.v1.AcceleratorMeasurement
-	(*NodeMeasurement)(nil),           // 13: lighterage.wire.v1.NodeMeasurement
-	(*NetworkMeasurement)(nil),        // 14: lighterage.wire.v1.NetworkMeasurement
-	(*AcceleratorUse)(nil),            // 15: lighterage.wire.v1.AcceleratorUse
-	(*AcceleratorCounters)(nil),       // 16: lighterage.wire.v1.AcceleratorCounters
-	(*Report)(nil),                    // 17: lighterage.wire.v1.Report
-	(CompressionLevel)(0),             // 18: lighterage.wire.v1.CompressionLevel
-	(*timestamppb.Timestamp)(nil),     // 19: google.protobuf.Timestamp
+	(*AcceleratorWeights)(nil),        // 9: lighterage.wire.v1.AcceleratorWeights
+	(*GetProfileResponse)(nil),        // 10: lighterage.wire.v1.GetProfileResponse
+	(*EngineMeasurement)(nil),         // 11: lighterage.wire.v1.EngineMeasurement
+	(*LevelMeasurement)(nil),          // 12: lighterage.wire.v1.LevelMeasurement
+	(*AcceleratorMeasurement)(nil),    // 13: lighterage.wire.v1.AcceleratorMeasurement
+	(*NodeMeasurement)(nil),           // 14: lighterage.wire.v1.NodeMeasurement
+	(*NetworkMeasurement)(nil),        // 15: lighterage.wire.v1.NetworkMeasurement
+	(*AcceleratorUse)(nil),            // 16: lighterage.wire.v1.AcceleratorUse
+	(*AcceleratorSharing)(nil),        // 17: lighterage.wire.v1.AcceleratorSharing
+	(*AcceleratorShareUse)(nil),       // 18: lighterage.wire.v1.AcceleratorShareUse
+	(*AcceleratorCounters)(nil),       // 19: lighterage.wire.v1.AcceleratorCounters
+	nil,                               // 20: lighterage.wire.v1.AcceleratorWeights.NamespacesEntry
+	(*Report)(nil),                    // 21: lighterage.wire.v1.Report
+	(CompressionLevel)(0),             // 22: lighterage.wire.v1.CompressionLevel
+	(*timestamppb.Timestamp)(nil),     // 23: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_control_proto_depIdxs = []int32{
-	17, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
-	13, // 1: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
-	11, // 2: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
-	18, // 3: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
-	0,  // 4: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
-	10, // 5: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
-	19, // 6: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
-	12, // 7: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	15, // 8: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
-	14, // 9: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
-	1,  // 10: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
-	16, // 11: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
-	6,  // 12: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
-	2,  // 13: lighterage.wire.v1.Agent.Pause:input_type -> lighterage.wire.v1.PauseRequest
-	4,  // 14: lighterage.wire.v1.Agent.SetBandwidthLimit:input_type -> lighterage.wire.v1.SetBandwidthLimitRequest
-	8,  // 15: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
-	7,  // 16: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
-	3,  // 17: lighterage.wire.v1.Agent.Pause:output_type -> lighterage.wire.v1.PauseResponse
-	5,  // 18: lighterage.wire.v1.Agent.SetBandwidthLimit:output_type -> lighterage.wire.v1.SetBandwidthLimitResponse
-	9,  // 19: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
-	16, // [16:20] is the sub-list for method output_type
-	12, // [12:16] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	21, // 0: lighterage.wire.v1.GetReportResponse.report:type_name -> lighterage.wire.v1.Report
+	9,  // 1: lighterage.wire.v1.GetProfileRequest.weights:type_name -> lighterage.wire.v1.AcceleratorWeights
+	20, // 2: lighterage.wire.v1.AcceleratorWeights.namespaces:type_name -> lighterage.wire.v1.AcceleratorWeights.NamespacesEntry
+	14, // 3: lighterage.wire.v1.GetProfileResponse.measurement:type_name -> lighterage.wire.v1.NodeMeasurement
+	12, // 4: lighterage.wire.v1.EngineMeasurement.levels:type_name -> lighterage.wire.v1.LevelMeasurement
+	22, // 5: lighterage.wire.v1.LevelMeasurement.level:type_name -> lighterage.wire.v1.CompressionLevel
+	0,  // 6: lighterage.wire.v1.AcceleratorMeasurement.state:type_name -> lighterage.wire.v1.AcceleratorState
+	11, // 7: lighterage.wire.v1.NodeMeasurement.engines:type_name -> lighterage.wire.v1.EngineMeasurement
+	23, // 8: lighterage.wire.v1.NodeMeasurement.measured_time:type_name -> google.protobuf.Timestamp
+	13, // 9: lighterage.wire.v1.NodeMeasurement.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	16, // 10: lighterage.wire.v1.NodeMeasurement.accelerator_use:type_name -> lighterage.wire.v1.AcceleratorUse
+	15, // 11: lighterage.wire.v1.NodeMeasurement.network:type_name -> lighterage.wire.v1.NetworkMeasurement
+	1,  // 12: lighterage.wire.v1.NetworkMeasurement.interrupt_accounting:type_name -> lighterage.wire.v1.InterruptAccounting
+	19, // 13: lighterage.wire.v1.AcceleratorUse.counters:type_name -> lighterage.wire.v1.AcceleratorCounters
+	17, // 14: lighterage.wire.v1.AcceleratorUse.shares:type_name -> lighterage.wire.v1.AcceleratorSharing
+	18, // 15: lighterage.wire.v1.AcceleratorSharing.kinds:type_name -> lighterage.wire.v1.AcceleratorShareUse
+	6,  // 16: lighterage.wire.v1.Agent.GetReport:input_type -> lighterage.wire.v1.GetReportRequest
+	2,  // 17: lighterage.wire.v1.Agent.Pause:input_type -> lighterage.wire.v1.PauseRequest
+	4,  // 18: lighterage.wire.v1.Agent.SetBandwidthLimit:input_type -> lighterage.wire.v1.SetBandwidthLimitRequest
+	8,  // 19: lighterage.wire.v1.NodeAgent.GetProfile:input_type -> lighterage.wire.v1.GetProfileRequest
+	7,  // 20: lighterage.wire.v1.Agent.GetReport:output_type -> lighterage.wire.v1.GetReportResponse
+	3,  // 21: lighterage.wire.v1.Agent.Pause:output_type -> lighterage.wire.v1.PauseResponse
+	5,  // 22: lighterage.wire.v1.Agent.SetBandwidthLimit:output_type -> lighterage.wire.v1.SetBandwidthLimitResponse
+	10, // 23: lighterage.wire.v1.NodeAgent.GetProfile:output_type -> lighterage.wire.v1.GetProfileResponse
+	20, // [20:24] is the sub-list for method output_type
+	16, // [16:20] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_control_proto_init() }
@@ -1277,7 +1512,7 @@ func file_agent_wire_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_control_proto_rawDesc), len(file_agent_wire_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -31,3 +31,7 @@ func (v versions) inCommon(theirs uint32) (uint32, bool) {
 	}
 	return min(theirs, v.newest), true
 }
+
+// SharesVariable is the environment variable of an agent with host and port of the node agent of its node, which grants
+// shares of the accelerator. Unset or empty: the agent uses the accelerator as it likes.
+const SharesVariable = "LIGHTERAGE_ACCELERATOR_SHARES"

@@ -156,3 +156,20 @@ subjects:
     name: {{ .account }}
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
+
+{{/* Not empty where agents draw shares of accelerators. Values of an earlier release that are reused have no shares. */}}
+{{- define "lighterage.shares" -}}
+{{- $shares := .Values.accelerator.shares | default dict }}
+{{- if and .Values.nodeAgent.enabled $shares.enabled (has "s390x" .Values.image.architectures) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* The configuration of node agents. Of values that are reused only "enabled" may be there; 0 is a percentage of its own. */}}
+{{- define "lighterage.nodeAgentConfig" -}}
+{"controlAddress": ":9443"{{ if .Values.nodeAgent.acceleratorCounters }}, "acceleratorCounters": true{{ end }}
+{{- if include "lighterage.shares" . }}
+{{- $shares := .Values.accelerator.shares }}
+{{- $reserved := ternary $shares.reservedPercent 10 (hasKey $shares "reservedPercent") }}, "acceleratorShares": {"listenAddress": ":9444", "units": {{ int ($shares.unitsPerNode | default 1) }}, "reservedPercent": {{ int $reserved }}}
+{{- end }}}
+{{- end }}

@@ -40,6 +40,7 @@ type settings struct {
 	pprofAddress                  string
 	concurrency                   int
 	acceleratorSlots              int64
+	acceleratorShares             bool
 	limits                        quota.Amounts
 	clusterCIDRs                  []netip.Prefix
 	dataPath                      string
@@ -122,6 +123,8 @@ func parse(arguments []string) (settings, error) {
 	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its "+
 		"accelerator, 0 for any number; counted are those that compress for Transfers and those of CompressionTrials with "+
 		"class Hardware, and not receivers, HTTPEndpoints and Queues. Takes the right to patch nodes/status")
+	flags.BoolVar(&s.acceleratorShares, "accelerator-shares", false, "have agents draw shares of their node's "+
+		"accelerator from its node agent, which they reach by Service lighterage-node-agent of the operator's namespace")
 	maxRunning := flags.Int64("max-running-transfers", 0, "how many Transfers of all namespaces run at "+
 		"a time, shared by the weights of DataQuotas; 0: any number")
 	maxBandwidth := flags.String("max-bandwidth", "", "bytes per second that the sending agents of all Transfers "+

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -177,8 +178,20 @@ func setups(s settings) []func(ctrl.Manager) error {
 	return []func(ctrl.Manager) error{
 		func(mgr ctrl.Manager) error {
 			seen, err := topology.Setup(context.Background(), mgr)
-			wiring = newParts(mgr, s, seen)
-			return err
+			if err != nil {
+				return err
+			}
+			shares := ""
+			if s.acceleratorShares {
+				shares, err = node.SharesAddress(context.Background(), mgr.GetAPIReader(), s.namespace)
+				if errors.Is(err, node.ErrNoShares) { // the rest works without
+					mgr.GetLogger().Error(err, "Accelerators are not shared")
+				} else if err != nil {
+					return err
+				}
+			}
+			wiring = newParts(mgr, s, seen, shares)
+			return nil
 		},
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.gatewayCost) },
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
@@ -269,7 +282,8 @@ func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
 	})
 }
 
-func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
+// newParts makes them. shares is where agents draw shares of accelerators; empty: they do not.
+func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology, shares string) parts {
 	real := clock.RealClock{}
 	reader := s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
 	authority := pki.NewAuthority(pki.Options{
@@ -278,10 +292,14 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
 	use, paths := node.NewUse(real), node.NewPaths()
-	agents := use.Listen(agentclient.NewAgents(agentclient.Options{Credentials: holder}))
+	asking := agentclient.Options{Credentials: holder}
+	if shares != "" {
+		asking.Weights = node.Weights(mgr.GetClient())
+	}
+	agents := use.Listen(agentclient.NewAgents(asking))
 	pool := agentpoll.New(ctrlmetrics.Registry)
 	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder})
-	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader}
+	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader, Shares: shares != ""}
 	if s.networkPolicies {
 		networks.OperatorNamespace = s.namespace
 	}
@@ -290,7 +308,7 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	})
 	image := agentpod.Image{
 		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
-		DataPath: s.dataPath, Tunnels: route.Own(s.namespace),
+		DataPath: s.dataPath, Tunnels: route.Own(s.namespace), Shares: shares,
 	}
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,

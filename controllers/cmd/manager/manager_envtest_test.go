@@ -68,7 +68,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	}
 	settings, err := parse([]string{
 		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect",
-		"--leader-elect-identity", "manager-0",
+		"--leader-elect-identity", "manager-0", "--accelerator-shares", // whose Service is missing
 		"--metrics-bind-address", address, "--health-probe-bind-address", "0",
 	})
 	if err != nil {
