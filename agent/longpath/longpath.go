@@ -26,6 +26,9 @@ const (
 
 	// control is that of long paths.
 	control = "bbr"
+	// unsent is how many bytes wait in the kernel before they may be sent, at most. Those that wait on one connection no
+	// other can take over when it has nothing left to do; and a long path fills the window in any case.
+	unsent = 256 << 10
 )
 
 // Path is what the kernel knows of one connection.
@@ -59,6 +62,7 @@ func Adapt(conn net.Conn) (p Path) {
 		if p.Long() {
 			// It fails where the module is not loaded, or net.ipv4.tcp_allowed_congestion_control lacks it.
 			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, control)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
 		}
 		p.Control, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	})

@@ -143,13 +143,13 @@ func (l *farListener) connect(context.Context, string, string) (net.Conn, error)
 var errRefused = errors.New("tls: no application protocol")
 
 // A Transfer of little waits for so many round trips from when the receiver is ready: the session's TCP and TLS, its
-// beginning, what is needed, and the end. The connections for blocks are made meanwhile.
+// beginning with what is needed, and the end. The connections for blocks are made meanwhile.
 func TestRoundTrips(t *testing.T) {
 	tests := map[string]struct {
 		dial  string
 		trips int
 	}{
-		"Early": {"early", 5},
+		"Early": {"early", 4},
 		"Late":  {"late", 6},
 		// The receiver is of a release that ends the handshake of early connections.
 		"Refused": {"refused", 6},

@@ -19,27 +19,28 @@ import (
 
 // attempt is one session that has begun, and what works for it.
 type attempt struct {
-	options  *Options
-	session  *session
-	terms    *terms
-	adaptive *adaptive
-	window   *window
-	matcher  *matcher
-	asks     *asks
-	changed  *changedFiles
-	workload *workload
-	early    early
+	options   *Options
+	session   *session
+	terms     *terms
+	adaptive  *adaptive
+	window    *window
+	announcer *announcer
+	matcher   *matcher
+	asks      *asks
+	changed   *changedFiles
+	workload  *workload
+	early     early
 
 	// received is the digest of the content manifest that the receiver computed, once the session has ended.
 	received []byte
 	verdict  error // once the session has ended: nil if the receiver has finished
 }
 
-func newAttempt(o *Options, s *session, t *terms, e early) *attempt {
-	window := newWindow()
+func newAttempt(o *Options, s *session, t *terms, announcer *announcer, e early) *attempt {
+	window := announcer.window
 	return &attempt{
 		options: o, session: s, terms: t, adaptive: newAdaptive(o, t), window: window,
-		matcher: newMatcher(o.Report, window, t.carry), asks: &asks{session: s}, changed: &changedFiles{session: s},
+		announcer: announcer, matcher: newMatcher(o.Report, window, announcer.batches, t.carry), asks: &asks{session: s}, changed: &changedFiles{session: s},
 		workload: newWorkload(), early: e,
 	}
 }
@@ -84,18 +85,18 @@ func (a *attempt) run(parent context.Context) error {
 func (a *attempt) work(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	o := a.options
-	announcer := &announcer{
-		source: o.Source, report: o.Report, session: a.session, window: a.window, batches: a.matcher.batches,
-		place: o.Place,
-	}
-	g.Go(func() error { return announcer.run(gctx) })
+	g.Go(func() error { return a.announcer.wait(gctx) })
 	g.Go(func() error { return a.matcher.run(gctx) })
 	packer := &packer{
 		queue: a.matcher.queue, asks: a.asks, workload: a.workload, changed: a.changed, pauses: o.ChangedPauses,
 		apart: o.Form != 0, alike: o.Place != nil, records: o.Records,
+		most: protocol.ChunkSize, streams: o.streams(),
 		retrier: &retrier{
 			source: o.Source, report: o.Report, session: a.session, window: a.window, matcher: a.matcher, changed: a.changed,
 		},
+	}
+	if o.far() && !packer.alike {
+		packer.most = farBlock
 	}
 	g.Go(func() error { return packer.run(gctx) })
 	// Where nothing is left to be said after the last blocks, the session's end does not wait for the answers to them.

@@ -16,15 +16,15 @@ import (
 type matcher struct {
 	report  *Report
 	window  *window
-	batches chan batch
+	batches <-chan batch
 	needs   chan *wirev1.Need
 	queue   chan *outFile // what is needed of the manifest
 	carry   cargo.Form    // of files whose blocks travel as they rest; 0: none
 }
 
-func newMatcher(r *Report, w *window, carry cargo.Form) *matcher {
+func newMatcher(r *Report, w *window, batches <-chan batch, carry cargo.Form) *matcher {
 	return &matcher{
-		report: r, window: w, carry: carry, batches: make(chan batch, 64), needs: make(chan *wirev1.Need, 64),
+		report: r, window: w, carry: carry, batches: batches, needs: make(chan *wirev1.Need, 64),
 		// Never full, because the window admits no more files.
 		queue: make(chan *outFile, protocol.WindowBytes/protocol.EntryCost),
 	}

@@ -28,8 +28,8 @@ type terms struct {
 	carry cargo.Form
 }
 
-// negotiate begins the session.
-func negotiate(o *Options, s *session) (*terms, error) {
+// negotiate begins the session, calls begun, and waits for the answer.
+func negotiate(o *Options, s *session, begun func()) (*terms, error) {
 	begin := &wirev1.Begin{
 		ProtocolVersion:    cmp.Or(o.ProtocolVersion, wirev1.ProtocolVersion),
 		RunId:              o.RunID,
@@ -50,6 +50,7 @@ func negotiate(o *Options, s *session) (*terms, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, protocol.Lost(err)
 	}
+	begun()
 	m, err := s.receive()
 	if err != nil {
 		return nil, err

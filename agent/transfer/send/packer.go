@@ -17,6 +17,9 @@ const (
 	groupChunks = 16
 	// maxAhead bounds the files that are taken out of the queue to ask for digests before they are packed.
 	maxAhead = 1024
+	// farBlock is how much is put together for each stream at first on a long path, in bytes: all streams are to have
+	// something in their first windows. Then it is twice as much each time.
+	farBlock = 64 << 10
 )
 
 // errDrained ends next without an error.
@@ -52,6 +55,8 @@ type packer struct {
 
 	shared []piece
 	filled int
+	// most is how many bytes are put together now, of which so many streams get some before it grows.
+	most, streams, put int
 }
 
 // run packs everything that is needed, and at the end once more what changed while it was read.
@@ -143,7 +148,7 @@ func (p *packer) cut(ctx context.Context, s span) error {
 
 // share puts a piece that is shorter than a chunk together with others.
 func (p *packer) share(ctx context.Context, c piece) error {
-	if p.filled+c.length > protocol.ChunkSize || len(p.shared) == protocol.MaxSegments ||
+	if p.filled+c.length > p.most || len(p.shared) == protocol.MaxSegments ||
 		p.alike && len(p.shared) > 0 && c.file.apartFrom(p.shared[0].file) {
 		if err := p.flush(ctx); err != nil {
 			return err
@@ -155,7 +160,13 @@ func (p *packer) share(ctx context.Context, c piece) error {
 
 func (p *packer) flush(ctx context.Context) error {
 	item := p.shared
+	if len(item) == 0 {
+		return nil
+	}
 	p.shared, p.filled = nil, 0
+	if p.put++; p.put >= p.streams {
+		p.most, p.put = min(2*p.most, protocol.ChunkSize), 0
+	}
 	return p.workload.emit(ctx, item)
 }
 

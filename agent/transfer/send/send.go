@@ -52,7 +52,16 @@ func Run(ctx context.Context, o Options) error {
 		return lost(conn, err)
 	}
 	s := &session{stream: stream, cut: cancel, patience: o.Silence, ended: make(chan struct{})}
-	t, err := negotiate(&o, s)
+	announcer := newAnnouncer(&o, s, newWindow())
+	defer func() {
+		cancel() // what it waits for
+		announcer.end()
+	}()
+	t, err := negotiate(&o, s, func() {
+		if o.announcesEarly() {
+			announcer.start(ctx)
+		}
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -67,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 		err = o.Place.meet(ctx, &o, t)
 	}
 	if err == nil {
-		err = newAttempt(&o, s, t, early).run(ctx)
+		err = newAttempt(&o, s, t, announcer, early).run(ctx)
 	}
 	if err != nil {
 		s.tell(err)
