@@ -55,9 +55,9 @@ var contenders = []string{plain, s2, deflate, zstd}
 // its address and ends when there are no more orders.
 func serve(ctx context.Context, name, directory, profile string) (err error) {
 	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return err
+		f, failed := os.Create(profile)
+		if failed != nil {
+			return failed
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		if err := pprof.StartCPUProfile(f); err != nil {
