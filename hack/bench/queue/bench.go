@@ -15,6 +15,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/lighterage/lighterage/hack/bench/disk"
 	"github.com/lighterage/lighterage/hack/bench/harness"
@@ -69,6 +72,10 @@ type bench struct {
 	// directory is on tmpfs. The file of the limited disk is made in image, which is not.
 	directory, image string
 	only             string
+	// turns replaces the rounds in memory; 0: it does not.
+	turns int
+	// profiles is the directory for CPU profiles; empty: there are none.
+	profiles string
 }
 
 // Benchmark is this one.
@@ -81,18 +88,26 @@ func Benchmark() harness.Benchmark {
 				"where contenders keep messages when the disk is not to be the limit: on tmpfs")
 			f.StringVar(&b.image, "disk", "/var/tmp",
 				"where the file of the limited disk is made, of 1 GiB, and messages are while a channel is stopped: not on tmpfs")
-			f.StringVar(&b.only, "only", "", "measure one part alone: memory, broker, disk, channel, archive, neighbour or stopped")
+			f.StringVar(&b.only, "only", "",
+				"measure one part alone: memory, puts (of memory, where there are targets), broker, disk, channel, archive, "+
+					"neighbour or stopped")
+			f.IntVar(&b.turns, "rounds", 0, "rounds in memory, in place of those of the extent")
+			f.StringVar(&b.profiles, "profiles", "",
+				"write a CPU profile of each turn of a contender with its files in memory into this directory")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
 			b.Run, b.extent = r, full
 			if r.Quick {
 				b.extent = quick
 			}
-			r.Partial = b.only != ""
+			if b.turns > 0 {
+				b.rounds = b.turns
+			}
+			r.Partial = b.only != "" || b.profiles != "" || b.turns > 0
 			return b.run(ctx)
 		},
 		Roles: map[string]func(context.Context, []string) error{
-			serveRole:   func(ctx context.Context, args []string) error { return serve(ctx, args[0], args[1]) },
+			serveRole:   func(ctx context.Context, args []string) error { return serve(ctx, args[0], args[1], args[2]) },
 			archiveRole: func(ctx context.Context, args []string) error { return serveArchive(ctx, args[0], args[1], args[2]) },
 			endRole:     func(ctx context.Context, args []string) error { return serveEnd(ctx, args[0], args[1]) },
 		},
@@ -123,7 +138,8 @@ func (b *bench) run(ctx context.Context) error {
 		{memoryPart, b.inMemory}, {diskPart, b.onDisk}, {channelPart, b.overChannels}, {archivePart, b.inArchives},
 		{neighbourPart, b.besideNeighbour}, {stoppedPart, b.whileStopped},
 	} {
-		if b.only != "" && b.only != part.name && (b.only != brokerPart || part.name != memoryPart) {
+		if b.only != "" && b.only != part.name &&
+			(b.only != brokerPart && b.only != putsPart || part.name != memoryPart) {
 			continue
 		}
 		if err := part.run(ctx); err != nil {
@@ -140,6 +156,7 @@ func (b *bench) run(ctx context.Context) error {
 // The parts.
 const (
 	memoryPart  = "memory"
+	putsPart    = "puts"
 	brokerPart  = "broker"
 	diskPart    = "disk"
 	channelPart = "channel"
@@ -151,7 +168,7 @@ const (
 
 // inMemory measures with files on tmpfs.
 func (b *bench) inMemory(ctx context.Context) error {
-	brokers, names := b.only != memoryPart, contenders
+	brokers, names := b.only != memoryPart && b.only != putsPart, contenders
 	if b.only == brokerPart {
 		names = []string{s2}
 	}
@@ -178,8 +195,11 @@ func (b *bench) take(
 	ctx context.Context, round int, names []string, total int, directory string, d *disk.Disk, turns *[]turn,
 ) error {
 	for _, size := range sizes {
+		if b.only == putsPart && size < leastTarget {
+			continue
+		}
 		for _, i := range harness.Order(round, len(names)) {
-			t, err := one(ctx, names[i], size, total, directory, d)
+			t, err := b.one(ctx, round, names[i], size, total, directory, d)
 			if err != nil {
 				return err
 			}
@@ -237,21 +257,28 @@ func (b *bench) onDisk(ctx context.Context) (err error) {
 // one is the turn of a contender, which begins without messages. On a disk it counts
 // when everything is there, and messages are got by another process, for which what it
 // read when it started was taken out of memory again.
-func one(ctx context.Context, name string, size, total int, directory string, d *disk.Disk) (turn, error) {
-	r, err := start(ctx, name, directory)
+func (b *bench) one(
+	ctx context.Context, round int, name string, size, total int, directory string, d *disk.Disk,
+) (turn, error) {
+	profile := ""
+	if d == nil && b.profiles != "" {
+		profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%d-%d.cpu", strings.ReplaceAll(name, ", ", "-"), size, round))
+	}
+	r, err := start(ctx, name, directory, profile)
 	if err != nil {
 		return turn{}, err
 	}
-	var b between
+	order := between{putsAlone: b.only == putsPart}
 	if d == nil {
 		// For the messages, and for about as much beside them.
 		err = findPages(directory, 2*total)
 	} else {
-		b = between{settle: d.Sync, chill: func() error { return errors.Join(r.end(), r.start(ctx), d.Forget()) }}
+		order.settle = d.Sync
+		order.chill = func() error { return errors.Join(r.end(), r.start(ctx), d.Forget()) }
 	}
 	var t turn
 	if err == nil {
-		t, err = run(ctx, r, name, size, total, b)
+		t, err = run(ctx, r, name, size, total, order)
 	}
 	return t, errors.Join(err, r.stop())
 }

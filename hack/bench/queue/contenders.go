@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +51,20 @@ const (
 
 var contenders = []string{plain, s2, deflate, zstd}
 
-// serve is a contender in a process of its own. It answers with its address and ends when there are no more orders.
-func serve(ctx context.Context, name, directory string) error {
+// serve is a contender in a process of its own, which writes a CPU profile if there is a file for one. It answers with
+// its address and ends when there are no more orders.
+func serve(ctx context.Context, name, directory, profile string) (err error) {
+	if profile != "" {
+		f, failed := os.Create(profile)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	switch name {
 	case plain, s2:
 		return serveJetStream(directory)
@@ -190,20 +203,20 @@ func encodingOptions(id codec.ID) message.EncodingOptions {
 
 // running is a contender of our own making as its client sees it.
 type running struct {
-	name      string
-	directory string
-	server    *harness.Worker
-	conn      *nats.Conn
-	js        jetstream.JetStream
+	name, directory string
+	profile         string // a file for that of the server; empty: none is written
+	server          *harness.Worker
+	conn            *nats.Conn
+	js              jetstream.JetStream
 }
 
 // start runs this program as a contender with an empty directory.
-func start(ctx context.Context, name, parent string) (*running, error) {
+func start(ctx context.Context, name, parent, profile string) (*running, error) {
 	directory, err := os.MkdirTemp(parent, "queue-")
 	if err != nil {
 		return nil, err
 	}
-	r := &running{name: name, directory: directory}
+	r := &running{name: name, directory: directory, profile: profile}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), r.stop())
 	}
@@ -213,7 +226,7 @@ func start(ctx context.Context, name, parent string) (*running, error) {
 func (r *running) start(ctx context.Context) error {
 	var first endAnswer
 	var err error
-	if r.server, err = startRole(ctx, serveRole, &first, r.name, r.directory); err != nil {
+	if r.server, err = startRole(ctx, serveRole, &first, r.name, r.directory, r.profile); err != nil {
 		return err
 	}
 	if r.conn, err = nats.Connect("nats://" + first.Address); err != nil {

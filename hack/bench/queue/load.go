@@ -53,6 +53,7 @@ type phase struct {
 // that counts, chill outside of it.
 type between struct {
 	settle, chill func() error
+	putsAlone     bool // nothing is got
 }
 
 const (
@@ -97,6 +98,9 @@ func run(ctx context.Context, p peer, name string, size, total int, b between) (
 	// The server flushes and compresses what is full on its own time.
 	if t.stored, err = p.stored(); err != nil {
 		return turn{}, err
+	}
+	if b.putsAlone {
+		return t, nil
 	}
 	if b.chill != nil {
 		if err := b.chill(); err != nil {

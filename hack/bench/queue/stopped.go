@@ -59,7 +59,7 @@ func stopped(ctx context.Context, name string, n int, directory string) (one sto
 	if err != nil {
 		return one, err
 	}
-	r, err := start(ctx, name, directory)
+	r, err := start(ctx, name, directory, "")
 	if err != nil {
 		return one, err
 	}
