@@ -62,3 +62,17 @@ func TestPacksWhileAnArchiveEnds(t *testing.T) {
 		t.Errorf("%d files came back", len(contents))
 	}
 }
+
+// TestArchiveOfWholeBlocks: the end of a tar may be that of a block.
+func TestArchiveOfWholeBlocks(t *testing.T) {
+	for header := int64(512); header <= 4096; header += 512 {
+		store := open(t, objectstoretest.New(t, ""), prefix)
+		root := t.TempDir()
+		files := map[string]string{"file": random(1, int(2<<20-1024-header))}
+		put(t, root, files)
+		mustWrite(t, source(t, root, nil), store, archived(codec.None, 8<<20))
+		if _, _, contents := entries(t, bucket.NewSource(t.Context(), store, nil)); !maps.Equal(contents, files) {
+			t.Errorf("a header of %d bytes: %d files came back", header, len(contents))
+		}
+	}
+}
