@@ -62,3 +62,18 @@ func TestPacksWhileAnArchiveEnds(t *testing.T) {
 		t.Errorf("%d files came back", len(contents))
 	}
 }
+
+// TestArchiveOfWholeBlocks: the end of a tar may be that of a block, if the next file has no space in the archive.
+func TestArchiveOfWholeBlocks(t *testing.T) {
+	for header := int64(512); header <= 4096; header += 512 {
+		store := open(t, objectstoretest.New(t, ""), prefix)
+		root := t.TempDir()
+		content := random(1, int(2<<20-1024-header))
+		files := map[string]string{"first": content, "second": content}
+		put(t, root, files)
+		mustWrite(t, source(t, root, nil), store, archived(codec.None, 3<<20))
+		if _, _, contents := entries(t, bucket.NewSource(t.Context(), store, nil)); !maps.Equal(contents, files) {
+			t.Errorf("a header of %d bytes: %d files came back", header, len(contents))
+		}
+	}
+}

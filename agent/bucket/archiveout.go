@@ -87,6 +87,10 @@ func (a *archiveOut) append(b *tarPiece) error {
 	if a.buffer == nil {
 		select {
 		case buffer := <-a.packer.buffers:
+			if buffer == nil {
+				// The block that fills a part may exceed it. Memory that is not used is not touched.
+				buffer = make([]byte, 0, a.part+archiveBlock+archiveBlock/64)
+			}
 			a.buffer = buffer[:0]
 		case <-a.packer.ctx.Done():
 			return context.Cause(a.packer.ctx)

@@ -372,16 +372,5 @@ func (w *indexWriter) complete() error {
 	return err
 }
 
-// bytesAt is an io.ReaderAt of bytes.
-type bytesAt []byte
-
-func (b bytesAt) ReadAt(p []byte, offset int64) (int, error) {
-	if offset >= int64(len(b)) {
-		return 0, io.EOF
-	}
-	n := copy(p, b[offset:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
+// bytesAt is what is put of bytes.
+type bytesAt = objectstore.Bytes

@@ -58,8 +58,11 @@ type tarPiece struct {
 	// last of its archive.
 	last bool
 
-	plain, wire, rest []byte
-	block             cargo.Block
+	plain, wire []byte
+	// rest is what rests of it, in plain, in wire or in the packer.
+	rest   []byte
+	packer *cargo.Packer
+	block  cargo.Block
 }
 
 // packer packs files into archives, one after the other. Where everything is in a tar follows from the lengths of files,
@@ -93,7 +96,7 @@ type packer struct {
 	shared map[string]bool
 	// continued is the file with which an earlier attempt began.
 	continued *packing
-	work      []packWorker
+	encoders  []*frame.Encoder // of the workers
 
 	// putting are all parts and ends on their way.
 	putting sync.WaitGroup
@@ -113,11 +116,6 @@ type retry struct {
 	at  time.Time
 }
 
-type packWorker struct {
-	encoder *frame.Encoder
-	packer  *cargo.Packer
-}
-
 func newPacker(ctx context.Context, g *errgroup.Group, w *writing) *packer {
 	p := &packer{
 		writing: w, ctx: ctx, group: g, incoming: w.jobs, limit: w.options.Archive.Size, form: w.options.Archive.form(),
@@ -135,8 +133,8 @@ func newPacker(ctx context.Context, g *errgroup.Group, w *writing) *packer {
 // run packs what comes, and ends with the last archive.
 func (p *packer) run() (err error) {
 	defer func() {
-		for _, w := range p.work {
-			err = errors.Join(err, w.encoder.Close())
+		for _, e := range p.encoders {
+			err = errors.Join(err, e.Close())
 		}
 	}()
 	o := p.options.Archive
@@ -148,7 +146,7 @@ func (p *packer) run() (err error) {
 		if err != nil {
 			return err
 		}
-		p.work = append(p.work, packWorker{encoder, cargo.NewPacker(p.form)})
+		p.encoders = append(p.encoders, encoder)
 	}
 	if r := p.resumed.open; r != nil {
 		p.continueWith(r)
@@ -163,7 +161,7 @@ func (p *packer) run() (err error) {
 		}
 		return err
 	}
-	err = pipeline.Run(ctx, len(p.work), p.fill,
+	err = pipeline.Run(ctx, len(p.encoders), p.fill,
 		func(worker int, b *tarPiece) error { return failing(p.pack(worker, b)) },
 		func(b *tarPiece) error { return failing(p.take(b)) },
 	)
@@ -224,6 +222,9 @@ func (p *packer) fill(b *tarPiece) (more bool, err error) {
 				return false, err
 			}
 		}
+	}
+	if p.ending && p.zeros == 0 {
+		p.ending, p.archive, b.last = false, nil, true // There is no block without bytes.
 	}
 	return true, nil
 }
@@ -393,7 +394,8 @@ func (p *packer) attached(j *job) bool {
 // pack reads and compresses a block.
 func (p *packer) pack(worker int, b *tarPiece) error {
 	if b.plain == nil {
-		b.plain = make([]byte, 0, archiveBlock)
+		b.plain, b.packer = make([]byte, 0, archiveBlock), cargo.NewPacker(p.form)
+		b.wire = make([]byte, 0, frame.HeaderSize+archiveBlock)
 	}
 	b.plain = b.plain[:b.length]
 	rest := b.plain
@@ -401,44 +403,43 @@ func (p *packer) pack(worker int, b *tarPiece) error {
 		s := &b.spans[i]
 		part := rest[:s.length]
 		rest = rest[s.length:]
-		if s.head != nil {
+		switch {
+		case s.head != nil:
 			copy(part, s.head)
-			continue
-		}
-		if s.file == nil || s.file.failed.Load() {
+		case s.file == nil || s.file.failed.Load():
 			clear(part)
-			continue
-		}
-		if s.length > 0 {
+		case s.length > 0:
 			err := p.options.Origin.ReadAt(&s.file.entry, part, s.from)
 			if errors.Is(err, tree.ErrChanged) {
 				s.file.failed.Store(true)
 				clear(part)
-				continue
-			}
-			if err != nil {
+			} else if err != nil {
 				return err
 			}
 		}
 		s.crc = crc32.ChecksumIEEE(part)
 	}
-	w := &p.work[worker]
-	wire, outcome, err := w.encoder.AppendAt(b.wire[:0], 0, b.plain, false)
+	header, payload, outcome, err := p.encoders[worker].Payload(b.wire, b.plain)
 	if err != nil {
 		return err
 	}
-	b.wire = wire
-	header, err := frame.ParseHeader(wire)
-	if err != nil {
+	if b.rest, b.block, err = b.packer.PackPlain(header, payload, b.plain, b.crc()); err != nil {
 		return err
 	}
-	stored, block, err := w.packer.Pack(header, wire[frame.HeaderSize:])
-	if err != nil {
-		return err
-	}
-	b.rest, b.block = append(b.rest[:0], stored...), block
 	p.options.Report.Blocks.Add(outcome)
 	return nil
+}
+
+// crc returns the CRC-32 of the block. Those of a few spans are combined faster than calculated again.
+func (b *tarPiece) crc() (sum uint32) {
+	const few = 16
+	if len(b.spans) > few {
+		return crc32.ChecksumIEEE(b.plain)
+	}
+	for _, s := range b.spans {
+		sum = cargo.CombineCRC32(sum, s.crc, s.length)
+	}
+	return sum
 }
 
 // take adds a block to its archive.

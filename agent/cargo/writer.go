@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -68,56 +69,77 @@ func NewPacker(form Form) *Packer { return &Packer{form: form} }
 // Pack returns what rests of a block that has bytes, as Writer.Append takes it, and what an index has of it. What rests
 // is in the payload or valid until the next call. The errors are ErrForm and frame.ErrCorrupt.
 func (w *Packer) Pack(h frame.Header, payload []byte) (rest []byte, b Block, err error) {
-	rest, sum, err := w.rest(h, payload)
-	if err != nil {
+	if rest, err = w.rest(h, payload); err != nil {
 		return nil, Block{}, err
+	}
+	sum := h.Checksum
+	if h.Codec == codec.None {
+		if xxh3.Hash(payload) != sum {
+			return nil, Block{}, frame.ErrChecksum
+		}
+		if w.form == Gzip {
+			sum = uint64(crc32.ChecksumIEEE(payload))
+		}
 	}
 	return rest, Block{plain: h.PlainLen, stored: uint32(len(rest)), sum: sum, storedSum: xxh3.Hash(rest)}, nil
 }
 
-// rest returns what rests of a block, in the payload or in the buffer, and the checksum of its plain bytes.
-func (w *Packer) rest(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
+// PackPlain is Pack for who has just encoded a plain block, so that its header needs no checksum. crc is the CRC-32 of
+// the block.
+func (w *Packer) PackPlain(h frame.Header, payload, plain []byte, crc uint32) (rest []byte, b Block, err error) {
+	if rest, err = w.rest(h, payload); err != nil {
+		return nil, Block{}, err
+	}
+	b = Block{plain: h.PlainLen, stored: uint32(len(rest)), sum: uint64(crc), storedSum: xxh3.Hash(rest)}
+	switch w.form {
+	case Plain:
+		b.sum = b.storedSum
+	case Zstd:
+		b.sum = xxh3.Hash(plain)
+	}
+	return rest, b, nil
+}
+
+// rest returns what rests of a block, in the payload or in the buffer.
+func (w *Packer) rest(h frame.Header, payload []byte) ([]byte, error) {
 	switch {
 	case h.PlainLen == 0 || h.PlainLen > frame.MaxPlain || len(payload) != int(h.WireLen) || h.WireLen > h.PlainLen:
-		return nil, 0, fmt.Errorf("%w: a block of %d bytes in %d, of which there are %d", frame.ErrHeader, h.PlainLen,
+		return nil, fmt.Errorf("%w: a block of %d bytes in %d, of which there are %d", frame.ErrHeader, h.PlainLen,
 			h.WireLen, len(payload))
+	case h.Codec == codec.None && h.WireLen != h.PlainLen:
+		return nil, fmt.Errorf("%w: a stored block of %d bytes in %d", frame.ErrHeader, h.PlainLen, h.WireLen)
 	case h.Codec == codec.None:
-		return w.plain(h, payload)
+		return w.plain(payload), nil
 	case h.Codec != w.form.Codec() || h.Joinable != (w.form == Gzip):
-		return nil, 0, fmt.Errorf("%w: codec %v, joinable: %v", ErrForm, h.Codec, h.Joinable)
+		return nil, fmt.Errorf("%w: codec %v, joinable: %v", ErrForm, h.Codec, h.Joinable)
 	case w.form == Gzip:
 		if !codec.EndsJoinable(payload) {
-			return nil, 0, fmt.Errorf("%w: it cannot be joined", frame.ErrPayload)
+			return nil, fmt.Errorf("%w: it cannot be joined", frame.ErrPayload)
 		}
-		return payload[:len(payload)-len(codec.JoinEnd)], h.Checksum, nil
+		return payload[:len(payload)-len(codec.JoinEnd)], nil
 	}
 	n, err := zstdframe.ContentSize(payload, int(h.PlainLen))
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", frame.ErrPayload, err)
+		return nil, fmt.Errorf("%w: %w", frame.ErrPayload, err)
 	}
 	if n != int(h.PlainLen) {
-		return nil, 0, fmt.Errorf("%w: it expands to %d bytes instead of %d", frame.ErrPayload, n, h.PlainLen)
+		return nil, fmt.Errorf("%w: it expands to %d bytes instead of %d", frame.ErrPayload, n, h.PlainLen)
 	}
-	return payload, h.Checksum, nil
+	return payload, nil
 }
 
-// plain is rest for a stored block, which is checked: its plain bytes are there.
-func (w *Packer) plain(h frame.Header, payload []byte) (rest []byte, sum uint64, err error) {
-	if h.WireLen != h.PlainLen {
-		return nil, 0, fmt.Errorf("%w: a stored block of %d bytes in %d", frame.ErrHeader, h.PlainLen, h.WireLen)
+// plain is rest for a stored block.
+func (w *Packer) plain(payload []byte) []byte {
+	if w.form == Plain {
+		return payload
 	}
-	if xxh3.Hash(payload) != h.Checksum {
-		return nil, 0, frame.ErrChecksum
+	w.buf = slices.Grow(w.buf[:0], w.form.mostStored(len(payload)))
+	if w.form == Zstd {
+		w.buf = appendRaw(w.buf, payload)
+	} else {
+		w.buf = appendStored(w.buf, payload)
 	}
-	switch w.form {
-	case Plain:
-		return payload, h.Checksum, nil
-	case Zstd:
-		w.buf = appendRaw(w.buf[:0], payload)
-		return w.buf, h.Checksum, nil
-	}
-	w.buf = appendStored(w.buf[:0], payload)
-	return w.buf, uint64(crc32.ChecksumIEEE(payload)), nil
+	return w.buf
 }
 
 // write writes bytes, and the header before the first ones.

@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
-// copyBuffer is how much is written at once, in bytes.
-const copyBuffer = 1 << 20
+// writeAtOnce is how much is written at once, in bytes.
+const writeAtOnce = 1 << 20
 
 // Put writes an object of size bytes and returns its ETag. With IfAbsent it writes only if there is none:
 // objectstore.ErrExists otherwise. Metadata are not kept.
@@ -66,22 +66,31 @@ func (s *Store) create(name string) (*os.File, error) {
 	return f, nil
 }
 
-// fill writes size bytes from an offset on, and returns their checksum.
+// fill writes size bytes from an offset on, and returns their checksum. What is in memory is written from there.
 func fill(ctx context.Context, f *os.File, offset int64, body io.ReaderAt, size int64) (sum uint64, err error) {
-	buffer, hash := make([]byte, min(size, copyBuffer)), xxh3.New()
+	all, inMemory := body.(objectstore.Bytes)
+	inMemory = inMemory && int64(len(all)) >= size
+	var buffer []byte
+	if !inMemory {
+		buffer = make([]byte, min(size, writeAtOnce))
+	}
+	hash := xxh3.New()
 	for done := int64(0); done < size; {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
-		p := buffer[:min(size-done, copyBuffer)]
-		if n, err := body.ReadAt(p, done); n < len(p) {
+		n := min(size-done, writeAtOnce)
+		p := buffer[:min(n, int64(len(buffer)))]
+		if inMemory {
+			p = all[done : done+n]
+		} else if read, err := body.ReadAt(p, done); read < len(p) {
 			return 0, fmt.Errorf("read what is to be written: %w", err)
 		}
 		if _, err := f.WriteAt(p, offset+done); err != nil {
 			return 0, tree.WriteError("write", path.Base(f.Name()), err)
 		}
 		_, _ = hash.Write(p) // never fails
-		done += int64(len(p))
+		done += n
 	}
 	return hash.Sum64(), nil
 }

@@ -221,8 +221,24 @@ func (e *Encoder) AppendAt(dst []byte, seq uint64, plain []byte, last bool) ([]b
 	return block[:start+h.BlockLen()], outcome, nil
 }
 
+// Payload is Next for who keeps checksums of its own: the header has none and no number, and Digest stays that of an
+// earlier block. It may be called whatever the encoder's place in a stream is, and does not change it.
+func (e *Encoder) Payload(buf, plain []byte) (h Header, payload []byte, outcome Outcome, err error) {
+	return e.payload(buf, 0, plain, false)
+}
+
 // encode makes a block. The payload is plain itself or in buf, HeaderSize behind its start.
 func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Header, []byte, Outcome, error) {
+	h, payload, outcome, err := e.payload(buf, seq, plain, last)
+	if err == nil {
+		e.digest = xxh3.Hash128(plain)
+		h.Checksum = h.sum(plain, e.digest)
+	}
+	return h, payload, outcome, err
+}
+
+// payload is encode without checksums.
+func (e *Encoder) payload(buf []byte, seq uint64, plain []byte, last bool) (Header, []byte, Outcome, error) {
 	if len(plain) > MaxPlain {
 		return Header{}, nil, Outcome{}, fmt.Errorf("encode block %d of %d bytes: %w", seq, len(plain), ErrTooLarge)
 	}
@@ -249,7 +265,6 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		payload = space[:n]
 	}
 
-	e.digest = xxh3.Hash128(plain)
 	h := Header{
 		Last:     last,
 		Codec:    decision.Codec,
@@ -259,7 +274,6 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		WireLen:  uint32(len(payload)),
 		Joinable: decision.Codec == codec.Deflate && e.joined,
 	}
-	h.Checksum = h.sum(plain, e.digest)
 	outcome := encodeOutcome(h, decision.Reason, cpu)
 	outcome.Estimate = seen.counts
 	if decision.Codec != codec.None {

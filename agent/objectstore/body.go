@@ -44,3 +44,18 @@ func (b *body) end() {
 	defer b.mu.Unlock()
 	b.ended = true
 }
+
+// Bytes is an io.ReaderAt of what is in memory, whose ReadAt need not be called for that.
+type Bytes []byte
+
+// ReadAt implements io.ReaderAt.
+func (b Bytes) ReadAt(p []byte, offset int64) (int, error) {
+	if offset >= int64(len(b)) {
+		return 0, io.EOF
+	}
+	n := copy(p, b[offset:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

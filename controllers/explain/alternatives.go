@@ -106,7 +106,7 @@ func (s *sheet) alternatives(title string, all []Alternative, currency string) {
 	}
 	s.section(title + ", for a GiB")
 	last := &s.report.Sections[len(s.report.Sections)-1]
-	last.Rows = Legible(Alternatives(all, currency))
+	last.Rows, last.titled = Alternatives(all, currency), true
 }
 
 // OfResults are what a CompressionTrial measured and predicts, link by link, and the currency.

@@ -73,7 +73,7 @@ func TestOneTable(t *testing.T) {
 		"Classes of messages": {queue, classes},
 		"Alternatives": {trial, map[string][]string{
 			"FOR": {"wan", "wan", "any link"}, "CODEC": {"none", "zstd", "deflate"}, "ELAPSED": {"80.0 s", "20.0 s", "?"},
-			"COMPARED": {"+300.0 %", "chosen", "?"}, "COST": {"", "", ""},
+			"COMPARED": {"+300.0 %", "chosen", "?"}, "COST": {"?", "?", "?"},
 		}},
 	} {
 		report, err := explain.Of(c.object, explain.Input{})
@@ -86,10 +86,18 @@ func TestOneTable(t *testing.T) {
 			continue
 		}
 		rows := report.Sections[i].Rows
-		for _, head := range rows[0] {
-			if !slices.Contains(all, head) {
-				t.Errorf("%s: column %s", title, head)
+		for i, head := range rows[0] {
+			if len(rows[0]) != len(all) || !strings.HasPrefix(head, all[i]) {
+				t.Fatalf("%s: columns %q", title, rows[0])
 			}
+		}
+		for _, cells := range rows[1:] {
+			if len(cells) != len(all) {
+				t.Errorf("%s: cells %q", title, cells)
+			}
+		}
+		if legible := report.Sections[i].Legible(); len(legible) != len(rows) || len(legible[0]) >= len(all) {
+			t.Errorf("%s: people are shown the columns %q", title, legible[0])
 		}
 		for head, want := range c.want {
 			if got := cellsOf(rows, head); !slices.Equal(got, want) {

@@ -56,6 +56,16 @@ type Condition struct {
 type Section struct {
 	Title string     `json:"title"`
 	Rows  table.Rows `json:"rows"`
+	// titled: the first of Rows has titles, which are the same whatever is known.
+	titled bool
+}
+
+// Legible are the rows for people. Programs get all columns.
+func (s Section) Legible() table.Rows {
+	if s.titled {
+		return Legible(s.Rows)
+	}
+	return s.Rows
 }
 
 // Object is one that can be explained.
@@ -183,7 +193,7 @@ func (r *Report) WriteText(to io.Writer) error {
 	}
 	r.writeConditions(&out)
 	for _, s := range r.Sections {
-		fmt.Fprintf(&out, "\n%s\n%s", table.Printable(s.Title), s.Rows.Text("  "))
+		fmt.Fprintf(&out, "\n%s\n%s", table.Printable(s.Title), s.Legible().Text("  "))
 	}
 	bullets(&out, "Next", r.Next)
 	if _, err := to.Write(out.Bytes()); err != nil {

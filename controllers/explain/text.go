@@ -81,7 +81,7 @@ func (e *Explanation) runTable() Section {
 			rows.Addf("  not on", "%s%s: %s: %s", a.Node, with, a.Reason, a.Sentence)
 		}
 	}
-	return Section{"Transfer " + e.Transfer + ": " + cmp.Or(e.Phase, "phase unknown"), rows}
+	return Section{Title: "Transfer " + e.Transfer + ": " + cmp.Or(e.Phase, "phase unknown"), Rows: rows}
 }
 
 // pathText is empty where the path is not known.
@@ -110,7 +110,7 @@ func (e *Explanation) policyTable() Section {
 	for _, v := range e.Policy.Values {
 		rows.Add(v.Name, cmp.Or(v.Value, unknown), "from "+v.Origin)
 	}
-	return Section{title, rows}
+	return Section{Title: title, Rows: rows}
 }
 
 func (e *Explanation) decisionTable() Section {
@@ -138,7 +138,7 @@ func (e *Explanation) decisionTable() Section {
 	if text := regret(d.Auto); text != "" {
 		rows.Add("regret", text)
 	}
-	return Section{"Decision" + e.soFar() + ": " + own(d), rows}
+	return Section{Title: "Decision" + e.soFar() + ": " + own(d), Rows: rows}
 }
 
 func paths(hardware, software, stored v1alpha1.Operations) string {
@@ -215,7 +215,7 @@ func (e *Explanation) measuredTable() Section {
 	if e.Run.Attempt > 1 && m.RunUsage != nil {
 		rows.Add(fmt.Sprintf("all %d attempts", e.Run.Attempt), wholeRun(m.RunUsage, m.RunCost))
 	}
-	return Section{"Measured" + e.soFar(), rows}
+	return Section{Title: "Measured" + e.soFar(), Rows: rows}
 }
 
 // wholeRun sums up all attempts.

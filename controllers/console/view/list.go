@@ -61,7 +61,7 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 		column[v1alpha1.Drill]{"Last recoverable", func(d *v1alpha1.Drill) string {
 			return timestamp(d.Status.LastRecoverableTime)
 		}},
-		column[v1alpha1.Drill]{"#Took+", func(d *v1alpha1.Drill) string {
+		column[v1alpha1.Drill]{"#Took", func(d *v1alpha1.Drill) string {
 			if len(d.Status.History) == 0 || d.Status.History[0].Duration == nil {
 				return ""
 			}
@@ -91,7 +91,7 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 		column[v1alpha1.Delivery]{"From", func(d *v1alpha1.Delivery) string {
 			return cmp.Or(d.Spec.Peer, v1alpha1.ThisCluster) + ", " + d.Spec.Transfer.Namespace + "/" + d.Spec.Transfer.Name
 		}},
-		column[v1alpha1.Delivery]{"#Saved+", func(d *v1alpha1.Delivery) string { return saved(d.Status.Compression) }},
+		column[v1alpha1.Delivery]{"#Saved", func(d *v1alpha1.Delivery) string { return saved(d.Status.Compression) }},
 		column[v1alpha1.Delivery]{"#Cost+", func(d *v1alpha1.Delivery) string { return cost(d.Status.Cost) }},
 	),
 	"Queue": of(
@@ -169,10 +169,10 @@ var lists = map[string]func() ([]string, func(explain.Object) []string){
 		}},
 	),
 	"Peer": of(
-		column[v1alpha1.Peer]{"Endpoint", func(p *v1alpha1.Peer) string { return p.Spec.Endpoint }},
+		column[v1alpha1.Peer]{"Endpoint+", func(p *v1alpha1.Peer) string { return p.Spec.Endpoint }},
 		column[v1alpha1.Peer]{"Version+", func(p *v1alpha1.Peer) string { return p.Status.Version }},
-		column[v1alpha1.Peer]{"#Sent+", func(p *v1alpha1.Peer) string { return wired(p.Status.Sent) }},
-		column[v1alpha1.Peer]{"#Received+", func(p *v1alpha1.Peer) string { return wired(p.Status.Received) }},
+		column[v1alpha1.Peer]{"#Sent", func(p *v1alpha1.Peer) string { return wired(p.Status.Sent) }},
+		column[v1alpha1.Peer]{"#Received", func(p *v1alpha1.Peer) string { return wired(p.Status.Received) }},
 	),
 	"Statement": of(
 		column[v1alpha1.Statement]{"Booking", func(s *v1alpha1.Statement) string { return string(s.Status.State) }},

@@ -98,7 +98,7 @@ func conditionsOf(report *explain.Report, now time.Time) Table {
 // section shows a section of a report. If its first row is in capitals, these are titles of columns.
 func section(s explain.Section) Table {
 	t := Table{Title: text(s.Title).Text}
-	rows := s.Rows
+	rows := s.Legible()
 	if len(rows) > 0 && len(rows[0]) > 2 && strings.ToUpper(rows[0][0]) == rows[0][0] && rows[0][0] != "" {
 		var titles []string
 		for _, title := range rows[0] {

@@ -164,16 +164,21 @@ func (p *picturing) choices(e *explain.Explanation) {
 	if e == nil || e.Measured == nil || e.Decision == nil || len(e.Choices) == 0 {
 		return
 	}
-	of, run := "CPU time", e.Measured.TotalCPU
+	of, run, shown := "CPU time", e.Measured.TotalCPU, "CPU"
 	pick := func(c *explain.Choice) *float64 { return c.CPU }
 	if e.Measured.Money != nil {
-		of, run = "cost", e.Measured.Money
+		of, run, shown = "cost", e.Measured.Money, "COST"
 		pick = func(c *explain.Choice) *float64 { return c.Money }
 	}
 	rows := e.Compared()
 	columns := []string{"Choice"}
 	for _, title := range rows[0][4 : len(rows[0])-1] {
-		columns = append(columns, "#"+sentence(title)+"+")
+		column := "#" + sentence(title)
+		// Narrow pages show what the bars are of, and how it compares.
+		if first, _, _ := strings.Cut(title, " "); first != shown && first != "COMPARED" {
+			column += "+"
+		}
+		columns = append(columns, column)
 	}
 	f := newFigure("Alternatives by "+of+": the run as measured, others as estimated, for a GiB", nil,
 		append(columns, "Remark+")...)

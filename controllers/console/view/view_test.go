@@ -259,6 +259,9 @@ func TestObjects(t *testing.T) {
 			}
 			for _, picture := range o.Pictures {
 				pictured[key] = append(pictured[key], picture.Title)
+				if !slices.ContainsFunc(picture.Columns, func(c Column) bool { return c.Number && !c.Wide }) {
+					t.Errorf("%s: %s has no numbers on a narrow page", key, picture.Title)
+				}
 				for _, row := range picture.Rows {
 					end := 0.0
 					for _, part := range row.Bar {
@@ -299,6 +302,24 @@ func TestSection(t *testing.T) {
 	if len(with.Columns) != 3 || with.Columns[0].Title != "Codec" || len(with.Rows) != 1 || len(without.Columns) != 0 ||
 		len(without.Rows) != 2 {
 		t.Errorf("%+v\n%+v", with, without)
+	}
+}
+
+// TestNarrowLists: on a narrow page a list has numbers if it has some on a wide one.
+func TestNarrowLists(t *testing.T) {
+	for kind := range lists {
+		numbers, narrow := 0, 0
+		for _, c := range List("", 0, kind, "", nil, now).Columns {
+			if c.Number && c.Title != "Age" {
+				numbers++
+				if !c.Wide {
+					narrow++
+				}
+			}
+		}
+		if numbers > 0 && narrow == 0 {
+			t.Errorf("the list of %s has no numbers on a narrow page", kind)
+		}
 	}
 }
 

@@ -40,7 +40,9 @@ type bench struct {
 	// limited disk is made.
 	program, agent, memory, image string
 	mib                           int
-	rounds, diskRounds            int
+	// alone: receivers alone are measured.
+	alone              bool
+	rounds, diskRounds int
 
 	stores []*store
 	plain  int64 // bytes of all records
@@ -108,6 +110,7 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&b.memory, "work", "/dev/shm", "where files are in memory, in a directory of their own")
 			f.StringVar(&b.image, "disk", "/var/tmp",
 				"where the file of the limited disk is made, of four times -size and 512 MiB: not on tmpfs")
+			f.BoolVar(&b.alone, "receivers", false, "measure receivers alone")
 			f.IntVar(&b.mib, "size", 1024, "MiB of records")
 			f.IntVar(&b.rounds, "rounds", 7, "rounds in memory")
 			f.IntVar(&b.diskRounds, "disk-rounds", 4, "rounds on the disk")
@@ -134,7 +137,10 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return fmt.Errorf("make a directory in memory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	harness.Log("make %d MiB of records and keep them in %d ways", b.mib, len(stores()))
+	if b.Partial = b.alone; !b.alone {
+		b.stores = stores()
+	}
+	harness.Log("make %d MiB of records and keep them in %d ways", b.mib, len(b.stores))
 	if err := b.make(ctx, dir); err != nil {
 		return err
 	}
@@ -146,12 +152,14 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, worker.Close()) }()
 	m := machine{bench: b, worker: worker}
-	err = b.Rounds(b.rounds, func(round int) error { return m.round(ctx, round, dir, nil, &b.inMemory) })
-	if err != nil {
-		return err
-	}
-	if err := b.Rounds(b.rounds, func(round int) error { return m.compare(ctx, round, dir) }); err != nil {
-		return err
+	if !b.alone {
+		err = b.Rounds(b.rounds, func(round int) error { return m.round(ctx, round, dir, nil, &b.inMemory) })
+		if err != nil {
+			return err
+		}
+		if err := b.Rounds(b.rounds, func(round int) error { return m.compare(ctx, round, dir) }); err != nil {
+			return err
+		}
 	}
 	if b.claims, err = b.makeClaims(ctx, dir); err != nil {
 		return err
@@ -162,15 +170,16 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err := os.RemoveAll(b.claims.dir); err != nil {
 		return fmt.Errorf("remove claims: %w", err)
 	}
-	if err := m.limited(ctx, dir); err != nil {
-		return err
+	if !b.alone {
+		if err := m.limited(ctx, dir); err != nil {
+			return err
+		}
 	}
 	return b.Publish(ctx, b.report(ctx))
 }
 
 // make makes the records and keeps them in every way.
 func (b *bench) make(ctx context.Context, dir string) error {
-	b.stores = stores()
 	if err := b.generate(dir); err != nil {
 		return err
 	}
@@ -194,7 +203,9 @@ func (b *bench) make(ctx context.Context, dir string) error {
 		}
 		s.stored = info.Size()
 	}
-	b.plain = b.stores[0].stored
+	if len(b.stores) > 0 {
+		b.plain = b.stores[0].stored
+	}
 	return nil
 }
 

@@ -9,9 +9,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/lighterage/lighterage/agent/cargo/cargofile"
 	"github.com/lighterage/lighterage/agent/codec/engines"
@@ -26,11 +30,17 @@ const (
 	reportWork = "report"
 	// allWork reads all plain bytes and does nothing with them.
 	allWork = "all"
+	// checkedWork copies the files of a directory as they are, and calculates XXH3 of every byte, with CRC-32 in
+	// summedWork. No agent can do with less.
+	checkedWork = "checked"
+	summedWork  = "summed"
 )
 
 // order is for a worker, which is a process of its own.
 type order struct {
 	Work, Path string
+	// To is the directory that checkedWork and summedWork write.
+	To string
 	// Cargo: the file rests compressed.
 	Cargo bool
 	// Application that compressed the records; empty: none.
@@ -60,8 +70,12 @@ func work(ctx context.Context, _ []string) error {
 }
 
 func carryOut(ctx context.Context, o order) (a answer, err error) {
-	if o.Work == allWork {
+	switch o.Work {
+	case allWork:
 		a.Bytes, err = readAll(ctx, o)
+		return a, err
+	case checkedWork, summedWork:
+		a.Bytes, err = copySums(o.Path, o.To, o.Work == summedWork)
 		return a, err
 	}
 	s := summary{Amounts: map[string]uint64{}}
@@ -123,6 +137,44 @@ func readAll(ctx context.Context, o order) (n int64, err error) {
 	var c counting
 	err = f.WriteRange(ctx, &c, 0, f.Index().Size(), o.Workers)
 	return c.n, errors.Join(err, f.Close())
+}
+
+// copySums copies files in blocks of the length that agents have.
+func copySums(from, to string, crc bool) (n int64, err error) {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return 0, fmt.Errorf("list files: %w", err)
+	}
+	buf := make([]byte, 1<<20)
+	for _, e := range entries {
+		in, err := os.Open(filepath.Join(from, e.Name()))
+		if err != nil {
+			return 0, fmt.Errorf("open a file: %w", err)
+		}
+		out, err := os.Create(filepath.Join(to, e.Name()))
+		if err != nil {
+			return 0, errors.Join(fmt.Errorf("make a file: %w", err), in.Close())
+		}
+		for err == nil {
+			var read int
+			read, err = in.Read(buf)
+			n += int64(read)
+			_ = xxh3.Hash(buf[:read])
+			if crc {
+				_ = crc32.ChecksumIEEE(buf[:read])
+			}
+			if _, failed := out.Write(buf[:read]); failed != nil {
+				err = failed
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err := errors.Join(err, out.Sync(), out.Close(), in.Close()); err != nil {
+			return 0, fmt.Errorf("copy a file: %w", err)
+		}
+	}
+	return n, nil
 }
 
 func open(ctx context.Context, path string) (*cargofile.File, error) {
