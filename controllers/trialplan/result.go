@@ -148,8 +148,8 @@ func dictionary(d *wirev1.TrialDictionary) *v1alpha1.TrialDictionary {
 		return nil
 	}
 	status := &v1alpha1.TrialDictionary{
-		Engine: d.GetEngine(), Bytes: agentreport.Clamp(d.GetBytes()), TrainingItems: agentreport.Clamp(d.GetTrainingItems()),
-		Items: agentreport.Clamp(d.GetItems()), Problem: d.GetProblem(),
+		Engine: d.GetEngine(), Bytes: agentreport.Clamp(d.GetBytes()), Problem: d.GetProblem(),
+		TrainingItems: agentreport.Clamp(d.GetTrainingItems()), Items: agentreport.Clamp(d.GetItems()),
 	}
 	ratio := func(wire uint64) string {
 		return strconv.FormatFloat(float64(d.GetPlainBytes())/float64(wire), 'f', 3, 64)

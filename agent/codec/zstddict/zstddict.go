@@ -42,7 +42,8 @@ var (
 )
 
 // Train returns a dictionary of at most size bytes for messages like the samples, or an error that matches ErrTooFew or
-// ErrTooLittle. Whether it is worth its while only other messages show: noise makes a dictionary as well. Samples beyond MaxSamples bytes are not looked at. It takes up to a second of CPU time.
+// ErrTooLittle. Whether it is worth its while only other messages show: noise makes a dictionary as well. Samples beyond
+// MaxSamples bytes are not looked at. It takes up to a second of CPU time.
 func Train(samples [][]byte, size int) ([]byte, error) {
 	if size < MinSize || size > MaxSize {
 		return nil, fmt.Errorf("train a dictionary of %d bytes: use %d to %d", size, MinSize, MaxSize)

@@ -35,7 +35,7 @@ const (
 var (
 	errMagic      = fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
 	errReserved   = fmt.Errorf("%w: a reserved bit or type in a zstd frame", codec.ErrCorrupt)
-	errDictionary = fmt.Errorf("%w: a zstd frame with another dictionary, or with one where none is expected", codec.ErrCorrupt)
+	errDictionary = fmt.Errorf("%w: a zstd frame with a dictionary that is not expected, or without one", codec.ErrCorrupt)
 	errChecksum   = fmt.Errorf("%w: a zstd frame with a checksum of its own", codec.ErrCorrupt)
 	errNoSize     = fmt.Errorf("%w: a zstd frame without its content size", codec.ErrCorrupt)
 	errWindow     = fmt.Errorf("%w: a zstd frame with a window of more than %d bytes", codec.ErrCorrupt, MaxWindow)
