@@ -16,8 +16,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// dictionary measures what a dictionary does for messages: it is trained on half of the sample, and the other half is
-// compressed with it and without. The messages of a sample are in a random order. It returns nil where there are no
+// dictionary measures what a dictionary does for messages: it is trained on half of the sample, at most 4 MiB of it, and
+// the other half is compressed with it and without. The messages of a sample are in a random order. It returns nil where there are no
 // messages, or no engine has dictionaries.
 func (o *Options) dictionary(ctx context.Context) *wirev1.TrialDictionary {
 	i := slices.IndexFunc(o.Software, func(e codec.Engine) bool {
@@ -31,11 +31,12 @@ func (o *Options) dictionary(ctx context.Context) *wirev1.TrialDictionary {
 	o.Progress("a dictionary", 0, 0)
 	half := len(o.Sample.Items) / 2
 	training, measured := o.Sample.Items[:half], o.Sample.Items[half:]
-	d := &wirev1.TrialDictionary{Engine: engine.Name(), TrainingItems: uint64(half), Items: uint64(len(measured))}
+	d := &wirev1.TrialDictionary{Engine: engine.Name(), Items: uint64(len(measured))}
 	for _, item := range measured {
 		d.PlainBytes += uint64(len(item))
 	}
-	dictionary, err := zstddict.Train(training, zstddict.MaxSize)
+	dictionary, used, err := zstddict.Train(training, zstddict.MaxSize)
+	d.TrainingItems = uint64(used)
 	if err == nil {
 		d.Bytes = uint64(len(dictionary))
 		err = o.compare(ctx, engine, dictionary, measured, d)
@@ -54,7 +55,8 @@ func (o *Options) compare(
 		Items: items, Overhead: o.Sample.Overhead,
 		Budget: max(leastBudget, time.Duration(to.GetPlainBytes())*budget),
 	}
-	// Both by turns, so that what else runs on the machine hits both alike.
+	// They compress by turns, so that what else runs on the machine hits both alike. Inflating is measured one after the
+	// other, on what each made at its lowest level.
 	both := []codec.Engine{codec.WithDictionary(engine, dictionary), engine}
 	var inflate [2]uint64
 	for i, e := range both {
@@ -63,6 +65,9 @@ func (o *Options) compare(
 		if f.Err != nil {
 			return f.Err
 		}
+		if f.BytesPerSecond <= 0 {
+			return errNoFigures
+		}
 		inflate[i] = nanos(gib / f.BytesPerSecond)
 	}
 	for _, level := range codec.Levels() {
@@ -70,7 +75,7 @@ func (o *Options) compare(
 			continue
 		}
 		f := bench.Compress(ctx, both, level)
-		if err := errors.Join(f[0].Err, f[1].Err); err != nil {
+		if err := errors.Join(usable(f[0]), usable(f[1])); err != nil {
 			return err
 		}
 		to.Rows = append(to.Rows, &wirev1.TrialDictionaryRow{

@@ -5,12 +5,14 @@ package trial_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
+	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/trial"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -62,6 +64,22 @@ func TestDictionary(t *testing.T) {
 	few := dictionaryOf(t, &trial.Sample{Items: orders.Items[:10], Unit: messages}, gozstd.New())
 	if few.GetProblem() == "" || len(few.GetRows()) != 0 || few.GetItems() != 5 {
 		t.Errorf("of 5 messages: %v", few)
+	}
+}
+
+// TestDictionaryOfLongMessages: it is trained on no more than 4 MiB, which is less than half of the sample.
+func TestDictionaryOfLongMessages(t *testing.T) {
+	items := slices.Repeat(codectest.Orders(12, 10, 60_000), 16)
+	want, left := 0, zstddict.MaxSamples
+	for _, item := range items[:80] {
+		if left -= len(item); left < 0 {
+			break
+		}
+		want++
+	}
+	d := dictionaryOf(t, &trial.Sample{Items: items, Unit: messages}, gozstd.New())
+	if want >= 80 || d.GetTrainingItems() != uint64(want) || d.GetItems() != 80 || len(d.GetRows()) != 3 {
+		t.Errorf("want %d of 80: %v", want, d)
 	}
 }
 

@@ -319,8 +319,8 @@ type TrialResult struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// TrialDictionaryResult is what a dictionary does at a level. Amounts are decimals; CPU time is for a GiB of uncompressed
-// messages.
+// TrialDictionaryResult is what a dictionary does at a level. Amounts are decimals; CPU time is for a GiB of
+// uncompressed messages.
 type TrialDictionaryResult struct {
 	// level of a CompressionPolicy.
 	// +optional
@@ -337,16 +337,17 @@ type TrialDictionaryResult struct {
 	// compressSecondsPerGiBWithout the dictionary.
 	// +optional
 	CompressSecondsPerGiBWithout string `json:"compressSecondsPerGiBWithout,omitempty"`
-	// decompressSecondsPerGiB of CPU time with the dictionary.
+	// decompressSecondsPerGiB of CPU time with the dictionary, for what the lowest level made: it is the same at all
+	// levels.
 	// +optional
 	DecompressSecondsPerGiB string `json:"decompressSecondsPerGiB,omitempty"`
-	// decompressSecondsPerGiBWithout the dictionary.
+	// decompressSecondsPerGiBWithout the dictionary, for what the lowest level made.
 	// +optional
 	DecompressSecondsPerGiBWithout string `json:"decompressSecondsPerGiBWithout,omitempty"`
 }
 
-// TrialDictionary is what a zstd dictionary does for the messages of a Queue: it is trained on half of the sample and
-// measured on the other half. No Queue uses a dictionary in this release.
+// TrialDictionary is what a zstd dictionary does for the messages of a Queue: it is trained on half of the sample, at
+// most 4 MiB of it, and measured on the other half. No Queue uses a dictionary in this release.
 //
 // +structType=atomic
 type TrialDictionary struct {
@@ -356,7 +357,8 @@ type TrialDictionary struct {
 	// bytes of the dictionary.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// trainingItems are how many messages it was trained on.
+	// trainingItems are how many messages it was trained on. Those beyond 4 MiB and those of less than 8 bytes are not
+	// among them.
 	// +optional
 	TrainingItems int64 `json:"trainingItems,omitempty"`
 	// items are how many messages were measured.
@@ -365,7 +367,7 @@ type TrialDictionary struct {
 	// results by level.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=3
 	Results []TrialDictionaryResult `json:"results,omitempty"`
 	// problem is why there are no results.
 	// +optional

@@ -20,8 +20,8 @@ import (
 
 const (
 	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave
-	// no sample, and maxDictionaryRows how many levels one has.
-	maxResults, maxResultText, maxSilence, maxDictionaryRows = 32, 128, 256, 3
+	// no sample, maxDictionaryRows how many levels a dictionary has, and maxDictionary its length in bytes.
+	maxResults, maxResultText, maxSilence, maxDictionaryRows, maxDictionary = 32, 128, 256, 3, 64 << 10
 )
 
 // apply shows in status what the agent found, and what follows from it. The error says what is wrong with a result
@@ -114,7 +114,7 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 			return fmt.Errorf("row %d lacks figures", i)
 		}
 	}
-	if err := checkDictionary(r.GetDictionary()); err != nil {
+	if err := checkDictionary(r.GetDictionary(), r.GetSample()); err != nil {
 		return err
 	}
 	for _, best := range r.GetBest() {
@@ -125,16 +125,36 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 	return nil
 }
 
-func checkDictionary(d *wirev1.TrialDictionary) error {
+func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) error {
+	if d == nil {
+		return nil
+	}
+	measured := len(d.GetRows()) > 0
 	switch {
+	case sample.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:
+		return errors.New("it has a dictionary, and its sample is not of messages")
+	case measured == (d.GetProblem() != ""):
+		return errors.New("its dictionary has neither rows nor a problem, or both")
+	case d.GetBytes() > maxDictionary || measured && d.GetBytes() == 0:
+		return fmt.Errorf("its dictionary has %d bytes", d.GetBytes())
+	case d.GetItems() > sample.GetItems() || d.GetTrainingItems() > sample.GetItems()-d.GetItems():
+		return fmt.Errorf(
+			"its dictionary was trained on %d and measured on %d of %d messages", d.GetTrainingItems(), d.GetItems(),
+			sample.GetItems(),
+		)
 	case len(d.GetEngine()) > maxResultText || len(d.GetProblem()) > maxResultText:
 		return errors.New("its dictionary has a long text")
 	case len(d.GetRows()) > maxDictionaryRows:
 		return fmt.Errorf("its dictionary has %d rows", len(d.GetRows()))
-	case len(d.GetRows()) > 0 && d.GetPlainBytes() == 0:
+	case measured && d.GetPlainBytes() == 0:
 		return errors.New("its dictionary was measured on nothing")
 	}
+	var last wirev1.CompressionLevel
 	for i, row := range d.GetRows() {
+		if row.GetLevel() <= last {
+			return fmt.Errorf("the levels of its dictionary do not ascend at row %d", i)
+		}
+		last = row.GetLevel()
 		if row.GetWireBytes() == 0 || row.GetWireBytesWithout() == 0 || wireLevels[row.GetLevel()] == "" {
 			return fmt.Errorf("row %d of its dictionary lacks figures", i)
 		}

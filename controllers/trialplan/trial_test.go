@@ -4,6 +4,7 @@
 package trialplan_test
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -93,6 +94,16 @@ func trialDictionary() *wirev1.TrialDictionary {
 	}
 }
 
+// messageResult is trialResult of messages, with a dictionary of two levels.
+func messageResult() *wirev1.TrialResult {
+	result := trialResult()
+	result.Sample.Unit, result.Sample.Items, result.Dictionary = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201, trialDictionary()
+	high := proto.CloneOf(result.Dictionary.Rows[0])
+	high.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH
+	result.Dictionary.Rows = append(result.Dictionary.Rows, high)
+	return result
+}
+
 // TestTrialOfDictionary: what a dictionary does is shown, and why there is none.
 func TestTrialOfDictionary(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -114,11 +125,14 @@ func TestTrialOfDictionary(t *testing.T) {
 	} {
 		trial, facts := runningTrial()
 		result := trialResult()
-		result.Dictionary = test.found
+		result.Dictionary, result.Sample.Unit, result.Sample.Items = test.found, wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201
 		facts.Pod = ended(0, "", trialReport(t, result))
 		trial.Status = trialplan.Decide(trial, facts, image).Status
 		if !reflect.DeepEqual(trial.Status.Dictionary, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, trial.Status.Dictionary, test.want)
+		}
+		if d := trialplan.Decide(trial, facts, image); !equality.Semantic.DeepEqual(d.Status, trial.Status) {
+			t.Errorf("%s: decided once more: %+v, want %+v", name, d.Status, trial.Status)
 		}
 		trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
 		facts.NewRunID = "fghij"
@@ -433,12 +447,20 @@ func TestTrialResultIsChecked(t *testing.T) {
 		"dictionary, none without": func(r *wirev1.TrialResult) { r.Dictionary.Rows[0].WireBytesWithout = 0 },
 		"dictionary, no level":     func(r *wirev1.TrialResult) { r.Dictionary.Rows[0].Level = 0 },
 		"dictionary, many levels":  func(r *wirev1.TrialResult) { r.Dictionary.Rows = slices.Repeat(r.Dictionary.Rows, 4) },
+		"dictionary of bodies":     func(r *wirev1.TrialResult) { r.Sample.Unit = wirev1.TrialUnit_TRIAL_UNIT_BODY },
+		"dictionary, problem":      func(r *wirev1.TrialResult) { r.Dictionary.Problem = "few" },
+		"dictionary, no rows":      func(r *wirev1.TrialResult) { r.Dictionary.Rows = nil },
+		"dictionary, level twice":  func(r *wirev1.TrialResult) { r.Dictionary.Rows[1].Level = r.Dictionary.Rows[0].Level },
+		"dictionary, descending":   func(r *wirev1.TrialResult) { slices.Reverse(r.Dictionary.Rows) },
+		"dictionary, long":         func(r *wirev1.TrialResult) { r.Dictionary.Bytes = 64<<10 + 1 },
+		"dictionary, empty":        func(r *wirev1.TrialResult) { r.Dictionary.Bytes = 0 },
+		"dictionary, trained":      func(r *wirev1.TrialResult) { r.Dictionary.TrainingItems = 101 },
+		"dictionary, measured":     func(r *wirev1.TrialResult) { r.Dictionary.Items = math.MaxUint64 },
 		"dictionary, long engine":  func(r *wirev1.TrialResult) { r.Dictionary.Engine = strings.Repeat("x", 1000) },
 		"dictionary, long problem": func(r *wirev1.TrialResult) { r.Dictionary.Problem = strings.Repeat("x", 1000) },
 	} {
 		trial, facts := runningTrial()
-		result := trialResult()
-		result.Dictionary = trialDictionary()
+		result := messageResult()
 		change(result)
 		facts.Pod = ended(0, "", trialReport(t, result))
 		decision := trialplan.Decide(trial, facts, image)
@@ -461,11 +483,12 @@ func FuzzTrialResult(f *testing.F) {
 		bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY,
 		5, 1, 1<<63
 	bodies.Sample.Silence = "no route"
-	bodies.Dictionary = trialDictionary()
-	if good, err = proto.Marshal(bodies); err != nil {
-		f.Fatal(err)
+	for _, seed := range []*wirev1.TrialResult{bodies, messageResult()} {
+		if good, err = proto.Marshal(seed); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(good)
 	}
-	f.Add(good)
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		message, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Trial: encoded})
 		if err != nil {
@@ -478,7 +501,7 @@ func FuzzTrialResult(f *testing.F) {
 			len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
 			t.Errorf("%+v", decision.Status)
 		}
-		if d := decision.Status.Dictionary; d != nil && (len(d.Results) > 8 || d.Bytes < 0 || d.Items < 0 ||
+		if d := decision.Status.Dictionary; d != nil && (len(d.Results) > 3 || d.Bytes < 0 || d.Items < 0 ||
 			d.TrainingItems < 0) {
 			t.Errorf("%+v", d)
 		}

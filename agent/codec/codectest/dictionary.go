@@ -33,7 +33,7 @@ func dictionaries(t testing.TB, dictionary []byte, engines ...codec.Engine) []co
 
 func trained(t testing.TB, samples [][]byte) []byte {
 	t.Helper()
-	dictionary, err := zstddict.Train(samples, zstddict.MaxSize)
+	dictionary, _, err := zstddict.Train(samples, zstddict.MaxSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,7 @@ func invalidDictionaries(t *testing.T, engine codec.DictionaryEngine, valid []by
 	for name, d := range map[string][]byte{
 		"nothing": nil, "text": bytes.Repeat([]byte("text "), 100), "a beginning": valid[:40],
 		"a registered number": numbered(7), "a reserved number": numbered(1 << 31), "no number": numbered(0),
+		"a number in 2 bytes": numbered(1<<16 - 1),
 		"more than the limit": append(bytes.Clone(valid), make([]byte, zstddict.MaxSize)...),
 	} {
 		if e, err := engine.NewDictionaryEncoder(codec.Fast, d); !errors.Is(err, zstddict.ErrInvalid) {
@@ -109,16 +110,23 @@ func invalidDictionaries(t *testing.T, engine codec.DictionaryEngine, valid []by
 	}
 }
 
-// tryDictionary makes an encoder and a decoder with what may be a dictionary. If it is one, messages come back.
+// tryDictionary makes an encoder and a decoder with what may be a dictionary. If it is one, messages come back; otherwise
+// the error says so.
 func tryDictionary(t testing.TB, engine codec.DictionaryEngine, dictionary, message []byte) {
 	t.Helper()
 	encoder, err := engine.NewDictionaryEncoder(codec.Fast, dictionary)
 	if err != nil {
+		if !errors.Is(err, zstddict.ErrInvalid) {
+			t.Fatal(err)
+		}
 		return
 	}
 	defer encoder.Close()
 	decoder, err := engine.NewDictionaryDecoder(dictionary)
 	if err != nil {
+		if !errors.Is(err, zstddict.ErrInvalid) {
+			t.Fatal(err)
+		}
 		return
 	}
 	defer decoder.Close()
@@ -237,8 +245,9 @@ func order(r *rand.Rand, number uint64, length int) []byte {
 		r.IntN(1e8), pick(places))
 	const end = "  </Items>\n  <Terms>DAP</Terms>\n</ShipmentOrder>\n"
 	for i := 1; len(b)+200 < length; i++ {
-		b = fmt.Appendf(b, `    <Item line="%d"><Description>%s</Description><Container>%s%07d</Container><Packages>%d</Packages><GrossWeight unit="kg">%d.%d</GrossWeight></Item>
-`, i, pick(goods), []string{"MSKU", "TCLU", "HLXU", "CMAU"}[r.IntN(4)], r.IntN(1e7), 1+r.IntN(400), r.IntN(28000),
+		b = fmt.Appendf(b, `    <Item line="%d"><Description>%s</Description><Container>%s%07d</Container>`+
+			`<Packages>%d</Packages><GrossWeight unit="kg">%d.%d</GrossWeight></Item>`+"\n",
+			i, pick(goods), []string{"MSKU", "TCLU", "HLXU", "CMAU"}[r.IntN(4)], r.IntN(1e7), 1+r.IntN(400), r.IntN(28000),
 			r.IntN(10))
 	}
 	return append(b, end...)

@@ -28,8 +28,11 @@ static int taken(size_t n) {
 		return 0;
 	case ZSTD_error_memory_allocation:
 		return block_no_memory;
-	default:
+	case ZSTD_error_dictionary_corrupted:
+	case ZSTD_error_dictionary_wrong:
 		return block_corrupt;
+	default:
+		return block_broken;
 	}
 }
 

@@ -24,7 +24,7 @@ enum {
 ZSTD_CCtx *block_compress_new(int level);
 
 /* zstd_compress_dictionary and zstd_decompress_dictionary have a context use a dictionary, which they copy and prepare,
-   for all frames from then on. They return 0, block_no_memory, or block_corrupt when it is none. */
+   for all frames from then on. They return 0, block_no_memory, block_corrupt when it is none, or block_broken. */
 int zstd_compress_dictionary(ZSTD_CCtx *c, const uint8_t *dictionary, size_t len);
 int zstd_decompress_dictionary(ZSTD_DCtx *d, const uint8_t *dictionary, size_t len);
 

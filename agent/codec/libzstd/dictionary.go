@@ -57,8 +57,10 @@ func loaded(n C.int) error {
 		return nil
 	case C.block_no_memory:
 		return errNoMemory
-	default:
+	case C.block_corrupt:
 		return zstddict.ErrInvalid
+	default:
+		return errBroken
 	}
 }
 

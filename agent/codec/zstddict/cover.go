@@ -41,7 +41,13 @@ type words struct {
 // construction of relative Lempel-Ziv dictionaries", 2016), but for one thing: a word counts once for each sample,
 // because what a message repeats it finds in itself.
 func cover(samples [][]byte, size int) []byte {
-	w := words{counts: make([]uint32, 1<<hashBits), active: make([]uint16, 1<<hashBits)}
+	length := 0
+	for _, s := range samples {
+		length += len(s)
+	}
+	w := words{
+		counts: make([]uint32, 1<<hashBits), active: make([]uint16, 1<<hashBits), all: make([]byte, 0, length),
+	}
 	last := make([]uint32, 1<<hashBits)
 	for i, s := range samples {
 		for at := range len(s) - word + 1 {

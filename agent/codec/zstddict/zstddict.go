@@ -17,7 +17,7 @@ const (
 	// MinSize and MaxSize bound the length of a dictionary in bytes.
 	MinSize, MaxSize = 2 << 10, 64 << 10
 	// MaxSample is how much of a sample is looked at, and MaxSamples how much of all of them, in bytes. Training holds
-	// that once more, and 10 MiB beside it.
+	// that once more, and 10 MiB and an encoder beside it.
 	MaxSample, MaxSamples = 64 << 10, 4 << 20
 	// MinSamples is the least number of samples: what fewer have in common is chance.
 	MinSamples = 16
@@ -28,8 +28,8 @@ const (
 	tables = 1 << 10
 	// least is the shortest that samples have in common and that is worth a dictionary.
 	least = 64
-	// Numbers below and above are reserved by RFC 8878 for registered dictionaries.
-	firstNumber, afterLastNumber = 1 << 15, 1 << 31
+	// RFC 8878 reserves numbers below 1<<15 and from 1<<31. Numbers below 1<<16 have a shorter form in frames.
+	firstNumber, afterLastNumber = 1 << 16, 1 << 31
 )
 
 var (
@@ -37,39 +37,41 @@ var (
 	ErrTooFew = errors.New("too few samples for a dictionary")
 	// ErrTooLittle says that the samples share too little for a dictionary.
 	ErrTooLittle = errors.New("the samples share too little for a dictionary")
+	// ErrNoTables says that the symbols of the samples make no tables for a dictionary.
+	ErrNoTables = errors.New("the samples make no tables for a dictionary")
 	// ErrInvalid says that bytes are no dictionary.
 	ErrInvalid = errors.New("invalid zstd dictionary")
 )
 
-// Train returns a dictionary of at most size bytes for messages like the samples, or an error that matches ErrTooFew or
-// ErrTooLittle. Whether it is worth its while only other messages show: noise makes a dictionary as well. Samples beyond
-// MaxSamples bytes are not looked at. It takes up to a second of CPU time.
-func Train(samples [][]byte, size int) ([]byte, error) {
+// Train returns a dictionary of at most size bytes for messages like the samples, and how many of them it looked at: it
+// ends where they reach MaxSamples bytes and passes over those of less than 8 bytes. The error matches ErrTooFew,
+// ErrTooLittle or ErrNoTables unless the size is out of bounds. Whether a dictionary is worth its while only other
+// messages show: noise makes one as well. It takes up to a second of CPU time.
+func Train(samples [][]byte, size int) (dictionary []byte, used int, err error) {
 	if size < MinSize || size > MaxSize {
-		return nil, fmt.Errorf("train a dictionary of %d bytes: use %d to %d", size, MinSize, MaxSize)
+		return nil, 0, fmt.Errorf("train a dictionary of %d bytes: use %d to %d", size, MinSize, MaxSize)
 	}
 	seen := bounded(samples)
 	if len(seen) < MinSamples {
-		return nil, fmt.Errorf("%w: %d of %d", ErrTooFew, len(seen), MinSamples)
+		return nil, len(seen), fmt.Errorf("%w: %d of %d", ErrTooFew, len(seen), MinSamples)
 	}
 	content := cover(seen, size-tables)
 	if len(content) < least {
-		return nil, ErrTooLittle
+		return nil, len(seen), ErrTooLittle
 	}
-	dictionary, err := zstd.BuildDict(zstd.BuildDictOptions{
+	dictionary, err = zstd.BuildDict(zstd.BuildDictOptions{
 		ID: number(content), Contents: seen[:min(len(seen), counted)], History: content, Offsets: [3]int{1, 4, 8},
 		Level: zstd.SpeedDefault,
 		// Readers of elsewhere may have an older library.
 		CompatV155: true,
 	})
 	if err != nil {
-		// There are no sequences or no literals to count, or too few kinds of them for a table.
-		return nil, fmt.Errorf("%w: %w", ErrTooLittle, err)
+		return nil, len(seen), fmt.Errorf("%w: %w", ErrNoTables, err)
 	}
 	if len(dictionary) > size {
-		return nil, fmt.Errorf("the tables of a dictionary of %d bytes take more than %d", len(dictionary), tables)
+		return nil, len(seen), fmt.Errorf("%w: they take more than %d bytes", ErrNoTables, tables)
 	}
-	return dictionary, nil
+	return dictionary, len(seen), nil
 }
 
 // bounded are the samples that are looked at. What is shorter than a word has nothing to share.

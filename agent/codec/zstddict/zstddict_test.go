@@ -18,24 +18,45 @@ import (
 func TestTrain(t *testing.T) {
 	samples := codectest.Orders(7, 300, 1000)
 	for _, size := range []int{zstddict.MinSize, 8 << 10, zstddict.MaxSize} {
-		one, err := zstddict.Train(samples, size)
+		one, used, err := zstddict.Train(samples, size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := zstddict.Train(samples, size)
+		if used != len(samples) {
+			t.Errorf("%d bytes: %d samples of %d", size, used, len(samples))
+		}
+		again, _, err := zstddict.Train(samples, size)
 		if err != nil || !bytes.Equal(one, again) {
 			t.Errorf("%d bytes: the same samples make another dictionary: %v", size, err)
 		}
-		if number, err := zstddict.Number(one); err != nil || number < 1<<15 || number >= 1<<31 {
+		if number, err := zstddict.Number(one); err != nil || number < 1<<16 || number >= 1<<31 {
 			t.Errorf("number %d, %v", number, err)
 		}
 		if len(one) > size || len(one) < size/8 {
 			t.Errorf("%d bytes of %d", len(one), size)
 		}
-		other, err := zstddict.Train(codectest.Orders(8, 300, 1000), size)
+		other, _, err := zstddict.Train(codectest.Orders(8, 300, 1000), size)
 		if err != nil || bytes.Equal(one[:8], other[:8]) {
 			t.Errorf("other samples have the same number: %v", err)
 		}
+	}
+}
+
+// TestTrainBounds: what is beyond 4 MiB is not looked at, nor are ends of long samples and samples without a word.
+func TestTrainBounds(t *testing.T) {
+	short, long := [][]byte{[]byte("1234567"), nil}, codectest.Orders(9, 4, 100_000)
+	within := slices.Concat(short, slices.Repeat(long, zstddict.MaxSamples/zstddict.MaxSample/len(long)))
+	bounded, used, err := zstddict.Train(within, 8<<10)
+	if err != nil || used != zstddict.MaxSamples/zstddict.MaxSample {
+		t.Fatalf("%d samples, %v", used, err)
+	}
+	cut := slices.Concat(within, codectest.Orders(10, 100, 1000))
+	for i, s := range cut {
+		cut[i] = s[:min(len(s), zstddict.MaxSample)]
+	}
+	again, more, err := zstddict.Train(cut, 8<<10)
+	if err != nil || more != used || !bytes.Equal(bounded, again) {
+		t.Errorf("%d samples, %v; same dictionary %v", more, err, bytes.Equal(bounded, again))
 	}
 }
 
@@ -48,12 +69,12 @@ func TestTrainRefuses(t *testing.T) {
 		"short": {bytes.Split(bytes.Repeat([]byte("12345,"), 500), []byte(",")), zstddict.ErrTooFew},
 		"zeros": {slices.Repeat([][]byte{make([]byte, 500)}, 100), zstddict.ErrTooLittle},
 	} {
-		if _, err := zstddict.Train(test.samples, zstddict.MaxSize); !errors.Is(err, test.want) {
+		if _, _, err := zstddict.Train(test.samples, zstddict.MaxSize); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 	}
 	for _, size := range []int{0, zstddict.MinSize - 1, zstddict.MaxSize + 1} {
-		if _, err := zstddict.Train(codectest.Orders(1, 50, 500), size); err == nil {
+		if _, _, err := zstddict.Train(codectest.Orders(1, 50, 500), size); err == nil {
 			t.Errorf("a dictionary of %d bytes", size)
 		}
 	}
@@ -72,15 +93,19 @@ func FuzzTrain(f *testing.F) {
 			n := min(len(rest), int(each)+1)
 			samples, rest = append(samples, rest[:n]), rest[n:]
 		}
-		dictionary, err := zstddict.Train(samples, int(size))
+		dictionary, used, err := zstddict.Train(samples, int(size))
 		if size < zstddict.MinSize {
 			if err == nil {
 				t.Fatalf("a dictionary of %d bytes", size)
 			}
 			return
 		}
+		if used > len(samples) {
+			t.Fatalf("%d samples of %d", used, len(samples))
+		}
 		if err != nil {
-			if !errors.Is(err, zstddict.ErrTooFew) && !errors.Is(err, zstddict.ErrTooLittle) {
+			if !errors.Is(err, zstddict.ErrTooFew) && !errors.Is(err, zstddict.ErrTooLittle) &&
+				!errors.Is(err, zstddict.ErrNoTables) {
 				t.Fatal(err)
 			}
 			return

@@ -666,12 +666,14 @@ func (x *TrialRow) GetProblem() string {
 	return ""
 }
 
-// TrialDictionary is what a zstd dictionary does that was trained on half of the messages of a sample, measured on the other half.
+// TrialDictionary is what a zstd dictionary does that was trained on half of the messages of a sample, at most 4 MiB of
+// it, measured on the other half.
 type TrialDictionary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// engine that was measured with and without.
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// bytes of the dictionary, and how many messages it was trained on.
+	// bytes of the dictionary, and how many messages it was trained on. Those beyond 4 MiB and those of less than 8 bytes
+	// are not among them.
 	Bytes         uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	TrainingItems uint64 `protobuf:"varint,3,opt,name=training_items,json=trainingItems,proto3" json:"training_items,omitempty"`
 	// items and plain_bytes that were measured.
@@ -764,8 +766,8 @@ func (x *TrialDictionary) GetProblem() string {
 	return ""
 }
 
-// TrialDictionaryRow is a level. Bytes are of the items that were measured, what carries their form included; CPU time is for a GiB of plain
-// data.
+// TrialDictionaryRow is a level. Bytes are of the items that were measured, what carries their form included; CPU time
+// is for a GiB of plain data.
 type TrialDictionaryRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Level                CompressionLevel       `protobuf:"varint,1,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
@@ -773,10 +775,11 @@ type TrialDictionaryRow struct {
 	WireBytesWithout     uint64                 `protobuf:"varint,3,opt,name=wire_bytes_without,json=wireBytesWithout,proto3" json:"wire_bytes_without,omitempty"`
 	CompressNanos        uint64                 `protobuf:"varint,4,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
 	CompressNanosWithout uint64                 `protobuf:"varint,5,opt,name=compress_nanos_without,json=compressNanosWithout,proto3" json:"compress_nanos_without,omitempty"`
-	InflateNanos         uint64                 `protobuf:"varint,6,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
-	InflateNanosWithout  uint64                 `protobuf:"varint,7,opt,name=inflate_nanos_without,json=inflateNanosWithout,proto3" json:"inflate_nanos_without,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// inflate_nanos are of what the lowest level made, at each level.
+	InflateNanos        uint64 `protobuf:"varint,6,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
+	InflateNanosWithout uint64 `protobuf:"varint,7,opt,name=inflate_nanos_without,json=inflateNanosWithout,proto3" json:"inflate_nanos_without,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *TrialDictionaryRow) Reset() {
