@@ -24,7 +24,7 @@ const (
 	// 32 KiB, one complete stream per block.
 	Deflate ID = 2
 	// Zstd is Zstandard (RFC 8878), one frame per block with its content size and
-	// without a dictionary or a checksum of its own.
+	// without a dictionary (see DictionaryEngine) or a checksum of its own.
 	Zstd ID = 3
 )
 

@@ -112,6 +112,10 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	for link := range o.Links {
 		r.Best = append(r.Best, uint32(best(forecasts, link)))
 	}
+	r.Dictionary = o.dictionary(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	return r, nil
 }
 
@@ -169,22 +173,29 @@ func (o *Options) measure(
 		return fmt.Errorf("no engine inflates %v here", w.engine.Codec())
 	}
 	f := o.Measurer.Compress(ctx, []codec.Engine{w.engine}, w.level)[0]
-	if f.Err != nil {
-		return f.Err
+	if err := usable(f); err != nil {
+		return err
 	}
 	if w.engine.Class() == codec.Hardware {
 		if err := witness(w, o.Sample); err != nil {
 			return err
 		}
 	}
-	if f.PlainBytes <= 0 || f.WireBytes <= 0 || f.BytesPerSecond <= 0 {
-		return errors.New("the measurement has no figures")
-	}
 	row.WireBytes = uint64(f.WireBytes)
 	*forecast = o.predict(row, policy.Effect{
 		Wire: float64(f.WireBytes) / float64(f.PlainBytes), Compress: 1 / f.BytesPerSecond, Inflate: inflate,
 	})
 	return nil
+}
+
+var errNoFigures = errors.New("the measurement has no figures")
+
+// usable is the error of a figure of compressing that says nothing.
+func usable(f calibrate.Figure) error {
+	if f.Err == nil && (f.PlainBytes <= 0 || f.WireBytes <= 0 || f.BytesPerSecond <= 0) {
+		return errNoFigures
+	}
+	return f.Err
 }
 
 // witness compresses the sample once more and has the accelerator say of every block whether it did it.

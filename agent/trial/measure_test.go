@@ -306,6 +306,16 @@ func TestReportFits(t *testing.T) {
 			result.WaitCpuNanos, uint64(time.Hour),
 		), append(result.WaitCostNanos, 1<<50)
 	}
+	result.Dictionary = &wirev1.TrialDictionary{
+		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 8192, Items: 8192, PlainBytes: trial.MaxSample,
+	}
+	for _, level := range []wirev1.CompressionLevel{1, 2, 3} {
+		result.Dictionary.Rows = append(result.Dictionary.Rows, &wirev1.TrialDictionaryRow{
+			Level: level, WireBytes: trial.MaxSample, WireBytesWithout: trial.MaxSample,
+			CompressNanos: uint64(20 * time.Minute), CompressNanosWithout: uint64(20 * time.Minute),
+			InflateNanos: uint64(20 * time.Minute), InflateNanosWithout: uint64(20 * time.Minute),
+		})
+	}
 	report := trial.NewReport()
 	report.Progress("x", 1, 2)
 	if got := report.Report(); got.State != wirev1.AgentState_AGENT_STATE_MEASURING ||

@@ -20,8 +20,8 @@ import (
 
 const (
 	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave
-	// no sample.
-	maxResults, maxResultText, maxSilence = 32, 128, 256
+	// no sample, maxDictionaryRows how many levels a dictionary has, and maxDictionary its length in bytes.
+	maxResults, maxResultText, maxSilence, maxDictionaryRows, maxDictionary = 32, 128, 256, 3, 64 << 10
 )
 
 // apply shows in status what the agent found, and what follows from it. The error says what is wrong with a result
@@ -61,6 +61,7 @@ func apply(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
+	status.Dictionary = dictionary(result.GetDictionary())
 	best := make([]int, len(links))
 	for i, row := range result.GetBest() {
 		best[i] = int(row)
@@ -113,12 +114,77 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 			return fmt.Errorf("row %d lacks figures", i)
 		}
 	}
+	if err := checkDictionary(r.GetDictionary(), r.GetSample()); err != nil {
+		return err
+	}
 	for _, best := range r.GetBest() {
 		if int(best) >= len(rows) || rows[best].GetProblem() != "" {
 			return fmt.Errorf("its best row %d is none", best)
 		}
 	}
 	return nil
+}
+
+func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) error {
+	if d == nil {
+		return nil
+	}
+	measured := len(d.GetRows()) > 0
+	switch {
+	case sample.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:
+		return errors.New("it has a dictionary, and its sample is not of messages")
+	case measured == (d.GetProblem() != ""):
+		return errors.New("its dictionary has neither rows nor a problem, or both")
+	case d.GetBytes() > maxDictionary || measured && d.GetBytes() == 0:
+		return fmt.Errorf("its dictionary has %d bytes", d.GetBytes())
+	case d.GetItems() > sample.GetItems() || d.GetTrainingItems() > sample.GetItems()-d.GetItems():
+		return fmt.Errorf(
+			"its dictionary was trained on %d and measured on %d of %d messages", d.GetTrainingItems(), d.GetItems(),
+			sample.GetItems(),
+		)
+	case len(d.GetEngine()) > maxResultText || len(d.GetProblem()) > maxResultText:
+		return errors.New("its dictionary has a long text")
+	case len(d.GetRows()) > maxDictionaryRows:
+		return fmt.Errorf("its dictionary has %d rows", len(d.GetRows()))
+	case measured && d.GetPlainBytes() == 0:
+		return errors.New("its dictionary was measured on nothing")
+	}
+	var last wirev1.CompressionLevel
+	for i, row := range d.GetRows() {
+		if row.GetLevel() <= last {
+			return fmt.Errorf("the levels of its dictionary do not ascend at row %d", i)
+		}
+		last = row.GetLevel()
+		if row.GetWireBytes() == 0 || row.GetWireBytesWithout() == 0 || wireLevels[row.GetLevel()] == "" {
+			return fmt.Errorf("row %d of its dictionary lacks figures", i)
+		}
+	}
+	return nil
+}
+
+// dictionary is nil where none was tried.
+func dictionary(d *wirev1.TrialDictionary) *v1alpha1.TrialDictionary {
+	if d == nil {
+		return nil
+	}
+	status := &v1alpha1.TrialDictionary{
+		Engine: d.GetEngine(), Bytes: agentreport.Clamp(d.GetBytes()), Problem: d.GetProblem(),
+		TrainingItems: agentreport.Clamp(d.GetTrainingItems()), Items: agentreport.Clamp(d.GetItems()),
+	}
+	ratio := func(wire uint64) string {
+		return strconv.FormatFloat(float64(d.GetPlainBytes())/float64(wire), 'f', 3, 64)
+	}
+	for _, row := range d.GetRows() {
+		status.Results = append(status.Results, v1alpha1.TrialDictionaryResult{
+			Level: wireLevels[row.GetLevel()],
+			Ratio: ratio(row.GetWireBytes()), RatioWithout: ratio(row.GetWireBytesWithout()),
+			CompressSecondsPerGiB:          agentreport.Seconds(float64(row.GetCompressNanos())),
+			CompressSecondsPerGiBWithout:   agentreport.Seconds(float64(row.GetCompressNanosWithout())),
+			DecompressSecondsPerGiB:        agentreport.Seconds(float64(row.GetInflateNanos())),
+			DecompressSecondsPerGiBWithout: agentreport.Seconds(float64(row.GetInflateNanosWithout())),
+		})
+	}
+	return status
 }
 
 func trialResult(

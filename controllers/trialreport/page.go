@@ -120,6 +120,9 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 			),
 		)
 	}
+	if s.Dictionary != nil {
+		all = append(all, dictionary(s.Dictionary)...)
+	}
 	var links []string
 	for _, link := range s.Links {
 		links = append(links, link.Name+" of "+table.Rate(link.BytesPerSecond.AsApproximateFloat64()))
@@ -133,6 +136,22 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 		all = append(all, fmt.Sprintf("No accelerator was measured (%s): %s.", a.Reason, a.Message))
 	} else if a != nil {
 		all = append(all, a.Message+".")
+	}
+	return all
+}
+
+// dictionary says what one would do.
+func dictionary(d *v1alpha1.TrialDictionary) []string {
+	if d.Problem != "" {
+		return []string{fmt.Sprintf("No dictionary was measured: %s.", d.Problem)}
+	}
+	all := []string{fmt.Sprintf("A zstd dictionary of %s, trained on %d of the messages, was measured with %s on "+
+		"the other %d. No Queue uses one in this release.", table.Bytes(d.Bytes), d.TrainingItems, d.Engine, d.Items)}
+	for _, r := range d.Results {
+		all = append(all, fmt.Sprintf("With the dictionary at level %s: ratio %s (without %s), %s CPU seconds for a "+
+			"GiB to compress (without %s) and %s to decompress (without %s).", r.Level, r.Ratio, r.RatioWithout,
+			r.CompressSecondsPerGiB, r.CompressSecondsPerGiBWithout, r.DecompressSecondsPerGiB,
+			r.DecompressSecondsPerGiBWithout))
 	}
 	return all
 }

@@ -224,12 +224,39 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestDictionary(t *testing.T) {
+	c := trial()
+	c.Status.Dictionary = &v1alpha1.TrialDictionary{
+		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 500, Items: 501,
+		Results: []v1alpha1.TrialDictionaryResult{{
+			Level: "Fast", Ratio: "5.100", RatioWithout: "2.300", CompressSecondsPerGiB: "4.40",
+			CompressSecondsPerGiBWithout: "5.50", DecompressSecondsPerGiB: "1.10", DecompressSecondsPerGiBWithout: "1.20",
+		}},
+	}
+	says := func(want ...string) {
+		t.Helper()
+		var text, page bytes.Buffer
+		if err := errors.Join(trialreport.Text(&text, c), trialreport.HTML(&page, c)); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(text.String(), w) || !strings.Contains(page.String(), w) {
+				t.Errorf("%q is not in\n%s", w, text.String())
+			}
+		}
+	}
+	says("libzstd", "64.00 KiB", "500", "501", "5.100", "2.300", "4.40", "5.50", "1.10", "1.20")
+	c.Status.Dictionary = &v1alpha1.TrialDictionary{Problem: "too few samples"}
+	says("too few samples")
+}
+
 // TestTerminal: what comes from a cluster cannot command the terminal, nor feign lines.
 func TestTerminal(t *testing.T) {
 	const bad = "x\x1b[2J\nRecommended:\tz\r\a"
 	hostile := trial()
 	s := &hostile.Status
 	s.Accelerator.Message, s.Results[1].Engine, s.Results[6].Problem, s.Links[0].Name = bad, bad, bad, bad
+	s.Dictionary = &v1alpha1.TrialDictionary{Problem: bad}
 	s.Recommendation.Message, s.Recommendation.Choices[0].Message, s.Recommendation.Policy = bad, bad,
 		"kind: CompressionPolicy\n# \x1b[31m\n"
 	var out bytes.Buffer

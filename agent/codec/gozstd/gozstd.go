@@ -58,11 +58,19 @@ func (engine) HasLevel(level codec.Level) bool {
 
 // NewEncoder implements codec.Engine.
 func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	e, err := newEncoder(level)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEncoder(level codec.Level, more ...zstd.EOption) (*encoder, error) {
 	n, ok := compressLevel(level)
 	if !ok {
 		return nil, fmt.Errorf("make a %s encoder: unknown %v", Name, level)
 	}
-	w, err := zstd.NewWriter(nil,
+	w, err := zstd.NewWriter(nil, append([]zstd.EOption{
 		zstd.WithEncoderLevel(n),
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(zstdframe.MaxWindow),
@@ -70,7 +78,7 @@ func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 		zstd.WithEncoderCRC(false),
 		zstd.WithSingleSegment(true), // else short frames lack their content size
 		zstd.WithZeroFrames(true),    // an empty block is a frame as well
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a %s encoder of level %v: %w", Name, n, err)
 	}
@@ -78,16 +86,18 @@ func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 }
 
 // NewDecoder implements codec.Engine.
-func (engine) NewDecoder() (codec.Decoder, error) {
-	r, err := zstd.NewReader(nil,
+func (engine) NewDecoder() (codec.Decoder, error) { return newDecoder(0) }
+
+func newDecoder(dictionary uint32, more ...zstd.DOption) (codec.Decoder, error) {
+	r, err := zstd.NewReader(nil, append([]zstd.DOption{
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(zstdframe.MaxWindow),
 		zstd.WithDecodeAllCapLimit(true),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a %s decoder: %w", Name, err)
 	}
-	return &decoder{r: r}, nil
+	return &decoder{r: r, dictionary: dictionary}, nil
 }
 
 type encoder struct {
@@ -212,6 +222,8 @@ func (e *encoder) Close() error {
 
 type decoder struct {
 	r *zstd.Decoder // nil after Close
+	// dictionary is the number of the one that frames need; 0: none.
+	dictionary uint32
 }
 
 // Decode implements codec.Decoder.
@@ -219,7 +231,7 @@ func (d *decoder) Decode(dst, src []byte) (int, error) {
 	if d.r == nil {
 		return 0, codec.ErrClosed
 	}
-	size, err := zstdframe.ContentSize(src, len(dst))
+	size, err := zstdframe.ContentSizeWithDictionary(src, len(dst), d.dictionary)
 	if err != nil {
 		return 0, err
 	}

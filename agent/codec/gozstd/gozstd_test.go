@@ -25,3 +25,15 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkEngine(b *testing.B) {
 	codectest.Benchmark(b, gozstd.New())
 }
+
+func TestDictionary(t *testing.T) {
+	codectest.RunDictionary(t, gozstd.New())
+}
+
+func FuzzDictionary(f *testing.F) {
+	codectest.FuzzDictionary(f, gozstd.New())
+}
+
+func BenchmarkDictionary(b *testing.B) {
+	codectest.BenchmarkDictionary(b, gozstd.New())
+}

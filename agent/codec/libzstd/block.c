@@ -22,6 +22,36 @@ ZSTD_CCtx *block_compress_new(int level) {
 	return c;
 }
 
+static int taken(size_t n) {
+	switch (ZSTD_getErrorCode(n)) {
+	case ZSTD_error_no_error:
+		return 0;
+	case ZSTD_error_memory_allocation:
+		return block_no_memory;
+	case ZSTD_error_dictionary_corrupted:
+	case ZSTD_error_dictionary_wrong:
+		return block_corrupt;
+	default:
+		return block_broken;
+	}
+}
+
+int zstd_compress_dictionary(ZSTD_CCtx *c, const uint8_t *dictionary, size_t len) {
+	uint8_t dst[64];
+	size_t n = ZSTD_CCtx_setParameter(c, ZSTD_c_dictIDFlag, 1);
+
+	if (!ZSTD_isError(n))
+		n = ZSTD_CCtx_loadDictionary(c, dictionary, len);
+	/* The library prepares it, and finds that it is none, with the first frame. */
+	if (!ZSTD_isError(n))
+		n = ZSTD_compress2(c, dst, sizeof(dst), NULL, 0);
+	return taken(n);
+}
+
+int zstd_decompress_dictionary(ZSTD_DCtx *d, const uint8_t *dictionary, size_t len) {
+	return taken(ZSTD_DCtx_loadDictionary(d, dictionary, len));
+}
+
 int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len) {
 	size_t n = ZSTD_compress2(c, dst, dst_len, src, src_len);
 

@@ -23,6 +23,11 @@ enum {
 /* block_compress_new returns a context for one level, or NULL when memory is out. */
 ZSTD_CCtx *block_compress_new(int level);
 
+/* zstd_compress_dictionary and zstd_decompress_dictionary have a context use a dictionary, which they copy and prepare,
+   for all frames from then on. They return 0, block_no_memory, block_corrupt when it is none, or block_broken. */
+int zstd_compress_dictionary(ZSTD_CCtx *c, const uint8_t *dictionary, size_t len);
+int zstd_decompress_dictionary(ZSTD_DCtx *d, const uint8_t *dictionary, size_t len);
+
 /* block_compress compresses src into dst and returns the length written. */
 int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len);
 

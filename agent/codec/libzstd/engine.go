@@ -19,6 +19,10 @@ package libzstd
 #cgo nocallback zstd_part_compress
 #cgo noescape block_decompress
 #cgo nocallback block_decompress
+#cgo noescape zstd_compress_dictionary
+#cgo nocallback zstd_compress_dictionary
+#cgo noescape zstd_decompress_dictionary
+#cgo nocallback zstd_decompress_dictionary
 
 #include "block.h"
 */
@@ -78,6 +82,14 @@ func (engine) HasLevel(level codec.Level) bool {
 
 // NewEncoder implements codec.Engine.
 func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	e, err := newEncoder(level)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEncoder(level codec.Level) (*encoder, error) {
 	n, ok := compressLevel(level)
 	if !ok {
 		return nil, fmt.Errorf("make a %s encoder: unknown %v", Name, level)
@@ -91,6 +103,14 @@ func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 
 // NewDecoder implements codec.Engine.
 func (engine) NewDecoder() (codec.Decoder, error) {
+	d, err := newDecoder()
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDecoder() (*decoder, error) {
 	context := C.ZSTD_createDCtx()
 	if context == nil {
 		return nil, fmt.Errorf("make a %s decoder: %w", Name, errNoMemory)
@@ -144,6 +164,8 @@ func (e *encoder) Close() error {
 
 type decoder struct {
 	context *C.ZSTD_DCtx // nil after Close
+	// dictionary is the number of the one that frames need; 0: none.
+	dictionary uint32
 }
 
 // Decode implements codec.Decoder.
@@ -151,7 +173,7 @@ func (d *decoder) Decode(dst, src []byte) (int, error) {
 	if d.context == nil {
 		return 0, codec.ErrClosed
 	}
-	size, err := zstdframe.ContentSize(src, len(dst))
+	size, err := zstdframe.ContentSizeWithDictionary(src, len(dst), d.dictionary)
 	if err != nil {
 		return 0, err
 	}

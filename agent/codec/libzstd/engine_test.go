@@ -47,3 +47,15 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkEngine(b *testing.B) {
 	codectest.Benchmark(b, newEngine(b))
 }
+
+func TestDictionary(t *testing.T) {
+	codectest.RunDictionary(t, newEngine(t), gozstd.New())
+}
+
+func FuzzDictionary(f *testing.F) {
+	codectest.FuzzDictionary(f, newEngine(f), gozstd.New())
+}
+
+func BenchmarkDictionary(b *testing.B) {
+	codectest.BenchmarkDictionary(b, newEngine(b))
+}

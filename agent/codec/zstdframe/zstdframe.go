@@ -35,7 +35,7 @@ const (
 var (
 	errMagic      = fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
 	errReserved   = fmt.Errorf("%w: a reserved bit or type in a zstd frame", codec.ErrCorrupt)
-	errDictionary = fmt.Errorf("%w: a zstd frame with a dictionary", codec.ErrCorrupt)
+	errDictionary = fmt.Errorf("%w: a zstd frame with a dictionary that is not expected, or without one", codec.ErrCorrupt)
 	errChecksum   = fmt.Errorf("%w: a zstd frame with a checksum of its own", codec.ErrCorrupt)
 	errNoSize     = fmt.Errorf("%w: a zstd frame without its content size", codec.ErrCorrupt)
 	errWindow     = fmt.Errorf("%w: a zstd frame with a window of more than %d bytes", codec.ErrCorrupt, MaxWindow)
@@ -53,8 +53,25 @@ func ContentSize(src []byte, space int) (int, error) {
 	return size, err
 }
 
+// ContentSizeWithDictionary is ContentSize for a frame that needs the dictionary with a number, which its header names
+// in 4 bytes.
+func ContentSizeWithDictionary(src []byte, space int, number uint32) (int, error) {
+	size, length, err := next(src, space, number)
+	if err == nil && length < len(src) {
+		return 0, codec.ErrTrailing
+	}
+	return size, err
+}
+
 // Next is ContentSize for the frame that src begins with, whose length it returns as well.
-func Next(src []byte, space int) (size, length int, err error) {
+func Next(src []byte, space int) (size, length int, err error) { return next(src, space, 0) }
+
+// numberLength is the length of the number of a dictionary where there is one: numbers of zstddict are from 1<<16, which
+// have no shorter form.
+const numberLength = 4
+
+// next is Next for frames with a dictionary; 0: without one.
+func next(src []byte, space int, dictionary uint32) (size, length int, err error) {
 	if len(src) < 5 {
 		return 0, 0, codec.ErrTruncated
 	}
@@ -66,7 +83,7 @@ func Next(src []byte, space int) (size, length int, err error) {
 	switch {
 	case descriptor&0x08 != 0:
 		return 0, 0, errReserved
-	case descriptor&0x03 != 0:
+	case (descriptor&0x03 == 0x03) != (dictionary != 0) || descriptor&0x03 == 1 || descriptor&0x03 == 2:
 		return 0, 0, errDictionary
 	case descriptor&0x04 != 0:
 		return 0, 0, errChecksum
@@ -86,6 +103,15 @@ func Next(src []byte, space int) (size, length int, err error) {
 		if window > MaxWindow {
 			return 0, 0, errWindow
 		}
+	}
+	if dictionary != 0 {
+		if len(rest) < numberLength {
+			return 0, 0, codec.ErrTruncated
+		}
+		if binary.LittleEndian.Uint32(rest) != dictionary {
+			return 0, 0, errDictionary
+		}
+		rest = rest[numberLength:]
 	}
 	width := 1 << (descriptor >> 6)
 	if len(rest) < width {

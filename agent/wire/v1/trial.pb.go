@@ -291,6 +291,8 @@ type TrialResult struct {
 	WaitCpuNanos []uint64 `protobuf:"varint,6,rep,packed,name=wait_cpu_nanos,json=waitCpuNanos,proto3" json:"wait_cpu_nanos,omitempty"`
 	// wait_cost_nanos is what that costs in billionths of the currency; zeros without prices.
 	WaitCostNanos []uint64 `protobuf:"varint,7,rep,packed,name=wait_cost_nanos,json=waitCostNanos,proto3" json:"wait_cost_nanos,omitempty"`
+	// dictionary is absent unless the sample is of messages, and where no engine has dictionaries.
+	Dictionary    *TrialDictionary `protobuf:"bytes,8,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +372,13 @@ func (x *TrialResult) GetWaitCpuNanos() []uint64 {
 func (x *TrialResult) GetWaitCostNanos() []uint64 {
 	if x != nil {
 		return x.WaitCostNanos
+	}
+	return nil
+}
+
+func (x *TrialResult) GetDictionary() *TrialDictionary {
+	if x != nil {
+		return x.Dictionary
 	}
 	return nil
 }
@@ -657,6 +666,201 @@ func (x *TrialRow) GetProblem() string {
 	return ""
 }
 
+// TrialDictionary is what a zstd dictionary does that was trained on half of the messages of a sample, at most 4 MiB of
+// it, measured on the other half.
+type TrialDictionary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// engine that was measured with and without.
+	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	// bytes of the dictionary, and how many messages it was trained on. Those beyond 4 MiB and those of less than 8 bytes
+	// are not among them.
+	Bytes         uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	TrainingItems uint64 `protobuf:"varint,3,opt,name=training_items,json=trainingItems,proto3" json:"training_items,omitempty"`
+	// items and plain_bytes that were measured.
+	Items      uint64 `protobuf:"varint,4,opt,name=items,proto3" json:"items,omitempty"`
+	PlainBytes uint64 `protobuf:"varint,5,opt,name=plain_bytes,json=plainBytes,proto3" json:"plain_bytes,omitempty"`
+	// rows for levels.
+	Rows []*TrialDictionaryRow `protobuf:"bytes,6,rep,name=rows,proto3" json:"rows,omitempty"`
+	// problem is why there are no rows, at most 96 bytes.
+	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialDictionary) Reset() {
+	*x = TrialDictionary{}
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialDictionary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialDictionary) ProtoMessage() {}
+
+func (x *TrialDictionary) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialDictionary.ProtoReflect.Descriptor instead.
+func (*TrialDictionary) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TrialDictionary) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *TrialDictionary) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TrialDictionary) GetTrainingItems() uint64 {
+	if x != nil {
+		return x.TrainingItems
+	}
+	return 0
+}
+
+func (x *TrialDictionary) GetItems() uint64 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
+func (x *TrialDictionary) GetPlainBytes() uint64 {
+	if x != nil {
+		return x.PlainBytes
+	}
+	return 0
+}
+
+func (x *TrialDictionary) GetRows() []*TrialDictionaryRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *TrialDictionary) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// TrialDictionaryRow is a level. Bytes are of the items that were measured, what carries their form included; CPU time
+// is for a GiB of plain data.
+type TrialDictionaryRow struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Level                CompressionLevel       `protobuf:"varint,1,opt,name=level,proto3,enum=lighterage.wire.v1.CompressionLevel" json:"level,omitempty"`
+	WireBytes            uint64                 `protobuf:"varint,2,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	WireBytesWithout     uint64                 `protobuf:"varint,3,opt,name=wire_bytes_without,json=wireBytesWithout,proto3" json:"wire_bytes_without,omitempty"`
+	CompressNanos        uint64                 `protobuf:"varint,4,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
+	CompressNanosWithout uint64                 `protobuf:"varint,5,opt,name=compress_nanos_without,json=compressNanosWithout,proto3" json:"compress_nanos_without,omitempty"`
+	// inflate_nanos are of what the lowest level made, at each level.
+	InflateNanos        uint64 `protobuf:"varint,6,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
+	InflateNanosWithout uint64 `protobuf:"varint,7,opt,name=inflate_nanos_without,json=inflateNanosWithout,proto3" json:"inflate_nanos_without,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *TrialDictionaryRow) Reset() {
+	*x = TrialDictionaryRow{}
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialDictionaryRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialDictionaryRow) ProtoMessage() {}
+
+func (x *TrialDictionaryRow) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialDictionaryRow.ProtoReflect.Descriptor instead.
+func (*TrialDictionaryRow) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrialDictionaryRow) GetLevel() CompressionLevel {
+	if x != nil {
+		return x.Level
+	}
+	return CompressionLevel_COMPRESSION_LEVEL_UNSPECIFIED
+}
+
+func (x *TrialDictionaryRow) GetWireBytes() uint64 {
+	if x != nil {
+		return x.WireBytes
+	}
+	return 0
+}
+
+func (x *TrialDictionaryRow) GetWireBytesWithout() uint64 {
+	if x != nil {
+		return x.WireBytesWithout
+	}
+	return 0
+}
+
+func (x *TrialDictionaryRow) GetCompressNanos() uint64 {
+	if x != nil {
+		return x.CompressNanos
+	}
+	return 0
+}
+
+func (x *TrialDictionaryRow) GetCompressNanosWithout() uint64 {
+	if x != nil {
+		return x.CompressNanosWithout
+	}
+	return 0
+}
+
+func (x *TrialDictionaryRow) GetInflateNanos() uint64 {
+	if x != nil {
+		return x.InflateNanos
+	}
+	return 0
+}
+
+func (x *TrialDictionaryRow) GetInflateNanosWithout() uint64 {
+	if x != nil {
+		return x.InflateNanosWithout
+	}
+	return 0
+}
+
 var File_agent_wire_v1_trial_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_trial_proto_rawDesc = "" +
@@ -679,7 +883,7 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
 	"serverName\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xbe\x02\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x83\x03\n" +
 	"\vTrialResult\x127\n" +
 	"\x06sample\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.TrialSampleR\x06sample\x12L\n" +
 	"\vaccelerator\x18\x02 \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12\x14\n" +
@@ -687,7 +891,10 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\x04rows\x18\x04 \x03(\v2\x1c.lighterage.wire.v1.TrialRowR\x04rows\x12\x12\n" +
 	"\x04best\x18\x05 \x03(\rR\x04best\x12$\n" +
 	"\x0ewait_cpu_nanos\x18\x06 \x03(\x04R\fwaitCpuNanos\x12&\n" +
-	"\x0fwait_cost_nanos\x18\a \x03(\x04R\rwaitCostNanos\"\xd0\x03\n" +
+	"\x0fwait_cost_nanos\x18\a \x03(\x04R\rwaitCostNanos\x12C\n" +
+	"\n" +
+	"dictionary\x18\b \x01(\v2#.lighterage.wire.v1.TrialDictionaryR\n" +
+	"dictionary\"\xd0\x03\n" +
 	"\vTrialSample\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1f\n" +
@@ -720,7 +927,25 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"cost_nanos\x18\b \x01(\x04R\tcostNanos\x12#\n" +
 	"\relapsed_nanos\x18\t \x03(\x04R\felapsedNanos\x12\x18\n" +
 	"\aproblem\x18\n" +
-	" \x01(\tR\aproblem*T\n" +
+	" \x01(\tR\aproblem\"\xf3\x01\n" +
+	"\x0fTrialDictionary\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12%\n" +
+	"\x0etraining_items\x18\x03 \x01(\x04R\rtrainingItems\x12\x14\n" +
+	"\x05items\x18\x04 \x01(\x04R\x05items\x12\x1f\n" +
+	"\vplain_bytes\x18\x05 \x01(\x04R\n" +
+	"plainBytes\x12:\n" +
+	"\x04rows\x18\x06 \x03(\v2&.lighterage.wire.v1.TrialDictionaryRowR\x04rows\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\"\xd3\x02\n" +
+	"\x12TrialDictionaryRow\x12:\n" +
+	"\x05level\x18\x01 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\x12\x1d\n" +
+	"\n" +
+	"wire_bytes\x18\x02 \x01(\x04R\twireBytes\x12,\n" +
+	"\x12wire_bytes_without\x18\x03 \x01(\x04R\x10wireBytesWithout\x12%\n" +
+	"\x0ecompress_nanos\x18\x04 \x01(\x04R\rcompressNanos\x124\n" +
+	"\x16compress_nanos_without\x18\x05 \x01(\x04R\x14compressNanosWithout\x12#\n" +
+	"\rinflate_nanos\x18\x06 \x01(\x04R\finflateNanos\x122\n" +
+	"\x15inflate_nanos_without\x18\a \x01(\x04R\x13inflateNanosWithout*T\n" +
 	"\tTrialUnit\x12\x1a\n" +
 	"\x16TRIAL_UNIT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTRIAL_UNIT_BODY\x10\x01\x12\x16\n" +
@@ -739,7 +964,7 @@ func file_agent_wire_v1_trial_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_trial_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_trial_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agent_wire_v1_trial_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_wire_v1_trial_proto_goTypes = []any{
 	(TrialUnit)(0),                 // 0: lighterage.wire.v1.TrialUnit
 	(*TrialConfig)(nil),            // 1: lighterage.wire.v1.TrialConfig
@@ -747,26 +972,31 @@ var file_agent_wire_v1_trial_proto_goTypes = []any{
 	(*TrialResult)(nil),            // 3: lighterage.wire.v1.TrialResult
 	(*TrialSample)(nil),            // 4: lighterage.wire.v1.TrialSample
 	(*TrialRow)(nil),               // 5: lighterage.wire.v1.TrialRow
-	(*CompressionSettings)(nil),    // 6: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 7: google.protobuf.Duration
-	(*AcceleratorMeasurement)(nil), // 8: lighterage.wire.v1.AcceleratorMeasurement
-	(CompressionLevel)(0),          // 9: lighterage.wire.v1.CompressionLevel
+	(*TrialDictionary)(nil),        // 6: lighterage.wire.v1.TrialDictionary
+	(*TrialDictionaryRow)(nil),     // 7: lighterage.wire.v1.TrialDictionaryRow
+	(*CompressionSettings)(nil),    // 8: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 9: google.protobuf.Duration
+	(*AcceleratorMeasurement)(nil), // 10: lighterage.wire.v1.AcceleratorMeasurement
+	(CompressionLevel)(0),          // 11: lighterage.wire.v1.CompressionLevel
 }
 var file_agent_wire_v1_trial_proto_depIdxs = []int32{
-	6, // 0: lighterage.wire.v1.TrialConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	2, // 1: lighterage.wire.v1.TrialConfig.agents:type_name -> lighterage.wire.v1.TrialAgents
-	0, // 2: lighterage.wire.v1.TrialAgents.unit:type_name -> lighterage.wire.v1.TrialUnit
-	7, // 3: lighterage.wire.v1.TrialAgents.duration:type_name -> google.protobuf.Duration
-	4, // 4: lighterage.wire.v1.TrialResult.sample:type_name -> lighterage.wire.v1.TrialSample
-	8, // 5: lighterage.wire.v1.TrialResult.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	5, // 6: lighterage.wire.v1.TrialResult.rows:type_name -> lighterage.wire.v1.TrialRow
-	0, // 7: lighterage.wire.v1.TrialSample.unit:type_name -> lighterage.wire.v1.TrialUnit
-	9, // 8: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	8,  // 0: lighterage.wire.v1.TrialConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	2,  // 1: lighterage.wire.v1.TrialConfig.agents:type_name -> lighterage.wire.v1.TrialAgents
+	0,  // 2: lighterage.wire.v1.TrialAgents.unit:type_name -> lighterage.wire.v1.TrialUnit
+	9,  // 3: lighterage.wire.v1.TrialAgents.duration:type_name -> google.protobuf.Duration
+	4,  // 4: lighterage.wire.v1.TrialResult.sample:type_name -> lighterage.wire.v1.TrialSample
+	10, // 5: lighterage.wire.v1.TrialResult.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	5,  // 6: lighterage.wire.v1.TrialResult.rows:type_name -> lighterage.wire.v1.TrialRow
+	6,  // 7: lighterage.wire.v1.TrialResult.dictionary:type_name -> lighterage.wire.v1.TrialDictionary
+	0,  // 8: lighterage.wire.v1.TrialSample.unit:type_name -> lighterage.wire.v1.TrialUnit
+	11, // 9: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
+	7,  // 10: lighterage.wire.v1.TrialDictionary.rows:type_name -> lighterage.wire.v1.TrialDictionaryRow
+	11, // 11: lighterage.wire.v1.TrialDictionaryRow.level:type_name -> lighterage.wire.v1.CompressionLevel
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_trial_proto_init() }
@@ -782,7 +1012,7 @@ func file_agent_wire_v1_trial_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_trial_proto_rawDesc), len(file_agent_wire_v1_trial_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,76 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && libzstd
+
+package libzstd
+
+// #include "block.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/zstddict"
+)
+
+// NewDictionaryEncoder implements codec.DictionaryEngine.
+func (engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (codec.Encoder, error) {
+	if _, err := zstddict.Number(dictionary); err != nil {
+		return nil, fmt.Errorf("make a %s encoder: %w", Name, err)
+	}
+	e, err := newEncoder(level)
+	if err != nil {
+		return nil, err
+	}
+	n := C.zstd_compress_dictionary(e.context, pointer(dictionary), C.size_t(len(dictionary)))
+	if err := loaded(n); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a %s encoder: %w", Name, err), e.Close())
+	}
+	return &dictionaryEncoder{blocks: e}, nil
+}
+
+// NewDictionaryDecoder implements codec.DictionaryEngine.
+func (engine) NewDictionaryDecoder(dictionary []byte) (codec.Decoder, error) {
+	number, err := zstddict.Number(dictionary)
+	if err != nil {
+		return nil, fmt.Errorf("make a %s decoder: %w", Name, err)
+	}
+	d, err := newDecoder()
+	if err != nil {
+		return nil, err
+	}
+	d.dictionary = number
+	n := C.zstd_decompress_dictionary(d.context, pointer(dictionary), C.size_t(len(dictionary)))
+	if err := loaded(n); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a %s decoder: %w", Name, err), d.Close())
+	}
+	return d, nil
+}
+
+// loaded is the error of a call that takes a dictionary.
+func loaded(n C.int) error {
+	switch n {
+	case 0:
+		return nil
+	case C.block_no_memory:
+		return errNoMemory
+	case C.block_corrupt:
+		return zstddict.ErrInvalid
+	default:
+		return errBroken
+	}
+}
+
+// dictionaryEncoder is not a codec.StreamEncoder, as encoder is.
+type dictionaryEncoder struct {
+	blocks *encoder
+}
+
+// Encode implements codec.Encoder.
+func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) { return e.blocks.Encode(dst, src) }
+
+// Close implements codec.Encoder.
+func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }
