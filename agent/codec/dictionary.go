@@ -8,7 +8,8 @@ package codec
 // reads it. Dictionaries are in the format of RFC 8878; package zstddict makes them.
 //
 // Every DictionaryEngine reads what every other one wrote with the same dictionary. An encoder or decoder prepares the
-// dictionary once and keeps it, which takes up to about 5 MiB (go-zstd at level High). Neither is a StreamEncoder or StreamDecoder.
+// dictionary once and keeps it, which takes up to about 5 MiB (go-zstd at level High). Neither is a StreamEncoder or
+// StreamDecoder.
 type DictionaryEngine interface {
 	Engine
 	// NewDictionaryEncoder returns an encoder for one level. It fails where NewEncoder does, and when the dictionary

@@ -16,9 +16,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// dictionary measures what a dictionary does for messages: it is trained on half of the sample, at most 4 MiB of it, and
-// the other half is compressed with it and without. The messages of a sample are in a random order. It returns nil where there are no
-// messages, or no engine has dictionaries.
+// dictionary measures what a dictionary does for messages: it is trained on half of the sample, at most 4 MiB of it,
+// and the other half is compressed with it and without. The messages of a sample are in a random order. It returns nil
+// where there are no messages, or no engine has dictionaries.
 func (o *Options) dictionary(ctx context.Context) *wirev1.TrialDictionary {
 	i := slices.IndexFunc(o.Software, func(e codec.Engine) bool {
 		_, ok := e.(codec.DictionaryEngine)

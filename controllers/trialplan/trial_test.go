@@ -97,7 +97,8 @@ func trialDictionary() *wirev1.TrialDictionary {
 // messageResult is trialResult of messages, with a dictionary of two levels.
 func messageResult() *wirev1.TrialResult {
 	result := trialResult()
-	result.Sample.Unit, result.Sample.Items, result.Dictionary = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201, trialDictionary()
+	result.Sample.Unit, result.Sample.Items = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201
+	result.Dictionary = trialDictionary()
 	high := proto.CloneOf(result.Dictionary.Rows[0])
 	high.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH
 	result.Dictionary.Rows = append(result.Dictionary.Rows, high)

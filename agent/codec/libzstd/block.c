@@ -22,6 +22,7 @@ ZSTD_CCtx *block_compress_new(int level) {
 	return c;
 }
 
+/* The library has block_no_memory also for some dictionaries that it cannot prepare: it keeps no other reason. */
 static int taken(size_t n) {
 	switch (ZSTD_getErrorCode(n)) {
 	case ZSTD_error_no_error:
