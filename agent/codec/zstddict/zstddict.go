@@ -14,11 +14,14 @@ import (
 )
 
 const (
-	// MinSize and MaxSize bound the length of a dictionary in bytes.
-	MinSize, MaxSize = 2 << 10, 64 << 10
-	// MaxSample is how much of a sample is looked at, and MaxSamples how much of all of them, in bytes. Training holds
-	// that once more, and 10 MiB and an encoder beside it.
-	MaxSample, MaxSamples = 64 << 10, 4 << 20
+	// MinSize is the least length of a dictionary in bytes.
+	MinSize = 2 << 10
+	// MaxSize is the most.
+	MaxSize = 64 << 10
+	// MaxSample is how much of a sample is looked at, in bytes.
+	MaxSample = 64 << 10
+	// MaxSamples is how much of all of them is. Training holds that once more, and 10 MiB and an encoder beside it.
+	MaxSamples = 4 << 20
 	// MinSamples is the least number of samples: what fewer have in common is chance.
 	MinSamples = 16
 
