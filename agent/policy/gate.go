@@ -5,7 +5,8 @@ package policy
 
 import "github.com/lighterage/lighterage/agent/codec"
 
-// Gate is what an engine of class Hardware implements where agents share its accelerator. It is safe for concurrent use.
+// Gate is what an engine of class Hardware implements where agents share its accelerator. It is safe for concurrent
+// use.
 type Gate interface {
 	// Enter returns why software has to compress a block, AcceleratorShare or AcceleratorBusy; "": the accelerator may.
 	// A patient caller waits up to a second for the accelerator instead, and is never refused. It is asked once for
