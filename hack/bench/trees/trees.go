@@ -58,7 +58,7 @@ func Deep(root string) error {
 	}
 	for i := range each {
 		directory := filepath.Join(root, "deep")
-		for level := 0; level < deepest; level++ { // eight files share the directories above them
+		for level := range deepest { // eight files share the directories above them
 			directory = filepath.Join(directory, fmt.Sprint(i>>3>>level&1))
 		}
 		if err := write(directory, i, 1<<10, 16<<10); err != nil {
