@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type Cluster struct {
 	Client client.WithWatch
 
 	environment *envtest.Environment
+	// installing is held while CRDs are installed.
+	installing sync.Mutex
 }
 
 // Start starts a cluster; crds is the path of the directory with the CRDs. The directory with etcd and kube-apiserver

@@ -18,7 +18,7 @@ import (
 const snapshotModule = "github.com/kubernetes-csi/external-snapshotter/client/v8@v8.7.0"
 
 // InstallSnapshots installs the CRDs of VolumeSnapshots and of groups of them, from the Go module that has them. They
-// are not in this repository.
+// are not in this repository. Tests that run beside each other may all ask for them.
 func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 	paths, err := ModuleFiles(
 		ctx, snapshotModule, "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml",
@@ -30,6 +30,9 @@ func (c *Cluster) InstallSnapshots(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// It looks for a CRD, and then creates it: two at once end with AlreadyExists.
+	c.installing.Lock()
+	defer c.installing.Unlock()
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{
 		Paths: paths, ErrorIfPathMissing: true, MaxTime: patience,
 	}); err != nil {
