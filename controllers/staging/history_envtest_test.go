@@ -20,9 +20,11 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/staging"
 	"github.com/lighterage/lighterage/controllers/transfer"
@@ -54,6 +56,12 @@ func prepareHistory(t *testing.T) *storage {
 	if err := cluster.Client.Status().Update(context.Background(), claim); err != nil {
 		t.Fatal(err)
 	}
+	// A claim that the cache does not have yet would count as deleted, and with a clock that stands still nobody looks
+	// again.
+	controllertest.Eventually(t, func() error {
+		var cached corev1.PersistentVolumeClaim
+		return manager.GetClient().Get(context.Background(), client.ObjectKeyFromObject(claim), &cached)
+	})
 	s.transfer.Spec.Source.CopyMethod = v1alpha1.CopyDirect
 	s.transfer.Spec.Destination.Peer = ""
 	s.transfer.Spec.Destination.Snapshot = &v1alpha1.DestinationSnapshot{
