@@ -31,7 +31,7 @@ func (l *line) Close() error {
 	return nil
 }
 
-// TestRun: after draws have failed for a while the connection is made anew, as is needed after a rotation of the CA; one
+// TestRun: after draws have failed for a while it connects again, as is needed after a rotation of the CA; one
 // that works is kept, and both are closed in the end.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

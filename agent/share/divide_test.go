@@ -27,12 +27,14 @@ func TestDivide(t *testing.T) {
 		claims []share.Claim
 		want   []float64
 	}{
-		"nobody":            {nil, nil},
-		"alone":             {[]share.Claim{{"bank", all}}, []float64{900}},
-		"alone and idle":    {[]share.Claim{{"bank", 0}}, []float64{900}},
-		"two by weight":     {[]share.Claim{{"bank", all}, {"shop", all}}, []float64{540, 360}},
-		"three by weight":   {[]share.Claim{{"bank", all}, {"shop", all}, {"web", all}}, []float64{450, 300, 150}},
-		"one wants little":  {[]share.Claim{{"bank", 100}, {"shop", all}, {"web", all}}, []float64{100, 1600 / 3.0, 800 / 3.0}},
+		"nobody":          {nil, nil},
+		"alone":           {[]share.Claim{{"bank", all}}, []float64{900}},
+		"alone and idle":  {[]share.Claim{{"bank", 0}}, []float64{900}},
+		"two by weight":   {[]share.Claim{{"bank", all}, {"shop", all}}, []float64{540, 360}},
+		"three by weight": {[]share.Claim{{"bank", all}, {"shop", all}, {"web", all}}, []float64{450, 300, 150}},
+		"one wants little": {
+			[]share.Claim{{"bank", 100}, {"shop", all}, {"web", all}}, []float64{100, 1600 / 3.0, 800 / 3.0},
+		},
 		"two want little":   {[]share.Claim{{"bank", 100}, {"shop", 50}, {"web", all}}, []float64{100, 50, 750}},
 		"nobody wants much": {[]share.Claim{{"bank", 90}, {"shop", 90}, {"web", 120}}, []float64{390, 290, 220}},
 		"many of one namespace": {

@@ -28,8 +28,8 @@ const (
 	earlyProtocol = "lighterage-blocks/2"
 )
 
-// sessionWindow is how many bytes of a session may be on their way to the receiver. gRPC begins with 64 KiB, which a long
-// path takes for one round trip each, and goes up to 16 MiB by itself.
+// sessionWindow is how many bytes of a session may be on their way to the receiver. gRPC begins with 64 KiB, which a
+// long path takes for one round trip each, and goes up to 16 MiB by itself.
 const sessionWindow = 1 << 20
 
 // What linger waits for and takes at most.

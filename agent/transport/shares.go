@@ -84,8 +84,8 @@ const (
 	maxAddresses = 4096
 )
 
-// ListenEach is Listen without counting, and of one IP address at most each connections are open at once, and 16 and one
-// more each second are accepted; further ones are closed before they cost a handshake.
+// ListenEach is Listen without counting, and of one IP address at most each connections are open at once, and 16 and
+// one more each second are accepted; further ones are closed before they cost a handshake.
 func ListenEach(l net.Listener, limit, each int) net.Listener {
 	return &eachListener{
 		Listener: Listen(l, nil, limit), admission: admission{each: each, of: map[string]*address{}}, now: time.Now,

@@ -55,8 +55,8 @@ func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) {
 // Close implements codec.Encoder.
 func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }
 
-// emptyFrame is the frame of an empty block, in which the library names no dictionary. The number has 4 bytes, as all of
-// zstddict have.
+// emptyFrame is the frame of an empty block, in which the library names no dictionary. The number has 4 bytes, as all
+// of zstddict have.
 func emptyFrame(number uint32) []byte {
 	const singleSegmentWithNumber = 0x23
 	b := []byte{0x28, 0xb5, 0x2f, 0xfd, singleSegmentWithNumber}

@@ -66,8 +66,8 @@ func ContentSizeWithDictionary(src []byte, space int, number uint32) (int, error
 // Next is ContentSize for the frame that src begins with, whose length it returns as well.
 func Next(src []byte, space int) (size, length int, err error) { return next(src, space, 0) }
 
-// numberLength is the length of the number of a dictionary where there is one: numbers of zstddict are from 1<<16, which
-// have no shorter form.
+// numberLength is the length of the number of a dictionary where there is one: numbers of zstddict are from 1<<16,
+// which have no shorter form.
 const numberLength = 4
 
 // next is Next for frames with a dictionary; 0: without one.

@@ -40,8 +40,8 @@ func newAttempt(o *Options, s *session, t *terms, announcer *announcer, e early)
 	window := announcer.window
 	return &attempt{
 		options: o, session: s, terms: t, adaptive: newAdaptive(o, t), window: window,
-		announcer: announcer, matcher: newMatcher(o.Report, window, announcer.batches, t.carry), asks: &asks{session: s}, changed: &changedFiles{session: s},
-		workload: newWorkload(), early: e,
+		announcer: announcer, matcher: newMatcher(o.Report, window, announcer.batches, t.carry), asks: &asks{session: s},
+		changed: &changedFiles{session: s}, workload: newWorkload(), early: e,
 	}
 }
 

@@ -97,8 +97,8 @@ func (o *Options) streams() int {
 // far reports whether the path to the receiver is long.
 func (o *Options) far() bool { return o.DialEarly != nil }
 
-// announcesEarly reports whether manifests follow the session's beginning at once. A receiver that rejects the beginning
-// passes over them. One that takes it and lacks what the sender cannot do without must see none: it would begin to
+// announcesEarly reports whether manifests follow the session's beginning at once. A receiver that rejects the
+// beginning passes over them. One that takes it and lacks what the sender cannot do without must see none: it would begin to
 // write.
 func (o *Options) announcesEarly() bool {
 	return o.far() && o.Place == nil && !o.Block && !o.Contents && o.Form == 0
