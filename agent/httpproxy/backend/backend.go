@@ -208,7 +208,8 @@ func (b *Backend) get() *conn {
 		c := b.idle[len(b.idle)-1]
 		b.idle = b.idle[:len(b.idle)-1]
 		b.mu.Unlock()
-		if c.alive() {
+		// A deadline that has passed since it was used would end the look at it.
+		if c.wait(b.options.HeaderTimeout) == nil && c.alive() {
 			return c
 		}
 		c.Close()

@@ -5,6 +5,7 @@ package backend_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -263,6 +265,35 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestUsedAfterTheDeadline: the deadline of one request, which stays when it is answered, does not end the next one.
+func TestUsedAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	for limit := 100 * time.Millisecond; ; limit *= 2 {
+		address, conns := server(t, always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+		b := start(t, backend.Options{Address: address, HeaderTimeout: limit, BodyTimeout: limit})
+		var err error
+		for range 2 {
+			var res *http.Response
+			if res, err = b.Do(request(t, "GET"), nil); err != nil {
+				break
+			}
+			var got []byte
+			if got, err = io.ReadAll(res.Body); string(got) != "ok" && err == nil {
+				t.Errorf("%q", got)
+			}
+			res.Body.Close()
+			time.Sleep(limit + limit/2)
+		}
+		if errors.Is(err, backend.ErrTimeout) && limit < patience {
+			continue // on a busy machine the header may need more
+		}
+		if err != nil || conns.Load() != 1 {
+			t.Errorf("%v, by %d connections", err, conns.Load())
+		}
+		return
+	}
+}
+
 // TestEndlessStream: a body of unknown length may stand still, for longer than a header may take.
 func TestEndlessStream(t *testing.T) {
 	t.Parallel()
@@ -409,4 +440,37 @@ func TestTLS(t *testing.T) {
 			res.Body.Close()
 		}
 	}
+}
+
+// FuzzWrite: what is sent is read as the request that it was, whatever a client put into it.
+func FuzzWrite(f *testing.F) {
+	f.Add("/", "", "x", "X-Test", "y")
+	f.Add("/a b", "q=1", "bücher.example", "X\r\nY", "y\r\nTransfer-Encoding: chunked")
+	f.Add("*", "", "[fe80::1%25en0]:80", "Content-Length", "5")
+	f.Add("//x/..", "a\r\n", "x\r\nHost: y", "Host", "y")
+	f.Fuzz(func(t *testing.T, path, query, host, name, value string) {
+		name = http.CanonicalHeaderKey(name) // as servers have it
+		req := &http.Request{
+			Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "backend", Path: path, RawQuery: query}, Host: host,
+			Header: http.Header{name: {value}, "User-Agent": {""}, "X-Last": {"z"}},
+		}
+		var out bytes.Buffer
+		w := bufio.NewWriter(&out)
+		if err := backend.Write(w, req); err != nil || w.Flush() != nil {
+			return // it says so, and the connection is closed
+		}
+		r := bufio.NewReader(&out)
+		got, err := http.ReadRequest(r)
+		if err != nil {
+			return // the backend refuses it
+		}
+		if got.ContentLength != 0 || len(got.TransferEncoding) > 0 || r.Buffered() > 0 || got.Method != http.MethodGet {
+			t.Errorf("%q was written, and %+v read", out.String(), got)
+		}
+		for field := range got.Header {
+			if field != name && field != "X-Last" && !(name == "Pragma" && field == "Cache-Control") {
+				t.Errorf("%q came of %q: %q", field, name, value)
+			}
+		}
+	})
 }
