@@ -66,15 +66,15 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // wait bounds how long reads and writes may take from now on: 0 by nothing. A deadline that comes up to an eighth of
-// the time too late is left where it is, since moving one takes longer than looking at the clock.
+// the time, and no more than a second, too late is left where it is, since moving one takes longer than looking at the clock.
 func (c *conn) wait(d time.Duration) error {
 	var until time.Time
 	if d > 0 {
-		now := time.Now()
-		if left := c.until.Sub(now); left >= d && left <= d+d/8 {
+		now, late := time.Now(), min(d/8, time.Second)
+		if left := c.until.Sub(now); left >= d && left <= d+late {
 			return nil
 		}
-		until = now.Add(d + d/8)
+		until = now.Add(d + late)
 	} else if c.until.IsZero() {
 		return nil
 	}
