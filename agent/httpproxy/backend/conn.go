@@ -66,7 +66,8 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // wait bounds how long reads and writes may take from now on: 0 by nothing. A deadline that comes up to an eighth of
-// the time, and no more than a second, too late is left where it is, since moving one takes longer than looking at the clock.
+// the time, and no more than a second, too late is left where it is, since moving one takes longer than looking at the
+// clock.
 func (c *conn) wait(d time.Duration) error {
 	var until time.Time
 	if d > 0 {

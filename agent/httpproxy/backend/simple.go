@@ -107,8 +107,8 @@ func (b *Backend) exchange(
 	return nil, true, errInformations
 }
 
-// write writes a request that simple reports. http.Request.Write sorts the fields and formats lines by package fmt, which
-// took a twentieth of the CPU time of a short answer; it has what needs its care.
+// write writes a request that simple reports. http.Request.Write sorts the fields and formats lines by package fmt,
+// which took a twentieth of the CPU time of a short answer; it has what needs its care.
 func write(w *bufio.Writer, req *http.Request) error {
 	target, host := req.URL.RequestURI(), cmp.Or(req.Host, req.URL.Host)
 	if req.Close || !writable(target, host, req.Header) {

@@ -22,7 +22,7 @@ type part struct {
 func (p *part) flags(f *flag.FlagSet) {
 	f.StringVar(&p.sizes, "sizes", "", "sizes of bodies in bytes, separated by commas, in place of those of the extent")
 	f.StringVar(&p.only, "only", "",
-		"names of contenders, separated by commas: these alone are measured, by HTTP/1.1 and XML, and no engines and no memory")
+		"names of contenders, separated by commas: these alone are measured, by HTTP/1.1, and no engines and no memory")
 	f.IntVar(&p.rounds, "rounds", 0, "rounds in place of those of the extent")
 	f.StringVar(&p.before, "before", "", "another build of the agent, which takes turns with the others as "+beforeName)
 }
