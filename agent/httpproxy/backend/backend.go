@@ -28,8 +28,8 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
-// Options of a Backend. Times of 0 take the default. HeaderTimeout and BodyTimeout end up to an eighth of them late, and
-// no more than a second.
+// Options of a Backend. Times of 0 take the default. HeaderTimeout and BodyTimeout end up to an eighth of them late,
+// and no more than a second.
 type Options struct {
 	// Address is the host and port.
 	Address string
