@@ -5,7 +5,6 @@ package backend_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -440,37 +438,4 @@ func TestTLS(t *testing.T) {
 			res.Body.Close()
 		}
 	}
-}
-
-// FuzzWrite: what is sent is read as the request that it was, whatever a client put into it.
-func FuzzWrite(f *testing.F) {
-	f.Add("/", "", "x", "X-Test", "y")
-	f.Add("/a b", "q=1", "bücher.example", "X\r\nY", "y\r\nTransfer-Encoding: chunked")
-	f.Add("*", "", "[fe80::1%25en0]:80", "Content-Length", "5")
-	f.Add("//x/..", "a\r\n", "x\r\nHost: y", "Host", "y")
-	f.Fuzz(func(t *testing.T, path, query, host, name, value string) {
-		name = http.CanonicalHeaderKey(name) // as servers have it
-		req := &http.Request{
-			Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "backend", Path: path, RawQuery: query}, Host: host,
-			Header: http.Header{name: {value}, "User-Agent": {""}, "X-Last": {"z"}},
-		}
-		var out bytes.Buffer
-		w := bufio.NewWriter(&out)
-		if err := backend.Write(w, req); err != nil || w.Flush() != nil {
-			return // it says so, and the connection is closed
-		}
-		r := bufio.NewReader(&out)
-		got, err := http.ReadRequest(r)
-		if err != nil {
-			return // the backend refuses it
-		}
-		if got.ContentLength != 0 || len(got.TransferEncoding) > 0 || r.Buffered() > 0 || got.Method != http.MethodGet {
-			t.Errorf("%q was written, and %+v read", out.String(), got)
-		}
-		for field := range got.Header {
-			if field != name && field != "X-Last" && !(name == "Pragma" && field == "Cache-Control") {
-				t.Errorf("%q came of %q: %q", field, name, value)
-			}
-		}
-	})
 }
