@@ -4,7 +4,6 @@
 package httpproxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -70,7 +69,7 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		x.prefers = preference{accepted: accepted, coding: c, forced: !accepted.Accepts(negotiate.Identity)}
 	}
-	x.forward() //nolint:contextcheck // It has the request's.
+	x.forward()
 }
 
 // sendable reports whether a request target can be written into a request line of HTTP/1.
@@ -87,9 +86,7 @@ func (g *generation) unhealthy() bool {
 
 // forward asks the backend and sends what it answers.
 func (x *exchange) forward() {
-	ctx, cancel := context.WithCancel(x.r.Context())
-	defer cancel()
-	out := x.outgoing(ctx)
+	out := x.outgoing()
 	if out.Body != nil {
 		// Nothing may read the body when the handler has returned.
 		defer out.Body.Close()

@@ -4,7 +4,6 @@
 package httpproxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -39,7 +38,7 @@ func removeHopByHop(h http.Header) {
 
 // outgoing returns the request for the backend. It shares what it does not change with
 // the client's.
-func (x *exchange) outgoing(ctx context.Context) *http.Request {
+func (x *exchange) outgoing() *http.Request {
 	in := x.r
 	h := make(http.Header, len(in.Header)+6)
 	for k, v := range in.Header {
@@ -69,7 +68,7 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	out := (&http.Request{
 		Method: in.Method, URL: target, Host: in.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h, ContentLength: in.ContentLength, Trailer: in.Trailer,
-	}).WithContext(ctx)
+	}).WithContext(in.Context())
 	if in.ContentLength != 0 && in.Body != nil && in.Body != http.NoBody {
 		out.Body = &requestBody{
 			body: in.Body, control: http.NewResponseController(x.w), stall: x.generation.settings.Limits.StallTimeout,

@@ -28,7 +28,8 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 )
 
-// Options of a Backend. Times of 0 take the default.
+// Options of a Backend. Times of 0 take the default. HeaderTimeout and BodyTimeout end up to an eighth of them late,
+// and no more than a second.
 type Options struct {
 	// Address is the host and port.
 	Address string
@@ -208,7 +209,8 @@ func (b *Backend) get() *conn {
 		c := b.idle[len(b.idle)-1]
 		b.idle = b.idle[:len(b.idle)-1]
 		b.mu.Unlock()
-		if c.alive() {
+		// A deadline that has passed since it was used would end the look at it.
+		if c.wait(b.options.HeaderTimeout) == nil && c.alive() {
 			return c
 		}
 		c.Close()

@@ -263,6 +263,35 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestUsedAfterTheDeadline: the deadline of one request, which stays when it is answered, does not end the next one.
+func TestUsedAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	for limit := 100 * time.Millisecond; ; limit *= 2 {
+		address, conns := server(t, always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+		b := start(t, backend.Options{Address: address, HeaderTimeout: limit, BodyTimeout: limit})
+		var err error
+		for range 2 {
+			var res *http.Response
+			if res, err = b.Do(request(t, "GET"), nil); err != nil {
+				break
+			}
+			var got []byte
+			if got, err = io.ReadAll(res.Body); string(got) != "ok" && err == nil {
+				t.Errorf("%q", got)
+			}
+			res.Body.Close()
+			time.Sleep(limit + limit/2)
+		}
+		if errors.Is(err, backend.ErrTimeout) && limit < patience {
+			continue // on a busy machine the header may need more
+		}
+		if err != nil || conns.Load() != 1 {
+			t.Errorf("%v, by %d connections", err, conns.Load())
+		}
+		return
+	}
+}
+
 // TestEndlessStream: a body of unknown length may stand still, for longer than a header may take.
 func TestEndlessStream(t *testing.T) {
 	t.Parallel()

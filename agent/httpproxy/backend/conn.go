@@ -29,6 +29,7 @@ type conn struct {
 	// limit is how many bytes may still be read; negative: any number.
 	limit int
 	since time.Time // when it became unused
+	until time.Time // the deadline that was set last, unless the end of a context was; zero: none
 
 	// What looks needs, here so that it allocates nothing.
 	look  func(fd uintptr) bool
@@ -62,6 +63,24 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p[:min(len(p), c.limit)])
 	c.limit -= n
 	return n, err
+}
+
+// wait bounds how long reads and writes may take from now on: 0 by nothing. A deadline that comes up to an eighth of
+// the time, and no more than a second, too late is left where it is, since moving one takes longer than looking at the
+// clock.
+func (c *conn) wait(d time.Duration) error {
+	var until time.Time
+	if d > 0 {
+		now, late := time.Now(), min(d/8, time.Second)
+		if left := c.until.Sub(now); left >= d && left <= d+late {
+			return nil
+		}
+		until = now.Add(d + late)
+	} else if c.until.IsZero() {
+		return nil
+	}
+	c.until = until
+	return c.SetDeadline(until)
 }
 
 // alive reports whether an unused connection can be used: the backend has neither

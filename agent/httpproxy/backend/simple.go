@@ -61,7 +61,7 @@ func (b *Backend) exchange(
 	c *conn, req *http.Request, inform Informational,
 ) (res *http.Response, answered bool, err error) {
 	// It also bounds sending a header that the backend does not read.
-	if err := c.SetDeadline(time.Now().Add(b.options.HeaderTimeout)); err != nil {
+	if err := c.wait(b.options.HeaderTimeout); err != nil {
 		return nil, false, err
 	}
 	if err := req.Context().Err(); err != nil {
@@ -113,7 +113,7 @@ func (b *Backend) attach(c *conn, res *http.Response, req *http.Request, stop fu
 		return
 	}
 	if r.patience == 0 {
-		r.setDeadline(c, time.Time{})
+		r.wait(c)
 	}
 	res.Body = r
 }
@@ -132,9 +132,9 @@ type body struct {
 	ended error
 }
 
-// setDeadline sets one that does not undo the end of the context.
-func (r *body) setDeadline(c *conn, t time.Time) {
-	_ = c.SetDeadline(t)
+// wait is that of the connection, and does not undo the end of the context.
+func (r *body) wait(c *conn) {
+	_ = c.wait(r.patience)
 	if r.ctx.Err() != nil {
 		_ = c.SetDeadline(longAgo)
 	}
@@ -149,7 +149,7 @@ func (r *body) Read(p []byte) (int, error) {
 		return 0, ended
 	}
 	if r.patience > 0 {
-		r.setDeadline(c, time.Now().Add(r.patience))
+		r.wait(c)
 	}
 	n, err := r.Reader.Read(p)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *body) end(err error) error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		r.ended = io.EOF
-		if r.keep && undisturbed && c.r.Buffered() == 0 && c.SetDeadline(time.Time{}) == nil {
+		if r.keep && undisturbed && c.r.Buffered() == 0 {
 			r.backend.put(c)
 			return r.ended
 		}

@@ -45,18 +45,23 @@ const (
 
 // Benchmark measures responses.
 func Benchmark() harness.Benchmark {
-	agent, caddy := "", ""
+	agent, caddy, some := "", "", part{}
 	return harness.Benchmark{
 		Name: name, About: "the agent in mode http beside nginx, HAProxy and Caddy",
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&agent, "agent", "bin/agent", "the agent to measure")
 			f.StringVar(&caddy, "caddy", "caddy", "the program caddy")
+			some.flags(f)
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
-			b := &bench{extent: full}
+			b := &bench{extent: full, part: some}
 			if r.Quick {
 				b.extent = quick
 			}
+			if err := some.narrow(&b.extent); err != nil {
+				return err
+			}
+			r.Partial = some.partial()
 			defer b.close()
 			if err := b.startBackend(ctx); err != nil {
 				return err
@@ -81,6 +86,7 @@ func Benchmark() harness.Benchmark {
 // bench is what is measured, and what came of it.
 type bench struct {
 	extent
+	part           part
 	work           string
 	certificates   string
 	backendAddress string
@@ -165,7 +171,9 @@ func (b *bench) measure(ctx context.Context, r *harness.Run) error {
 	for _, size := range b.json {
 		cells = append(cells, cell{"json", "1.1", size, []bool{true}})
 	}
-	cells = append(cells, cell{"xml", "2", 20000, []bool{true, false}})
+	if b.part.only == "" {
+		cells = append(cells, cell{"xml", "2", 20000, []bool{true, false}})
+	}
 	for _, c := range cells {
 		var turns []key
 		for _, compressed := range c.compressed {
@@ -191,6 +199,9 @@ func (b *bench) measure(ctx context.Context, r *harness.Run) error {
 		}); err != nil {
 			return err
 		}
+	}
+	if b.part.only != "" {
+		return nil
 	}
 	return b.holdConnections(ctx)
 }

@@ -41,10 +41,17 @@ func (b *bench) contenders(ctx context.Context, agent, caddy string) error {
 		{"HAProxy", b.haproxy},
 		{"Caddy", func(ctx context.Context, c *contender) error { return b.caddy(ctx, c, caddy) }},
 		{ourName, func(ctx context.Context, c *contender) error { return b.agent(ctx, c, agent) }},
+		{beforeName, func(ctx context.Context, c *contender) error { return b.agent(ctx, c, b.part.before) }},
 	} {
+		if s.name == beforeName && b.part.before == "" || s.name != beforeName && !b.part.names(s.name) {
+			continue
+		}
 		if err := b.begin(ctx, s.name, "gzip", &b.all, s.start); err != nil {
 			return err
 		}
+	}
+	if b.part.only != "" {
+		return nil
 	}
 	for _, engine := range []string{"isa-l", "zlib-ng", "go", "libzstd"} {
 		coding := "gzip"

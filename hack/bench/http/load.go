@@ -24,12 +24,14 @@ import (
 type turn struct {
 	requests float64 // per second
 	cpu      float64 // milliseconds for a response, of the whole system
+	own      float64 // the same of the contender alone
 	p99      float64 // milliseconds
 	wire     float64 // bytes of a response
 }
 
 func requestsOf(t turn) float64 { return t.requests }
 func cpuOf(t turn) float64      { return t.cpu }
+func ownOf(t turn) float64      { return t.own }
 func p99Of(t turn) float64      { return t.p99 }
 func wireOf(t turn) float64     { return t.wire }
 
@@ -45,6 +47,10 @@ func (b *bench) loadOn(ctx context.Context, k key) (turn, error) {
 	if err != nil {
 		return turn{}, err
 	}
+	ownBefore, err := c.Group().Usage()
+	if err != nil {
+		return turn{}, err
+	}
 	load := wrk
 	if k.protocol == "2" {
 		load = h2load
@@ -54,7 +60,12 @@ func (b *bench) loadOn(ctx context.Context, k key) (turn, error) {
 		return turn{}, err
 	}
 	after, _, err := harness.SystemCPU()
+	if err != nil {
+		return turn{}, err
+	}
+	ownAfter, err := c.Group().Usage()
 	t.cpu = (after - before).Seconds() * 1000 / count
+	t.own = (ownAfter.CPU - ownBefore.CPU).Seconds() * 1000 / count
 	return t, err
 }
 

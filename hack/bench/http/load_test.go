@@ -89,10 +89,12 @@ func TestTargets(t *testing.T) {
 		verdicts[target.Name] = target.Line()
 	}
 	for name, want := range map[string]string{
-		"compressed-rate-20000":   "target compressed-rate-20000 1.49 >=1.50 miss",
+		"compressed-rate-20000":   "target compressed-rate-20000 1.49 >=1.00 ok",
 		"compressed-rate-240000":  "target compressed-rate-240000 1.49 >=2.00 miss",
+		"compressed-rate-64000":   "target compressed-rate-64000 1.49 >=1.50 miss",
 		"plain-rate-5000":         "target plain-rate-5000 3.00 >=0.75 ok",
-		"p99-5000":                "target p99-5000 1.00 <=1.00 miss",
+		"p99-5000":                "target p99-5000 1.00 <=1.10 ok",
+		"p99-20000":               "target p99-20000 1.00 <=1.00 miss",
 		"memory-1000-connections": "target memory-1000-connections 129 <=128 miss",
 	} {
 		if verdicts[name] != want {
@@ -109,7 +111,7 @@ func TestTargets(t *testing.T) {
 		strings.Contains(svg, "NaN") {
 		t.Errorf("the plot is %s", svg)
 	}
-	if cost := b.costTable(); !strings.Contains(cost, "| nginx, gzip | 1.000 |") {
+	if cost := b.costTable(cpuOf); !strings.Contains(cost, "| nginx, gzip | 1.000 |") {
 		t.Errorf("%s", cost)
 	}
 }
@@ -129,5 +131,22 @@ func TestLongTargets(t *testing.T) {
 			flat.OK() != test.ok {
 			t.Errorf("%s: %v", name, targets)
 		}
+	}
+}
+
+func TestPart(t *testing.T) {
+	e := full
+	p := part{sizes: "3000,12000", only: "nginx," + ourName, rounds: 7}
+	if err := p.narrow(&e); err != nil || !slices.Equal(e.sizes, []int{3000, 12000}) || e.json != nil || e.rounds != 7 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if !p.partial() || !p.names("nginx") || p.names("HAProxy") {
+		t.Errorf("%+v", p)
+	}
+	if err := (&part{sizes: "3k"}).narrow(&e); err == nil {
+		t.Error("3k is taken for a size")
+	}
+	if all := (part{}); all.partial() || !all.names("Caddy") {
+		t.Error("everything is taken for a part")
 	}
 }

@@ -22,7 +22,7 @@ func (b *bench) report(ctx context.Context) harness.Report {
 		Name: "http", Template: reportText, Targets: b.targets(), Drawing: b.draw(), Versions: versions(ctx),
 		Data: map[string]any{
 			"Rounds": b.rounds, "Turn": b.turn, "Connections": connections, "Suite": suite, "Many": manyConnections,
-			"Cost": b.costTable(), "Engines": b.engineTable(), "BreakEven": b.breakEvenTable(),
+			"Cost": b.costTable(cpuOf), "Own": b.costTable(ownOf), "Engines": b.engineTable(), "BreakEven": b.breakEvenTable(),
 			"Compressed": b.rateTable("xml", b.sizes, true), "Plain": b.rateTable("xml", b.sizes, false),
 			"JSON": b.jsonTable(), "HTTP2": b.http2Table(), "Memory": b.memoryTable(),
 		},
@@ -81,8 +81,8 @@ func row(name string, sizes []int, format func(float64) string, of func(size int
 
 func milliseconds(f float64) string { return strings.TrimPrefix(fmt.Sprintf("%.3f", f), "0") }
 
-// costTable has the CPU time of a response: ours compressed, and everybody's.
-func (b *bench) costTable() string {
+// costTable has the CPU time of a response, of the whole system or of contenders alone.
+func (b *bench) costTable(of func(turn) float64) string {
 	rows := [][]string{row("saved", b.sizes, func(f float64) string {
 		return fmt.Sprintf("%.0f %%", f)
 	}, func(size int) float64 {
@@ -99,7 +99,7 @@ func (b *bench) costTable() string {
 				name = c.name + ", none"
 			}
 			rows = append(rows, row(name, b.sizes, milliseconds, func(size int) float64 {
-				return b.median(key{c.name, "xml", size, "1.1", compressed}, cpuOf)
+				return b.median(key{c.name, "xml", size, "1.1", compressed}, of)
 			}))
 		}
 	}

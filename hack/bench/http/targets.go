@@ -14,6 +14,9 @@ import (
 // targets judges what was measured, at each size.
 func (b *bench) targets() []harness.Target {
 	var all []harness.Target
+	if b.part.only != "" {
+		return nil // nobody to compare with, perhaps
+	}
 	for _, size := range b.sizes {
 		k := func(name string, compressed bool) key { return key{name, "xml", size, "1.1", compressed} }
 		add := func(what, text, peer string, compressed bool, of func(turn) float64, bound float64, atLeast bool) {
@@ -23,7 +26,6 @@ func (b *bench) targets() []harness.Target {
 				Measured: harness.RatioOf(b.turns[k(ourName, compressed)], b.turns[k(peer, compressed)], of),
 			})
 		}
-		large := size >= 64000
 		if size >= 12000 {
 			best := slices.MaxFunc(b.all, func(a, c *contender) int {
 				rate := func(c *contender) float64 {
@@ -34,25 +36,29 @@ func (b *bench) targets() []harness.Target {
 				}
 				return cmp.Compare(rate(a), rate(c))
 			})
-			bound := 1.5
-			if large {
-				bound = 2
-			}
-			add("compressed-rate", "requests by second, compressed", best.name, true, requestsOf, bound, true)
+			add("compressed-rate", "requests by second, compressed", best.name, true, requestsOf,
+				bySize(size, 1, 64000, 1.5, 240000, 2), true)
 		}
-		if size < 20000 || large {
-			bound := 0.75
-			if large {
-				bound = 1
-			}
-			add("plain-rate", "requests by second, not compressed", "nginx", false, requestsOf, bound, true)
+		if size <= 20000 || size >= 64000 {
+			add("plain-rate", "requests by second, not compressed", "nginx", false, requestsOf,
+				bySize(size, 0.75, 64000, 1), true)
 		}
-		add("p99", "time of the slowest hundredth, compressed", "nginx", true, p99Of, 1, false)
+		add("p99", "time of the slowest hundredth, compressed", "nginx", true, p99Of, bySize(size, 1.1, 5001, 1), false)
 	}
 	if held := b.memory[ourName]; len(held) > 2 {
 		all = append(all, memoryTarget(held, fmt.Sprintf("with %d connections", manyConnections)))
 	}
 	return all
+}
+
+// bySize is the bound for a size: the first, or the last whose size is reached of those that follow, in pairs.
+func bySize(size int, bound float64, from ...float64) float64 {
+	for i := 0; i < len(from); i += 2 {
+		if float64(size) >= from[i] {
+			bound = from[i+1]
+		}
+	}
+	return bound
 }
 
 // memoryTarget bounds the most memory that was held.
