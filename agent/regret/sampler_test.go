@@ -148,7 +148,6 @@ func TestFindsTheBestAlternative(t *testing.T) {
 	}
 }
 
-// TestShareOfCPU: sampling takes its share of the CPU time at most, whatever is offered, and does use it.
 // TestSameWays: a configuration that changes nothing about compression keeps the sample; one that does begins another.
 func TestSameWays(t *testing.T) {
 	b := newBench()
@@ -180,6 +179,7 @@ func TestSameWays(t *testing.T) {
 	}
 }
 
+// TestShareOfCPU: sampling takes its share of the CPU time at most, whatever is offered, and does use it.
 func TestShareOfCPU(t *testing.T) {
 	b := newBench()
 	measured := 0
