@@ -82,7 +82,7 @@ func heatMap(rows []row) string {
 				}
 				percent := 100 * r.regret()
 				fill, text := shade(percent)
-				if r.isNoise() {
+				if !r.counts(percentOver(1+r.regret(), r.RegretInterval), worstBound) {
 					fill, text = noiseFill, "#1f2328"
 				}
 				x := mapLeft + group*float64(j) + boxWidth*float64(k)

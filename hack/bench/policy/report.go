@@ -25,8 +25,8 @@ func report(rows []row) harness.Report {
 	return harness.Report{
 		Name: benchmark, Template: reportTemplate, Targets: targets(rows), Drawing: heatMap(rows), Data: map[string]any{
 			"Rounds": cellLimits.rounds, "Longest": longest, "Quiet": 100 * quiet, "Learning": learning, "Prices": prices,
-			"Noise": median, "MostNoise": most, "Networks": networks(rows), "SimulatedBlocks": simulatedBlocks, "SimulatedCores": simulatedCores,
-			"Simulation": simulate(),
+			"Noise": median, "MostNoise": most, "Networks": networks(rows), "SimulatedBlocks": simulatedBlocks,
+			"SimulatedCores": simulatedCores, "Simulation": simulate(),
 		},
 	}
 }
@@ -46,7 +46,8 @@ func networks(rows []row) []table {
 			r := &rows[i]
 			lines = append(lines, []string{
 				r.data(), fmt.Sprintf("%.3g", float64(r.Size)/(1<<20)), string(r.Objective),
-				short(r.Objective, r.Auto.Value), r.Auto.Choice, r.Best.Choice, short(r.Objective, r.Best.Value), r.none(), fmt.Sprintf("%.1f", 100*r.regret()), r.noise(),
+				short(r.Objective, r.Auto.Value), r.Auto.Choice, r.Best.Choice, short(r.Objective, r.Best.Value), r.none(),
+				fmt.Sprintf("%.1f", 100*r.regret()), r.noise(),
 			})
 		}
 		tables = append(tables, table{

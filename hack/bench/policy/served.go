@@ -25,7 +25,8 @@ import (
 func setting(s policy.Settings, codecs ...codec.ID) *wirev1.CompressionSettings {
 	c := &wirev1.CompressionSettings{
 		Mode: map[policy.Mode]wirev1.CompressionMode{
-			policy.Never: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, policy.Auto: wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
+			policy.Never:  wirev1.CompressionMode_COMPRESSION_MODE_NEVER,
+			policy.Auto:   wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
 			policy.Always: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS,
 		}[s.Mode],
 		Objective: map[policy.Objective]wirev1.CompressionObjective{

@@ -13,8 +13,16 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
-// targets are in percent, of each part those cells that are not noise. The interval of the median is that of the
-// medians of all ends.
+// Bounds in percent.
+const (
+	medianBound   = 1
+	worstBound    = 10
+	overNoneBound = 3
+)
+
+// targets are in percent, of each part those cells that are not noise. Noise does not hide what is large: a cell whose
+// whole interval is above the bound of the worst one counts there all the same. The interval of the median is that of
+// the medians of all ends.
 func targets(rows []row) (all []harness.Target) {
 	for _, p := range parts {
 		all = append(all, p.targets(pick(rows, func(r row) bool { return r.of() == p }))...)
@@ -32,19 +40,20 @@ func (p part) targets(rows []row) []harness.Target {
 	var regrets []harness.Estimate
 	for i := range rows {
 		r := &rows[i]
+		e := percentOver(1+r.regret(), r.RegretInterval)
 		if r.isNoise() {
 			noise++
-			continue
+		} else {
+			regrets = append(regrets, e)
 		}
-		e := percentOver(1+r.regret(), r.RegretInterval)
-		regrets = append(regrets, e)
-		if !(e.Value <= worst.Value) {
+		if r.counts(e, worstBound) && !(e.Value <= worst.Value) {
 			worst, worstAt = e, r.where()
 		}
 		if r.Network != 0 || r.Objective != policy.Elapsed || r.None == nil {
 			continue
 		}
-		if e := percentOver(r.Auto.Value / *r.None, r.OverNoneInterval); !(e.Value <= over.Value) {
+		e = percentOver(r.Auto.Value / *r.None, r.OverNoneInterval)
+		if r.counts(e, overNoneBound) && !(e.Value <= over.Value) {
 			over, overAt = e, r.where()
 		}
 	}
@@ -57,13 +66,17 @@ func (p part) targets(rows []row) []harness.Target {
 	}
 	name := func(what string) string { return fmt.Sprintf("policy-%s-%s-percent", p, what) }
 	return []harness.Target{
-		{Name: name("regret-median"), What: "median of the regrets", Measured: middle, Bound: 1, Digits: 2,
+		{Name: name("regret-median"), What: "median of the regrets", Measured: middle, Bound: medianBound, Digits: 2,
 			Note: fmt.Sprintf("%d of %d are noise", noise, len(rows))},
-		{Name: name("regret-worst"), What: "the worst regret", Measured: worst, Bound: 10, Digits: 2, Note: worstAt},
-		{Name: name("unlimited-over-none"), Measured: over, Bound: 3, Digits: 2, Note: overAt,
+		{Name: name("regret-worst"), What: "the worst regret", Measured: worst, Bound: worstBound, Digits: 2, Note: worstAt},
+		{Name: name("unlimited-over-none"), Measured: over, Bound: overNoneBound, Digits: 2, Note: overAt,
 			What: "how much longer Auto takes than none at worst, over an unlimited network"},
 	}
 }
+
+// counts reports whether a figure of a row counts for a bound: it is not noise, or above the bound whatever of it is
+// noise.
+func (r *row) counts(e harness.Estimate, bound float64) bool { return !r.isNoise() || e.Low > bound }
 
 // of is the part that a row is of.
 func (r *row) of() part { return cmp.Or(r.Part, transfers) }
@@ -81,8 +94,8 @@ func (r *row) where() string {
 	return text + ", " + string(r.Objective)
 }
 
-// noise is by how many percent a choice may differ from itself, in the rows of which that was measured and in which time
-// decides: the median and the most.
+// noise is by how many percent a choice may differ from itself, in the rows of which that was measured and in which
+// time decides: the median and the most.
 func noise(rows []row) (median, most float64) {
 	var all []float64
 	for i := range rows {
