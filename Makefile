@@ -550,7 +550,7 @@ bench-object: build ## Measure moving trees through versitygw beside rclone and 
 		-only "$(BENCH_ONLY)"
 
 .PHONY: bench-policy
-bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network only)
+bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, of Transfers, messages and bodies, over networks of its own; needs root (BENCH=quick: a look, no result; PART=messages: that part only, PART=10: that network)
 	$(ENSURE) network
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 

@@ -92,9 +92,8 @@ const (
 	classAttempts = 16
 	// Attempts before the last of them or so are forgotten.
 	classMemory = 32
-	// What is done changes when the other is this share better, so many times in a row.
-	classMargin  = 0.1
-	classConfirm = 2
+	// What is done changes when the other is this share better.
+	classMargin = 0.1
 )
 
 // Class is what is known of bodies or messages that are alike in size and content, and what is done with them: at
@@ -106,6 +105,7 @@ type Class struct {
 	asIs     bool
 	reason   Reason
 	against  int
+	retry    retry
 	weighed  Weighed
 }
 
@@ -133,9 +133,11 @@ func (k *Class) Look(s Serving, c Carrier, pipelined bool) {
 	if k.asIs {
 		is, other = other, is
 	}
+	k.retry.kept++
 	if !(other < (1-classMargin)*is) {
 		k.against = 0
-	} else if k.against++; k.against >= classConfirm {
+	} else if k.against++; k.against >= k.retry.confirm(s, is) {
+		k.retry.change(s, is)
 		k.asIs, k.against = !k.asIs, 0
 	}
 	if k.reason = ""; k.asIs {

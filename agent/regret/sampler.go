@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -125,11 +126,13 @@ func New(machine Machine, pressed func() bool) *Sampler {
 	}
 }
 
-// Set replaces the ways. What was measured by others is forgotten. Without engines nothing is drawn.
+// Set replaces the ways. What was measured by others is forgotten; the same ways again change nothing. Without engines
+// nothing is drawn.
 func (s *Sampler) Set(w Ways) {
-	if s == nil {
+	if s == nil || s.has(w) {
 		return
 	}
+	w.Engines = maps.Clone(w.Engines) // which the next ones are compared with
 	a := &alternatives{ways: w, options: []policy.Option{{}}, encoders: map[int]codec.Encoder{}, broken: map[int]bool{}}
 	for o := range w.Engines {
 		a.options = append(a.options, o)
@@ -140,6 +143,18 @@ func (s *Sampler) Set(w Ways) {
 	defer s.mu.Unlock()
 	s.now, s.waiting = a, nil
 	s.begin()
+}
+
+// has reports whether the ways are those that it has, by engines of the same names.
+func (s *Sampler) has(w Ways) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return false
+	}
+	now := s.now.ways
+	return now.Settings == w.Settings && now.Prefer == w.Prefer && now.Overhead == w.Overhead &&
+		maps.EqualFunc(now.Engines, w.Engines, func(a, b codec.Engine) bool { return a.Name() == b.Name() })
 }
 
 // begin begins to draw one of the units that come. mu is held.

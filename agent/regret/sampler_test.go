@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -98,6 +99,12 @@ func newBench() *bench {
 	return b
 }
 
+// afresh has what was measured forgotten.
+func (b *bench) afresh() {
+	b.Set(regret.Ways{})
+	b.Set(b.ways)
+}
+
 var block = bytes.Repeat([]byte("block"), 1<<16/5)
 
 func wire(s policy.Spent) float64 { return s.Wire / s.Plain }
@@ -134,9 +141,41 @@ func TestFindsTheBestAlternative(t *testing.T) {
 	if !ok || !best.Stored() {
 		t.Errorf("%+v, %v", best, ok)
 	}
+	b.ways.Overhead = 1
 	b.Set(b.ways)
 	if _, _, ok := b.Lost(wire); ok {
 		t.Error("what was measured before Set counts")
+	}
+}
+
+// TestSameWays: a configuration that changes nothing about compression keeps the sample; one that does begins another.
+func TestSameWays(t *testing.T) {
+	b := newBench()
+	value := func(s policy.Spent) float64 { return wire(s) }
+	b.measure(t, 48, len(block), zstd)
+	same := b.ways
+	same.Engines = maps.Clone(same.Engines)
+	b.Set(same)
+	if lost, _, ok := b.Lost(value); !ok || lost.Units != 48 {
+		t.Errorf("the same ways again: %+v, %v", lost, ok)
+	}
+	b.measure(t, 1, len(block), zstd)
+	for name, change := range map[string]func(*regret.Ways){
+		"price":    func(w *regret.Ways) { w.Settings.Prices.NetworkGiB = 1 },
+		"least":    func(w *regret.Ways) { w.Settings.SoftwareMinSize = 1 },
+		"overhead": func(w *regret.Ways) { w.Overhead = 1 },
+		"engine":   func(w *regret.Ways) { delete(w.Engines, zstd) },
+		"other":    func(w *regret.Ways) { w.Engines[zstd] = w.Engines[deflate] },
+	} {
+		b := newBench()
+		b.measure(t, 48, len(block), deflate)
+		other := b.ways
+		other.Engines = maps.Clone(other.Engines)
+		change(&other)
+		b.Set(other)
+		if lost, _, ok := b.Lost(value); ok {
+			t.Errorf("%s: %+v", name, lost)
+		}
 	}
 }
 
@@ -249,12 +288,12 @@ func TestOpenAlternatives(t *testing.T) {
 	if lost, best, ok := b.Lost(wire); !ok || best != zstd || lost.Share != 0 {
 		t.Errorf("%+v by %+v, %v", lost, best, ok)
 	}
-	b.Set(b.ways)
+	b.afresh()
 	b.measure(t, 48, 1<<20, policy.Option{Codec: codec.Deflate, Level: codec.Fast}) // hardware, and no software
 	if lost, best, ok := b.Lost(wire); !ok || best != dfltcc || lost.Share != 0 {
 		t.Errorf("%+v by %+v, %v", lost, best, ok)
 	}
-	b.Set(b.ways)
+	b.afresh()
 	for range 48 {
 		b.Keep(b.Draw(block, codec.Deflate), 1<<19, deflate) // the client does not accept zstd
 		b.clock.cpu += time.Minute

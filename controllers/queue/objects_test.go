@@ -102,6 +102,24 @@ func TestSpillingMembers(t *testing.T) {
 	}
 }
 
+// TestGreatestSpill: what is nearly the greatest quantity does not become a limit below 0.
+func TestGreatestSpill(t *testing.T) {
+	for _, size := range []string{"7Ei", "7400Pi", "8191Pi"} {
+		q := newQueue(spilling(size))
+		q.Spec.Storage.Size = resource.MustParse(size)
+		pod := statefulSet(t, want(t, q), nil).Spec.Template.Spec
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+		asked := pod.Containers[0].Resources
+		for _, limit := range []*resource.Quantity{
+			pod.Volumes[i].EmptyDir.SizeLimit, asked.Requests.StorageEphemeral(), asked.Limits.Memory(),
+		} {
+			if limit.Cmp(resource.MustParse(size)) < 0 {
+				t.Errorf("%s for %s", limit, size)
+			}
+		}
+	}
+}
+
 // TestSpillStart: what stays in memory counts at the start of members, and other Queues' members start as ever.
 func TestSpillStart(t *testing.T) {
 	digest := func(change func(*v1alpha1.QueueSpec)) string {

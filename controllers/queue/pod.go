@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -137,7 +138,7 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 
 // memoryResources have space for all messages, and for what it takes to keep and compress them.
 func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
-	limit := resource.NewQuantity(size.Value()+size.Value()/2+512<<20, resource.BinarySI)
+	limit := resource.NewQuantity(plus(size.Value(), size.Value()/2, 512<<20), resource.BinarySI)
 	return &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: *limit},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: *limit},
@@ -147,7 +148,18 @@ func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
 // spillLimit is how much of a node's disk a member may take before kubelet evicts it, in place of rejecting messages: a
 // member sees what its files take some moments after it was written.
 func spillLimit(size resource.Quantity) resource.Quantity {
-	return *resource.NewQuantity(size.Value()+size.Value()/8, resource.BinarySI)
+	return *resource.NewQuantity(plus(size.Value(), size.Value()/8), resource.BinarySI)
+}
+
+// plus adds figures of 0 or more. A sum that is too great is the greatest quantity.
+func plus(sum int64, more ...int64) int64 {
+	for _, n := range more {
+		if sum > math.MaxInt64-n {
+			return math.MaxInt64
+		}
+		sum += n
+	}
+	return sum
 }
 
 // withDisk asks for so much of the node's disk, unless somebody else has said what to ask for.

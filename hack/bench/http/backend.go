@@ -12,15 +12,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/test/corpus"
 )
+
+// Backend is the command line of one that answers GET /CORPUS/SIZE at an address with so many bytes, up to 1 MiB, of a
+// corpus: xml, json or random, which is said to be text.
+func Backend(address string) []string { return harness.Self(name, backendRole, address) }
 
 // serveBackend answers /KIND/SIZE with so many bytes of a corpus until the context
 // ends.
 func serveBackend(ctx context.Context, address string) error {
 	const longest = 1 << 20
 	bodies := map[string][]byte{}
-	types := map[string]string{"xml": "application/xml", "json": "application/json"}
+	types := map[string]string{"xml": "application/xml", "json": "application/json", "random": "text/plain"}
 	for name := range types {
 		c, ok := corpus.ByName(name)
 		if !ok {

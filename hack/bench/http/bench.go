@@ -130,7 +130,7 @@ func (b *bench) startBackend(ctx context.Context) (err error) {
 	if b.backendAddress, err = harness.FreeAddress(); err != nil {
 		return err
 	}
-	self := harness.Self(name, backendRole, b.backendAddress)
+	self := Backend(b.backendAddress)
 	_, err = b.spawn(ctx, b.backendAddress, self[0], self[1:]...)
 	return err
 }

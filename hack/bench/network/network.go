@@ -68,6 +68,9 @@ func (p *Pair) Sender() string { return p.sender.space }
 // Receiver is that which Limit does not hold.
 func (p *Pair) Receiver() string { return p.receiver.space }
 
+// SenderAddress is where the receiver reaches the sender.
+func (p *Pair) SenderAddress() string { return p.sender.address }
+
 // Address is where the sender reaches the receiver.
 func (p *Pair) Address() string { return p.receiver.address }
 
@@ -123,12 +126,21 @@ func Command(ctx context.Context, space, name string, args ...string) *exec.Cmd 
 // StartListening starts a program in the receiver's namespace and waits, without connecting, until it listens at an
 // address there.
 func (p *Pair) StartListening(ctx context.Context, command *exec.Cmd, address string) (*harness.Process, error) {
+	return startListening(ctx, p.receiver.space, command, address)
+}
+
+// StartBeside does the same in the sender's namespace.
+func (p *Pair) StartBeside(ctx context.Context, command *exec.Cmd, address string) (*harness.Process, error) {
+	return startListening(ctx, p.sender.space, command, address)
+}
+
+func startListening(ctx context.Context, space string, command *exec.Cmd, address string) (*harness.Process, error) {
 	process, err := harness.Start(command)
 	if err != nil {
 		return nil, err
 	}
 	for range 400 {
-		text, err := harness.Output(ctx, "ip", "netns", "exec", p.receiver.space, "ss", "-Hltn")
+		text, err := harness.Output(ctx, "ip", "netns", "exec", space, "ss", "-Hltn")
 		if err != nil {
 			process.Stop(0)
 			return nil, fmt.Errorf("look for a listener: %w", err)

@@ -1,11 +1,14 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy measures what mode Auto loses against the best fixed choice: two agents, one of which sends a kind of
-// data to the other over a network of a speed, by Auto with each objective and by each codec and level for all blocks.
+// Package policy measures what mode Auto loses against the best fixed choice: agents, one of which sends a kind of data
+// over a network of a speed, by Auto with each objective and by each codec and level for everything. What is sent are
+// the blocks of Transfers, the messages that a Queue's channel sends to another Queue, and the bodies of an
+// HTTPEndpoint.
 //
-// Sender and receiver are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair
-// of virtual interfaces that a token bucket holds to the speed. They run on one core each, or on two that they share.
+// Both sides are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair of
+// virtual interfaces that a token bucket holds to the speed. Those of Transfers run on one core each, or on two that
+// they share, all others on two.
 package policy
 
 import (
@@ -27,6 +30,8 @@ const (
 	benchmark   = "policy"
 	sendRole    = "send"
 	receiveRole = "receive"
+	proxyRole   = "proxy"
+	clientRole  = "client"
 	// prefix of the addresses of sender and receiver.
 	prefix = "10.231.7."
 )
@@ -35,10 +40,10 @@ const (
 func Benchmark() harness.Benchmark {
 	only, keep := "", false
 	return harness.Benchmark{
-		Name: benchmark, About: "what mode Auto loses against the best fixed choice; needs root and 3 GiB of memory",
+		Name: benchmark, About: "what mode Auto loses against the best fixed choice; needs root and 5 GiB of memory",
 		Flags: func(f *flag.FlagSet) {
-			f.StringVar(&only, "only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 "+
-				"for unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
+			f.StringVar(&only, "only", "", "measure a part alone: transfers, messages or bodies, one network (10, 100, 1000, 0 "+
+				"for unlimited Mbit/s), one kind of data, or all of these (messages/100/XML); no result is written but with -merge")
 			f.BoolVar(&keep, "merge", false, "put what -only measures in the place of what the results had of it")
 		},
 		Run: func(ctx context.Context, r *harness.Run) error {
@@ -64,6 +69,8 @@ func Benchmark() harness.Benchmark {
 		Roles: map[string]func(context.Context, []string) error{
 			sendRole:    func(ctx context.Context, args []string) error { return serve(ctx, newSender, args[0]) },
 			receiveRole: func(ctx context.Context, args []string) error { return serve(ctx, newReceiver, args[0]) },
+			proxyRole:   func(ctx context.Context, args []string) error { return serveProxy(ctx, args[0]) },
+			clientRole:  func(ctx context.Context, _ []string) error { return serveClient(ctx) },
 		},
 	}
 }
@@ -83,6 +90,22 @@ func inMemory(run func(work string) ([]row, error)) (rows []row, err error) {
 	return run(work)
 }
 
+// bed is where the contenders of a section run.
+type bed interface {
+	// over readies for cells over the network, which has the speed by now.
+	over(ctx context.Context, link speed) error
+	// ready readies for a cell, by runs that count for nobody.
+	ready(ctx context.Context, c *cell) error
+	// run has one of its contenders move all bytes of a cell.
+	run(ctx context.Context, c *cell, one *contender) (outcome, error)
+	close() error
+}
+
+// beds by what they are for.
+var beds = map[part]func(ctx context.Context, link *network.Pair, work string, s section, cores int) (bed, error){
+	transfers: startPair, messages: openChannels, bodies: openProxies,
+}
+
 // measure measures all cells of a grid.
 func (g grid) measure(ctx context.Context, work string) (rows []row, err error) {
 	link, err := network.New(ctx, "ltgb", prefix)
@@ -90,35 +113,46 @@ func (g grid) measure(ctx context.Context, work string) (rows []row, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, link.Close()) }() //nolint:contextcheck // also when the context has ended
-	for _, cores := range g.cores {
-		pair, err := startPair(ctx, link, filepath.Join(work, fmt.Sprint(cores)), cores)
-		if err != nil {
-			return nil, err
+	for _, s := range g {
+		for _, cores := range s.cores {
+			bed, err := beds[s.part](ctx, link, filepath.Join(work, string(s.part)), s, cores)
+			if err != nil {
+				return nil, fmt.Errorf("ready for %s: %w", s.part, err)
+			}
+			measured, err := s.measure(ctx, bed, link, cores)
+			if err := errors.Join(err, bed.close()); err != nil {
+				return nil, fmt.Errorf("measure %s: %w", s.part, err)
+			}
+			rows = append(rows, measured...)
 		}
-		measured, err := g.measureBy(ctx, pair, link)
-		if err := errors.Join(err, pair.close()); err != nil {
-			return nil, err
-		}
-		rows = append(rows, measured...)
 	}
 	return rows, nil
 }
 
-func (g grid) measureBy(ctx context.Context, pair *pair, link *network.Pair) (rows []row, err error) {
-	for _, s := range g.links {
-		if !measured(s, pair.cores) {
+func (s section) measure(ctx context.Context, bed bed, net *network.Pair, cores int) (rows []row, err error) {
+	for _, link := range s.links {
+		if !measured(link, cores) {
 			continue
 		}
-		if err := link.Limit(ctx, int(s)); err != nil {
+		if err := net.Limit(ctx, int(link)); err != nil {
 			return nil, err
 		}
-		for _, kind := range g.kinds {
-			c, err := pair.measure(ctx, cell{link: s, kind: kind, cores: pair.cores}, g)
-			if err != nil {
-				return nil, err
+		if err := bed.over(ctx, link); err != nil {
+			return nil, err
+		}
+		for _, unit := range s.units {
+			for _, k := range s.kinds {
+				c := s.cell(link, k, cores, unit)
+				if err := bed.ready(ctx, &c); err != nil {
+					return nil, fmt.Errorf("%s over %s: %w", k.shown, link, err)
+				}
+				run := func(one *contender) (outcome, error) { return bed.run(ctx, &c, one) }
+				if err := c.take(ctx, s.limits, run); err != nil {
+					return nil, err
+				}
+				harness.Log("%s", &c)
+				rows = append(rows, c.rows(time.Now())...)
 			}
-			harness.Log("%s", c)
-			rows = append(rows, c.rows(time.Now())...)
 		}
 	}
 	return rows, nil

@@ -12,8 +12,11 @@ import (
 
 const (
 	boxWidth, boxHeight = 50.0, 24.0
-	mapLeft, mapTop     = 130.0, 84.0
+	mapLeft, mapTop     = 190.0, 84.0
 )
+
+// noiseFill is the colour of what is noise.
+const noiseFill = "#d1d9e0"
 
 // shade is the colour of a regret in percent, and that of text upon it.
 func shade(percent float64) (fill, text string) {
@@ -52,8 +55,11 @@ func heatMap(rows []row) string {
 	for i, legend := range []struct {
 		percent float64
 		text    string
-	}{{0, "to 2"}, {3, "to 5"}, {7, "to 10"}, {11, "more"}} {
+	}{{0, "to 2"}, {3, "to 5"}, {7, "to 10"}, {11, "more"}, {-1, "noise"}} {
 		fill, _ := shade(legend.percent)
+		if legend.percent < 0 {
+			fill = noiseFill
+		}
 		x := mapLeft + 500 + 70*float64(i)
 		canvas.Rect(x, 10, 14, 14, fill)
 		canvas.Text(x+19, 22, legend.text)
@@ -76,6 +82,9 @@ func heatMap(rows []row) string {
 				}
 				percent := 100 * r.regret()
 				fill, text := shade(percent)
+				if !r.counts(percentOver(1+r.regret(), r.RegretInterval), worstBound) {
+					fill, text = noiseFill, "#1f2328"
+				}
 				x := mapLeft + group*float64(j) + boxWidth*float64(k)
 				canvas.Rect(x, y, boxWidth, boxHeight, fill, `stroke="#ffffff"`)
 				canvas.Text(x+boxWidth/2, y+16, fmt.Sprintf("%.1f", percent), harness.Middle, fmt.Sprintf(`style="fill:%s"`, text))
@@ -86,7 +95,10 @@ func heatMap(rows []row) string {
 }
 
 func lineOf(r *row) string {
-	if r.Cores == 1 {
+	switch {
+	case r.of() != transfers:
+		return fmt.Sprintf("%s, %s of %s", r.Data, r.of(), harness.Grouped(r.Unit))
+	case r.Cores == 1:
 		return r.Data + ", 1 core"
 	}
 	return fmt.Sprintf("%s, %d cores", r.Data, r.Cores)

@@ -15,9 +15,10 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/agents"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
+	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// pair is a sender and a receiver.
+// pair is a sender and a receiver of Transfers.
 type pair struct {
 	work             string
 	cores            int
@@ -25,8 +26,8 @@ type pair struct {
 	runs             int
 }
 
-func startPair(ctx context.Context, link *network.Pair, work string, cores int) (*pair, error) {
-	p := &pair{work: work, cores: cores}
+func startPair(ctx context.Context, link *network.Pair, work string, _ section, cores int) (bed, error) {
+	p := &pair{work: filepath.Join(work, fmt.Sprint(cores)), cores: cores}
 	ca, _, err := pki.NewCA("bench", time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make a CA: %w", err)
@@ -66,8 +67,23 @@ func (p *pair) start(
 
 func (p *pair) close() error { return errors.Join(p.sender.Close(), p.receiver.Close()) }
 
-// move sends a directory once.
-func (p *pair) move(o order) (outcome, error) {
+// over needs nothing: each run makes its connections.
+func (p *pair) over(context.Context, speed) error { return nil }
+
+func (p *pair) source() string { return filepath.Join(p.work, "source") }
+
+// ready makes the data of a cell. Its first run pays for memory that they take, and counts for nobody.
+func (p *pair) ready(ctx context.Context, c *cell) error {
+	if err := fill(p.source(), c.kind.corpus, c.size); err != nil {
+		return err
+	}
+	_, err := p.run(ctx, c, c.fixed[len(c.fixed)-1])
+	return err
+}
+
+// run sends a directory once.
+func (p *pair) run(_ context.Context, _ *cell, one *contender) (outcome, error) {
+	o := order{Source: p.source(), Settings: one.settings, Codec: one.codec}
 	p.runs++
 	o.Run = fmt.Sprintf("run%d", p.runs)
 	var ready, sent, received answer
@@ -85,4 +101,31 @@ func (p *pair) move(o order) (outcome, error) {
 		elapsed: sent.Elapsed.Seconds(), cpu: (sent.CPU + received.CPU).Seconds(), bytes: float64(sent.Bytes),
 		choice: sent.Choice,
 	}, nil
+}
+
+// fill makes a directory with so many bytes of a corpus.
+func fill(dir, name string, size int64) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the data before: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory for data: %w", err)
+	}
+	made, ok := corpus.ByName(name)
+	if !ok {
+		return fmt.Errorf("there is no corpus %q", name)
+	}
+	// Blocks are compressed by themselves, so that it does not matter that they come again.
+	plain := made.Generate(int(min(size, 16<<20)))
+	f, err := os.Create(filepath.Join(dir, "data"))
+	if err != nil {
+		return fmt.Errorf("make data: %w", err)
+	}
+	for left := size; left > 0; left -= int64(len(plain)) {
+		if _, err := f.Write(plain[:min(left, int64(len(plain)))]); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("write data: %w", err)
+		}
+	}
+	return f.Close()
 }

@@ -16,26 +16,28 @@ import (
 //go:embed report.md.tmpl
 var reportTemplate string
 
-// part is the rows of one network and number of cores.
-type part struct{ Title, Measured, Table string }
+// table is the rows of one network and number of cores, of one part.
+type table struct{ Title, Measured, Table string }
 
 // report is policy.md and policy.svg.
 func report(rows []row) harness.Report {
 	median, most := noise(rows)
 	return harness.Report{
 		Name: benchmark, Template: reportTemplate, Targets: targets(rows), Drawing: heatMap(rows), Data: map[string]any{
-			"Rounds": fullGrid.rounds, "Longest": longest, "Prices": prices, "Noise": median, "MostNoise": most,
-			"Networks": networks(rows), "SimulatedBlocks": simulatedBlocks, "SimulatedCores": simulatedCores,
-			"Simulation": simulate(),
+			"Rounds": cellLimits.rounds, "Longest": longest, "Quiet": 100 * quiet, "Learning": learning, "Prices": prices,
+			"Noise": median, "MostNoise": most, "Networks": networks(rows), "SimulatedBlocks": simulatedBlocks,
+			"SimulatedCores": simulatedCores, "Simulation": simulate(),
 		},
 	}
 }
 
-func networks(rows []row) []part {
-	var parts []part
+func networks(rows []row) []table {
+	var tables []table
 	for len(rows) > 0 {
 		first := &rows[0]
-		end := slices.IndexFunc(rows, func(r row) bool { return r.Network != first.Network || r.Cores != first.Cores })
+		end := slices.IndexFunc(rows, func(r row) bool {
+			return r.of() != first.of() || r.Network != first.Network || r.Cores != first.Cores
+		})
 		if end < 0 {
 			end = len(rows)
 		}
@@ -43,20 +45,21 @@ func networks(rows []row) []part {
 		for i := range rows[:end] {
 			r := &rows[i]
 			lines = append(lines, []string{
-				r.Data, fmt.Sprint(r.Size >> 20), string(r.Objective), short(r.Objective, r.Auto.Value), r.Auto.Choice,
-				r.Best.Choice, short(r.Objective, r.Best.Value), r.none(), fmt.Sprintf("%.1f", 100*r.regret()),
+				r.data(), fmt.Sprintf("%.3g", float64(r.Size)/(1<<20)), string(r.Objective),
+				short(r.Objective, r.Auto.Value), r.Auto.Choice, r.Best.Choice, short(r.Objective, r.Best.Value), r.none(),
+				fmt.Sprintf("%.1f", 100*r.regret()), r.noise(),
 			})
 		}
-		parts = append(parts, part{
-			Title:    fmt.Sprintf("%s, %d core(s)", first.Network, first.Cores),
+		tables = append(tables, table{
+			Title:    first.title(),
 			Measured: days(rows[:end]),
 			Table: harness.Table([]string{
-				"data", "MiB", "objective", "Auto", "most blocks", "best fixed", "its figure", "none", "regret, %",
+				"data", "MiB", "objective", "Auto", "mostly", "best fixed", "its figure", "none", "regret, %", "noise, %",
 			}, lines),
 		})
 		rows = rows[end:]
 	}
-	return parts
+	return tables
 }
 
 // days says when rows were measured.
@@ -78,4 +81,34 @@ func short(o policy.Objective, v float64) string {
 		return fmt.Sprintf("%.2f MB", v/1e6)
 	}
 	return fmt.Sprintf("%.3f s", v)
+}
+
+// title is that of the table that a row is in.
+func (r *row) title() string {
+	switch r.of() {
+	case messages:
+		return fmt.Sprintf("Messages, %s", r.Network)
+	case bodies:
+		return fmt.Sprintf("Bodies, %s", r.Network)
+	}
+	return fmt.Sprintf("%s, %d core(s)", r.Network, r.Cores)
+}
+
+// data names them with their length.
+func (r *row) data() string {
+	if r.Unit == 0 {
+		return r.Data
+	}
+	return r.Data + ", " + length(r.Unit)
+}
+
+// noise is empty where it was not measured. What is marked is noise.
+func (r *row) noise() string {
+	switch {
+	case r.Noise == nil:
+		return ""
+	case r.isNoise():
+		return fmt.Sprintf("%.1f: noise", 100**r.Noise)
+	}
+	return fmt.Sprintf("%.1f", 100**r.Noise)
 }

@@ -22,9 +22,12 @@ import (
 // row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured again
 // without the others.
 type row struct {
+	// Part is empty in results of Transfers alone, of an earlier time.
+	Part      part             `json:"part,omitempty"`
 	Network   speed            `json:"megabitsPerSecond"` // 0: unlimited
 	Cores     int              `json:"cores"`
 	Data      string           `json:"data"`
+	Unit      int              `json:"unitBytes,omitempty"` // of a message or body
 	Size      int64            `json:"bytes"`
 	Objective policy.Objective `json:"objective"`
 	// Auto and Best are medians: of mode Auto with what most blocks got, and of the fixed choice that is best.
@@ -32,8 +35,10 @@ type row struct {
 	Best figure `json:"best"`
 	// None is that of sending everything as it is; absent: it was not run.
 	None *float64 `json:"none,omitempty"`
-	// Again is the same once more, which tells the noise.
-	Again *float64 `json:"noneAgain,omitempty"`
+	// Noise is by which share a fixed choice may differ from itself, and Rounds how often that was measured; absent: that
+	// was not measured.
+	Noise  *float64 `json:"noise,omitempty"`
+	Rounds int      `json:"rounds,omitempty"`
 	// RegretInterval and OverNoneInterval are the 95 % intervals of Auto by Best, and by None; absent: one run each.
 	RegretInterval   *[2]float64 `json:"regretInterval,omitempty"`
 	OverNoneInterval *[2]float64 `json:"overNoneInterval,omitempty"`
@@ -49,13 +54,13 @@ type figure struct {
 
 // rows returns a row for each objective.
 func (c *cell) rows(now time.Time) []row {
-	all := make([]row, 0, len(objectives))
-	for _, o := range objectives {
+	all := make([]row, 0, len(c.objectives))
+	for _, o := range c.objectives {
 		auto, best := c.auto[o], c.best(o)
 		r := row{
-			Network: c.link, Cores: c.cores, Data: c.kind.shown, Size: c.size, Objective: o,
+			Part: c.part, Network: c.link, Cores: c.cores, Data: c.kind.shown, Unit: c.unit, Size: c.size, Objective: o,
 			Measured: now.UTC().Format(time.DateOnly),
-			Auto:     figure{auto.value(o), auto.runs[0].choice}, Best: figure{best.value(o), best.name},
+			Auto:     figure{auto.value(o), auto.mostly()}, Best: figure{best.value(o), best.name},
 		}
 		r.RegretInterval = r.interval(auto, best)
 		for _, one := range c.fixed {
@@ -64,22 +69,37 @@ func (c *cell) rows(now time.Time) []row {
 				r.None, r.OverNoneInterval = &value, r.interval(auto, one)
 			}
 		}
-		if c.again != nil {
-			value := c.again.value(o)
-			r.Again = &value
+		if noise := c.noise(o); !math.IsInf(noise, 1) {
+			r.Noise, r.Rounds = &noise, len(c.again.runs)
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
+// mostly is what most runs chose.
+func (c *contender) mostly() string {
+	n := map[string]int{}
+	for _, r := range c.runs {
+		n[r.choice]++
+	}
+	return slices.MaxFunc(c.runs, func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(n[a.choice], n[b.choice]), cmp.Compare(b.choice, a.choice))
+	}).choice
+}
+
+// isNoise reports whether a choice differs from itself by so much that a regret says little.
+func (r *row) isNoise() bool { return r.Noise != nil && !(*r.Noise < quiet) }
+
 // regret is by how much Auto is worse than the best fixed choice.
 func (r *row) regret() float64 { return r.atLeast(r.Auto.Value)/r.atLeast(r.Best.Value) - 1 }
 
 // atLeast is a figure, or what is as good as nothing: of bytes, a hundredth of the data.
-func (r *row) atLeast(figure float64) float64 {
-	nothing := 0.01 * float64(r.Size)
-	switch r.Objective {
+func (r *row) atLeast(figure float64) float64 { return atLeast(r.Objective, r.Size, figure) }
+
+func atLeast(o policy.Objective, size int64, figure float64) float64 {
+	nothing := 0.01 * float64(size)
+	switch o {
 	case policy.Bytes:
 		return max(figure, nothing)
 	case policy.Cost:
@@ -88,16 +108,21 @@ func (r *row) atLeast(figure float64) float64 {
 	return figure
 }
 
-// interval of the quotient of two contenders.
-func (r *row) interval(ours, theirs *contender) *[2]float64 {
-	figures := func(c *contender) []float64 {
-		all := c.values(r.Objective)
+// ratio of two contenders in the same rounds.
+func ratio(o policy.Objective, size int64, ours, theirs []float64) harness.Estimate {
+	floored := func(figures []float64) []float64 {
+		all := slices.Clone(figures)
 		for i := range all {
-			all[i] = r.atLeast(all[i])
+			all[i] = atLeast(o, size, all[i])
 		}
 		return all
 	}
-	e := harness.Ratio(figures(ours), figures(theirs))
+	return harness.Ratio(floored(ours), floored(theirs))
+}
+
+// interval of the quotient of two contenders.
+func (r *row) interval(ours, theirs *contender) *[2]float64 {
+	e := ratio(r.Objective, r.Size, ours.values(r.Objective), theirs.values(r.Objective))
 	if math.IsInf(e.High, 1) {
 		return nil
 	}
@@ -111,58 +136,6 @@ func percentOver(quotient float64, interval *[2]float64) harness.Estimate {
 		e.Low, e.High = 100*(interval[0]-1), 100*(interval[1]-1)
 	}
 	return e
-}
-
-// targets are in percent. The interval of the median is that of the medians of all ends.
-func targets(rows []row) []harness.Target {
-	if len(rows) == 0 {
-		return nil
-	}
-	var regrets []harness.Estimate
-	var over harness.Estimate
-	for i := range rows {
-		r := &rows[i]
-		regrets = append(regrets, percentOver(1+r.regret(), r.RegretInterval))
-		if r.Network == 0 && r.Objective == policy.Elapsed && r.hopeless() && r.None != nil {
-			if e := percentOver(r.Auto.Value / *r.None, r.OverNoneInterval); e.Value > over.Value {
-				over = e
-			}
-		}
-	}
-	median := func(of func(harness.Estimate) float64) float64 { return harness.MedianOf(regrets, of) }
-	worst := slices.MaxFunc(regrets, func(a, b harness.Estimate) int { return cmp.Compare(a.Value, b.Value) })
-	return []harness.Target{
-		{Name: "policy-regret-median-percent", What: "median of all regrets", Bound: 2, Digits: 2,
-			Measured: harness.Estimate{
-				Value: median(func(e harness.Estimate) float64 { return e.Value }),
-				Low:   median(func(e harness.Estimate) float64 { return e.Low }),
-				High:  median(func(e harness.Estimate) float64 { return e.High }),
-			}},
-		{Name: "policy-regret-worst-percent", What: "the worst regret", Measured: worst, Bound: 10, Digits: 2},
-		{Name: "policy-incompressible-over-none-percent", Measured: over, Bound: 3, Digits: 2,
-			What: "how much longer Auto takes than none at worst, with data that do not shrink over an unlimited network"},
-	}
-}
-
-// noise is by how many percent what one choice took differs from what it took again, in the rows in which time decides:
-// the median and the most.
-func noise(rows []row) (median, most float64) {
-	var all []float64
-	for i := range rows {
-		r := &rows[i]
-		if r.None != nil && r.Again != nil && (r.Objective == policy.Elapsed || r.Objective == policy.CPU) {
-			all = append(all, 100*math.Abs(*r.Again / *r.None - 1))
-		}
-	}
-	if len(all) == 0 {
-		return 0, 0
-	}
-	return harness.Median(all), slices.Max(all)
-}
-
-// hopeless reports whether the data do not shrink.
-func (r *row) hopeless() bool {
-	return slices.ContainsFunc(kinds, func(k kind) bool { return k.shown == r.Data && k.hopeless })
 }
 
 // none is what sending everything as it is took, empty when it was not run.
@@ -183,12 +156,15 @@ func merge(have, measured []row) []row {
 	return all
 }
 
-// compare orders rows as the grid does: by cores, network, kind of data and objective.
+// compare orders rows as the grid does: by part, cores, network, length, kind of data and objective.
 func (r row) compare(other row) int {
 	kind := func(name string) int { return slices.IndexFunc(kinds, func(k kind) bool { return k.shown == name }) }
+	links := fullGrid[0].links
 	return cmp.Or(
+		cmp.Compare(slices.Index(parts, r.of()), slices.Index(parts, other.of())),
 		cmp.Compare(r.Cores, other.Cores),
-		cmp.Compare(slices.Index(fullGrid.links, r.Network), slices.Index(fullGrid.links, other.Network)),
+		cmp.Compare(slices.Index(links, r.Network), slices.Index(links, other.Network)),
+		cmp.Compare(r.Unit, other.Unit),
 		cmp.Compare(kind(r.Data), kind(other.Data)),
 		cmp.Compare(slices.Index(objectives, r.Objective), slices.Index(objectives, other.Objective)),
 	)

@@ -62,6 +62,7 @@ const (
 	serveRole   = "serve"
 	archiveRole = "archive"
 	endRole     = "end"
+	clientRole  = "client"
 )
 
 // bench is what is measured, and what came of it.
@@ -110,6 +111,7 @@ func Benchmark() harness.Benchmark {
 			serveRole:   func(ctx context.Context, args []string) error { return serve(ctx, args[0], args[1], args[2]) },
 			archiveRole: func(ctx context.Context, args []string) error { return serveArchive(ctx, args[0], args[1], args[2]) },
 			endRole:     func(ctx context.Context, args []string) error { return serveEnd(ctx, args[0], args[1]) },
+			clientRole:  func(ctx context.Context, args []string) error { return serveClient(ctx, args[0], args[1]) },
 		},
 	}
 }

@@ -96,51 +96,26 @@ func travel(
 		return j, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	var all []*harness.Worker
-	defer func() {
-		for _, e := range all {
-			err = errors.Join(err, e.Close())
-		}
-	}()
-	ca, err := newClusters()
+	e, err := startEnds(ctx, link, directory, endSettings{Codec: name}, endSettings{Codec: name})
 	if err != nil {
 		return j, err
 	}
-	begin := func(role, space string, settings endSettings) (e *harness.Worker, address string, err error) {
-		var first endAnswer
-		if e, err = startEnd(ctx, role, space, filepath.Join(directory, role), ca, settings, &first); err == nil {
-			all = append(all, e)
-		}
-		return e, first.Address, err
-	}
-	_, receiver, err := begin(receiveEnd, link.Receiver(), endSettings{Codec: name, Listen: "127.0.0.1:0"})
-	if err != nil {
-		return j, err
-	}
-	_, gateway, err := begin(
-		gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver},
-	)
-	if err != nil {
-		return j, err
-	}
-	sender, _, err := begin(sendEnd, link.Sender(), endSettings{Codec: name})
-	if err != nil {
-		return j, err
-	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	sender := e.sender
 	var a endAnswer
 	if err := errors.Join(sender.Order(endOrder{Put: j.messages, Size: s.size}), sender.Answer(&a)); err != nil {
 		return j, err
 	}
-	before, err := cpuOfAll(all)
+	before, err := e.cpu()
 	if err != nil {
 		return j, err
 	}
 	if err := errors.Join(
-		sender.Order(endOrder{Gateway: gateway, Batch: uint32(s.batch)}), sender.Answer(&a),
+		sender.Order(endOrder{Gateway: e.gateway, Batch: uint32(s.batch)}), sender.Answer(&a),
 	); err != nil {
 		return j, err
 	}
-	after, err := cpuOfAll(all)
+	after, err := e.cpu()
 	if err != nil {
 		return j, err
 	}
@@ -152,15 +127,63 @@ func travel(
 	return j, nil
 }
 
-func cpuOfAll(all []*harness.Worker) (total time.Duration, err error) {
-	for _, e := range all {
-		u, err := e.PID().Usage()
+// ends are two agents in namespaces of their own, with a gateway beside the receiving one.
+type ends struct {
+	all     []*harness.Worker
+	sender  *harness.Worker
+	gateway string // its address
+}
+
+func startEnds(
+	ctx context.Context, link *network.Pair, directory string, sends, receives endSettings,
+) (e *ends, err error) {
+	ca, err := newClusters()
+	if err != nil {
+		return nil, err
+	}
+	e = &ends{}
+	begin := func(role, space string, s endSettings) (*harness.Worker, string, error) {
+		var first endAnswer
+		w, err := startEnd(ctx, role, space, filepath.Join(directory, role), ca, s, &first)
+		if err == nil {
+			e.all = append(e.all, w)
+		}
+		return w, first.Address, err
+	}
+	receives.Listen = "127.0.0.1:0"
+	_, receiver, err := begin(receiveEnd, link.Receiver(), receives)
+	if err == nil {
+		_, e.gateway, err = begin(
+			gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver},
+		)
+	}
+	if err == nil {
+		e.sender, _, err = begin(sendEnd, link.Sender(), sends)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+// cpu is the CPU time of all of them.
+func (e *ends) cpu() (total time.Duration, err error) {
+	for _, w := range e.all {
+		spent, err := w.PID().CPU()
 		if err != nil {
 			return 0, err
 		}
-		total += u.CPU
+		total += spent
 	}
 	return total, nil
+}
+
+func (e *ends) close() error {
+	var errs []error
+	for _, w := range e.all {
+		errs = append(errs, w.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // clusters are the CAs of both.

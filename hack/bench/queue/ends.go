@@ -54,24 +54,34 @@ var (
 type endOrder struct {
 	// Put so many messages, of a size in bytes.
 	Put, Size int
-	// Send what is there to the gateway at an address, in batches.
+	// Corpus that they are cut from; empty: XML, without a token behind the name of the queue.
+	Corpus string
+	// Send what is there to the gateway at an address, in batches, as long as the end runs.
 	Gateway string
 	Batch   uint32
+	// Sent waits until the channel, which is open, has sent so many messages since it was opened.
+	Sent uint64
 }
 
 // endAnswer is what it says: first where it listens, then one for each order.
 type endAnswer struct {
 	Address string
 	// Of a channel that has sent everything.
-	Seconds                 float64
-	Codec                   string
-	Payload, Wire, Messages uint64
+	Seconds                          float64
+	Codec                            string
+	Payload, Wire, Messages, Recoded uint64
 }
 
 // endSettings are in the file settings.json of an end's directory.
 type endSettings struct {
 	// Codec of the queue and its channel; none: nothing is compressed.
 	Codec string
+	// Compression of the channel alone, as a CompressionSettings; empty: Codec says how messages are compressed.
+	Compression []byte
+	// Clients is where they put; empty: the usual port of loopback.
+	Clients string
+	// MaxBytes are kept of messages, the oldest being dropped; 0: all are kept.
+	MaxBytes uint64
 	// Listen at for the channel, or the gateway.
 	Listen string
 	// Target of the gateway.
@@ -109,13 +119,16 @@ func serveEnd(ctx context.Context, role, directory string) error {
 		}
 		return listening(address)
 	}
-	m := newMember(directory, s, role)
+	m, err := newMember(directory, s, role)
+	if err != nil {
+		return err
+	}
 	go func() {
 		defer close(m.ended)
 		m.failed = m.agent.Run(ctx)
 	}()
 	defer func() { cancel(); <-m.ended }()
-	if err := m.await(ctx, func(r *wirev1.QueueReport) bool {
+	if err := m.await(ctx, look, func(r *wirev1.QueueReport) bool {
 		return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
 	}); err != nil {
 		return err
@@ -146,7 +159,7 @@ type member struct {
 	config *wirev1.QueueConfig
 }
 
-func newMember(directory string, s endSettings, role string) *member {
+func newMember(directory string, s endSettings, role string) (*member, error) {
 	codecs := []string{s.Codec}
 	c := &wirev1.QueueConfig{
 		Revision: "1", Queue: queue, ListenAddress: "127.0.0.1:4222", ControlAddress: "unused", HealthAddress: "unused",
@@ -163,6 +176,18 @@ func newMember(directory string, s endSettings, role string) *member {
 	}
 	if s.Codec == codec.None.String() {
 		c.CompressionMinSize, c.Compression.Mode, c.Compression.Codecs = 0, wirev1.CompressionMode_COMPRESSION_MODE_NEVER, nil
+	}
+	if len(s.Compression) > 0 {
+		c.CompressionMinSize, c.Compression = 0, &wirev1.CompressionSettings{}
+		if err := proto.Unmarshal(s.Compression, c.Compression); err != nil {
+			return nil, fmt.Errorf("read the compression: %w", err)
+		}
+	}
+	if s.Clients != "" {
+		c.ListenAddress = s.Clients
+	}
+	if s.MaxBytes > 0 {
+		c.Limits.MaxBytes, c.Limits.Overflow = s.MaxBytes, wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST
 	}
 	if role == receiveEnd {
 		c.Acceptance = &wirev1.ChannelAcceptance{
@@ -185,7 +210,7 @@ func newMember(directory string, s endSettings, role string) *member {
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
 	})
-	return m
+	return m, nil
 }
 
 func (m *member) read() (*wirev1.QueueConfig, error) {
@@ -194,8 +219,8 @@ func (m *member) read() (*wirev1.QueueConfig, error) {
 	return proto.CloneOf(m.config), nil
 }
 
-// await waits until a report is as it should be.
-func (m *member) await(ctx context.Context, ok func(*wirev1.QueueReport) bool) error {
+// await looks every so often until a report is as it should be.
+func (m *member) await(ctx context.Context, every time.Duration, ok func(*wirev1.QueueReport) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	for {
@@ -208,15 +233,18 @@ func (m *member) await(ctx context.Context, ok func(*wirev1.QueueReport) bool) e
 			return fmt.Errorf("the agent has ended: %w", m.failed)
 		case <-ctx.Done():
 			return fmt.Errorf("waited in vain: %v", r)
-		case <-time.After(look):
+		case <-time.After(every):
 		}
 	}
 }
 
 func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
-	if o.Put > 0 {
+	switch {
+	case o.Put > 0:
 		m.put += uint64(o.Put)
-		return endAnswer{}, m.fill(ctx, o.Size, o.Put)
+		return endAnswer{}, m.fill(ctx, o)
+	case o.Sent > 0:
+		return m.sent(ctx, time.Millisecond, o.Sent)
 	}
 	codecs := m.config.GetCompression().GetCodecs()
 	m.mu.Lock()
@@ -225,19 +253,23 @@ func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
 		GatewayEndpoint: o.Gateway, Namespace: westNamespace, Queue: queue, Codecs: codecs, BatchMessages: o.Batch,
 	}
 	m.mu.Unlock()
-	var a endAnswer
+	return m.sent(ctx, look, m.put)
+}
+
+// sent waits until the channel runs and has sent so many messages.
+func (m *member) sent(ctx context.Context, every time.Duration, n uint64) (a endAnswer, err error) {
 	var begin time.Time
-	err := m.await(ctx, func(r *wirev1.QueueReport) bool {
+	err = m.await(ctx, every, func(r *wirev1.QueueReport) bool {
 		c := r.GetChannel()
 		if begin.IsZero() && c.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING {
 			begin = time.Now()
 		}
-		if begin.IsZero() || c.GetMessages() < m.put {
+		if begin.IsZero() || c.GetMessages() < n {
 			return false
 		}
 		a = endAnswer{
 			Seconds: time.Since(begin).Seconds(), Codec: c.GetCodec(), Payload: c.GetPayloadBytes(), Wire: c.GetWireBytes(),
-			Messages: c.GetMessages(),
+			Messages: c.GetMessages(), Recoded: c.GetRecoded(),
 		}
 		return true
 	})
@@ -245,28 +277,58 @@ func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
 }
 
 // fill puts messages as a client.
-func (m *member) fill(ctx context.Context, size, n int) error {
-	data, err := payloads(size)
+func (m *member) fill(ctx context.Context, o endOrder) error {
+	data, err := payloads(o.Size)
 	if err != nil {
 		return err
 	}
-	ca, err := os.ReadFile(filepath.Join(m.directory, "cluster-ca.crt"))
-	if err != nil {
-		return err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token),
-		nats.Secure(&tls.Config{RootCAs: pool, ServerName: eastHost, MinVersion: tls.VersionTLS13}))
+	conn, js, err := connect(m.directory, m.config.GetListenAddress())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	return (&running{conn: conn, js: js}).put(ctx, data, o.Put)
+}
+
+// connect connects a client to the sending queue at an address, whose directory has the CA.
+func connect(directory, address string) (*nats.Conn, jetstream.JetStream, error) {
+	ca, err := os.ReadFile(filepath.Join(directory, "cluster-ca.crt"))
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	conn, err := nats.Connect("nats://"+address, nats.Token(token),
+		nats.Secure(&tls.Config{RootCAs: pool, ServerName: eastHost, MinVersion: tls.VersionTLS13}))
+	if err != nil {
+		return nil, nil, err
+	}
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(pending))
+	if err != nil {
+		conn.Close()
+	}
+	return conn, js, err
+}
+
+// serveClient puts messages into the sending queue at an address, in a process of its own.
+func serveClient(ctx context.Context, directory, address string) error {
+	conn, js, err := connect(directory, address)
 	if err != nil {
 		return err
 	}
-	return (&running{conn: conn, js: js}).put(ctx, data, n)
+	defer conn.Close()
+	harness.Answer(endAnswer{})
+	return harness.Work(func(o endOrder) error {
+		data, err := payloadsOf(o.Corpus, o.Size)
+		if err != nil {
+			return err
+		}
+		if err := putAll(ctx, js, queue+"."+o.Corpus, data, o.Put); err != nil {
+			return err
+		}
+		harness.Answer(endAnswer{})
+		return nil
+	})
 }
 
 // serveGateway passes on what is for the receiving queue, and tells the sending one how

@@ -6,7 +6,6 @@ package queue
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,21 +62,22 @@ const (
 	differentBytes = 16 << 20
 )
 
-// text is what messages are cut from.
-var text = sync.OnceValues(func() ([]byte, error) {
-	xml, ok := corpus.ByName("xml")
-	if !ok {
-		return nil, errors.New("there is no corpus xml")
-	}
-	return xml.Generate(differentBytes), nil
-})
+// texts are what messages are cut from, by corpus.
+var texts sync.Map
 
-// payloads are different messages of a size.
-func payloads(size int) ([][]byte, error) {
-	all, err := text()
-	if err != nil {
-		return nil, err
+// payloads are different messages of a size, of XML.
+func payloads(size int) ([][]byte, error) { return payloadsOf("xml", size) }
+
+func payloadsOf(name string, size int) ([][]byte, error) {
+	made, ok := corpus.ByName(name)
+	if !ok {
+		return nil, fmt.Errorf("there is no corpus %q", name)
 	}
+	text, ok := texts.Load(name)
+	if !ok {
+		text, _ = texts.LoadOrStore(name, made.Generate(differentBytes))
+	}
+	all := text.([]byte)
 	out := make([][]byte, len(all)/size)
 	for i := range out {
 		out[i] = all[i*size : (i+1)*size]
@@ -137,16 +137,24 @@ func measure(p peer, n int, settle, work func() error) (phase, error) {
 	}, err
 }
 
-func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
+// putAll puts so many messages, and waits until all are acknowledged.
+func putAll(ctx context.Context, js jetstream.JetStream, subject string, messages [][]byte, n int) error {
 	for i := range n {
-		if _, err := r.js.PublishAsync(queue, messages[i%len(messages)], jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishAsync(subject, messages[i%len(messages)], jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}
 	select {
-	case <-r.js.PublishAsyncComplete():
+	case <-js.PublishAsyncComplete():
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
+	if err := putAll(ctx, r.js, queue, messages, n); err != nil {
+		return err
 	}
 	s, err := r.js.Stream(ctx, queue)
 	if err != nil {
