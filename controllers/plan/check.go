@@ -27,7 +27,7 @@ func checkTransfer(
 	}
 	resolved, err := policy.Kept(kept), error(nil)
 	if kept == nil {
-		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies, facts.Tariffs)
+		resolved, err = policy.Resolve(cmp.Or(facts.Whole, transfer).UID, transfer.Spec.Compression, facts.Policies, facts.Tariffs)
 	}
 	for _, problem := range []*agentpod.Problem{
 		agentpod.SpecProblem(err),
