@@ -288,7 +288,7 @@ func TestReport(t *testing.T) {
 			"Always", "RolledBack", "0.2000 EUR per GiB", "4 objects in 3 namespaces", "1.00 GiB", "36 objects",
 			"25.0 %, 95 % interval 20.0 to 30.0 %", "CanaryRolledBack",
 		}},
-		"CompressionPolicy with a promoted canary": {won, []string{"mode                Always            from spec"}},
+		"CompressionPolicy with a promoted canary": {won, []string{"mode               Always                 from spec"}},
 		"LocalCompressionPolicy": {local, []string{
 			"LocalCompressionPolicy bank/small", "zstd", "from spec", "of the default CompressionPolicy",
 		}},
