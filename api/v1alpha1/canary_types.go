@@ -145,7 +145,7 @@ type PolicyCanary struct {
 	Revision string `json:"revision,omitempty"`
 	// applies: the object has the canary's settings. Otherwise it is compared with those that have them.
 	// +optional
-	Applies bool `json:"applies"`
+	Applies bool `json:"applies,omitempty"`
 }
 
 // CanaryBaseline is what an object that serves had used when a canary began for it.

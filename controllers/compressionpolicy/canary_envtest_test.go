@@ -23,7 +23,6 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/controllers/index"
 	policies "github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/usage"
 )
@@ -46,9 +45,6 @@ func (s *stand) restart() {
 	var err error
 	s.stop, err = s.cluster.StartManager(func(mgr controllertest.Manager) error {
 		s.manager = mgr
-		if err := index.Setup(s.Context(), mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
 		return compressionpolicy.Setup(mgr, compressionpolicy.Options{Clock: s.clock})
 	})
 	if err != nil {
