@@ -148,7 +148,7 @@ func (f figure) add(m *canary.Meter, kind int, revision string) {
 }
 
 func meterOf(spec v1alpha1.CompressionPolicySpec, figures []figure) *canary.Meter {
-	m := canary.NewMeter(spec, spec.Objective, func(string) *v1alpha1.PricesStatus {
+	m := canary.NewMeter(spec, spec.Objective, func(v1alpha1.Direction, string) *v1alpha1.PricesStatus {
 		if spec.Prices == nil {
 			return nil
 		}
@@ -220,6 +220,23 @@ func TestNext(t *testing.T) {
 		},
 		"above the bound": {
 			both(6, 1.09, "a"), hour,
+			v1alpha1.CanaryRolledBack, v1alpha1.ReasonCanaryRolledBack,
+		},
+		// Chance has one try at the end, and many before.
+		"above the bound, but not clearly": {
+			both(48, 1.075, "a"), hour.Add(-time.Second),
+			v1alpha1.CanaryMeasuring, v1alpha1.ReasonCanaryMeasuring,
+		},
+		"above the bound, but not clearly, at the end": {
+			both(48, 1.075, "a"), hour,
+			v1alpha1.CanaryRolledBack, v1alpha1.ReasonCanaryRolledBack,
+		},
+		"the first that count are one tenant's": {
+			join(both(6, 2, "evil"), []figure{{"a", true, 1, 1}, {"b", false, 1, 1}}), start.Add(time.Minute),
+			v1alpha1.CanaryMeasuring, v1alpha1.ReasonCanaryMeasuring,
+		},
+		"those that count at the end are one tenant's": {
+			join(both(6, 2, "a"), []figure{{"b", true, 1, 1}, {"c", false, 1, 1}}), hour,
 			v1alpha1.CanaryRolledBack, v1alpha1.ReasonCanaryRolledBack,
 		},
 		"nobody": {
@@ -395,8 +412,14 @@ func TestTurns(t *testing.T) {
 	if got := canary.Next(first, spec, more, start.Add(time.Minute+turn)); got == first || got.Inside.Objects != 5 {
 		t.Errorf("at its turn: %+v", got)
 	}
-	if got := canary.Next(first, spec, more, start.Add(-time.Hour)); got == first {
+	if got := canary.Next(first, spec, more, start.Add(-time.Hour)); !got.StartTime.Time.Equal(start.Add(-time.Hour)) {
+		t.Errorf("a clock that was set back makes it longer: %+v", got)
+	}
+	if got := canary.Next(first, spec, more, start.Add(time.Second)); got == first {
 		t.Error("a clock that was set back stops it")
+	}
+	if got := canary.Wait(first, spec.Canary, start.Add(2*time.Hour)); got != turn {
+		t.Errorf("one whose policy cannot be used at its end is looked at after %s", got)
 	}
 	if got := canary.Next(first, spec, nil, start.Add(2*time.Hour)); got != first {
 		t.Errorf("while it cannot be used: %+v", got)
@@ -422,6 +445,30 @@ func TestTurns(t *testing.T) {
 	}
 	if _, ok := canary.Condition(first, nil); ok {
 		t.Error("without a canary there is a condition")
+	}
+}
+
+// TestPricesOfQueues: what a Queue moves has the prices that it is charged.
+func TestPricesOfQueues(t *testing.T) {
+	spec := specOf()
+	peer := func(name string) *v1alpha1.QueueChannel { return &v1alpha1.QueueChannel{Peer: name} }
+	for want, channel := range map[string]*v1alpha1.QueueChannel{"3": nil, "5": peer("west"), "7": peer("east")} {
+		m := canary.NewMeter(spec, spec.Objective, func(d v1alpha1.Direction, peer string) *v1alpha1.PricesStatus {
+			prices := map[v1alpha1.Direction]map[string]string{
+				v1alpha1.DirectionReceive: {"": "3"}, v1alpha1.DirectionSend: {"": "4", "west": "5", "east": "7"},
+			}
+			return &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "0", NetworkGiB: prices[d][peer]}
+		})
+		queue := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Channel: channel}}
+		revision := canary.Revision(spec)
+		queue.Status.Policy = &v1alpha1.PolicyStatus{Canary: &v1alpha1.PolicyCanary{Revision: revision}}
+		queue.Status.CanaryBaseline = &v1alpha1.CanaryBaseline{Revision: revision}
+		queue.Status.Usage = usage.Usage{Uncompressed: 1 << 30, Wire: 9 << 30, Channel: 1 << 30}.Status()
+		m.Queue(queue)
+		got := canary.Next(canary.Next(nil, spec, m, start), spec, m, start.Add(time.Minute))
+		if got.Outside.CostPerGiB != want {
+			t.Errorf("a GiB costs %s, want %s", got.Outside.CostPerGiB, want)
+		}
 	}
 }
 

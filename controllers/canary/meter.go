@@ -20,20 +20,27 @@ const (
 	leastBytes = 16 << 20
 	// leastObjects on each side.
 	leastObjects = 4
-	// leastNamespaces on each side, where as many have objects that count: what one tenant's agents say decides nothing.
+	// leastNamespaces on each side, where there are as many: what one tenant's agents say decides nothing.
 	leastNamespaces = 3
 	// normal is the quantile of the 95 % interval.
 	normal = 1.96
+	// early is that of looks before the end, of 99.7 %: there are many, and chance has as many tries (Haybittle-Peto).
+	early = 3
 )
+
+// Prices are those of what is sent to a Peer, or received from it, which is empty for this cluster; nil where there are
+// none.
+type Prices func(direction v1alpha1.Direction, peer string) *v1alpha1.PricesStatus
 
 // Meter collects what objects took on both sides. It is made by NewMeter; nil collects nothing.
 type Meter struct {
 	revision        string
 	objective       v1alpha1.CompressionObjective
-	prices          func(peer string) *v1alpha1.PricesStatus
+	prices          Prices
 	inside, outside side
 	currency        string
-	namespaces      map[string]bool
+	// namespaces of objects that count, and all, also of those that do not count yet.
+	namespaces, all map[string]bool
 }
 
 type side []sample
@@ -48,14 +55,13 @@ type sample struct {
 	weight float64
 }
 
-// NewMeter measures by the objective of a policy and, for Cost, its prices for what is sent to a Peer, empty for this
-// cluster; nil where there are none.
+// NewMeter measures by the objective of a policy and, for Cost, its prices.
 func NewMeter(
-	spec v1alpha1.CompressionPolicySpec, objective v1alpha1.CompressionObjective,
-	prices func(peer string) *v1alpha1.PricesStatus,
+	spec v1alpha1.CompressionPolicySpec, objective v1alpha1.CompressionObjective, prices Prices,
 ) *Meter {
 	return &Meter{
 		revision: Revision(spec), objective: objective, prices: prices, namespaces: map[string]bool{},
+		all: map[string]bool{},
 	}
 }
 
@@ -77,37 +83,51 @@ func (m *Meter) Transfer(t *v1alpha1.Transfer) {
 			used.Uncompressed, took = t.Status.History[0].Bytes, t.Status.History[0].Duration.Duration
 		}
 	}
-	m.add(t.Namespace, t.Status.Policy, used, t.Spec.Destination.Peer, took)
+	m.add(t.Namespace, t.Status.Policy, used, took, v1alpha1.DirectionSend, t.Spec.Destination.Peer)
 }
 
 // Queue adds what a Queue used since the canary began for it.
 func (m *Meter) Queue(q *v1alpha1.Queue) {
+	if m == nil || m.objective == v1alpha1.ObjectiveElapsed { // it is of Transfers alone
+		return
+	}
 	used := m.since(q.Status.Usage, q.Status.CanaryBaseline)
 	used.Wire = used.Channel // as it is charged
-	m.add(q.Namespace, q.Status.Policy, used, "", 0)
+	direction, peers := v1alpha1.DirectionSend, q.Spec.SendingPeers()
+	if len(peers) == 0 {
+		direction, peers = v1alpha1.DirectionReceive, []string{""}
+	}
+	m.add(q.Namespace, q.Status.Policy, used, 0, direction, peers...)
 }
 
 // Endpoint adds what an HTTPEndpoint used since the canary began for it.
 func (m *Meter) Endpoint(e *v1alpha1.HTTPEndpoint) {
-	m.add(e.Namespace, e.Status.Policy, m.since(e.Status.Usage, e.Status.CanaryBaseline), "", 0)
+	if m == nil || m.objective == v1alpha1.ObjectiveElapsed {
+		return
+	}
+	m.add(e.Namespace, e.Status.Policy, m.since(e.Status.Usage, e.Status.CanaryBaseline), 0, v1alpha1.DirectionSend, "")
 }
 
 // since is nothing until there is something to count from.
 func (m *Meter) since(used *v1alpha1.UsageStatus, baseline *v1alpha1.CanaryBaseline) usage.Usage {
-	if m == nil || baseline == nil || baseline.Revision != m.revision {
+	if baseline == nil || baseline.Revision != m.revision {
 		return usage.Usage{}
 	}
 	return usage.FromStatus(used).Since(usage.FromStatus(&baseline.Usage))
 }
 
 func (m *Meter) add(
-	namespace string, policy *v1alpha1.PolicyStatus, used usage.Usage, peer string, took time.Duration,
+	namespace string, policy *v1alpha1.PolicyStatus, used usage.Usage, took time.Duration, direction v1alpha1.Direction,
+	peers ...string,
 ) {
-	if m == nil || policy == nil || policy.Canary == nil || policy.Canary.Revision != m.revision ||
-		used.Uncompressed < leastBytes {
+	if policy == nil || policy.Canary == nil || policy.Canary.Revision != m.revision {
 		return
 	}
-	cost := m.cost(used, peer, took) / (float64(used.Uncompressed) / gib)
+	m.all[namespace] = true
+	if used.Uncompressed < leastBytes {
+		return
+	}
+	cost := m.cost(used, took, direction, peers) / (float64(used.Uncompressed) / gib)
 	if cost <= 0 {
 		return
 	}
@@ -121,7 +141,7 @@ func (m *Meter) add(
 
 // cost in what the objective minimises; 0 where it is not known. What agents take while nothing passes does not depend
 // on settings.
-func (m *Meter) cost(used usage.Usage, peer string, took time.Duration) float64 {
+func (m *Meter) cost(used usage.Usage, took time.Duration, direction v1alpha1.Direction, peers []string) float64 {
 	spent := tariff.Used(used)
 	busy := float64(max(0, spent.CPUNanos-spent.IdleNanos))
 	switch m.objective {
@@ -132,7 +152,15 @@ func (m *Meter) cost(used usage.Usage, peer string, took time.Duration) float64 
 	case v1alpha1.ObjectiveBytes:
 		return float64(used.Compressed)
 	}
-	prices := m.prices(peer)
+	all := make([]*v1alpha1.PricesStatus, 0, len(peers))
+	for _, peer := range peers {
+		prices := m.prices(direction, peer)
+		if prices == nil {
+			return 0
+		}
+		all = append(all, prices)
+	}
+	prices := tariff.Mean(all)
 	rates, ok := tariff.Parse(prices)
 	if !ok {
 		return 0
@@ -143,12 +171,14 @@ func (m *Meter) cost(used usage.Usage, peer string, took time.Duration) float64 
 
 // status of a side.
 func (s side) status() v1alpha1.CanarySide {
-	status := v1alpha1.CanarySide{Objects: int32(min(len(s), math.MaxInt32)), Namespaces: int32(len(s.namespaces()))}
+	status := v1alpha1.CanarySide{
+		Objects: int32(min(len(s), math.MaxInt32)), Namespaces: int32(min(len(s.namespaces()), math.MaxInt32)),
+	}
 	for _, one := range s {
 		status.UncompressedBytes += min(one.bytes, math.MaxInt64-status.UncompressedBytes)
 	}
 	if len(s) > 0 {
-		_, middle, _ := s.interval()
+		_, middle, _ := s.interval(normal)
 		status.CostPerGiB = decimal(math.Exp(middle))
 	}
 	return status
@@ -162,11 +192,11 @@ func (s side) namespaces() map[string]float64 {
 	return objects
 }
 
-// interval is the median of the logarithms of costs, and its 95 % interval by the order of the objects, which takes
-// nothing for granted of how they are spread. Each namespace has the same weight, so that a tenant with many objects
-// has no more than others, and an absurd figure no more than one that is a little above. Of few objects the interval
-// is between the least and the greatest.
-func (s side) interval() (low, middle, high float64) {
+// interval is the median of the logarithms of costs, and its interval by the order of the objects, which takes nothing
+// for granted of how they are spread. Each namespace has the same weight, so that a tenant with many objects has no
+// more than others, and an absurd figure no more than one that is a little above. Of few objects the interval is
+// between the least and the greatest.
+func (s side) interval(quantile float64) (low, middle, high float64) {
 	objects := s.namespaces()
 	sorted, squares := slices.Clone(s), 0.0
 	for i := range sorted {
@@ -183,7 +213,7 @@ func (s side) interval() (low, middle, high float64) {
 		return 0
 	})
 	all := float64(len(objects))
-	half := normal / 2 / math.Sqrt(all*all/squares)
+	half := quantile / 2 / math.Sqrt(all*all/squares)
 	return sorted.quantile(all, 0.5-half), sorted.quantile(all, 0.5), sorted.quantile(all, 0.5+half)
 }
 
@@ -212,19 +242,26 @@ func (s side) quantile(all, q float64) float64 {
 }
 
 // change is by how many percent more a GiB takes inside, with its interval: the medians' own intervals put together
-// (MOVER). It is not ok where too little was moved.
-func (m *Meter) change() (low, middle, high float64, ok bool) {
-	least := min(len(m.namespaces), leastNamespaces)
+// (MOVER). It is not ok where too little was moved, or in too few of some namespaces.
+func (m *Meter) change(quantile float64, namespaces map[string]bool) (low, middle, high float64, ok bool) {
+	least := min(len(namespaces), leastNamespaces)
 	for _, s := range []side{m.inside, m.outside} {
 		if len(s) < leastObjects || len(s.namespaces()) < least {
 			return 0, 0, 0, false
 		}
 	}
-	inLow, in, inHigh := m.inside.interval()
-	outLow, out, outHigh := m.outside.interval()
+	inLow, in, inHigh := m.inside.interval(quantile)
+	outLow, out, outHigh := m.outside.interval(quantile)
 	difference := in - out
 	return percent(difference - math.Hypot(in-inLow, outHigh-out)), percent(difference),
 		percent(difference + math.Hypot(inHigh-in, out-outLow)), true
+}
+
+// above reports before the end whether a GiB takes more by a bound in percent. It does not take the word of those
+// whose objects are the first that count.
+func (m *Meter) above(bound float64) bool {
+	low, _, _, ok := m.change(early, m.all)
+	return ok && low > bound
 }
 
 // percent of a difference of logarithms, at most a million.

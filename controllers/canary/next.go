@@ -23,7 +23,8 @@ func Next(
 	if c == nil {
 		return nil
 	}
-	if revision := Revision(spec); before == nil || before.Revision != revision || before.StartTime == nil {
+	if revision := Revision(spec); before == nil || before.Revision != revision || before.StartTime == nil ||
+		m != nil && before.State == v1alpha1.CanaryMeasuring && now.Before(before.StartTime.Time) { // the clock was set back
 		if m == nil {
 			return nil
 		}
@@ -38,7 +39,7 @@ func Next(
 	after := before.DeepCopy()
 	low, high, ok := m.show(after)
 	switch over := now.Sub(before.StartTime.Time) >= duration(c); {
-	case ok && low > increase(c):
+	case over && ok && low > increase(c), !over && m.above(increase(c)):
 		after.State = v1alpha1.CanaryRolledBack
 	case !over && !due(before, c, now):
 		return before
@@ -61,7 +62,7 @@ func Next(
 func (m *Meter) show(status *v1alpha1.CanaryStatus) (low, high float64, ok bool) {
 	status.Inside, status.Outside, status.Currency = m.inside.status(), m.outside.status(), m.currency
 	status.ChangePercent, status.LowPercent, status.HighPercent = "", "", ""
-	low, middle, high, ok := m.change()
+	low, middle, high, ok := m.change(normal, m.namespaces)
 	if ok {
 		status.LowPercent, status.ChangePercent, status.HighPercent = percentText(low), percentText(middle), percentText(high)
 	}
@@ -78,7 +79,11 @@ func Wait(status *v1alpha1.CanaryStatus, c *v1alpha1.CompressionCanary, now time
 	if c == nil || status == nil || status.State != v1alpha1.CanaryMeasuring || status.StartTime == nil {
 		return 0
 	}
-	return max(time.Second, min(Turn(c), status.StartTime.Add(duration(c)).Sub(now)))
+	left := status.StartTime.Add(duration(c)).Sub(now)
+	if left <= 0 { // it ends when objects can use the policy again
+		left = Turn(c)
+	}
+	return max(time.Second, min(Turn(c), left))
 }
 
 // Condition says what became of a canary; ok is false where there is none.
@@ -96,8 +101,8 @@ func Condition(status *v1alpha1.CanaryStatus, c *v1alpha1.CompressionCanary) (co
 			status.StartTime.Add(duration(c)).UTC().Format(time.RFC3339))
 	case status.State == v1alpha1.CanaryPromoted:
 		condition.Reason = v1alpha1.ReasonCanaryPromoted
-		condition.Message = took + ". All objects use its settings: write spec.canary.settings into the spec, and remove " +
-			"spec.canary"
+		condition.Message = took + ". All objects use its settings until the spec changes: write spec.canary.settings " +
+			"into the spec and remove spec.canary in one change"
 	case status.State == v1alpha1.CanaryRolledBack:
 		condition.Reason = v1alpha1.ReasonCanaryRolledBack
 		condition.Message = took + ". No object uses its settings: remove spec.canary, or change it to try others"

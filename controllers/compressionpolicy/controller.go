@@ -131,8 +131,23 @@ func meterOf(
 			return nil
 		}
 	}
-	return canary.NewMeter(subject.Spec, resolved.Objective, func(peer string) *v1alpha1.PricesStatus {
-		return resolved.Priced(tariffs, peer, now).Prices
+	type link struct {
+		direction v1alpha1.Direction
+		peer      string
+	}
+	known := map[link]*v1alpha1.PricesStatus{} // thousands of objects ask for those of a few
+	return canary.NewMeter(subject.Spec, resolved.Objective, func(
+		direction v1alpha1.Direction, peer string,
+	) *v1alpha1.PricesStatus {
+		prices, found := known[link{direction, peer}]
+		if !found {
+			// A Tariff that cannot be used is no fault of the canary: nothing is priced, which Ready says.
+			prices, _ = tariff.Resolve(tariff.Query{
+				Tariffs: tariffs, Name: resolved.TariffName, Stated: resolved.Prices, Peer: peer, Direction: direction, Time: now,
+			})
+			known[link{direction, peer}] = prices
+		}
+		return prices
 	})
 }
 

@@ -24,8 +24,8 @@ import (
 // Inventory is the collector of what objects there are and what their status says. It follows the informers of the
 // manager's cache, so a scrape reads nothing, and runs where the manager leads: one replica shows each object.
 //
-// Objects in namespaces are counted, never named: tenants make any number. Peers, Nodes, Tariffs and CompressionPolicies are
-// named: the platform team makes them.
+// Objects in namespaces are counted, never named: tenants make any number. Peers, Nodes, Tariffs and CompressionPolicies
+// are named: the platform team makes them.
 type Inventory struct {
 	cache cache.Informers
 	clock clock.PassiveClock
