@@ -451,6 +451,9 @@ type PolicyStatus struct {
 	// source says how it was found: Named, Default or BuiltIn. What is set inline is merged in.
 	// +optional
 	Source string `json:"source,omitempty"`
+	// canary of the policy, while it is measured, and after it was promoted.
+	// +optional
+	Canary *PolicyCanary `json:"canary,omitempty"`
 	// objective in force.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`

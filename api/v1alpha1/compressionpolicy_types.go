@@ -68,6 +68,8 @@ type Prices struct {
 // CompressionPolicySpec is what is wanted of compression.
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
+// +kubebuilder:validation:XValidation:rule="!has(self.canary) || !has(self.canary.settings.codecs) || !has(self.software) || !has(self.software.disabled) || !self.software.disabled || !self.canary.settings.codecs.exists(c, c == 'zstd')",message="canary.settings.codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
+// +kubebuilder:validation:XValidation:rule="!has(self.canary) || !has(self.canary.settings.codecs) || !has(self.placement) || self.placement != 'RequireHardware' || self.canary.settings.codecs[0] == 'deflate'",message="canary.settings.codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
 	// objective is what mode Auto minimises: Transfers choose engine, codec and level block by block; HTTPEndpoints,
 	// Queues and channels choose whether to compress, by classes of bodies or messages. CompressionTrials recommend by it.
@@ -114,6 +116,11 @@ type CompressionPolicySpec struct {
 	// prices are used instead of those of a Tariff, at all times and on all nodes, to see what things would cost.
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
+	// canary tries other settings on a share of the objects, and has all or none use them by what they are measured to
+	// cost. Which, is in status.canary, and nothing is written here. To keep what was promoted write canary.settings into
+	// the spec and remove canary.
+	// +optional
+	Canary *CompressionCanary `json:"canary,omitempty"`
 }
 
 // CompressionPolicyStatus is what was seen of a policy.
@@ -121,7 +128,7 @@ type CompressionPolicyStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled.
+	// conditions: Ready, Reconciling, Stalled, CanaryFinished.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -129,6 +136,9 @@ type CompressionPolicyStatus struct {
 	// usedBy are the Transfers, HTTPEndpoints and Queues that the policy applies to.
 	// +optional
 	UsedBy *UsedByStatus `json:"usedBy,omitempty"`
+	// canary is what spec.canary was measured to cost. Absent without it.
+	// +optional
+	Canary *CanaryStatus `json:"canary,omitempty"`
 }
 
 // CompressionPolicy is what is wanted of compression, for objects of all namespaces that name it, or, with the annotation
@@ -147,6 +157,7 @@ type CompressionPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Wire bytes",type=integer,JSONPath=`.status.usedBy.wireBytes`,priority=1,description="of the objects that the policy applies to"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Canary",type=string,priority=1,JSONPath=`.status.canary.state`
 type CompressionPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

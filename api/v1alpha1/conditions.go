@@ -59,6 +59,9 @@ const (
 	// ConditionFeatureConfirmed (NodeProfile): True when the accelerator that Node Feature Discovery announces on the
 	// node passed the proof, False when it did not, with the reason. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
+	// ConditionCanaryFinished (CompressionPolicy): True when the canary was measured, False while it is, with the reason.
+	// Absent without spec.canary.
+	ConditionCanaryFinished = "CanaryFinished"
 	// ConditionConnected (Peer): True while the gateways have control connections, by which the cluster that cannot be
 	// dialled is asked for connections, False when they have none, with the reason. Absent without spec.connection Dial
 	// or Listen.

@@ -56,4 +56,18 @@ const (
 	// ReasonCurrencyMismatch (CompressionPolicy): spec.prices and the Tariff that spec.tariffName names are in different
 	// currencies, so that costs of this policy cannot be compared with others. Change one of them.
 	ReasonCurrencyMismatch = "CurrencyMismatch"
+	// ReasonCanaryMeasuring (CompressionPolicy): objects in the canary are compared with the others.
+	ReasonCanaryMeasuring = "CanaryMeasuring"
+	// ReasonCanaryPromoted (CompressionPolicy): the canary is within spec.canary.maxCostIncreasePercent, so that all
+	// objects use its settings. Write them into the spec and remove spec.canary.
+	ReasonCanaryPromoted = "CanaryPromoted"
+	// ReasonCanaryRolledBack (CompressionPolicy): the canary takes more than spec.canary.maxCostIncreasePercent allows, so
+	// that no object uses its settings. Remove spec.canary, or try others.
+	ReasonCanaryRolledBack = "CanaryRolledBack"
+	// ReasonCanaryTooLittle (CompressionPolicy): too few objects, or those of too few namespaces, moved enough on one of
+	// the sides, so that no object uses the settings of the canary. Give it a longer duration or a larger share.
+	ReasonCanaryTooLittle = "CanaryTooLittle"
+	// ReasonCanaryUndecided (CompressionPolicy): objects differ too much to say whether the canary is within its bound, so
+	// that no object uses its settings. Give it a longer duration, a larger share or a higher bound.
+	ReasonCanaryUndecided = "CanaryUndecided"
 )

@@ -523,6 +523,9 @@ type HTTPEndpointStatus struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=1024
 	ReplicaUsage []ReplicaUsage `json:"replicaUsage,omitempty"`
+	// canaryBaseline is what usage was when the policy's canary began here. Absent without one.
+	// +optional
+	CanaryBaseline *CanaryBaseline `json:"canaryBaseline,omitempty"`
 	// cost of usage at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of
 	// the replicas' nodes.
 	// +optional

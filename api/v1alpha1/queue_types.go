@@ -455,6 +455,9 @@ type QueueStatus struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=16
 	ReplicaUsage []ReplicaUsage `json:"replicaUsage,omitempty"`
+	// canaryBaseline is what usage was when the policy's canary began here. Absent without one.
+	// +optional
+	CanaryBaseline *CanaryBaseline `json:"canaryBaseline,omitempty"`
 	// cost of usage at the prices in force; absent while there are none. The price of a CPU hour is the mean of those of
 	// the members' nodes. Of the bytes on the wire only those with other clusters are charged: at the price for the Peer
 	// of spec.channel and the direction Send, or, without a channel to a peer, for the direction Receive. With channels

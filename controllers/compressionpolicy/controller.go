@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package compressionpolicy says in the status of CompressionPolicies and LocalCompressionPolicies whether they can be
-// used, and which is the default.
+// used, which is the default, and follows the canaries of CompressionPolicies.
 package compressionpolicy
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/refusal"
@@ -85,22 +88,79 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.List(ctx, &tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing Tariffs: %w", err)
 	}
-	uses, err := uses(ctx, r.client, "", subject.Name)
+	now := r.options.Clock.Now()
+	meter := meterOf(&subject, tariffs.Items, now)
+	uses, err := uses(ctx, r.client, "", subject.Name, meter)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	before := subject.DeepCopy()
 	wanted := Judge(&subject, policies.Items, tariffs.Items)
-	subject.Status.Conditions = conditions.Merge(
-		subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now(),
-	)
+	subject.Status.Conditions = conditions.Merge(subject.Status.Conditions, wanted, subject.Generation, now)
+	follow(&subject, meter, now)
 	subject.Status.ObservedGeneration = subject.Generation
-	subject.Status.UsedBy = usedby.Sum(subject.Status.UsedBy, uses, r.options.Clock.Now())
+	subject.Status.UsedBy = usedby.Sum(subject.Status.UsedBy, uses, now)
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &subject)
 	if wrote {
 		log.FromContext(ctx).Info("CompressionPolicy changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 	}
-	return ctrl.Result{RequeueAfter: usedby.Interval}, err
+	after := usedby.Interval
+	if wait := canary.Wait(subject.Status.Canary, subject.Spec.Canary, now); wait > 0 {
+		after = min(after, wait)
+	}
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// meterOf is what the canary of a policy is measured by; nil where there is none, and as long as objects cannot use the
+// policy or the settings of the canary: that is said by Ready, and the canary is left as it is.
+func meterOf(
+	subject *v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff, now time.Time,
+) *canary.Meter {
+	if subject.Spec.Canary == nil {
+		return nil
+	}
+	var resolved policy.Resolved
+	with := subject.DeepCopy()
+	with.Spec = canary.Applied(subject.Spec)
+	for _, p := range []*v1alpha1.CompressionPolicy{with, subject} {
+		var err error
+		resolved, err = policy.Resolve(
+			"", &v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*p}, tariffs,
+		)
+		if err != nil {
+			return nil
+		}
+	}
+	type link struct {
+		direction v1alpha1.Direction
+		peer      string
+	}
+	known := map[link]*v1alpha1.PricesStatus{} // thousands of objects ask for those of a few
+	return canary.NewMeter(subject.Spec, resolved.Objective, func(
+		direction v1alpha1.Direction, peer string,
+	) *v1alpha1.PricesStatus {
+		prices, found := known[link{direction, peer}]
+		if !found {
+			// A Tariff that cannot be used is no fault of the canary: nothing is priced, which Ready says.
+			prices, _ = tariff.Resolve(tariff.Query{
+				Tariffs: tariffs, Name: resolved.TariffName, Stated: resolved.Prices, Peer: peer, Direction: direction, Time: now,
+			})
+			known[link{direction, peer}] = prices
+		}
+		return prices
+	})
+}
+
+// follow says what the canary has come to.
+func follow(subject *v1alpha1.CompressionPolicy, meter *canary.Meter, now time.Time) {
+	status := &subject.Status
+	status.Canary = canary.Next(status.Canary, subject.Spec, meter, now)
+	finished, ok := canary.Condition(status.Canary, subject.Spec.Canary)
+	if !ok {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionCanaryFinished)
+		return
+	}
+	status.Conditions = conditions.Merge(status.Conditions, []metav1.Condition{finished}, subject.Generation, now)
 }
 
 // Judge returns the conditions of a policy among all policies.
@@ -134,6 +194,9 @@ func Judge(
 // unusable Tariff that is only inherited is no fault of the policy, unless it minimises money.
 func judgePrices(spec v1alpha1.CompressionPolicySpec, tariffs []v1alpha1.Tariff) []metav1.Condition {
 	needed := spec.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil
+	if c := spec.Canary; c != nil && c.Settings.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil {
+		needed = true
+	}
 	if spec.TariffName == "" && !needed {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (r *LocalReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err := r.client.List(ctx, &tariffs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing Tariffs: %w", err)
 	}
-	uses, err := uses(ctx, r.client, subject.Namespace, subject.Name)
+	uses, err := uses(ctx, r.client, subject.Namespace, subject.Name, nil)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -92,7 +92,8 @@ func JudgeLocal(
 		return conditions.Stalled(v1alpha1.ReasonInvalidSpec, err.Error())
 	}
 	_, err := policy.Resolve(
-		&v1alpha1.Compression{PolicyName: subject.Name}, append([]v1alpha1.CompressionPolicy{local}, policies...), tariffs,
+		"", &v1alpha1.Compression{PolicyName: subject.Name}, append([]v1alpha1.CompressionPolicy{local}, policies...),
+		tariffs,
 	)
 	if err != nil {
 		return conditions.Stalled(v1alpha1.ReasonInvalidSpec, "An object that names the policy and sets nothing itself "+

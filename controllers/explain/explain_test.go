@@ -559,3 +559,21 @@ func TestOriginOfSoftware(t *testing.T) {
 		}
 	}
 }
+
+// TestOriginInACanary: what a run has of the canary of its policy is not said to be of the policy alone.
+func TestOriginInACanary(t *testing.T) {
+	for applies, want := range map[bool]string{true: "or its canary", false: `CompressionPolicy "z-first"`} {
+		e := explained(t, func(in *explain.Input) {
+			p := in.Transfer.Status.Policy
+			p.Name, p.Level = "z-first", v1alpha1.CompressionHigh
+			p.Canary = &v1alpha1.PolicyCanary{Revision: "r", Applies: applies}
+			in.Transfer.Spec.Compression = nil
+		})
+		for _, name := range []string{"canary", "level"} {
+			i := slices.IndexFunc(e.Policy.Values, func(v explain.Value) bool { return v.Name == name })
+			if i < 0 || name == "level" && !strings.HasSuffix(e.Policy.Values[i].Origin, want) {
+				t.Errorf("%v: %+v", applies, e.Policy.Values)
+			}
+		}
+	}
+}

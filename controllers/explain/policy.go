@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/tariff"
 )
@@ -35,6 +36,9 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 			return // of an older operator, which did not say
 		}
 		p.Values = append(p.Values, Value{Name: name, Value: value, Origin: origin(status, value, inlined, initial)})
+	}
+	if text := canaryText(status.Canary); text != "" {
+		p.Values = append(p.Values, Value{Name: "canary", Value: text, Origin: policy.Title(false, status.Name)})
 	}
 	add("objective", string(status.Objective), string(inline.Objective), string(builtIn.Objective))
 	add("mode", string(status.Mode), string(inline.Mode), string(builtIn.Mode))
@@ -94,6 +98,9 @@ const (
 // origin is where a value came from; inlined is empty where nothing is set inline.
 func origin(status *v1alpha1.PolicyStatus, value, inlined, initial string) string {
 	name, fromPolicy := status.Name, policy.Title(status.IsLocal(), status.Name)
+	if status.Canary != nil && status.Canary.Applies {
+		fromPolicy += " or its canary"
+	}
 	var from string
 	switch {
 	case inlined != "" && inlined == value:
@@ -204,7 +211,11 @@ func ofLocalPolicy(p *v1alpha1.LocalCompressionPolicy, s *sheet) {
 }
 
 func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
-	local := p.Namespace != ""
+	local, written := p.Namespace != "", p
+	if promoted(p) {
+		p = p.DeepCopy()
+		p.Spec = canary.Applied(p.Spec)
+	}
 	stated := p.DeepCopy()
 	objective := string(p.Spec.Objective)
 	switch {
@@ -217,7 +228,9 @@ func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
 		objective = string(v1alpha1.ObjectiveElapsed)
 	}
 	stated.Spec.Objective = v1alpha1.ObjectiveElapsed // Cost cannot be resolved without the Tariffs
-	resolved, err := policy.Resolve(&v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*stated}, nil)
+	resolved, err := policy.Resolve(
+		"", &v1alpha1.Compression{PolicyName: p.Name}, []v1alpha1.CompressionPolicy{*stated}, nil,
+	)
 	s.section("What objects get that name it and set nothing themselves")
 	if err != nil {
 		s.row("nothing", err.Error())
@@ -250,6 +263,7 @@ func ofPolicy(p *v1alpha1.CompressionPolicy, s *sheet) {
 	default:
 		add("prices", "of the default Tariff, if there is one", false)
 	}
+	s.canary(written)
 	s.usedBy("Used by", p.Status.UsedBy)
 	s.next("compare all engines and levels on your data: make a CompressionTrial (docs/how-to/trial.md)")
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/explain"
 )
@@ -146,6 +147,18 @@ func TestReport(t *testing.T) {
 	quota.Status.Used = &v1alpha1.DataQuotaResources{RunningTransfers: new(int32(2))}
 	policy := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "priced"}}
 	policy.Spec.TariffName, policy.Spec.Level = "datacentre", v1alpha1.CompressionHigh
+	tried := policy.DeepCopy()
+	tried.Spec.Canary = &v1alpha1.CompressionCanary{Settings: v1alpha1.CanarySettings{Mode: v1alpha1.CompressionAlways}}
+	tried.Status.Canary = &v1alpha1.CanaryStatus{
+		State: v1alpha1.CanaryRolledBack, Objective: v1alpha1.ObjectiveCost, Currency: "EUR",
+		Inside:  v1alpha1.CanarySide{Objects: 4, Namespaces: 3, UncompressedBytes: 1 << 30, CostPerGiB: "0.2000"},
+		Outside: v1alpha1.CanarySide{Objects: 36, Namespaces: 9}, ChangePercent: "25.0", LowPercent: "20.0", HighPercent: "30.0",
+	}
+	tried.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionCanaryFinished, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCanaryRolledBack,
+	}}
+	won := tried.DeepCopy()
+	won.Status.Canary.State, won.Status.Canary.Revision = v1alpha1.CanaryPromoted, canary.Revision(won.Spec)
 	local := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "small"}}
 	local.Spec.Codecs = []v1alpha1.Codec{v1alpha1.CodecZstd}
 	tariff := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "datacentre"}}
@@ -271,6 +284,11 @@ func TestReport(t *testing.T) {
 		}},
 		"DataQuota":         {quota, []string{"running Transfers  2 of 3"}},
 		"CompressionPolicy": {policy, []string{"High", "from spec", "Cost", "of Tariff datacentre", "PreferHardware"}},
+		"CompressionPolicy with a canary": {tried, []string{
+			"Always", "RolledBack", "0.2000 EUR per GiB", "4 objects in 3 namespaces", "1.00 GiB", "36 objects",
+			"25.0 %, 95 % interval 20.0 to 30.0 %", "CanaryRolledBack",
+		}},
+		"CompressionPolicy with a promoted canary": {won, []string{"mode               Always                 from spec"}},
 		"LocalCompressionPolicy": {local, []string{
 			"LocalCompressionPolicy bank/small", "zstd", "from spec", "of the default CompressionPolicy",
 		}},

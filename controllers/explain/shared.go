@@ -39,6 +39,7 @@ func (s *sheet) policy(p *v1alpha1.PolicyStatus) {
 		from = policy.Title(p.IsLocal(), p.Name) + ", " + strings.ToLower(p.Source)
 	}
 	s.section("Policy in force: " + from + ", with what the spec sets itself")
+	s.row("canary", canaryText(p.Canary))
 	s.row("objective", string(p.Objective))
 	s.row("mode", string(p.Mode))
 	s.row("codecs", list(p.Codecs))

@@ -45,7 +45,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend), later).
 		Watches(
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),
-			wake.LaterIf(specOrAnnotations),
+			wake.LaterIf(predicate.Or(specOrAnnotations, wake.CanaryChanged())),
 		).
 		Watches(
 			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),

@@ -13,6 +13,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/tariff"
 	"github.com/lighterage/lighterage/controllers/usage"
@@ -158,6 +159,7 @@ func refresh(status *v1alpha1.HTTPEndpointStatus, wanted *Wanted, facts Facts) {
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}
+	status.CanaryBaseline = canary.Baseline(status.CanaryBaseline, status.Policy, status.Usage)
 	prices := replicas.Prices(facts.Replicas, counters, tariff.Query{
 		Tariffs: facts.Tariffs, Name: wanted.Policy.TariffName, Stated: wanted.Policy.Prices,
 		Direction: v1alpha1.DirectionSend, Time: facts.Now,

@@ -43,7 +43,7 @@ func Want(
 	endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
 	privilegeAllowed bool, now time.Time,
 ) (Wanted, *agentpod.Problem) {
-	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
+	resolved, err := policy.ResolveHTTP(endpoint.UID, endpoint.Spec.Compression, policies)
 	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if endpoint.Status.Policy == nil {

@@ -153,6 +153,9 @@ func (p *Pool) policy(policy *v1alpha1.PolicyStatus) *v1alpha1.PolicyStatus {
 		return nil
 	}
 	key := policy.Kind + policy.Name
+	if policy.Canary != nil && policy.Canary.Applies { // both sides have many
+		key += "/canary"
+	}
 	if known := p.policies[key]; equality.Semantic.DeepEqual(known, policy) {
 		return known
 	}

@@ -68,6 +68,18 @@ func TestShare(t *testing.T) {
 	if through(t, p, changed, changed.DeepCopy()); changed.Status.Policy == first.Status.Policy {
 		t.Error("policies of one name that differ are shared")
 	}
+	// While a canary is measured there are many objects on both sides.
+	sides := map[bool]*v1alpha1.PolicyStatus{}
+	for i := range 4 {
+		object := transfer("tried", "attempt 1")
+		object.Status.Policy.Canary = &v1alpha1.PolicyCanary{Revision: "1", Applies: i%2 == 0}
+		side := object.Status.Policy.Canary.Applies
+		through(t, p, object, object.DeepCopy())
+		if i > 1 && object.Status.Policy != sides[side] {
+			t.Errorf("equal policies in a canary (%v) are not shared", side)
+		}
+		sides[side] = object.Status.Policy
+	}
 
 	small, large := through(t, p, claim("1Gi"), claim("1Gi")), through(t, p, claim("2Gi"), claim("2Gi"))
 	again := through(t, p, claim("1Gi"), claim("1Gi"))

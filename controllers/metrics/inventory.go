@@ -24,8 +24,8 @@ import (
 // Inventory is the collector of what objects there are and what their status says. It follows the informers of the
 // manager's cache, so a scrape reads nothing, and runs where the manager leads: one replica shows each object.
 //
-// Objects in namespaces are counted, never named: tenants make any number. Peers, Nodes and Tariffs are named: the
-// platform team makes them.
+// Objects in namespaces are counted, never named: tenants make any number. Peers, Nodes, Tariffs and CompressionPolicies
+// are named: the platform team makes them.
 type Inventory struct {
 	cache cache.Informers
 	clock clock.PassiveClock
@@ -44,6 +44,8 @@ type Inventory struct {
 	drills map[types.UID]drilled
 	// regrets are what choices of mode Auto lose.
 	regrets map[types.UID]regret
+	// canaries are the policies that have one.
+	canaries map[types.UID]*v1alpha1.CompressionPolicy
 	// limits of the cluster, and what Transfers hold of them and of those of Peers.
 	limits quota.Amounts
 	held   map[types.UID]quota.Held
@@ -81,7 +83,8 @@ func NewInventory(
 		counted: map[types.UID]entry{}, states: map[state]int{}, runs: map[place]runs{}, relays: map[string]relays{},
 		peers: map[types.UID]*v1alpha1.Peer{}, nodes: map[types.UID]*v1alpha1.NodeProfile{},
 		tariffs: map[types.UID]*v1alpha1.Tariff{}, recoveries: map[types.UID]recovery{},
-		drills: map[types.UID]drilled{}, regrets: map[types.UID]regret{}, limits: limits, held: map[types.UID]quota.Held{},
+		drills: map[types.UID]drilled{}, regrets: map[types.UID]regret{},
+		canaries: map[types.UID]*v1alpha1.CompressionPolicy{}, limits: limits, held: map[types.UID]quota.Held{},
 	}
 	registry.MustRegister(i)
 	return i
@@ -141,6 +144,9 @@ func (i *Inventory) Observe(object any) {
 	if r, kept := regretOf(object); kept {
 		i.regrets[o.GetUID()] = r
 	}
+	if policy, kept := canaryOf(object); kept {
+		i.canaries[o.GetUID()] = policy
+	}
 	if held, holds := heldBy(object); holds {
 		i.held[o.GetUID()] = held
 	}
@@ -191,6 +197,7 @@ func (i *Inventory) subtract(uid types.UID) {
 	delete(i.recoveries, uid)
 	delete(i.drills, uid)
 	delete(i.regrets, uid)
+	delete(i.canaries, uid)
 	delete(i.held, uid)
 	if i.states[seen.state]--; i.states[seen.state] == 0 {
 		delete(i.states, seen.state)

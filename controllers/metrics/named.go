@@ -84,6 +84,7 @@ func (*Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 		stagedDescription, stagedAgeDescription, historyDescription, historyAgeDescription, historyLacksDescription,
 		drillsDescription, drillAgeDescription, drillFlawedDescription, drillDurationDescription,
 		drillRateDescription, drillCPUDescription, limitDescription, limitUsedDescription, regretDescription,
+		canaryDescription, canaryChangeDescription,
 	} {
 		descriptions <- d
 	}
@@ -115,6 +116,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	i.showDrills(out)
 	i.showLimits(out)
 	i.showRegrets(out)
+	i.showCanaries(out)
 	for _, peer := range i.peers {
 		showPeer(out, peer)
 	}

@@ -27,7 +27,8 @@ func checkTransfer(
 	}
 	resolved, err := policy.Kept(kept), error(nil)
 	if kept == nil {
-		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies, facts.Tariffs)
+		whole := cmp.Or(facts.Whole, transfer)
+		resolved, err = policy.Resolve(whole.UID, transfer.Spec.Compression, facts.Policies, facts.Tariffs)
 	}
 	for _, problem := range []*agentpod.Problem{
 		agentpod.SpecProblem(err),

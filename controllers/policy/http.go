@@ -5,6 +5,7 @@ package policy
 
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -14,7 +15,9 @@ const builtInHTTPSoftwareMinSize = 1024
 
 // ResolveHTTP applies the inheritance for an HTTPEndpoint, of policies as Resolve does. Codecs are empty: HTTP
 // negotiates codings. The error is a *NotFoundError or an *InvalidError.
-func ResolveHTTP(inline *v1alpha1.HTTPCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+func ResolveHTTP(
+	uid types.UID, inline *v1alpha1.HTTPCompression, policies []v1alpha1.CompressionPolicy,
+) (Resolved, error) {
 	if inline == nil {
 		inline = &v1alpha1.HTTPCompression{}
 	}
@@ -22,6 +25,14 @@ func ResolveHTTP(inline *v1alpha1.HTTPCompression, policies []v1alpha1.Compressi
 		PolicyName: inline.PolicyName, Mode: inline.Mode, Level: inline.Level, Placement: inline.Placement,
 		Software: inline.Software,
 	}
+	return withCanary(uid, common, policies, func(policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+		return resolveHTTP(inline, common, policies)
+	})
+}
+
+func resolveHTTP(
+	inline *v1alpha1.HTTPCompression, common *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy,
+) (Resolved, error) {
 	resolved, err := inherit(common, policies)
 	if err != nil {
 		return resolved, err

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -54,6 +55,8 @@ type Resolved struct {
 	TariffName string
 	// Prices are those that the policy states, or, after Price, those of the Tariff; nil when there are none.
 	Prices *v1alpha1.PricesStatus
+	// Canary of the policy, as status shows it.
+	Canary *v1alpha1.PolicyCanary
 }
 
 // NotFoundError is returned when the policy that is named does not exist.
@@ -88,22 +91,25 @@ func Title(local bool, name string) string {
 	return fmt.Sprintf("CompressionPolicy %q", name)
 }
 
-// Resolve applies the inheritance. policies are those of the cluster, and before them that of the namespace which is
-// named, if there is one. The error is a *NotFoundError or an *InvalidError.
+// Resolve applies the inheritance for the object with a UID, which says whether it is in a canary; where it is empty no
+// canary counts. policies are those of the cluster, and before them that of the namespace which is named, if there is
+// one. The error is a *NotFoundError or an *InvalidError.
 func Resolve(
-	inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
+	uid types.UID, inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
 ) (Resolved, error) {
-	resolved, err := inherit(inline, policies)
-	if err != nil {
-		return Resolved{}, err
-	}
-	if err := resolved.checkCodecs(); err != nil {
-		return Resolved{}, err
-	}
-	if err := resolved.checkPrices(tariffs); err != nil {
-		return Resolved{}, err
-	}
-	return resolved, nil
+	return withCanary(uid, inline, policies, func(policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+		resolved, err := inherit(inline, policies)
+		if err != nil {
+			return Resolved{}, err
+		}
+		if err := resolved.checkCodecs(); err != nil {
+			return Resolved{}, err
+		}
+		if err := resolved.checkPrices(tariffs); err != nil {
+			return Resolved{}, err
+		}
+		return resolved, nil
+	})
 }
 
 // checkPrices: who minimises money needs prices. For all else to go on without is better than not to go on.
@@ -324,6 +330,7 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 		SoftwareEngines:  r.SoftwareEngines,
 		TariffName:       r.TariffName,
 		Prices:           r.Prices,
+		Canary:           r.Canary,
 	}
 	// What the API server answers is decoded into what was written, and a policy may be the cache's.
 	return status.DeepCopy()
@@ -347,6 +354,7 @@ func Kept(status *v1alpha1.PolicyStatus) Resolved {
 		SoftwareEngines:  status.SoftwareEngines,
 		TariffName:       status.TariffName,
 		Prices:           status.Prices,
+		Canary:           status.Canary,
 	}
 	if status.HardwareMinSize != nil {
 		resolved.HardwareMinSize = status.HardwareMinSize.Value()

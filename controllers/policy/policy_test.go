@@ -159,7 +159,7 @@ func TestResolve(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := policy.Resolve(test.inline, test.policies, nil)
+			got, err := policy.Resolve("", test.inline, test.policies, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +264,7 @@ func TestResolveRefuses(t *testing.T) {
 		"no currency": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := policy.Resolve(test.inline, test.policies, nil)
+			_, err := policy.Resolve("", test.inline, test.policies, nil)
 			var invalid *policy.InvalidError
 			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.message) {
 				t.Fatalf("got %v, want a message with %q", err, test.message)
@@ -272,7 +272,7 @@ func TestResolveRefuses(t *testing.T) {
 		})
 	}
 	var notFound *policy.NotFoundError
-	if _, err := policy.Resolve(&v1alpha1.Compression{PolicyName: "gone"}, nil, nil); !errors.As(err, &notFound) {
+	if _, err := policy.Resolve("", &v1alpha1.Compression{PolicyName: "gone"}, nil, nil); !errors.As(err, &notFound) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -308,7 +308,7 @@ func TestTariffs(t *testing.T) {
 			v1alpha1.CompressionPolicySpec{TariffName: "gone", Objective: v1alpha1.ObjectiveCPU}, v1alpha1.ObjectiveCPU, "", "",
 		},
 	} {
-		resolved, err := policy.Resolve(nil, []v1alpha1.CompressionPolicy{named("p", 1, true, c.spec)}, tariffs)
+		resolved, err := policy.Resolve("", nil, []v1alpha1.CompressionPolicy{named("p", 1, true, c.spec)}, tariffs)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -321,15 +321,15 @@ func TestTariffs(t *testing.T) {
 	}
 	var invalid *policy.InvalidError
 	missing := []v1alpha1.CompressionPolicy{named("p", 1, true, v1alpha1.CompressionPolicySpec{TariffName: "gone"})}
-	if _, err := policy.Resolve(nil, missing, tariffs); !errors.As(err, &invalid) ||
+	if _, err := policy.Resolve("", nil, missing, tariffs); !errors.As(err, &invalid) ||
 		!strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("got %v", err)
 	}
 	// Where nothing is chosen by money, a Tariff that is not there stops nothing.
-	if _, err := policy.ResolveHTTP(nil, missing); err != nil {
+	if _, err := policy.ResolveHTTP("", nil, missing); err != nil {
 		t.Error(err)
 	}
-	if _, err := policy.ResolveQueue(nil, missing); err != nil {
+	if _, err := policy.ResolveQueue("", nil, missing); err != nil {
 		t.Error(err)
 	}
 }
@@ -382,8 +382,9 @@ func TestKept(t *testing.T) {
 		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGo},
 		TariffName:      "t",
 		Prices:          &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
+		Canary:          &v1alpha1.PolicyCanary{Revision: "r", Applies: true},
 	}
-	builtIn, err := policy.Resolve(nil, nil, nil)
+	builtIn, err := policy.Resolve("", nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

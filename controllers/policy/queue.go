@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
@@ -13,7 +15,9 @@ const builtInQueueSoftwareMinSize = 1024
 
 // ResolveQueue applies the inheritance for a Queue, of policies as Resolve does. A minSize of its own, 0 excepted, is
 // that of hardware and software. The error is a *NotFoundError or an *InvalidError.
-func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+func ResolveQueue(
+	uid types.UID, inline *v1alpha1.QueueCompression, policies []v1alpha1.CompressionPolicy,
+) (Resolved, error) {
 	if inline == nil {
 		inline = &v1alpha1.QueueCompression{}
 	}
@@ -23,15 +27,17 @@ func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.Compres
 		Software:  inline.Software,
 		MinSize:   inline.MinSize,
 	}
-	resolved, err := inherit(common, policies)
-	if err == nil {
-		err = resolved.checkCodecs()
-	}
-	if err != nil {
-		return Resolved{}, err
-	}
-	if chosen, _, err := choose(common, policies); inline.MinSize == nil && err == nil && !setsSoftwareMinSize(chosen) {
-		resolved.SoftwareMinSize = builtInQueueSoftwareMinSize
-	}
-	return resolved, nil
+	return withCanary(uid, common, policies, func(policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+		resolved, err := inherit(common, policies)
+		if err == nil {
+			err = resolved.checkCodecs()
+		}
+		if err != nil {
+			return Resolved{}, err
+		}
+		if chosen, _, err := choose(common, policies); inline.MinSize == nil && err == nil && !setsSoftwareMinSize(chosen) {
+			resolved.SoftwareMinSize = builtInQueueSoftwareMinSize
+		}
+		return resolved, nil
+	})
 }

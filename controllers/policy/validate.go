@@ -5,13 +5,22 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/tariff"
+)
+
+// What the API allows.
+const (
+	maxCanaryShare                       = 50
+	minCanaryDuration, maxCanaryDuration = 10 * time.Minute, 8784 * time.Hour
 )
 
 // maxMinSize is what the API allows.
@@ -59,7 +68,36 @@ func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
 			"must have deflate first where spec.placement is RequireHardware: no accelerator does zstd; write [deflate]",
 		}
 	}
+	if err == nil && spec.Canary != nil {
+		err = validateCanary(spec)
+	}
 	return err
+}
+
+func validateCanary(spec v1alpha1.CompressionPolicySpec) error {
+	c := spec.Canary
+	settings := c.Settings
+	switch {
+	case reflect.ValueOf(settings).IsZero():
+		return &InvalidError{"spec.canary.settings", "must have a setting that differs from the policy; write for example " +
+			"level: Balanced"}
+	case c.SharePercent < 0 || c.SharePercent > maxCanaryShare:
+		return &InvalidError{"spec.canary.sharePercent", fmt.Sprintf("must be between 1 and 50, not %d", c.SharePercent)}
+	case c.Duration != nil && (c.Duration.Duration < minCanaryDuration || c.Duration.Duration > maxCanaryDuration):
+		return &InvalidError{"spec.canary.duration", fmt.Sprintf(
+			"must be between 10m and 8784h, not %s; write for example 24h", c.Duration.Duration)}
+	case c.MaxCostIncreasePercent != nil && (*c.MaxCostIncreasePercent < 0 || *c.MaxCostIncreasePercent > 1000):
+		return &InvalidError{"spec.canary.maxCostIncreasePercent", fmt.Sprintf("must be between 0 and 1000, not %d",
+			*c.MaxCostIncreasePercent)}
+	}
+	err := validateChoices("spec.canary.settings", settings.Objective, settings.Mode, settings.Codecs, settings.Level, "")
+	if err != nil {
+		return err
+	}
+	if err := ValidateSpec(canary.Applied(spec)); err != nil {
+		return &InvalidError{"spec.canary.settings", fmt.Sprintf("cannot be used: with them %s", err)}
+	}
+	return nil
 }
 
 var (

@@ -42,7 +42,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
 		Watches(
 			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),
-			wake.LaterIf(specOrAnnotations),
+			wake.LaterIf(predicate.Or(specOrAnnotations, wake.CanaryChanged())),
 		).
 		Watches(
 			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),

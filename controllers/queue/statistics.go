@@ -15,6 +15,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/tariff"
 	"github.com/lighterage/lighterage/controllers/usage"
@@ -324,6 +325,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	if wanted == nil {
 		return // a spec that cannot be used says nothing of prices
 	}
+	status.CanaryBaseline = canary.Baseline(status.CanaryBaseline, status.Policy, status.Usage)
 	used := tariff.Used(usage.FromStatus(status.Usage))
 	used.WireBytes = status.Usage.ChannelBytes
 	status.Cost = tariff.Charge(status.Cost, used, prices(queue, wanted, facts), now)

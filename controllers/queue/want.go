@@ -52,7 +52,7 @@ type Wanted struct {
 func Want(
 	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool,
 ) (Wanted, *agentpod.Problem) {
-	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
+	resolved, err := policy.ResolveQueue(queue.UID, queue.Spec.Compression, policies)
 	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if queue.Status.Policy == nil {
@@ -95,7 +95,7 @@ func inheritedMinSize(
 		return queue.Status.InheritedMinSize
 	}
 	// Without what the Queue says itself, which it may take back.
-	resolved, err := policy.ResolveQueue(nil, policies)
+	resolved, err := policy.ResolveQueue("", nil, policies)
 	if err != nil {
 		return nil
 	}

@@ -122,7 +122,7 @@ func check(
 		if c := trial.Spec.Compression; c != nil {
 			inline.PolicyName, inline.Objective = c.PolicyName, c.Objective
 		}
-		resolved, err = policy.Resolve(inline, facts.Policies, facts.Tariffs)
+		resolved, err = policy.Resolve("", inline, facts.Policies, facts.Tariffs)
 	}
 	if problem := agentpod.SpecProblem(err); problem != nil {
 		return resolved, problem

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/index"
 )
 
@@ -109,6 +110,22 @@ func OfPolicy(reader client.Reader, list func() client.ObjectList) handler.MapFu
 		}
 		return requests
 	}
+}
+
+// CanaryChanged lets pass a CompressionPolicy whose canary began or ended: what objects that serve are told changes.
+func CanaryChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1alpha1.CompressionPolicy)
+		is, same := e.ObjectNew.(*v1alpha1.CompressionPolicy)
+		return ok && same && phase(was.Status.Canary) != phase(is.Status.Canary)
+	}}
+}
+
+func phase(c *v1alpha1.CanaryStatus) [2]string {
+	if c == nil {
+		return [2]string{}
+	}
+	return [2]string{c.Revision, string(c.State)}
 }
 
 // Waiting finds the objects of every namespace that index.Waits says wait. list makes an empty list of their kind.

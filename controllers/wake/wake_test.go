@@ -215,3 +215,25 @@ func TestAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestCanaryChanged: figures of a canary wake nobody, its beginning and end do.
+func TestCanaryChanged(t *testing.T) {
+	with := func(c *v1alpha1.CanaryStatus) *v1alpha1.CompressionPolicy {
+		return &v1alpha1.CompressionPolicy{Status: v1alpha1.CompressionPolicyStatus{Canary: c}}
+	}
+	measuring := &v1alpha1.CanaryStatus{Revision: "a", State: v1alpha1.CanaryMeasuring}
+	figures, ended, next := measuring.DeepCopy(), measuring.DeepCopy(), measuring.DeepCopy()
+	figures.ChangePercent, ended.State, next.Revision = "1.0", v1alpha1.CanaryPromoted, "b"
+	for name, c := range map[string]struct {
+		was, is *v1alpha1.CanaryStatus
+		woken   bool
+	}{
+		"begins": {nil, measuring, true}, "figures": {measuring, figures, false}, "ends": {measuring, ended, true},
+		"another": {measuring, next, true}, "removed": {ended, nil, true}, "none": {nil, nil, false},
+	} {
+		change := event.UpdateEvent{ObjectOld: with(c.was), ObjectNew: with(c.is)}
+		if got := wake.CanaryChanged().Update(change); got != c.woken {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -70,6 +70,18 @@ var cost = dashboard{
 					"{{cluster}} {{reason}}"),
 			},
 		}},
+		{title: "Canaries of CompressionPolicies", panels: []panel{
+			{
+				title: "State of canaries", kind: table, unit: short, width: 12,
+				description: "Measuring, Promoted (all objects have its settings), RolledBack or Inconclusive (none has).",
+				queries:     one(`max by (cluster, policy, state) (lighterage_compressionpolicy_canary_info)`, ""),
+			}, {
+				title: "Cost of canaries", kind: timeseries, unit: fraction, width: 12, signed: true,
+				description: "By which share more of what the objective asks for a GiB takes in the canary than outside of it.",
+				queries: one(`max by (cluster, policy) (lighterage_compressionpolicy_canary_cost_change_ratio)`,
+					"{{cluster}} {{policy}}"),
+			},
+		}},
 		{title: "Prices in force", panels: []panel{
 			{
 				title: "CPU hour", kind: table, unit: currencyUnit, width: 8,

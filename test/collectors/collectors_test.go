@@ -41,7 +41,8 @@ var bounded = map[string]string{
 	"version":     "one for each process",
 	"goversion":   "one for each process",
 	// Made by the platform team.
-	"peer": "Peers", "node": "Nodes", "tariff": "Tariffs", "default": "true or false", "currency": "one for each Tariff",
+	"peer": "Peers", "node": "Nodes", "tariff": "Tariffs", "policy": "CompressionPolicies",
+	"default": "true or false", "currency": "one for each Tariff",
 	"quota": "DataQuotas", "resource": "limits that a DataQuota has",
 	// Of nodes.
 	"architecture": "constants of Go", "engine": "16 for each node", "codec": "those of the engines",

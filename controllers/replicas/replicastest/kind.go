@@ -20,6 +20,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
+	"github.com/lighterage/lighterage/controllers/canary"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -55,11 +56,13 @@ type Status struct {
 	Conditions []metav1.Condition
 	Policy     *v1alpha1.PolicyStatus
 	Placement  *v1alpha1.PlacementStatus
+	Baseline   *v1alpha1.CanaryBaseline
 }
 
 // Test tests what kinds have in common.
 func (k *Kind[O]) Test(t *testing.T) {
 	t.Run("PolicyGone", k.testPolicyGone)
+	t.Run("Canary", k.testCanary)
 	t.Run("SpoiltSpec", k.testSpoiltSpec)
 	t.Run("Cordoned", k.testCordoned)
 	t.Run("Full", k.testFull)
@@ -91,6 +94,38 @@ func (k *Kind[O]) testPolicyGone(t *testing.T) {
 	r.Expect(v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
 	if got := r.config(); !strings.Contains(got, k.Followed) || !strings.Contains(got, "LEVEL_HIGH") {
 		t.Errorf("the agent is told %s", got)
+	}
+}
+
+// Agents that run follow the canary of their policy, and what they used before is noted.
+func (k *Kind[O]) testCanary(t *testing.T) {
+	policy := &v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "tried"}, Spec: v1alpha1.CompressionPolicySpec{
+			Canary: &v1alpha1.CompressionCanary{Settings: v1alpha1.CanarySettings{Objective: v1alpha1.ObjectiveBytes}},
+		},
+	}
+	r := k.Begin(t, k.New("tried", ""), policy)
+	revision := canary.Revision(policy.Spec)
+	for _, state := range []v1alpha1.CanaryState{
+		v1alpha1.CanaryInconclusive, v1alpha1.CanaryPromoted, v1alpha1.CanaryRolledBack,
+	} {
+		policy.Status.Canary = &v1alpha1.CanaryStatus{Revision: revision, State: state}
+		if err := r.Update(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		r.Clock.SetTime(r.Clock.Now().Add(10 * time.Minute)) // statistics are due
+		r.Look()
+		applies, seen := state == v1alpha1.CanaryPromoted, k.Status(r.Object)
+		if got := r.config(); strings.Contains(got, "OBJECTIVE_BYTES") != applies {
+			t.Errorf("%s: the agent is told %s", state, got)
+		}
+		if (seen.Policy.Canary != nil) != applies || (seen.Baseline != nil) != applies ||
+			applies && (!seen.Policy.Canary.Applies || seen.Baseline.Revision != revision) {
+			t.Errorf("%s: %+v, %+v", state, seen.Policy, seen.Baseline)
+		}
+		if got := r.workloads()[0]; template(got).String() != template(r.Workload).String() {
+			t.Errorf("%s: the agent would be recreated", state)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ var empty = map[string]string{
 	"fleet: Tunnels by result":                                   "every cluster of the fleet can be dialled",
 	"fleet: Data connections by result":                          "senders of the fleet connect to nothing",
 	"fleet: Configurations sent to agents":                       "no configuration of the fleet changes",
+	"cost: Cost of canaries":                                     "no object of the fleet uses the policy that has one",
 	"nodes: Busy accelerators":                                   "nodes of the fleet have no counters, whose window is five minutes",
 	"nodes: Contention for accelerators":                         "nodes of the fleet have no counters, whose window is five minutes",
 }
@@ -151,7 +152,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// priced are a Tariff and a DataQuota.
+// priced are a Tariff, a DataQuota, and a CompressionPolicy with a canary that nothing uses.
 func priced() []client.Object {
 	return []client.Object{
 		&v1alpha1.Tariff{
@@ -163,6 +164,12 @@ func priced() []client.Object {
 					{Price: "0", Direction: v1alpha1.DirectionReceive},
 				}},
 			},
+		},
+		&v1alpha1.CompressionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "tried"},
+			Spec: v1alpha1.CompressionPolicySpec{Canary: &v1alpha1.CompressionCanary{
+				Settings: v1alpha1.CanarySettings{Level: v1alpha1.CompressionHigh},
+			}},
 		},
 		&v1alpha1.DataQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team-000", Name: "limits"},
