@@ -126,8 +126,12 @@ func (g grid) measureBy(ctx context.Context, pair *pair, link *network.Pair) (ro
 
 // publish writes what was measured, beside what was measured before if only a part was.
 func publish(ctx context.Context, r *harness.Run, rows []row, part bool) ([]row, error) {
+	w, err := week(weekJobs, 1)
+	if err != nil {
+		return nil, err
+	}
 	if !r.IsResult() {
-		return rows, r.Publish(ctx, report(rows))
+		return rows, r.Publish(ctx, report(rows, w))
 	}
 	if part {
 		before, err := readRows(r.Directory())
@@ -144,5 +148,5 @@ func publish(ctx context.Context, r *harness.Run, rows []row, part bool) ([]row,
 		harness.PrintTargets(targets(rows))
 		return rows, nil
 	}
-	return rows, r.Publish(ctx, report(rows))
+	return rows, r.Publish(ctx, report(rows, w))
 }
