@@ -116,7 +116,7 @@ func week(jobs int, seed uint64) (weekResult, error) {
 
 // options are what a run of the job takes, with noise.
 func (j job) options(prices *tariff.Course, random *rand.Rand) []deadlineplan.Option {
-	noise := math.Exp(weekNoise * random.NormFloat64())
+	noise := math.Exp(weekNoise / math.Sqrt2 * random.NormFloat64()) // two of them differ by weekNoise
 	noisy := func(d time.Duration) time.Duration { return time.Duration(noise * float64(d)).Truncate(time.Second) }
 	return []deadlineplan.Option{
 		{Objective: v1alpha1.ObjectiveCost, Work: deadlineplan.Work{Active: noisy(j.usual)}, CPU: noisy(j.usualCPU),
@@ -143,14 +143,16 @@ func (w *weekResult) run(j job, wanted time.Time, expected, truth []deadlineplan
 	if minutes.optimum == nil {
 		return nil // no start would be in time, so that there is nothing to choose
 	}
-	start, option := wanted, 1 // hurried, where nothing is in time with the margin
+	start, option := wanted, 0
 	for now := wanted; ; now = now.Add(weekLook) {
 		answer, ok := deadlineplan.Choose(deadlineplan.Question{
 			Terms: terms, Now: now, By: by, Options: expected, Hurried: 1,
 		})
 		start = now
-		if !ok {
-			option = 1
+		if !ok { // at once, and hurried only if it would be late, as the manager does without a plan
+			if end, ok := deadlineplan.Forecast(spec, expected[0].Work, now); !ok || end.After(by) {
+				option = 1
+			}
 			break
 		}
 		option = answer.Chosen.Option
