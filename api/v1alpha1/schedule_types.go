@@ -102,9 +102,10 @@ const (
 	// DeadlineSoonest: at once, or when the next window opens.
 	DeadlineSoonest DeadlineStrategy = "Soonest"
 	// DeadlineCheapest: when, with which objective and on which nodes it costs least by its Tariff, as long as it is
-	// expected to be Complete by its deadline if it takes a quarter longer and 5 minutes more than expected. What waits
-	// has the reason WaitingForPrice. As Soonest where there are no figures, no prices, or no time to wait;
-	// status.deadline.message says why. Not with source.peer, where the other cluster pays for what is sent.
+	// expected to be Complete by its deadline. It waits only if that holds even if it takes a quarter and 5 minutes longer
+	// than expected, with the reason WaitingForPrice. As Soonest where there are no figures, no prices, or no time, and for
+	// a VolumeGroupSnapshot; status.deadline.message says why. Not with source.peer, where the other cluster pays for what
+	// is sent.
 	DeadlineCheapest DeadlineStrategy = "Cheapest"
 )
 

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// A run is planned to be in time if it takes MarginPart of what is expected longer, and MarginFixed for pods to start,
-	// copies of the source and hooks.
+	// A run may wait if it is in time even if it takes MarginPart of what is expected longer, and MarginFixed for pods to
+	// start, copies of the source and hooks. The soonest start needs no margin: it is as with strategy Soonest.
 	MarginPart  = 0.25
 	MarginFixed = 5 * time.Minute
-	// MaxBoundaries is how many times at which prices or windows change are looked at, the next ones first. Later ones are
-	// as when the plan is made again.
+	// MaxBoundaries is how many times at which prices or windows change are looked at, the next ones first. Those after them
+	// are looked at when the plan is made again.
 	MaxBoundaries = 128
 	// tolerance is by which part a start may cost more than the cheapest if it is earlier.
 	tolerance = 0.01
@@ -74,6 +74,8 @@ type Answer struct {
 // planner is a question with all that is looked at more than once.
 type planner struct {
 	Question
+	// soonest is when an attempt can begin at the earliest.
+	soonest  time.Time
 	timeline []stretch
 	tiers    [][]tier
 }
@@ -84,7 +86,7 @@ type tier struct {
 	rates    tariff.Rates
 }
 
-// Choose answers; false: nothing is expected to be in time with a margin, so that a run is to start at once.
+// Choose answers; false: nothing is expected to be in time, so that a run is to start at once.
 func Choose(q Question) (a Answer, ok bool) {
 	p := &planner{Question: q}
 	for s := range q.Terms.stretches(q.Now) {
@@ -92,14 +94,21 @@ func Choose(q Question) (a Answer, ok bool) {
 			break
 		}
 	}
-	for i := range q.Options {
-		p.tiers = append(p.tiers, p.follow(q.Options[i].Prices))
+	if p.soonest, ok = p.opens(q.Now); !ok {
+		return Answer{}, false
+	}
+	for i, o := range q.Options {
+		if like := slices.IndexFunc(q.Options[:i], func(l Option) bool { return l.Prices == o.Prices }); like >= 0 {
+			p.tiers = append(p.tiers, p.tiers[like])
+		} else {
+			p.tiers = append(p.tiers, p.follow(o.Prices))
+		}
 	}
 	boundaries := p.boundaries()
 	var all []Choice
 	for i := range q.Options {
 		for _, start := range p.starts(i, boundaries) {
-			if c, ok := p.choice(i, start); ok && p.inTime(i, c.Start) {
+			if c, ok := p.choice(i, start); ok && p.inTime(c) {
 				all = append(all, c)
 			}
 		}
@@ -148,22 +157,20 @@ func best(all []Choice) Choice {
 // follow are the prices from now until the deadline. Where there are too many, the deadline is brought forward to the
 // last one, beyond which nothing is known.
 func (p *planner) follow(prices *tariff.Course) (all []tier) {
-	for at := p.Now; at.Before(p.By); {
+	at := p.Now
+	for range MaxBoundaries {
 		rates, until := prices.At(at)
-		switch last := len(all) - 1; {
-		case last >= 0 && all[last].rates == rates:
+		if last := len(all) - 1; last >= 0 && all[last].rates == rates {
 			all[last].to = until
-		case len(all) > MaxBoundaries:
-			p.By = at
-			return all
-		default:
+		} else {
 			all = append(all, tier{at, until, rates})
 		}
-		if until.IsZero() {
-			break
+		if until.IsZero() || !until.Before(p.By) {
+			return all
 		}
 		at = until
 	}
+	p.By = at
 	return all
 }
 
@@ -245,10 +252,23 @@ func (p *planner) latest(work Work, by time.Time) (start time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// inTime: an option that starts at a time has its end in time with the margin.
-func (p *planner) inTime(option int, start time.Time) bool {
-	end, ok := carry(p.from(start), p.widened(option), nil)
+// inTime: a choice has its end in time, with the margin if it waits.
+func (p *planner) inTime(c Choice) bool {
+	if !c.Start.After(p.soonest) {
+		return !c.End.After(p.By)
+	}
+	end, ok := carry(p.from(c.Start), p.widened(c.Option), nil)
 	return ok && !end.Add(MarginFixed).After(p.By)
+}
+
+// opens is when an attempt may begin from a time on; false: not before the deadline.
+func (p *planner) opens(at time.Time) (time.Time, bool) {
+	for s := range p.from(at) {
+		if s.open && (s.to.IsZero() || s.to.Sub(s.from) > startMargin) {
+			return s.from, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // choice is an option at a start, or where no attempt may begin then at the first time at which one may; false: it is
@@ -257,13 +277,8 @@ func (p *planner) choice(option int, start time.Time) (c Choice, ok bool) {
 	if start.Before(p.Now) {
 		return c, false
 	}
-	for s := range p.from(start) {
-		if s.open && (s.to.IsZero() || s.to.Sub(s.from) > startMargin) {
-			c, ok = Choice{Option: option, Start: s.from}, true
-			break
-		}
-	}
-	if !ok {
+	c.Option = option
+	if c.Start, ok = p.opens(start); !ok {
 		return c, false
 	}
 	o := &p.Options[option]
@@ -292,6 +307,9 @@ func (p *planner) price(option int, from, to time.Time) (cost float64) {
 	}
 	o, tiers := &p.Options[option], p.tiers[option]
 	for i, t := range tiers {
+		if !t.from.Before(to) {
+			break
+		}
 		begin, end := t.from, t.to
 		if begin.Before(from) {
 			begin = from

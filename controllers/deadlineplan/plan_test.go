@@ -82,12 +82,16 @@ func TestChoose(t *testing.T) {
 			tariff: cheapNight, now: "03-28 12:00", by: "03-29 12:00", active: time.Hour, start: "03-28 21:00", end: "03-28 22:00",
 			latest: "03-29 10:40", now_: true,
 		},
-		"no time": {tariff: cheapNight, now: "05-04 12:00", by: "05-04 13:00", active: time.Hour},
-		"past":    {tariff: cheapNight, now: "05-04 12:00", by: "05-04 11:00", active: time.Hour},
-		"absurd":  {tariff: cheapNight, now: "05-04 12:00", by: "05-05 11:00", active: math.MaxInt64},
+		"no time": {tariff: cheapNight, now: "05-04 12:00", by: "05-04 12:59", active: time.Hour},
+		"no time to wait": {
+			tariff: cheapNight, now: "05-04 12:00", by: "05-04 13:01", active: time.Hour, hurried: time.Minute, option: 0,
+			start: "05-04 12:00", end: "05-04 13:00", now_: true, hurry: true,
+		},
+		"past":   {tariff: cheapNight, now: "05-04 12:00", by: "05-04 11:00", active: time.Hour},
+		"absurd": {tariff: cheapNight, now: "05-04 12:00", by: "05-05 11:00", active: math.MaxInt64},
 		"only if hurried": {
-			tariff: cheapNight, now: "05-04 12:00", by: "05-04 14:00", active: 2 * time.Hour, hurried: time.Hour, option: 1,
-			start: "05-04 12:00", end: "05-04 13:00", latest: "05-04 12:40", hurry: true, now_: true,
+			tariff: cheapNight, now: "05-04 12:00", by: "05-04 13:55", active: 2 * time.Hour, hurried: time.Hour, option: 1,
+			start: "05-04 12:00", end: "05-04 13:00", latest: "05-04 12:35", hurry: true, now_: true,
 		},
 		"no cheap time: at once": {
 			tariff: priced("", "1"), now: "05-04 12:00", by: "05-05 12:00", active: time.Hour, start: "05-04 12:00",
@@ -285,14 +289,23 @@ func TestOracle(t *testing.T) {
 			}
 			w.limits = append(w.limits, limit)
 		}
-		least, found := math.Inf(1), false
+		least, found, soonest := math.Inf(1), false, -1
+		margin := func(start int) (longer float64, fixed int) {
+			if start == soonest {
+				return 1, 0
+			}
+			return 1 + deadlineplan.MarginPart, int(deadlineplan.MarginFixed.Minutes())
+		}
 		for start := 0; start < length; start += step {
 			if w.limits[start] < 0 {
 				continue
 			}
+			if soonest < 0 {
+				soonest = start
+			}
+			longer, fixed := margin(start)
 			for i, o := range q.Options {
-				end, _, ok := w.run(start, o, i, 1+deadlineplan.MarginPart)
-				if !ok || end+int(deadlineplan.MarginFixed.Minutes()) > length {
+				if end, _, ok := w.run(start, o, i, longer); !ok || end+fixed > length {
 					continue
 				}
 				_, cost, _ := w.run(start, o, i, 1)
@@ -308,11 +321,12 @@ func TestOracle(t *testing.T) {
 		}
 		start := int(a.Chosen.Start.Sub(begin) / time.Minute)
 		o := q.Options[a.Chosen.Option]
-		end, cost, done := w.run(start, o, a.Chosen.Option, 1+deadlineplan.MarginPart)
-		if !done || end+int(deadlineplan.MarginFixed.Minutes()) > length+2 {
+		longer, fixed := margin(start)
+		end, _, done := w.run(start, o, a.Chosen.Option, longer)
+		if !done || end+fixed > length+2 {
 			t.Errorf("round %d: %+v ends too late: %d of %d", round, a.Chosen, end, length)
 		}
-		_, cost, _ = w.run(start, o, a.Chosen.Option, 1)
+		_, cost, _ := w.run(start, o, a.Chosen.Option, 1)
 		if math.Abs(cost-a.Chosen.Cost) > 0.02*cost+1e-3 {
 			t.Errorf("round %d: %+v costs %f", round, a.Chosen, cost)
 		}

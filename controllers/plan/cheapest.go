@@ -43,12 +43,16 @@ func (d *transferDecision) planStart() *planned {
 	if problem != nil {
 		return nil // it is said why nothing begins
 	}
-	q := deadlineplan.Question{Now: d.facts.Now, By: Deadline(spec.Deadline, d.wanted())}
+	// The API server keeps whole seconds, and a second look is to plan the same.
+	since := d.wanted().Truncate(time.Second)
+	q := deadlineplan.Question{Now: d.facts.Now, By: Deadline(spec.Deadline, since).Truncate(time.Second)}
 	switch {
 	case settled(kept) && ofTime(kept, spec.Deadline):
 		return &planned{message: "a run was Complete for this deadline, and later ones have none"}
 	case !d.facts.Now.Before(q.By):
 		return &planned{message: "the deadline has passed"}
+	case spec.Source.VolumeGroupSnapshotName != "": // a TransferSet takes no other one while members wait to read it
+		return &planned{message: "the run reads a VolumeGroupSnapshot, which is there and would be kept for longer"}
 	}
 	// A time of the schedule that comes while the run waits, or is under way, would be missed.
 	if s := d.transfer.Status.Schedule; s != nil && s.NextTime != nil && s.NextTime.Time.Before(q.By) {
@@ -63,8 +67,7 @@ func (d *transferDecision) planStart() *planned {
 	}
 	answer, ok := deadlineplan.Choose(q)
 	if !ok {
-		return &planned{message: fmt.Sprintf("no start is expected to be in time if the run takes %.0f %% and %s longer than "+
-			"expected", 100*deadlineplan.MarginPart, deadlineplan.MarginFixed)}
+		return &planned{message: "no start is expected to be in time"}
 	}
 	p := &planned{plan: shownPlan(&q, &answer), waits: answer.Chosen.Start.After(d.facts.Now)}
 	if kept != nil && kept.RunID == "" && p.same(kept.Plan, d.facts.Now) {

@@ -215,7 +215,6 @@ func TestCheapestWithoutPlan(t *testing.T) {
 			d.transfer.Spec.Compression = &v1alpha1.Compression{Objective: v1alpha1.ObjectiveElapsed}
 		}, "DeadlineInReach"},
 		"out of reach": {30 * time.Minute, func(*dated) {}, "DeadlineOutOfReach"},
-		"no margin":    {61 * time.Minute, func(*dated) {}, "DeadlineInReach"},
 		"past": {time.Minute, func(d *dated) {
 			d.transfer.Spec.Deadline.Within, d.transfer.Spec.Deadline.Time = nil, &metav1.Time{Time: minute(d.t, "05-04 11:00")}
 		}, "DeadlineMissed"},
@@ -234,6 +233,35 @@ func TestCheapestWithoutPlan(t *testing.T) {
 				t.Errorf("%+v", out.Status.Deadline)
 			}
 		})
+	}
+}
+
+// What a TransferSet has taken for all of its members at once is read at once.
+func TestCheapestOfAGroup(t *testing.T) {
+	d := newCheapest(t, "", within(24*time.Hour))
+	d.transfer.Spec.Source.CopyMethod = v1alpha1.CopySnapshot
+	d.transfer.Spec.Source.VolumeGroupSnapshotName = "moment"
+	out := d.at("04 12:00")
+	if s := out.Status.Deadline; s == nil || s.Plan != nil || s.Message == "" ||
+		meta.FindStatusCondition(out.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonWaitingForPrice {
+		t.Errorf("%+v", out.Status)
+	}
+}
+
+// The last start that is in time is the same at each look, although the API server keeps whole seconds.
+func TestCheapestWithinASecond(t *testing.T) {
+	d := newCheapest(t, "", within(9*time.Hour+time.Millisecond)) // until 21:00, which keeps it from the night
+	d.facts.Tariffs[0].Spec.CPUHour.Rules[0].Windows[0].Start = "20:30"
+	d.transfer.Status.History[0].Duration = &metav1.Duration{Duration: time.Hour + 300*time.Millisecond}
+	d.facts.Now = minute(t, "05-04 12:00").Add(700 * time.Millisecond)
+	first := plan.DecideTransfer(d.transfer, d.facts, image)
+	d.transfer.Status = first.Status
+	kept := d.transfer.Status.Deadline
+	kept.StartTime.Time = kept.StartTime.Truncate(time.Second) // as it is read
+	again := d.at("04 12:05")
+	if first.Status.Deadline.Plan == nil || first.Start != nil ||
+		!equality.Semantic.DeepEqual(again.Status.Deadline, first.Status.Deadline) {
+		t.Errorf("%+v, then %+v", first.Status.Deadline, again.Status.Deadline)
 	}
 }
 
