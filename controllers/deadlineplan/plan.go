@@ -108,7 +108,7 @@ func Choose(q Question) (a Answer, ok bool) {
 	var all []Choice
 	for i := range q.Options {
 		for _, start := range p.starts(i, boundaries) {
-			if c, ok := p.choice(i, start); ok && p.inTime(c) {
+			if c, ok := p.choice(i, start); ok && !c.End.After(p.By) && p.inTime(c) {
 				all = append(all, c)
 			}
 		}
@@ -216,7 +216,11 @@ func (p *planner) widened(option int) Work {
 // from are the stretches from a time on.
 func (p *planner) from(start time.Time) iter.Seq[stretch] {
 	return func(yield func(stretch) bool) {
-		for _, s := range p.timeline {
+		i, found := slices.BinarySearchFunc(p.timeline, start, func(s stretch, t time.Time) int { return s.from.Compare(t) })
+		if !found && i > 0 {
+			i--
+		}
+		for _, s := range p.timeline[i:] {
 			if !s.to.IsZero() && !s.to.After(start) {
 				continue
 			}
@@ -252,10 +256,10 @@ func (p *planner) latest(work Work, by time.Time) (start time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// inTime: a choice has its end in time, with the margin if it waits.
+// inTime: a choice that ends in time does so with the margin, if it waits.
 func (p *planner) inTime(c Choice) bool {
 	if !c.Start.After(p.soonest) {
-		return !c.End.After(p.By)
+		return true
 	}
 	end, ok := carry(p.from(c.Start), p.widened(c.Option), nil)
 	return ok && !end.Add(MarginFixed).After(p.By)
@@ -306,10 +310,9 @@ func (p *planner) price(option int, from, to time.Time) (cost float64) {
 		to = from.Add(1)
 	}
 	o, tiers := &p.Options[option], p.tiers[option]
-	for i, t := range tiers {
-		if !t.from.Before(to) {
-			break
-		}
+	i, _ := slices.BinarySearchFunc(tiers, from, func(t tier, at time.Time) int { return t.from.Compare(at) })
+	for i = max(i-1, 0); i < len(tiers) && tiers[i].from.Before(to); i++ {
+		t := &tiers[i]
 		begin, end := t.from, t.to
 		if begin.Before(from) {
 			begin = from
