@@ -58,6 +58,8 @@ type Choice struct {
 type Question struct {
 	Terms   Terms
 	Now, By time.Time
+	// Since is when the run was wanted, before Now if it has waited; zero: now.
+	Since   time.Time
 	Options []Option
 	// Usual is the index of the option that is taken without a plan, Hurried that of the one with least time; -1: none.
 	Usual, Hurried int
@@ -74,7 +76,8 @@ type Answer struct {
 // planner is a question with all that is looked at more than once.
 type planner struct {
 	Question
-	// soonest is when an attempt can begin at the earliest.
+	// soonest is until when a start counts as not waiting: when an attempt could begin at the earliest since the run was
+	// wanted. One that was put off for an option with a margin never begins with another one that has none.
 	soonest  time.Time
 	timeline []stretch
 	tiers    [][]tier
@@ -94,9 +97,14 @@ func Choose(q Question) (a Answer, ok bool) {
 			break
 		}
 	}
-	if p.soonest, ok = p.opens(q.Now); !ok {
+	since := q.Since
+	if since.IsZero() {
+		since = q.Now
+	}
+	if p.soonest, ok = opens(q.Terms.stretches(since)); !ok {
 		return Answer{}, false
 	}
+	p.soonest = p.soonest.Add(MarginFixed)
 	for i, o := range q.Options {
 		if like := slices.IndexFunc(q.Options[:i], func(l Option) bool { return l.Prices == o.Prices }); like >= 0 {
 			p.tiers = append(p.tiers, p.tiers[like])
@@ -265,9 +273,9 @@ func (p *planner) inTime(c Choice) bool {
 	return ok && !end.Add(MarginFixed).After(p.By)
 }
 
-// opens is when an attempt may begin from a time on; false: not before the deadline.
-func (p *planner) opens(at time.Time) (time.Time, bool) {
-	for s := range p.from(at) {
+// opens is when an attempt may begin within stretches; false: in none.
+func opens(all iter.Seq[stretch]) (time.Time, bool) {
+	for s := range all {
 		if s.open && (s.to.IsZero() || s.to.Sub(s.from) > startMargin) {
 			return s.from, true
 		}
@@ -282,7 +290,7 @@ func (p *planner) choice(option int, start time.Time) (c Choice, ok bool) {
 		return c, false
 	}
 	c.Option = option
-	if c.Start, ok = p.opens(start); !ok {
+	if c.Start, ok = opens(p.from(start)); !ok {
 		return c, false
 	}
 	o := &p.Options[option]

@@ -291,7 +291,7 @@ func TestOracle(t *testing.T) {
 		}
 		least, found, soonest := math.Inf(1), false, -1
 		margin := func(start int) (longer float64, fixed int) {
-			if start == soonest {
+			if start <= soonest+int(deadlineplan.MarginFixed.Minutes()) {
 				return 1, 0
 			}
 			return 1 + deadlineplan.MarginPart, int(deadlineplan.MarginFixed.Minutes())

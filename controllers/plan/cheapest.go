@@ -45,7 +45,9 @@ func (d *transferDecision) planStart() *planned {
 	}
 	// The API server keeps whole seconds, and a second look is to plan the same.
 	since := d.wanted().Truncate(time.Second)
-	q := deadlineplan.Question{Now: d.facts.Now, By: Deadline(spec.Deadline, since).Truncate(time.Second)}
+	q := deadlineplan.Question{
+		Now: d.facts.Now, Since: since, By: Deadline(spec.Deadline, since).Truncate(time.Second),
+	}
 	switch {
 	case settled(kept) && ofTime(kept, spec.Deadline):
 		return &planned{message: "a run was Complete for this deadline, and later ones have none"}

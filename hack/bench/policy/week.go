@@ -157,7 +157,7 @@ func (w *weekResult) run(j job, wanted time.Time, expected, truth []deadlineplan
 	start, option := wanted, 0
 	for now := wanted; ; now = now.Add(weekLook) {
 		answer, ok := deadlineplan.Choose(deadlineplan.Question{
-			Terms: terms, Now: now, By: by, Options: expected, Hurried: 1,
+			Terms: terms, Now: now, Since: wanted, By: by, Options: expected, Hurried: 1,
 		})
 		start = now
 		if !ok { // it is expected to be late
@@ -175,7 +175,7 @@ func (w *weekResult) run(j job, wanted time.Time, expected, truth []deadlineplan
 	w.Planned, w.Optimum = w.Planned+cost, w.Optimum+*minutes.optimum
 	if end.After(by) {
 		w.Missed++
-		if start.After(minutes.opens()) {
+		if start.After(minutes.opens().Add(deadlineplan.MarginFixed)) {
 			w.MissedByWaiting++
 		}
 	}
