@@ -90,6 +90,9 @@ const (
 	// ReasonOutsideWindow (Transfer): runs are kept within spec.schedule.windows, and none is open or the open one ends
 	// too soon. The run begins or goes on in the next one; the message has the time.
 	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonWaitingForPrice (Transfer): spec.deadline.strategy is Cheapest, and the run costs less if it starts later. The
+	// message has the time and what that saves. Set strategy to Soonest to have it start at once.
+	ReasonWaitingForPrice = "WaitingForPrice"
 	// ReasonStarting (Transfer, Delivery, CompressionTrial, ObjectStore): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
 	// ReasonOpening (Transfer, Delivery): the sending agent waits for the receiving agent to be ready.

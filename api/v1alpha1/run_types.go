@@ -115,6 +115,9 @@ type AttemptRecord struct {
 	// engine that compressed.
 	// +optional
 	Engine string `json:"engine,omitempty"`
+	// objective of the run. Absent for attempts of earlier releases.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 	// bytes sent, before compression.
 	// +optional
 	Bytes int64 `json:"bytes"`

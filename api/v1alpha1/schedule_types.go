@@ -89,6 +89,87 @@ type TransferDeadline struct {
 	// time by which a run is to be Complete. Runs that start after one that was in time have no deadline.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
+	// strategy is when and how a run starts. Absent: Soonest.
+	// +optional
+	Strategy DeadlineStrategy `json:"strategy,omitempty"`
+}
+
+// DeadlineStrategy is when and how a run with a deadline starts.
+// +kubebuilder:validation:Enum=Soonest;Cheapest
+type DeadlineStrategy string
+
+const (
+	// DeadlineSoonest: at once, or when the next window opens.
+	DeadlineSoonest DeadlineStrategy = "Soonest"
+	// DeadlineCheapest: when, with which objective and on which nodes it costs least by its Tariff, as long as it is
+	// expected to be Complete by its deadline. It waits only if that holds even if it takes a quarter and 5 minutes longer
+	// than expected, with the reason WaitingForPrice. As Soonest where there are no figures, no prices, or no time, and for
+	// a VolumeGroupSnapshot; status.deadline.message says why. Not with source.peer, where the other cluster pays for what
+	// is sent.
+	DeadlineCheapest DeadlineStrategy = "Cheapest"
+)
+
+// DeadlineAlternativeName is what else could have been planned.
+// +kubebuilder:validation:Enum=Now;NowHurried;OtherNodes;Latest
+type DeadlineAlternativeName string
+
+const (
+	// DeadlineNow: to start when the plan was made, with the objective of the policy.
+	DeadlineNow DeadlineAlternativeName = "Now"
+	// DeadlineNowHurried: to start when the plan was made, with the objective Elapsed. It is there once a run with that
+	// objective was measured.
+	DeadlineNowHurried DeadlineAlternativeName = "NowHurried"
+	// DeadlineOtherNodes: the best start on nodes of another price.
+	DeadlineOtherNodes DeadlineAlternativeName = "OtherNodes"
+	// DeadlineLatest: as planned, at the last start that is expected to be in time.
+	DeadlineLatest DeadlineAlternativeName = "Latest"
+)
+
+// DeadlineAlternative is what else could have been planned.
+type DeadlineAlternative struct {
+	// name of the alternative.
+	// +required
+	Name DeadlineAlternativeName `json:"name,omitempty"`
+	// startTime of its run.
+	// +required
+	StartTime metav1.Time `json:"startTime,omitzero"`
+	// predictedTime is when it would have been Complete.
+	// +required
+	PredictedTime metav1.Time `json:"predictedTime,omitzero"`
+	// expectedCost in the currency of the plan.
+	// +required
+	ExpectedCost string `json:"expectedCost,omitempty"`
+}
+
+// DeadlinePlan is what strategy Cheapest has planned for a run.
+//
+// +structType=atomic
+type DeadlinePlan struct {
+	// startTime that is planned. A window, a quota or a retry may put it off.
+	// +required
+	StartTime metav1.Time `json:"startTime,omitzero"`
+	// predictedTime is when the run is expected to be Complete.
+	// +required
+	PredictedTime metav1.Time `json:"predictedTime,omitzero"`
+	// objective that the run has in place of that of its policy.
+	// +required
+	Objective CompressionObjective `json:"objective,omitempty"`
+	// nodeSelector has the labels of the nodes that the agent is put on if they have free space: those of a rule of the
+	// Tariff. Absent: any.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// currency of costs.
+	// +required
+	Currency string `json:"currency,omitempty"`
+	// expectedCost of CPU time of this cluster and bytes on the wire.
+	// +required
+	ExpectedCost string `json:"expectedCost,omitempty"`
+	// alternatives that there were when the plan was made, with what they would have cost.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	Alternatives []DeadlineAlternative `json:"alternatives,omitempty"`
 }
 
 // DeadlineStatus is what is expected of a run, by the figures of the last Complete one, or of its own when data move.
@@ -116,6 +197,13 @@ type DeadlineStatus struct {
 	// while one is awaited.
 	// +optional
 	Hurried bool `json:"hurried,omitempty"`
+	// plan of strategy Cheapest for the run. It changes while the run is awaited when the start, the cost or the nodes do,
+	// and not after it has started. Absent with Soonest, and where message says why.
+	// +optional
+	Plan *DeadlinePlan `json:"plan,omitempty"`
+	// message says why there is no plan with strategy Cheapest, so that the run starts as with Soonest.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // ScheduleStatus is what the schedule did and will do.

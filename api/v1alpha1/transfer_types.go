@@ -233,8 +233,9 @@ type TransferSpec struct {
 	Objective *TransferObjective `json:"objective,omitempty"`
 
 	// deadline by which a run is to be Complete. status.deadline has what is expected, and the condition WithinDeadline
-	// whether that is in time. A run starts as it would without: at once, or when the next window opens. One that would be
-	// late by the figures of the last Complete run minimises its time, whatever the objective of its CompressionPolicy is.
+	// whether that is in time. A run starts as it would without: at once, or when the next window opens, or with strategy
+	// Cheapest when it costs least. One that would be late by the figures of the last Complete run minimises its time,
+	// whatever the objective of its CompressionPolicy is.
 	// +optional
 	Deadline *TransferDeadline `json:"deadline,omitempty"`
 

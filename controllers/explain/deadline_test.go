@@ -4,6 +4,7 @@
 package explain_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,29 @@ func TestEndingsOfAnotherRun(t *testing.T) {
 		if e.Deadline != nil {
 			t.Errorf("%q: %+v", id, e.Deadline)
 		}
+	}
+}
+
+// TestPlanned: what strategy Cheapest planned is told with what else it could have cost, or why there is no plan.
+func TestPlanned(t *testing.T) {
+	in := base()
+	in.Transfer.Status.Deadline = &v1alpha1.DeadlineStatus{Time: *at(7200), Plan: &v1alpha1.DeadlinePlan{
+		StartTime: *at(3600), PredictedTime: *at(4200), Objective: v1alpha1.ObjectiveCost, Currency: "EUR",
+		ExpectedCost: "0.5000", NodeSelector: map[string]string{"class": "spot"},
+		Alternatives: []v1alpha1.DeadlineAlternative{{
+			Name: v1alpha1.DeadlineNow, StartTime: *at(0), PredictedTime: *at(600), ExpectedCost: "2.0000",
+		}},
+	}}
+	_, text := explainObject(t, in.Transfer)
+	for _, want := range []string{
+		"2026-01-02T03:00:00Z", "2026-01-02T03:10:00Z", "0.5000 EUR", "class=spot", "Now", "2026-01-02T02:10:00Z", "2.0000 EUR",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	in.Transfer.Status.Deadline.Plan, in.Transfer.Status.Deadline.Message = nil, "no Tariff applies"
+	if _, text := explainObject(t, in.Transfer); !strings.Contains(text, "no Tariff applies") {
+		t.Error(text)
 	}
 }

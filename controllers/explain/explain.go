@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/deadlineplan"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/usage"
 )
@@ -97,11 +98,11 @@ func (e *Explanation) endings(transfer *v1alpha1.Transfer) {
 		if c.Elapsed == nil || c.Bytes == nil {
 			continue
 		}
-		work := plan.Work{ // a forecast ends after a year, and estimates may be anything
+		work := deadlineplan.Work{ // a forecast ends after a year, and estimates may be anything
 			Active:    time.Duration(min(*c.Elapsed, maxSeconds) * float64(time.Second)),
 			WireBytes: int64(min(*c.Bytes, maxBytes)),
 		}
-		if end, ok := plan.Forecast(&transfer.Spec, work, *e.Run.Start); ok {
+		if end, ok := deadlineplan.Forecast(&transfer.Spec, work, *e.Run.Start); ok {
 			c.End, told = new(end.Truncate(time.Second)), true
 		}
 	}
@@ -138,7 +139,7 @@ func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 // waitsFor is what status says of a Transfer without a run.
 func waitsFor(status *v1alpha1.TransferStatus) string {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Reason == v1alpha1.ReasonOutsideWindow {
+	if ready != nil && (ready.Reason == v1alpha1.ReasonOutsideWindow || ready.Reason == v1alpha1.ReasonWaitingForPrice) {
 		return ready.Reason + ": " + ready.Message
 	}
 	if status.Schedule != nil && status.Schedule.NextTime != nil && status.Queued == nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/overview"
@@ -96,6 +97,28 @@ func (s *sheet) deadline(t *v1alpha1.Transfer) {
 	}
 	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionWithinDeadline); c != nil {
 		s.row("state", c.Reason+": "+c.Message)
+	}
+	s.planned(d)
+}
+
+// planned tells what strategy Cheapest has planned, and what else could have been.
+func (s *sheet) planned(d *v1alpha1.DeadlineStatus) {
+	if d.Message != "" {
+		s.row("not by price", d.Message)
+	}
+	p := d.Plan
+	if p == nil {
+		return
+	}
+	cost := func(start, end time.Time, cost string) string {
+		return fmt.Sprintf("start %s, end %s, cost %s %s", clock(start), clock(end), cost, p.Currency)
+	}
+	s.row("planned", cost(p.StartTime.Time, p.PredictedTime.Time, p.ExpectedCost)+", objective "+string(p.Objective))
+	if len(p.NodeSelector) > 0 {
+		s.row("preferred nodes", labels.FormatLabels(p.NodeSelector))
+	}
+	for _, a := range p.Alternatives {
+		s.row("instead: "+string(a.Name), cost(a.StartTime.Time, a.PredictedTime.Time, a.ExpectedCost))
 	}
 }
 

@@ -71,6 +71,12 @@ func affinity(r Request, accelerators avoidance, attached string) *corev1.Affini
 			{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: discovered}},
 		}
 	}
+	if len(r.Prefer) > 0 {
+		nodes.PreferredDuringSchedulingIgnoredDuringExecution = append(
+			nodes.PreferredDuringSchedulingIgnoredDuringExecution,
+			corev1.PreferredSchedulingTerm{Weight: 25, Preference: corev1.NodeSelectorTerm{MatchExpressions: selected(r.Prefer)}},
+		)
+	}
 	if nodes.RequiredDuringSchedulingIgnoredDuringExecution == nil &&
 		nodes.PreferredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil

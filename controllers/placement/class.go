@@ -40,12 +40,38 @@ func (r Request) selects(node *corev1.Node) bool {
 	if r.AvoidHardware && node.Labels[v1alpha1.DeflateLabel] == Hardware {
 		return false
 	}
-	for key, value := range r.Selector {
-		if has, ok := node.Labels[key]; !ok || has != value {
+	return Matches(r.Selector, node.Labels)
+}
+
+// Matches reports whether labels have all that a selector names.
+func Matches(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if has, ok := labels[key]; !ok || has != value {
 			return false
 		}
 	}
 	return true
+}
+
+// Able are the names of the nodes that can take the agent. Where it wants the accelerator and a node has one, they are
+// those with it, of the class that is asked for.
+func Able(r Request, f Facts) (names []string) {
+	selector := r.Selector
+	r.Selector = nil // whether there is an accelerator does not depend on it
+	nodes := assessAll(r, f)
+	if accelerated := candidates(nodes); r.wantsHardware() && len(accelerated) > 0 {
+		nodes = accelerated
+	}
+	labels := map[string]map[string]string{}
+	for i := range f.Nodes {
+		labels[f.Nodes[i].Name] = f.Nodes[i].Labels
+	}
+	for _, a := range nodes {
+		if a.obstacle == "" && Matches(selector, labels[a.name]) {
+			names = append(names, a.name)
+		}
+	}
+	return names
 }
 
 // selected is a node selector as an affinity says it.

@@ -4,6 +4,7 @@
 package placement_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,43 @@ func TestClassIsRequired(t *testing.T) {
 	r.AvoidHardware, r.Placement = false, v1alpha1.PlacementRequireHardware
 	terms = placement.Decide(r, placement.Facts{}).Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 2 || len(terms[0].MatchExpressions) != 4 || len(terms[1].MatchExpressions) != 5 {
+		t.Errorf("%+v", terms)
+	}
+}
+
+// TestAble: nodes that can take the agent, of a class; those with the accelerator where it is wanted and there is one.
+func TestAble(t *testing.T) {
+	nodes := []corev1.Node{
+		classed("z", map[string]string{v1alpha1.DeflateLabel: placement.Hardware, "class": "dear"}),
+		classed("x", map[string]string{"class": "spot"}), classed("y", map[string]string{"class": "dear"}),
+		classed("cordoned", map[string]string{"class": "spot"}),
+	}
+	nodes[3].Spec.Unschedulable = true
+	spot, dear := map[string]string{"class": "spot"}, map[string]string{"class": "dear"}
+	for name, test := range map[string]struct {
+		placement v1alpha1.Placement
+		selector  map[string]string
+		nodes     []corev1.Node
+		want      []string
+	}{
+		"any":                       {v1alpha1.PlacementAnyNode, nil, nodes, []string{"x", "y", "z"}},
+		"of a class":                {v1alpha1.PlacementAnyNode, spot, nodes, []string{"x"}},
+		"with the accelerator":      {v1alpha1.PlacementPreferHardware, dear, nodes, []string{"z"}},
+		"of a class without it":     {v1alpha1.PlacementPreferHardware, spot, nodes, nil},
+		"where there is none":       {v1alpha1.PlacementPreferHardware, spot, nodes[1:], []string{"x"}},
+		"of a class that is not":    {v1alpha1.PlacementAnyNode, map[string]string{"class": "gone"}, nodes, nil},
+		"where nothing is known of": {v1alpha1.PlacementAnyNode, nil, nil, nil},
+	} {
+		request := placement.Request{Placement: test.placement, Selector: test.selector}
+		got := placement.Able(request, placement.Facts{Nodes: test.nodes})
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	request := placement.Request{Placement: v1alpha1.PlacementAnyNode, Prefer: spot}
+	terms := placement.Decide(request, placement.Facts{Nodes: nodes}).Affinity.NodeAffinity.
+		PreferredDuringSchedulingIgnoredDuringExecution
+	if len(terms) != 1 || terms[0].Preference.MatchExpressions[0].Key != "class" {
 		t.Errorf("%+v", terms)
 	}
 }

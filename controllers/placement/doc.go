@@ -50,6 +50,8 @@ type Request struct {
 	Architectures []string
 	// Selector names labels that the node must have.
 	Selector map[string]string
+	// Prefer names labels that the node is to have if one of them has free space, and nothing else decides.
+	Prefer map[string]string
 	// AvoidHardware: nodes with an accelerator that is known to work are out of the question.
 	AvoidHardware bool
 	// Shun is why accelerators are out of the question although their nodes could take the agent: AcceleratorBusy, or

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/deadlineplan"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -44,9 +46,16 @@ func validateDeadline(spec v1alpha1.TransferSpec) error {
 			"destination"}
 	case deadline.Time != nil && spec.Schedule != nil && spec.Schedule.Cron != "":
 		return &policy.InvalidError{Field: field + ".time", Fix: "is one time; with spec.schedule.cron use within"}
-	case deadline.Within != nil && (deadline.Within.Duration < time.Minute || deadline.Within.Duration > horizon):
+	case deadline.Within != nil && (deadline.Within.Duration < time.Minute || deadline.Within.Duration > deadlineplan.Horizon):
 		return &policy.InvalidError{Field: field + ".within", Fix: fmt.Sprintf("must be between 1m and 8784h, not %s",
 			deadline.Within.Duration)}
+	case !slices.Contains([]v1alpha1.DeadlineStrategy{"", v1alpha1.DeadlineSoonest, v1alpha1.DeadlineCheapest},
+		deadline.Strategy):
+		return &policy.InvalidError{Field: field + ".strategy", Fix: fmt.Sprintf("must be Soonest or Cheapest, not %q",
+			deadline.Strategy)}
+	case deadline.Strategy == v1alpha1.DeadlineCheapest && spec.Source.Peer != "":
+		return &policy.InvalidError{Field: field + ".strategy", Fix: "must not be Cheapest with spec.source.peer: the other " +
+			"cluster pays for what is sent; write Soonest"}
 	}
 	return nil
 }
@@ -115,11 +124,11 @@ func (d *transferDecision) hurry(resolved policy.Resolved) policy.Resolved {
 	if last.active <= 0 {
 		return resolved
 	}
-	work := Work{last.active, last.wire}
+	work := deadlineplan.Work{Active: last.active, WireBytes: last.wire}
 	if kept != nil && kept.Hurried {
 		work.Active, work.WireBytes = 2*work.Active, addBytes(work.WireBytes, work.WireBytes)
 	}
-	end, ok := Forecast(&d.transfer.Spec, work, d.facts.Now)
+	end, ok := deadlineplan.Forecast(&d.transfer.Spec, work, d.facts.Now)
 	if !ok || end.After(by) {
 		resolved.Objective, d.hurried = v1alpha1.ObjectiveElapsed, true
 	}
@@ -177,6 +186,12 @@ func (d *transferDecision) expect() *metav1.Condition {
 	if kept.RunID == next.RunID || next.RunID == "" {
 		next.Hurried = next.Hurried || kept.Hurried
 	}
+	switch {
+	case d.planned != nil:
+		next.Plan, next.Message = d.planned.plan, d.planned.message
+	case kept.RunID == next.RunID && next.RunID != "":
+		next.Plan, next.Message = kept.Plan, kept.Message
+	}
 	// The API server keeps whole seconds.
 	since := d.wanted().Truncate(time.Second)
 	by := Deadline(spec.Deadline, since).Truncate(time.Second)
@@ -202,9 +217,12 @@ func (d *transferDecision) expect() *metav1.Condition {
 	work, known := workLeft(status)
 	known = known && open && !spec.Pause && !spec.Suspend
 	if !known {
-		work = Work{}
+		work = deadlineplan.Work{}
 	}
-	end, ok := Forecast(spec, work, now)
+	end, ok := deadlineplan.Forecast(spec, work, now)
+	if d.planned != nil && d.planned.waits && known {
+		end, ok = d.planned.plan.PredictedTime.Time, true
+	}
 	end = end.Truncate(time.Second)
 	if known && ok {
 		if was := kept.PredictedTime; was != nil && kept.RunID == next.RunID {

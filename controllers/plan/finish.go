@@ -65,6 +65,9 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 		record.Engine, record.Bytes, record.CompressedBytes = packed.Engine, packed.UncompressedBytes, packed.CompressedBytes
 		record.Operations, record.StoredBytes = agentreport.AllOperations(packed), packed.Stored.Bytes
 	}
+	if status.Policy != nil {
+		record.Objective = status.Policy.Objective
+	}
 	if status.Progress != nil {
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
 		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes

@@ -7,89 +7,11 @@ import (
 	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/windows"
+	"github.com/lighterage/lighterage/controllers/deadlineplan"
 )
 
-const (
-	// horizon is how far a forecast looks ahead, and maxSteps how many times windows open, end or change their limit
-	// meanwhile: a year, and some two months of a window in each night with another one in it. What ends later counts as
-	// never.
-	horizon  = 366 * 24 * time.Hour
-	maxSteps = 250
-	// maxActive and mostBytes bound what figures of agents make of a forecast.
-	maxActive = 10 * horizon
-	mostBytes = 1 << 60
-)
-
-// Work is what a run, or the rest of one, has to do.
-type Work struct {
-	// Active is how long its agents take at the rate that was measured, whatever limited that.
-	Active time.Duration
-	// WireBytes that it sends.
-	WireBytes int64
-}
-
-// Forecast is when work is done that can begin at a time, within the windows of a Transfer and its limits of bandwidth;
-// false: not within a year, or the schedule cannot be used. Without work it is when the first attempt could begin.
-func Forecast(spec *v1alpha1.TransferSpec, work Work, from time.Time) (end time.Time, ok bool) {
-	var all *windows.Windows
-	if s := spec.Schedule; s != nil && len(s.Windows) > 0 {
-		zone, err := timeZone(s)
-		if err != nil {
-			return time.Time{}, false
-		}
-		if all, err = windows.New(s.Windows, zone); err != nil {
-			return time.Time{}, false
-		}
-	}
-	own, left := int64(0), 1.0
-	if spec.BandwidthLimit != nil {
-		own = spec.BandwidthLimit.Value()
-	}
-	at := from
-	for range maxSteps {
-		open, until, limit := true, time.Time{}, own
-		if all != nil {
-			var windowed int64
-			var limitUntil time.Time
-			open, until = all.At(at)
-			windowed, limitUntil = all.Limit(at)
-			if !limitUntil.IsZero() && (until.IsZero() || limitUntil.Before(until)) {
-				until = limitUntil
-			}
-			if windowed > 0 && (limit <= 0 || windowed < limit) {
-				limit = windowed
-			}
-		}
-		if open {
-			whole := takes(work, limit)
-			rest := time.Duration(left * float64(whole)).Round(time.Millisecond) // parts of windows do not add up to 1
-			if until.IsZero() || rest <= until.Sub(at) {
-				end = at.Add(rest)
-				return end, end.Sub(from) <= horizon
-			}
-			left -= float64(until.Sub(at)) / float64(whole)
-		}
-		if until.IsZero() || until.Sub(from) > horizon {
-			return time.Time{}, false
-		}
-		at = until
-	}
-	return time.Time{}, false
-}
-
-// takes is how long work takes at a limit of bandwidth in bytes per second; 0: none.
-func takes(work Work, limit int64) time.Duration {
-	active := min(max(work.Active, 0), maxActive)
-	if limit <= 0 {
-		return active
-	}
-	seconds := float64(max(work.WireBytes, 0)) / float64(limit)
-	if seconds >= maxActive.Seconds() {
-		return maxActive
-	}
-	return max(active, time.Duration(seconds*float64(time.Second)))
-}
+// mostBytes bounds what figures of agents make of a forecast.
+const mostBytes = 1 << 60
 
 // measured are the attempts of one run.
 type measured struct {
@@ -115,7 +37,7 @@ func ofRun(history []v1alpha1.AttemptRecord, id string) (m measured) {
 				before = r.CompletionTime.Time
 			}
 		}
-		m.active = min(m.active+min(max(took, 0), maxActive), maxActive)
+		m.active = min(m.active+min(max(took, 0), deadlineplan.MostActive), deadlineplan.MostActive)
 		m.bytes, m.wire = addBytes(m.bytes, r.Bytes), addBytes(m.wire, r.CompressedBytes)
 	}
 	return m
@@ -138,7 +60,7 @@ func lastRun(history []v1alpha1.AttemptRecord, present string) measured {
 
 // workLeft is what the run has left that is under way, or what the next one will have to do: as the last complete one.
 // known is false while nothing was measured.
-func workLeft(status *v1alpha1.TransferStatus) (work Work, known bool) {
+func workLeft(status *v1alpha1.TransferStatus) (work deadlineplan.Work, known bool) {
 	run := status.Run
 	if run == nil || run.CompletionTime != nil {
 		return likeLast(measured{}, lastRun(status.History, ""))
@@ -161,19 +83,21 @@ func workLeft(status *v1alpha1.TransferStatus) (work Work, known bool) {
 }
 
 // likeLast is what is left of a run that is like the last one.
-func likeLast(own, last measured) (work Work, known bool) {
+func likeLast(own, last measured) (work deadlineplan.Work, known bool) {
 	part := 1.0
 	if last.bytes > 0 {
 		part = max(1-float64(own.bytes)/float64(last.bytes), 0)
 	}
-	return Work{time.Duration(part * float64(last.active)), int64(part * float64(last.wire))}, last.active > 0
+	return deadlineplan.Work{
+		Active: time.Duration(part * float64(last.active)), WireBytes: int64(part * float64(last.wire)),
+	}, last.active > 0
 }
 
 // byProgress is what is left of the bytes that were found, at the rate of now, of this run, or of the last one.
-func byProgress(status *v1alpha1.TransferStatus, own, last measured) (work Work, known bool) {
+func byProgress(status *v1alpha1.TransferStatus, own, last measured) (work deadlineplan.Work, known bool) {
 	p := status.Progress
 	if p == nil || p.BytesTotal <= 0 {
-		return Work{}, false
+		return deadlineplan.Work{}, false
 	}
 	left, rate := float64(max(p.BytesTotal-max(p.Bytes, 0), 0)), float64(p.BytesPerSecond)
 	for _, m := range []measured{own, last} {
@@ -182,12 +106,14 @@ func byProgress(status *v1alpha1.TransferStatus, own, last measured) (work Work,
 		}
 	}
 	if rate <= 0 {
-		return Work{}, false
+		return deadlineplan.Work{}, false
 	}
 	wire := left
 	if c := status.Compression; c != nil && c.UncompressedBytes > 0 {
 		wire *= float64(max(c.CompressedBytes, 0)) / float64(c.UncompressedBytes)
 	}
-	seconds := min(left/rate, maxActive.Seconds())
-	return Work{time.Duration(seconds * float64(time.Second)), int64(min(wire, mostBytes))}, true
+	seconds := min(left/rate, deadlineplan.MostActive.Seconds())
+	return deadlineplan.Work{
+		Active: time.Duration(seconds * float64(time.Second)), WireBytes: int64(min(wire, mostBytes)),
+	}, true
 }

@@ -175,3 +175,12 @@ func (d *transferDecision) followNewest(newest uint32, message string) {
 		conditions.Reconciling(v1alpha1.ReasonSuperseded, fmt.Sprintf("%s; next attempt in %s", message, delay)),
 	)
 }
+
+// forgetAttempt removes what is said of the attempt before.
+func (d *transferDecision) forgetAttempt() {
+	status := &d.transfer.Status
+	status.Run.ClaimSize, status.Run.DataPath = nil, nil
+	status.Progress, status.Compression, status.Decompression, status.Decisions = nil, nil, nil, nil
+	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
+}

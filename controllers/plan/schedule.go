@@ -16,6 +16,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentpod"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/windows"
 )
 
 const (
@@ -68,8 +69,8 @@ func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, erro
 
 func timeZone(s *v1alpha1.TransferSchedule) (*time.Location, error) {
 	name := cmp.Or(s.TimeZone, defaultTimeZone)
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == time.Local.String() {
+	zone, ok := windows.Zone(name)
+	if !ok {
 		return nil, fmt.Errorf("spec.schedule.timeZone %q is not in the tz database; write for example Europe/Berlin", name)
 	}
 	return zone, nil

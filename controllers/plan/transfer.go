@@ -197,6 +197,8 @@ type transferDecision struct {
 	dueTime time.Time
 	// hurried: the run that begins minimises its time for its deadline.
 	hurried bool
+	// planned is what strategy Cheapest makes of the run that is wanted; nil: nothing.
+	planned *planned
 	// deleting: the Transfer is being deleted, so that nothing goes on.
 	deleting bool
 	// bandwidth that the attempt which begins may use; nil: any.
@@ -215,9 +217,14 @@ func (d *transferDecision) decide() {
 	if d.leg() && !d.mayBegin() {
 		d.transfer.Status.Queued = nil // it takes nobody's turn
 	}
+	if problem == nil {
+		d.planned = d.planStart()
+	}
 	switch {
 	case held != nil && UnderWay(d.transfer), !d.leg() && Pausing(d.transfer):
 		d.pause(held)
+	case held == nil && d.planned != nil && d.planned.waits:
+		d.awaitPrice()
 	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun() && taking(d.transfer):
 		d.awaitSnapshot()
 	case held == nil && !spec.Suspend && problem == nil && d.wantsNewRun():
@@ -285,7 +292,9 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 		d.stall(*problem)
 		return
 	}
-	where := placement.Decide(sendPlacement(d.transfer, route, resolved, d.image), d.facts.Placement)
+	request := sendPlacement(d.transfer, route, resolved, d.image)
+	request.Prefer = d.preferred()
+	where := placement.Decide(request, d.facts.Placement)
 	if where.Blocked != nil {
 		d.stall(agentpod.Problem{Reason: where.Blocked.Reason, Message: where.Blocked.Message})
 		d.transfer.Status.Placement = attempt.Expected(where)
@@ -298,7 +307,7 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 	run := d.transfer.Status.Run
 	run.BandwidthLimit, run.BandwidthShare, run.WindowLimit = d.bandwidth, d.share, d.window.bandwidth()
 	if kept == nil {
-		resolved = d.hurry(resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now))
+		resolved = d.byPlan(resolved.Priced(d.facts.Tariffs, d.transfer.Spec.Destination.Peer, d.facts.Now))
 	}
 	d.transfer.Status.Policy = resolved.Status()
 	d.start(resolved, where)
@@ -314,15 +323,6 @@ func (d *transferDecision) newRun() {
 	status.LastRunRequest = d.transfer.Annotations[v1alpha1.RunAnnotation]
 	d.forgetAttempt()
 	d.newGathering()
-}
-
-// forgetAttempt removes what is said of the attempt before.
-func (d *transferDecision) forgetAttempt() {
-	status := &d.transfer.Status
-	status.Run.ClaimSize, status.Run.DataPath = nil, nil
-	status.Progress, status.Compression, status.Decompression, status.Decisions = nil, nil, nil, nil
-	status.CPU, status.Usage, status.Cost, status.Omissions, status.Receipt = nil, nil, nil, nil, nil
-	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
 }
 
 // retry waits for the back-off, or for somebody, and then begins the next attempt.
@@ -473,6 +473,7 @@ func (d *transferDecision) followAbsent() {
 // placement is what is wanted for the attempt that status names, by what its pod asks for if there is a Job.
 func (d *transferDecision) placement() placement.Request {
 	request := sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
+	request.Prefer = d.preferred()
 	if d.facts.Job != nil && placement.Avoids(d.facts.Job.Spec.Template.Spec.Affinity) {
 		request.Shun = v1alpha1.PlacementReasonAcceleratorBusy
 		if where := d.transfer.Status.Placement; where != nil && where.Reason == v1alpha1.PlacementReasonNoRoom {

@@ -17,8 +17,8 @@ func location(t *v1alpha1.Tariff) (*time.Location, error) {
 	if t.Spec.TimeZone == "" || t.Spec.TimeZone == defaultTimeZone {
 		return time.UTC, nil
 	}
-	zone, err := time.LoadLocation(t.Spec.TimeZone)
-	if err != nil || t.Spec.TimeZone == time.Local.String() {
+	zone, ok := windows.Zone(t.Spec.TimeZone)
+	if !ok {
 		return nil, &InvalidError{t.Name, "spec.timeZone", "must be in the tz database; write for example Europe/Berlin"}
 	}
 	return zone, nil

@@ -94,7 +94,7 @@ func startManager(adjust ...func(*ctrl.Options)) error {
 			Attempts: agentjob.NewCluster(agentjob.Options{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 			}),
-			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: clock.RealClock{}, Cluster: "east",
+			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: counters, Clock: &managerClock, Cluster: "east",
 			Image: agentpod.Image{Name: "registry.example/agent:test"}, Concurrency: 8, Measured: measured.take,
 		})
 	}, adjust...)

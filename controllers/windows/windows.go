@@ -85,20 +85,37 @@ type span struct {
 
 func (s span) has(minute int) bool { return s.from <= minute && minute < s.to || minute+week < s.to }
 
-// New returns an error that says what to write when a window cannot be used.
+// Zone is the time zone of a name of the tz database. It is no name of the machine's own zone.
+func Zone(name string) (zone *time.Location, ok bool) {
+	zone, err := time.LoadLocation(name)
+	return zone, err == nil && name != time.Local.String()
+}
+
+// New returns an error that says what to write when a window cannot be used by runs.
 func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
+	for i, window := range all {
+		if time.Duration(length(window))*time.Minute < Shortest && Invalid(window) == "" {
+			return nil, fmt.Errorf("window %d is shorter than %s, in which hardly an agent starts; write for example %s to %s", i,
+				Shortest, "20:00", "06:00")
+		}
+	}
+	return Of(all, zone)
+}
+
+// length of a window in minutes.
+func length(w v1alpha1.ScheduleWindow) int {
+	if w.Start == "" {
+		return day
+	}
+	return (minutes(w.End) - minutes(w.Start) + day) % day
+}
+
+// Of is New for windows of any length.
+func Of(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
 	w := &Windows{zone: zone}
 	for i, window := range all {
 		if fix := Invalid(window); fix != "" {
 			return nil, fmt.Errorf("window %d %s", i, fix)
-		}
-		from, length := minutes(window.Start), day
-		if window.Start != "" {
-			length = (minutes(window.End) - from + day) % day
-		}
-		if time.Duration(length)*time.Minute < Shortest {
-			return nil, fmt.Errorf("window %d is shorter than %s, in which hardly an agent starts; write for example %s to %s", i,
-				Shortest, "20:00", "06:00")
 		}
 		limit := int64(0)
 		if q := window.BandwidthLimit; q != nil {
@@ -109,8 +126,8 @@ func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {
 		}
 		for d := time.Sunday; d <= time.Saturday; d++ {
 			if starts(window, d) {
-				begin := int(d)*day + from
-				w.spans = append(w.spans, span{begin, begin + length, limit})
+				begin := int(d)*day + minutes(window.Start)
+				w.spans = append(w.spans, span{begin, begin + length(window), limit})
 			}
 		}
 	}

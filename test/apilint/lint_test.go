@@ -140,6 +140,7 @@ var exceptions = map[string]string{
 	"TrialSampleStatus.HopelessBytes omitempty":    measured,
 	"TrialNodeClass.NodeSelector nomaps":           "the field of a pod, under its name",
 	"CPUHourRule.NodeSelector nomaps":              "the field of a pod, under its name",
+	"DeadlinePlan.NodeSelector nomaps":             "that of a CPUHourRule",
 	"CostPeriod.WireBytes omitempty":               measured,
 	"CostPeriod.SavedBytes omitempty":              measured,
 	"TariffStatus.PolicyCount omitempty":           measured,

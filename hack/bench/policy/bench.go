@@ -160,8 +160,12 @@ func (s section) measure(ctx context.Context, bed bed, net *network.Pair, cores 
 
 // publish writes what was measured, beside what was measured before if only a part was.
 func publish(ctx context.Context, r *harness.Run, rows []row, part bool) ([]row, error) {
+	w, err := week(weekJobs, 1)
+	if err != nil {
+		return nil, err
+	}
 	if !r.IsResult() {
-		return rows, r.Publish(ctx, report(rows))
+		return rows, r.Publish(ctx, report(rows, w))
 	}
 	if part {
 		before, err := readRows(r.Directory())
@@ -178,5 +182,5 @@ func publish(ctx context.Context, r *harness.Run, rows []row, part bool) ([]row,
 		harness.PrintTargets(targets(rows))
 		return rows, nil
 	}
-	return rows, r.Publish(ctx, report(rows))
+	return rows, r.Publish(ctx, report(rows, w))
 }

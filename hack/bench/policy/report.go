@@ -20,13 +20,14 @@ var reportTemplate string
 type table struct{ Title, Measured, Table string }
 
 // report is policy.md and policy.svg.
-func report(rows []row) harness.Report {
+func report(rows []row, w weekResult) harness.Report {
 	median, most := noise(rows)
 	return harness.Report{
-		Name: benchmark, Template: reportTemplate, Targets: targets(rows), Drawing: heatMap(rows), Data: map[string]any{
+		Name: benchmark, Template: reportTemplate, Targets: append(targets(rows), w.targets()...), Drawing: heatMap(rows),
+		Data: map[string]any{
 			"Rounds": cellLimits.rounds, "Longest": longest, "Quiet": 100 * quiet, "Learning": learning, "Prices": prices,
 			"Noise": median, "MostNoise": most, "Networks": networks(rows), "SimulatedBlocks": simulatedBlocks,
-			"SimulatedCores": simulatedCores, "Simulation": simulate(),
+			"SimulatedCores": simulatedCores, "Simulation": simulate(), "Week": w.table(), "WeekNoise": 100 * weekNoise,
 		},
 	}
 }
