@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,9 +25,12 @@ func ThreadCPU(f func()) time.Duration {
 	return threadTime() - start
 }
 
+// threadTime asks the kernel without telling Go's scheduler, which is half of what it costs: this never waits.
 func threadTime() time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID,
+		uintptr(unsafe.Pointer(&ts)), 0) //nolint:gosec // what the call takes
+	if errno != 0 {
 		return 0
 	}
 	return time.Duration(ts.Nano())

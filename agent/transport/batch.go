@@ -12,8 +12,9 @@ import (
 )
 
 // batchSize is how many bytes of TLS records go through the kernel at once. TLS itself would take a system call, and
-// wake the other side, for each record of 16 KiB.
-const batchSize = 256 << 10
+// wake the other side, for each record of 16 KiB. With 17 of them, and 22 bytes that TLS adds to each, a block of 1 MiB
+// and its head take 4 calls; with 16 the head would make it 5.
+const batchSize = 17 * (16<<10 + 22)
 
 // blocksConn is a TLS connection that carries blocks.
 type blocksConn struct {
@@ -32,6 +33,9 @@ func (c *blocksConn) Write(p []byte) (int, error) {
 	}
 	return n, c.batches.flush()
 }
+
+// WriteAhead is Write for what is of no use to the other side without what is written next, and goes out with it.
+func (c *blocksConn) WriteAhead(p []byte) (int, error) { return c.Conn.Write(p) }
 
 // batchedConn is what is below the TLS of a connection for blocks. It collects records once it is told to.
 type batchedConn struct {

@@ -42,12 +42,25 @@ const (
 	fieldRecords       = 8
 )
 
+// aheadWriter is a writer that may keep what is written ahead until something follows it.
+type aheadWriter interface {
+	WriteAhead(p []byte) (int, error)
+}
+
 // Write writes the message with the block that a header and a payload make up. The payload is not copied.
 func (m *DataMessage) Write(w io.Writer, header, payload []byte) error {
 	m.buffer = m.appendHead(append(m.buffer[:0], 0, 0, 0, 0), len(header)+len(payload))
 	m.buffer = append(m.buffer, header...)
 	binary.BigEndian.PutUint32(m.buffer, uint32(len(m.buffer)-4+len(payload)))
-	if _, err := w.Write(m.buffer); err != nil || len(payload) == 0 {
+	if len(payload) == 0 {
+		_, err := w.Write(m.buffer)
+		return err
+	}
+	writeHead := w.Write
+	if ahead, ok := w.(aheadWriter); ok {
+		writeHead = ahead.WriteAhead
+	}
+	if _, err := writeHead(m.buffer); err != nil {
 		return err
 	}
 	_, err := w.Write(payload)
