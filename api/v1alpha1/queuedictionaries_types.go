@@ -13,16 +13,16 @@ type QueueDictionariesStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 	// kept is how many dictionaries the Queue keeps, because messages refer to them or may. At most 16.
-	// +required
+	// +optional
 	// +kubebuilder:validation:Minimum=0
-	Kept int32 `json:"kept"`
+	Kept int32 `json:"kept,omitempty"`
 	// current is the one that messages refer to that are put now; absent: none.
 	// +optional
 	Current *QueueDictionary `json:"current,omitempty"`
 	// messages that were compressed with one by the members that run now, each since its start or the last reset.
-	// +required
+	// +optional
 	// +kubebuilder:validation:Minimum=0
-	Messages int64 `json:"messages"`
+	Messages int64 `json:"messages,omitempty"`
 }
 
 // QueueDictionary is a dictionary, and what it did for messages that came after those that it was trained on.
@@ -35,13 +35,13 @@ type QueueDictionary struct {
 	// +optional
 	TrainedTime *metav1.Time `json:"trainedTime,omitempty"`
 	// bytes of the dictionary.
-	// +required
+	// +optional
 	// +kubebuilder:validation:Minimum=0
-	Bytes int32 `json:"bytes"`
+	Bytes int32 `json:"bytes,omitempty"`
 	// trainingMessages is how many messages it was trained on.
-	// +required
+	// +optional
 	// +kubebuilder:validation:Minimum=0
-	TrainingMessages int32 `json:"trainingMessages"`
+	TrainingMessages int32 `json:"trainingMessages,omitempty"`
 	// savedPercent is by how much messages became shorter with it, in percent of their length, headers of their form
 	// included.
 	// +required
