@@ -53,14 +53,19 @@ func sampleShort(ctx context.Context, kept engine, conn *nats.Conn, decoding *me
 	}
 	defer decoder.Release()
 	var out [][]byte
-	var bytes int64
+	var looked, bytes int64
 	err = kept.Sample(ctx, conn, rand.Uint64(), func(header nats.Header, payload []byte) (bool, error) {
-		plain, err := inflate(decoder, nil, header, payload)
-		if err != nil || len(plain) == 0 || len(plain) > message.MaxReferring {
-			return true, nil //nolint:nilerr // What is wrong is for who gets the message.
+		// Long messages, which are of no use here, take their part of what is read too.
+		looked, bytes = looked+1, bytes+int64(len(payload))
+		more := looked < int64(dictionarySample.MaxItems) && bytes < dictionarySample.MaxBytes
+		if form, err := message.FormOf(header); err != nil || form.Length > message.MaxReferring {
+			return more, nil //nolint:nilerr // What is wrong is for who gets the message.
 		}
-		out, bytes = append(out, plain), bytes+int64(len(plain))
-		return len(out) < dictionarySample.MaxItems && bytes < dictionarySample.MaxBytes, nil
+		plain, err := inflate(decoder, nil, header, payload)
+		if err == nil && len(plain) > 0 && len(plain) <= message.MaxReferring {
+			out, bytes = append(out, plain), bytes+int64(len(plain))
+		}
+		return more && bytes < dictionarySample.MaxBytes, nil //nolint:nilerr // As above.
 	})
 	return out, err
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +45,8 @@ func referring(m *member, put func()) {
 }
 
 // TestDictionaries: what refers to a dictionary is got by every way as it was put, by clients who take stored messages
-// too, is archived so that another queue can be filled with it, and becomes a dead letter that needs no dictionary.
+// too, and becomes a dead letter that needs no dictionary.
 func TestDictionaries(t *testing.T) {
-	claim := t.TempDir()
 	m := newMember(t)
 	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
 	if err != nil {
@@ -56,13 +54,12 @@ func TestDictionaries(t *testing.T) {
 	}
 	m.config.ServiceAddress = freeAddressOf(t, host)
 	m.config.Redelivery = &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(time.Hour), MaxDeliveries: 5}
-	m.config.Archive = &wirev1.QueueArchiveConfig{Directory: claim, Interval: durationpb.New(time.Millisecond)}
 	m.config.CompressionMinSize = 1
 	if r := m.Report(t.Context()); r.GetDictionaries() == nil {
 		t.Error("an agent that starts does not say that it knows dictionaries")
 	}
 	pool := m.certify()
-	stop := m.run()
+	m.run()
 	m.await("it serves", serves)
 	conn, err := m.client(pool, "secret")
 	if err != nil {
@@ -100,13 +97,14 @@ func TestDictionaries(t *testing.T) {
 	byNATS, byService := orders[500], orders[501]
 	referring(m, func() { put(byNATS) })
 	client, ctx := m.caller(pool, "", "secret")
+	total := 0 // None has left yet.
 	referring(m, func() {
 		put, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{Payload: byService}}})
 		if err != nil || put.GetResults()[0].GetSequence() == 0 {
 			t.Fatal(put, err)
 		}
+		total = int(put.GetResults()[0].GetSequence())
 	})
-	total := int(m.Report(t.Context()).GetContent().GetMessages())
 
 	// Nobody but the queue puts what refers to one.
 	forged := &nats.Msg{Subject: "orders.new", Data: []byte("(\xb5/\xfd"), Header: nats.Header{
@@ -133,15 +131,6 @@ func TestDictionaries(t *testing.T) {
 	}); err != nil || sampled < 2 {
 		t.Errorf("sampled %d of them: %v", sampled, err)
 	}
-	m.await("all is archived", func(r *wirev1.QueueReport) bool {
-		return r.GetArchive().GetSequence() >= uint64(total) && r.GetArchive().GetLastTime() != nil
-	})
-
-	// What leaves the queue is not restored.
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(claim)); err != nil {
-		t.Fatal(err)
-	}
 	gotByService(t, m, client, total, byNATS, byService)
 	dead, err := client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute), DeadLetters: true, Stored: true})
 	if err != nil || len(dead.GetMessages()) != 1 || dead.GetMessages()[0].GetMessage().GetStoredForm() != nil ||
@@ -152,17 +141,6 @@ func TestDictionaries(t *testing.T) {
 	m.await("no dictionary is kept for the dead letter", func(r *wirev1.QueueReport) bool {
 		return r.GetDictionaries().GetKept() == 0
 	})
-	conn.Close()
-	stop()
-
-	other := newMember(t)
-	other.change(func(c *wirev1.QueueConfig) {
-		c.Restore = &wirev1.QueueRestoreConfig{Directory: copied, Queue: "orders"}
-	})
-	pool = other.certify()
-	other.run()
-	other.await("it serves", serves)
-	gotByNATS(t, other, func() (*nats.Conn, error) { return other.client(pool, "secret") }, byNATS, byService)
 }
 
 // gotByService gets all messages as they are stored, and rejects one of the first of the wanted ones.
@@ -232,6 +210,9 @@ func gotByNATS(t *testing.T, m *member, connect func() (*nats.Conn, error), want
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := one.Ack(); err != nil {
+			t.Fatal(err)
+		}
 		if form := one.Headers().Get(message.CodecHeader); strings.Contains(form, ";") {
 			t.Fatalf("a client got the form %q", form)
 		}
@@ -247,9 +228,11 @@ func gotByNATS(t *testing.T, m *member, connect func() (*nats.Conn, error), want
 }
 
 // TestDictionariesByNATS: clients of NATS get plain what refers to a dictionary, also those who take messages as they are
-// stored, and after a restart of the member.
+// stored, after a restart of the member, and what another queue was filled with from the archive.
 func TestDictionariesByNATS(t *testing.T) {
+	claim := t.TempDir()
 	m := newMember(t)
+	m.config.Archive = &wirev1.QueueArchiveConfig{Directory: claim, Interval: durationpb.New(time.Millisecond)}
 	m.config.Dictionaries, m.config.CompressionMinSize = true, 1
 	pool := m.certify()
 	stop := m.run()
@@ -263,19 +246,36 @@ func TestDictionariesByNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	orders := codectest.Orders(8, 1000, 1000)
+	last := uint64(0)
 	put := func(plain []byte) {
 		t.Helper()
-		if _, err := js.Publish(t.Context(), "orders.new", plain); err != nil {
+		ack, err := js.Publish(t.Context(), "orders.new", plain)
+		if err != nil {
 			t.Fatal(err)
 		}
+		last = ack.Sequence
 	}
 	for _, plain := range orders[:600] {
 		put(plain)
 	}
 	m.await("a dictionary is in use", func(r *wirev1.QueueReport) bool { return r.GetDictionaries().GetCurrent() != nil })
 	referring(m, func() { put(orders[700]) })
+	m.await("all is archived", func(r *wirev1.QueueReport) bool {
+		return r.GetArchive().GetSequence() >= last && r.GetArchive().GetLastTime() != nil
+	})
 	conn.Close()
 	stop()
+
+	other := newMember(t)
+	other.change(func(c *wirev1.QueueConfig) {
+		c.Restore = &wirev1.QueueRestoreConfig{Directory: claim, Queue: "orders"}
+	})
+	pool = other.certify()
+	stop = other.run()
+	other.await("it serves", serves)
+	gotByNATS(t, other, func() (*nats.Conn, error) { return other.client(pool, "secret") }, orders[700])
+	stop()
+
 	m.begin()
 	pool = m.certify()
 	m.run()

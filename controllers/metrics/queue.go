@@ -279,7 +279,7 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 		}
 		open += float64(report.GetStatistics().GetConnections())
 		if d := report.GetDictionaries(); d != nil {
-			kept, known = max(kept, d.GetKept()), true
+			kept, known = max(kept, min(d.GetKept(), 16)), true // What agents say is not trusted.
 		}
 		if report.GetStatistics().GetCheckpoints().GetWaitingNanos() > 0 {
 			checkpointing++

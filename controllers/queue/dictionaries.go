@@ -5,15 +5,25 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
-	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+const (
+	// maxDictionaries is how many a queue keeps at most. What agents say is not trusted.
+	maxDictionaries = 16
+	// maxDictionariesMessage bounds status.dictionaries.message, in bytes.
+	maxDictionariesMessage = 512
 )
 
 // wantsDictionaries reports whether messages are to refer to dictionaries when all members know them.
@@ -54,7 +64,7 @@ func dictionariesStatus(
 	queue *v1alpha1.Queue, wanted *Wanted, members []Member, before *v1alpha1.QueueDictionariesStatus,
 ) *v1alpha1.QueueDictionariesStatus {
 	leading := leadingDictionaries(members)
-	kept := leading.GetKept()
+	kept := min(leading.GetKept(), maxDictionaries)
 	if leading == nil && before != nil {
 		kept = uint32(max(before.Kept, 0))
 	}
@@ -64,10 +74,10 @@ func dictionariesStatus(
 	}
 	status := &v1alpha1.QueueDictionariesStatus{Kept: int32(kept)}
 	for _, member := range members {
-		status.Messages += int64(member.Report.GetDictionaries().GetMessages())
+		n := replicas.Clamp(member.Report.GetDictionaries().GetMessages())
+		status.Messages += min(n, math.MaxInt64-status.Messages)
 	}
-	current := leading.GetCurrent()
-	status.Current = dictionaryStatus(current)
+	status.Current = dictionaryStatus(leading.GetCurrent())
 	switch {
 	case !auto:
 		status.Message = fmt.Sprintf("%d dictionaries stay until the messages that refer to them have left", kept)
@@ -77,16 +87,16 @@ func dictionariesStatus(
 		status.Message = "members do not all know dictionaries yet: all have to answer, and to be of this release"
 	case leading == nil:
 		status.Message = "the member that leads does not answer"
-	case current != nil && leading.GetProblem() != "":
-		status.Message = fmt.Sprintf("dictionary %d is in use; %s", current.GetNumber(), leading.GetProblem())
-	case current != nil:
-		status.Message = fmt.Sprintf("dictionary %d is in use", current.GetNumber())
+	case status.Current != nil && leading.GetProblem() != "":
+		status.Message = fmt.Sprintf("dictionary %d is in use; %s", status.Current.Number, leading.GetProblem())
+	case status.Current != nil:
+		status.Message = fmt.Sprintf("dictionary %d is in use", status.Current.Number)
 	case leading.GetProblem() != "":
 		status.Message = "no dictionary is in use: " + leading.GetProblem()
 	default:
 		status.Message = "no dictionary is in use yet"
 	}
-	status.Message = conditions.Shorten(status.Message)
+	status.Message = agentreport.Plain(status.Message, maxDictionariesMessage)
 	return status
 }
 
@@ -101,20 +111,25 @@ func leadingDictionaries(members []Member) *wirev1.QueueDictionaries {
 	return nil
 }
 
+// dictionaryStatus is nil if there is none, or one that no agent of this release has.
 func dictionaryStatus(d *wirev1.QueueDictionary) *v1alpha1.QueueDictionary {
-	if d == nil {
+	if d.GetNumber() == 0 {
 		return nil
 	}
 	saved := func(wire uint64) string {
 		return strconv.FormatFloat(100*(1-float64(wire)/max(float64(d.GetPlainBytes()), 1)), 'f', 1, 64)
 	}
-	trained := metav1.NewTime(d.GetTrainedTime().AsTime())
-	with := d.GetCompressNanos() + d.GetInflateNanos()
-	without := d.GetCompressNanosWithout() + d.GetInflateNanosWithout()
+	var trained *metav1.Time
+	if stamp := d.GetTrainedTime(); stamp.IsValid() {
+		// The API keeps whole seconds; anything finer would differ with every reading.
+		trained = ptr.To(metav1.NewTime(stamp.AsTime()).Rfc3339Copy())
+	}
+	with := float64(d.GetCompressNanos()) + float64(d.GetInflateNanos())
+	without := float64(d.GetCompressNanosWithout()) + float64(d.GetInflateNanosWithout())
 	return &v1alpha1.QueueDictionary{
-		Number: int64(d.GetNumber()), TrainedTime: &trained, Bytes: int32(d.GetBytes()),
-		TrainingMessages: int32(d.GetTrainingMessages()), SavedPercent: saved(d.GetWireBytes()),
+		Number: int64(d.GetNumber()), TrainedTime: trained, Bytes: int32(min(d.GetBytes(), math.MaxInt32)),
+		TrainingMessages: int32(min(d.GetTrainingMessages(), math.MaxInt32)), SavedPercent: saved(d.GetWireBytes()),
 		SavedPercentWithout: saved(d.GetWireBytesWithout()),
-		CPURatio:            strconv.FormatFloat(float64(with)/max(float64(without), 1), 'f', 2, 64),
+		CPURatio:            strconv.FormatFloat(with/max(without, 1), 'f', 2, 64),
 	}
 }

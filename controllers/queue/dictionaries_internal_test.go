@@ -4,12 +4,15 @@
 package queue
 
 import (
+	"math"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -119,6 +122,22 @@ func TestDictionariesStatus(t *testing.T) {
 		s.Current.TrainingMessages != 1500 || s.Current.SavedPercent != "78.0" || s.Current.SavedPercentWithout != "45.0" ||
 		s.Current.CPURatio != "0.80" || s.Current.TrainedTime == nil {
 		t.Errorf("%+v, %+v", s, s.Current)
+	}
+	// The API keeps whole seconds.
+	if at := s.Current.TrainedTime; !at.Equal(ptr.To(at.Rfc3339Copy())) {
+		t.Errorf("trained at %v, which differs from what is read again", at)
+	}
+	endless := uint64(math.MaxUint64)
+	s = show(append(leader(&wirev1.QueueDictionaries{
+		Kept: math.MaxUint32, Messages: endless, Problem: strings.Repeat("no ", 1000), Current: &wirev1.QueueDictionary{
+			Number: math.MaxUint32, TrainedTime: &timestamppb.Timestamp{Seconds: math.MaxInt64}, Bytes: math.MaxUint32,
+			TrainingMessages: math.MaxUint32, PlainBytes: 1, WireBytes: endless, WireBytesWithout: endless,
+			CompressNanos: endless, InflateNanos: 1, CompressNanosWithout: endless, InflateNanosWithout: 1,
+		},
+	}), follower), nil)
+	if s.Kept != 16 || s.Messages != math.MaxInt64 || len(s.Message) > 512 || s.Current == nil || s.Current.Bytes < 0 ||
+		s.Current.TrainingMessages < 0 || s.Current.TrainedTime != nil || s.Current.CPURatio != "1.00" {
+		t.Errorf("what no agent has: %+v, %+v", s, s.Current)
 	}
 	wanted.Config.Dictionaries = false
 	if later := show(leader(&wirev1.QueueDictionaries{}), nil); later == nil || texts[later.Message] {

@@ -3,7 +3,12 @@
 
 package dictionary
 
-import wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+import (
+	"context"
+	"time"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
 
 // Marshal is what is kept of a dictionary, and ErrEntry says that something is not.
 var (
@@ -16,3 +21,24 @@ func ParseEntry(number uint32, data []byte) (*wirev1.QueueDictionary, []byte, er
 	e, err := parseEntry(number, data)
 	return e.about, e.content, err
 }
+
+// Adopt keeps a dictionary and puts it into use.
+func (k *Keeper) Adopt(ctx context.Context, about *wirev1.QueueDictionary, content []byte) error {
+	if err := k.Refresh(ctx); err != nil {
+		return err
+	}
+	_, now := k.state()
+	return k.adopt(ctx, about, content, now.sequence)
+}
+
+// Retire is a look of a member that leads.
+func (k *Keeper) Retire(ctx context.Context) error {
+	if err := k.Refresh(ctx); err != nil {
+		return err
+	}
+	_, now := k.state()
+	return k.retire(ctx, now)
+}
+
+// Settle changes Timing.Settle of one that does not run.
+func (k *Keeper) Settle(d time.Duration) { k.timing.Settle = d }

@@ -37,8 +37,8 @@ type Timing struct {
 	Settle time.Duration
 	// Lease is how long a member that does not hear what is in use goes on with what was. Default 60 s.
 	Lease time.Duration
-	// Grace is how long one that is not in use any more is taken for used, for messages under way. It is longer than Lease
-	// and Settle together. Default 10 min.
+	// Grace is how long one that is not in use any more is taken for used, for messages under way, and how long it is kept
+	// when the messages have left that refer to it. It is twice Lease and Settle together at least. Default 10 min.
 	Grace time.Duration
 	// First and Interval are between the beginning, or a look whether a dictionary pays, and the next. Default 1 min and
 	// 10 min.
@@ -113,6 +113,9 @@ type Keeper struct {
 	looked  bool
 	next    time.Time
 	retired map[uint32]*retirement
+	// watched is for how long this member has led and looked, lookedAt when it did so last.
+	watched  time.Duration
+	lookedAt time.Time
 
 	mu       sync.Mutex
 	settings Settings
@@ -259,7 +262,12 @@ func (k *Keeper) look(ctx context.Context) {
 	err := k.Refresh(ctx)
 	k.looked = k.looked || err == nil
 	s, now := k.state()
-	if err == nil && k.options.Leads() {
+	leads := k.options.Leads()
+	if !leads {
+		// Another one may put them into use and out of it.
+		clear(k.retired)
+	}
+	if err == nil && leads {
 		if now.there {
 			err = k.retire(ctx, now)
 		}
@@ -301,6 +309,9 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	defer k.mu.Unlock()
 	k.listed = now
 	if now.current != k.announced {
+		if was := k.using.Load(); was != nil && was.Number != k.announced {
+			k.using.Store(nil) // It was replaced once before. No member goes on with one for longer than Settle.
+		}
 		k.announced, k.since = now.current, begun
 	}
 	e, ok := now.entries[now.current]

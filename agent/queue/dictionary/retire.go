@@ -9,22 +9,35 @@ import (
 )
 
 // retirement is what a member that leads knows of a dictionary that is not in use. Another that leads begins with it
-// again, which keeps a dictionary longer.
+// again, which keeps a dictionary longer. Times are of Keeper.watched.
 type retirement struct {
+	// entry is the sequence of what is retired. A dictionary that was put into use once more since has another.
+	entry uint64
 	// since is when it was seen first that it is not in use.
-	since time.Time
+	since time.Duration
 	// last is that of the queue's sequences when no message could come any more that refers to it; noted says that it is
 	// known.
 	last  uint64
 	noted bool
-	// passed says that no message up to last was there at the look before.
-	passed bool
+	// left is since when no message up to last is there; gone says that none is.
+	left time.Duration
+	gone bool
+}
+
+// watch has the time go on for retirements. While the process stood still, or the store did not answer, messages were
+// under way as long: that counts as a few looks.
+func (k *Keeper) watch(now time.Time) {
+	if !k.lookedAt.IsZero() {
+		k.watched += min(now.Sub(k.lookedAt), 3*k.timing.Poll)
+	}
+	k.lookedAt = now
 }
 
 // retire deletes dictionaries that no message refers to.
 func (k *Keeper) retire(ctx context.Context, now listed) error {
-	for number := range k.retired {
-		if _, ok := now.entries[number]; !ok || number == now.current {
+	k.watch(time.Now())
+	for number, r := range k.retired {
+		if e, ok := now.entries[number]; !ok || number == now.current || e.sequence != r.entry {
 			delete(k.retired, number)
 		}
 	}
@@ -35,10 +48,10 @@ func (k *Keeper) retire(ctx context.Context, now listed) error {
 		}
 		r := k.retired[number]
 		if r == nil {
-			k.retired[number] = &retirement{since: time.Now()}
+			k.retired[number] = &retirement{entry: e.sequence, since: k.watched}
 			continue
 		}
-		if time.Since(r.since) < k.timing.Grace {
+		if k.watched-r.since < k.timing.Grace {
 			continue
 		}
 		if last == 0 {
@@ -51,8 +64,12 @@ func (k *Keeper) retire(ctx context.Context, now listed) error {
 		case !r.noted:
 			r.noted, r.last = true, last
 		case first <= r.last:
-		case !r.passed:
-			r.passed = true // A member may be inflating what was just removed.
+			r.gone = false
+		case !r.gone:
+			r.gone, r.left = true, k.watched
+		case k.watched-r.left < k.timing.Grace:
+			// What was just removed may be on the way to a slow client that acknowledges nothing, or come back when the
+			// machine fails before the volume knows.
 		default:
 			if err := k.catalog.remove(ctx, e); err != nil {
 				return err

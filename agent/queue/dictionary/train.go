@@ -43,6 +43,7 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		return err
 	}
 	if len(recent) < leastMessages {
+		k.next = time.Now().Add(k.timing.Interval / 10) // Reading stored messages takes time as well.
 		k.note(fmt.Sprintf("%d messages of at most %d bytes are known, and training needs %d", len(recent),
 			message.MaxReferring, leastMessages))
 		return nil

@@ -216,30 +216,27 @@ func (e *Encoding) offer(plain []byte) {
 	}
 }
 
-// adopt has short messages refer to a dictionary; nil: to none.
-func (e *Encoder) adopt(d *Dictionary) error {
+// adopt has short messages refer to a dictionary; nil: to none. One that the engine cannot use, they do not refer to.
+func (e *Encoder) adopt(d *Dictionary) {
 	if e.dictionary == d {
-		return nil
+		return
 	}
 	if e.referring != nil {
 		_ = e.referring.Close()
 	}
-	e.dictionary, e.referring = nil, nil
+	e.dictionary, e.referring = d, nil
 	if d == nil {
-		return nil
+		return
 	}
-	var err error
-	if e.referring, err = e.encoding.Referring().NewDictionaryEncoder(e.encoding.options.Policy.Level, d.Content); err != nil {
-		e.referring = nil
-		return fmt.Errorf("use dictionary %d: %w", d.Number, err)
+	referring, err := e.encoding.Referring().NewDictionaryEncoder(e.encoding.options.Policy.Level, d.Content)
+	if err == nil {
+		e.referring = referring
 	}
-	e.dictionary = d
-	return nil
 }
 
 // refersTo is the number of the dictionary that a message of a length refers to; 0: none.
 func (e *Encoder) refersTo(length int) uint32 {
-	if e.dictionary == nil || length > MaxReferring {
+	if e.referring == nil || length > MaxReferring {
 		return 0
 	}
 	return e.dictionary.Number

@@ -95,10 +95,7 @@ func (e *Encoding) Encoder() (*Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := out.adopt(e.current()); err != nil {
-		out.Release()
-		return nil, err
-	}
+	out.adopt(e.current())
 	return out, nil
 }
 
