@@ -26,7 +26,7 @@ import (
 // hastyDictionaries are trained within moments, by members that are to have some.
 var hastyDictionaries = dictionary.Timing{
 	Poll: 10 * time.Millisecond, Settle: 100 * time.Millisecond, Lease: 2 * time.Second, Grace: time.Second,
-	First: time.Millisecond, Interval: 20 * time.Millisecond,
+	First: time.Millisecond, Interval: 300 * time.Millisecond,
 }
 
 // referring puts an order until it refers to a dictionary.

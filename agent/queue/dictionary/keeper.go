@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -82,8 +83,10 @@ type Options struct {
 	Sync time.Duration
 	// Pressed reports whether the process got too little CPU time since the last call; nil: never.
 	Pressed func() bool
-	Timing  Timing
-	Log     *slog.Logger
+	// Train makes a dictionary of at most so many bytes of messages, and returns of how many. Default zstddict.Train.
+	Train  func(messages [][]byte, size int) (content []byte, used int, err error)
+	Timing Timing
+	Log    *slog.Logger
 }
 
 // Settings may change while a Keeper runs.
@@ -144,6 +147,9 @@ const (
 
 // New returns one that uses no dictionaries until Set is called, and learns of changes while Run runs.
 func New(o Options) *Keeper {
+	if o.Train == nil {
+		o.Train = zstddict.Train
+	}
 	k := &Keeper{
 		options: o, timing: o.Timing.withDefaults(o.Sync), catalog: catalog{conn: o.Conn, queue: o.Queue}, began: time.Now(),
 		retired: map[uint32]*retirement{}, missing: map[uint32]time.Time{}, listed: listed{entries: map[uint32]entry{}},

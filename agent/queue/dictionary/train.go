@@ -6,6 +6,7 @@ package dictionary
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -66,7 +67,7 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		}
 		return k.catalog.use(ctx, 0, now.sequence)
 	}
-	content, used, err := zstddict.Train(training, zstddict.MaxSize)
+	content, used, err := k.options.Train(training, zstddict.MaxSize)
 	if err != nil {
 		return stop(err.Error()) //nolint:contextcheck // It has the context.
 	}
@@ -125,7 +126,8 @@ func (k *Keeper) pays(s Settings, now listed, later [][]byte) (
 	}
 	before := float64(e.about.GetWireBytes()) / max(float64(e.about.GetWireBytesWithout()), 1)
 	// Nothing is known of what a byte takes just after the start.
-	pays = s.Value(o.current) < s.Value(o.without) || s.Value(o.without) == 0
+	without := s.Value(o.without)
+	pays = !known(without) || s.Value(o.current) < without
 	return current, pays, o.current.Wire/o.without.Wire > before*(1+worse), nil
 }
 
@@ -133,7 +135,7 @@ func (k *Keeper) pays(s Settings, now listed, later [][]byte) (
 func (k *Keeper) against(s Settings, o outcome, has bool) string {
 	without, current, candidate := s.Value(o.without), s.Value(o.current), s.Value(o.candidate)
 	switch {
-	case without == 0:
+	case !known(without):
 		return "it is not known yet what a byte of a message takes"
 	case candidate > without*(1-gain):
 		return fmt.Sprintf("a dictionary does not pay: with it messages take %.1f %% of their length and %.2f times the CPU "+
@@ -143,6 +145,9 @@ func (k *Keeper) against(s Settings, o outcome, has bool) string {
 	}
 	return ""
 }
+
+// known reports whether a value is one that others can be compared with.
+func known(value float64) bool { return value > 0 && value <= math.MaxFloat64 }
 
 func percent(s policy.Spent) float64 { return 100 * s.Wire / max(s.Plain, 1) }
 
