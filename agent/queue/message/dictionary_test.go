@@ -217,6 +217,21 @@ func TestMoreDictionariesThanPrepared(t *testing.T) {
 	}
 }
 
+// TestUnusableDictionary: what an engine cannot use stops no message.
+func TestUnusableDictionary(t *testing.T) {
+	k := &kept{}
+	k.current.Store(&message.Dictionary{Number: 7, Content: []byte("\x37\xa4\x30\xec\x07\x00\x00\x00 and no tables")})
+	encoding, decoding := referring(t, k, nil)
+	plain := codectest.Orders(2, 1, 4000)[0]
+	payload, form, _ := encode(t, encoding, plain)
+	if form.Dictionary != 0 || form.Codec != codec.Zstd || k.used.Load() != 0 {
+		t.Fatalf("put as %+v", form)
+	}
+	if got, err := decode(t, decoding, form, payload); err != nil || !bytes.Equal(got, plain) {
+		t.Error(err)
+	}
+}
+
 // TestNoDictionaries: there are none in other modes, for other codecs, or where an accelerator compresses.
 func TestNoDictionaries(t *testing.T) {
 	for name, change := range map[string]func(*message.EncodingOptions){
