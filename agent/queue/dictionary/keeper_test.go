@@ -35,7 +35,7 @@ const patience = 5 * time.Minute
 
 // hasty does within moments what takes minutes.
 var hasty = dictionary.Timing{
-	Poll: 10 * time.Millisecond, Settle: 50 * time.Millisecond, Lease: 3 * time.Second, Grace: 50 * time.Millisecond,
+	Poll: 10 * time.Millisecond, Settle: 50 * time.Millisecond, Lease: 2 * time.Second, Grace: 50 * time.Millisecond,
 	First: time.Millisecond, Interval: 100 * time.Millisecond,
 }
 

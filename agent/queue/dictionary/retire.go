@@ -25,10 +25,10 @@ type retirement struct {
 }
 
 // watch has the time go on for retirements. While the process stood still, or the store did not answer, messages were
-// under way as long: that counts as a few looks.
+// under way as long: of that little counts.
 func (k *Keeper) watch(now time.Time) {
 	if !k.lookedAt.IsZero() {
-		k.watched += min(now.Sub(k.lookedAt), 3*k.timing.Poll)
+		k.watched += min(now.Sub(k.lookedAt), max(3*k.timing.Poll, k.timing.Grace/8))
 	}
 	k.lookedAt = now
 }
