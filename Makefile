@@ -42,12 +42,16 @@ TOOL := go tool -modfile=hack/tools/go.mod
 CONTROLLER_GEN := $(TOOL) controller-gen
 KUSTOMIZE := $(TOOL) kustomize
 BUF := go tool -modfile=hack/tools/buf/go.mod buf
-HELM := go tool -modfile=hack/tools/helm/go.mod helm
+HELM := env CGO_ENABLED=0 go tool -modfile=hack/tools/helm/go.mod helm
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 # With -trimpath the cache holds what cgo makes once for all trees, with the paths of the tree that was first.
 RUN_LINT = lint=$$(go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod -n golangci-lint); \
 	export GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))"
 export HELM_BIN := $(HELM)
+
+# Without cgo they share what the operator's and Kubernetes' programs are compiled from.
+CLUSTERS := CGO_ENABLED=0 go run -C hack/cluster .
+IMAGES := CGO_ENABLED=0 go run -C hack/images .
 
 # One program has all benchmarks. BENCH=quick is a look that is no result.
 BENCHMARK = go run -C hack/bench -tags "$${LIGHTERAGE_TAGS:-}" .
@@ -218,7 +222,7 @@ ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controlle
 
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
-	assets=$$(go run -C hack/cluster . assets); \
+	assets=$$($(CLUSTERS) assets); \
 		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test $(AT_ONCE) -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
 
@@ -230,14 +234,14 @@ test-decisions: tools-go ## An HTTPEndpoint's agent and a channel follow a netwo
 .PHONY: test-dashboards
 test-dashboards: tools-go ## Run every panel's query and every rule on a Prometheus that scrapes real managers and gateways, and the alerts' tests
 	$(ENSURE) prometheus
-	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$($(CLUSTERS) assets); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -count=1 -timeout 10m -tags prometheus ./test/dashboards; \
 		go test -C hack/bench -v -count=1 -timeout 20m -tags prometheus ./scale/dashboards
 
 .PHONY: test-gitops
 test-gitops: tools-go ## Objects from Git with Flux, which is built once, on a bare API server: health, drift and pruning
 	$(ENSURE) git
-	assets=$$(go run -C hack/cluster . assets); flux=$$(hack/flux.sh); eval "$$flux"; export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$($(CLUSTERS) assets); flux=$$(hack/flux.sh); eval "$$flux"; export KUBEBUILDER_ASSETS=$$assets; \
 		go test -C test/gitops -v -count=1 -timeout 20m -tags gitops -skip '^TestClusters$$' ./flux
 
 .PHONY: test-gitops-clusters
@@ -251,7 +255,7 @@ test-gitops-clusters: tools-go ## Operator and objects of every kind from Git wi
 .PHONY: test-console
 test-console: tools-go ## The console in headless Chromium against two bare API servers: accessibility, light and dark, phones, guards; SCREENSHOTS=DIR writes pictures
 	$(ENSURE) browser
-	assets=$$(go run -C hack/cluster . assets); axe=$$(hack/axe.sh); eval "$$axe"; export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$($(CLUSTERS) assets); axe=$$(hack/axe.sh); eval "$$axe"; export KUBEBUILDER_ASSETS=$$assets; \
 		$(if $(SCREENSHOTS),export LIGHTERAGE_SCREENSHOTS='$(abspath $(SCREENSHOTS))';) \
 		go test -C test/console -v -count=1 -timeout 10m -tags browser ./...
 
@@ -287,13 +291,13 @@ test-csi: tools-go ## Tests of the CSI driver of the local clusters on a small b
 .PHONY: test-ledger-faults
 test-ledger-faults: tools-go ## Kill the manager at every step of booking Statements, with two managers, stale caches and wrong clocks; sums must be exact
 	go test -count=1 -timeout 10m -run 'TestHistories' -v ./controllers/ledger
-	assets=$$(go run -C hack/cluster . assets); \
+	assets=$$($(CLUSTERS) assets); \
 		KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 10m -tags envtest -run 'TestKills' -v ./controllers/statement
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
 test-security: tools-go ## Tests of the threat model: unauthenticated clients, hostile peers, tenants and agents; nothing else may run on the machine
-	assets=$$(go run -C hack/cluster . assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$($(CLUSTERS) assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
 		go test -count=1 -timeout 20m -tags envtest $$proofs
 
@@ -313,7 +317,7 @@ OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncry
 
 .PHONY: test-sources
 test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, check the CSI driver (as root), and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
-	assets=$$(go run -C hack/cluster . assets); export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$($(CLUSTERS) assets); export KUBEBUILDER_ASSETS=$$assets; \
 		STAGING_KILLS=all go test -v -count=1 -timeout 20m -tags envtest ./controllers/staging
 	$(SUBMAKE) test-csi
 	$(SUBMAKE) clusters
@@ -392,8 +396,8 @@ test-e2e-s390x: tools-go ## End to end with a node whose agents are s390x progra
 	$(ENSURE) s390x qemu
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); . ./$(CLUSTER_ENV); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); \
-		go run -C hack/images . -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
-		ACCELERATED_NODE=$$(go run -C hack/cluster . s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
+		$(IMAGES) -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
+		ACCELERATED_NODE=$$($(CLUSTERS) s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
 		export ACCELERATED_NODE; $(SUBMAKE) demo-install VERSION=$$version; \
 		go test -v -count=1 -timeout 25m -tags e2e -run 'TestAccelerator(Queue)?$$' ./test/e2e; \
 		export ACCELERATOR_SLOTS=1; $(SUBMAKE) demo-install VERSION=$$version; \
@@ -436,18 +440,18 @@ docker-build: images ## The same as images, which need no container engine and a
 .PHONY: clusters
 clusters: tools-go ## Bring up the clusters east and west; kubeconfigs in .cluster/, programs built once
 	$(ENSURE) c
-	go run -C hack/cluster . up
+	$(CLUSTERS) up
 
 .PHONY: clusters-down
 clusters-down: tools-go ## Take the clusters down and leave nothing behind
-	go run -C hack/cluster . down
+	$(CLUSTERS) down
 
 .PHONY: images
 images: tools-go ## Build the images and push them to REGISTRY (default: that of the clusters)
 	@for p in $(subst $(comma), ,$(PLATFORMS)); do $(ENSURE) "$${p#linux/}"; done
 	@registry="$(REGISTRY)"; \
 		if [ -z "$$registry" ] && [ -e $(CLUSTER_ENV) ]; then . ./$(CLUSTER_ENV); registry=$$REGISTRY; fi; \
-		go run -C hack/images . -registry "$$registry" -version "$(VERSION)" -platforms "$(PLATFORMS)"
+		$(IMAGES) -registry "$$registry" -version "$(VERSION)" -platforms "$(PLATFORMS)"
 
 .PHONY: manifests
 manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs, with the images of REGISTRY and VERSION
@@ -462,7 +466,7 @@ manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs,
 ##@ Releases
 
 # hack/images has them; paths are relative to where make is run.
-RELEASE = go run -C hack/images .
+RELEASE = $(IMAGES)
 KEY_FLAG = $(if $(KEY),-key "$(abspath $(KEY))")
 
 .PHONY: release
@@ -481,7 +485,7 @@ release-push: tools-go ## Verify the release in DIR with the public KEY, and pus
 
 .PHONY: version
 version: ## Print the tag that `make images` gives
-	@go run -C hack/images . -print-version -version "$(VERSION)"
+	@$(IMAGES) -print-version -version "$(VERSION)"
 
 .PHONY: demo-install
 demo-install: ## Install the images' version by Helm in the clusters east and west and join them as peers
@@ -489,7 +493,7 @@ demo-install: ## Install the images' version by Helm in the clusters east and we
 
 .PHONY: demo
 demo: ## Move data between two clusters by a Transfer, prove that it arrived, archive it in an object store and restore it
-	$(SUBMAKE) clusters
+	$(SUBMAKE) clusters $(if $(filter 1,$(LIVE_VOLUME)),,SNAPSHOTS=built)
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 
 .PHONY: bench-transfer

@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes a tar stream of real data found on this machine to standard output: sources of Go modules, system libraries and
-# logs, at least $1 MiB (default 1300) in thousands of files, only what everybody may read. Says on standard error what it took.
+# logs, at least $1 MiB in thousands of files, a third of it from one place at most, only what everybody may read. Says on
+# standard error what it took.
 
 set -euo pipefail
-want=$((${1:-1300} * 1048576))
+want=$((${1:?MiB} * 1048576))
 modules=$(go env GOMODCACHE)
 taken=0
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 
-# take DIR [FIND ARGUMENTS]: adds the regular files and symbolic links of DIR to the list while there is not enough.
+# take DIR [FIND ARGUMENTS]: adds the regular files and symbolic links of DIR to the list while there is not enough, up to
+# a third of all.
 take() {
   local dir=$1 size files=0
   shift
@@ -20,7 +22,7 @@ take() {
   local part
   part=$(mktemp)
   find "$dir" -xdev \( -type f -o -type l \) "$@" -readable -perm -o=r -printf '%s\t%p\n' 2>/dev/null |
-    awk -F'\t' -v have="$taken" -v want="$want" 'have < want { have += $1; print }' >"$part"
+    awk -F'\t' -v have="$taken" -v want="$want" 'have < want && part < want / 3 { have += $1; part += $1; print }' >"$part"
   size=$(awk -F'\t' '{ s += $1 } END { print s + 0 }' "$part")
   files=$(wc -l <"$part")
   cut -f2- "$part" >>"$list"

@@ -10,7 +10,7 @@
 
 # shellcheck source=hack/demo/lib.sh
 . "$(dirname "$0")/lib.sh"
-SIZE_MIB=${DEMO_SIZE_MIB:-1300}
+SIZE_MIB=${DEMO_SIZE_MIB:-300}
 demo=lighterage-demo
 
 hack/demo/install.sh

@@ -38,7 +38,7 @@ lighterage() { PATH="$PWD/bin:$PATH" "${KUBECTL:-kubectl}" lighterage "$@"; }
 # helm is the pinned one, unless HELM_BIN names another command.
 helm() {
   # shellcheck disable=SC2086  # several words
-  ${HELM_BIN:-go tool -modfile=hack/tools/helm/go.mod helm} "$@"
+  ${HELM_BIN:-env CGO_ENABLED=0 go tool -modfile=hack/tools/helm/go.mod helm} "$@"
 }
 
 # meanwhile SECONDS COMMAND...: runs COMMAND every so many seconds until stop_meanwhile, or until the script ends: what

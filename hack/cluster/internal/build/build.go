@@ -243,6 +243,22 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 	), version, nil
 }
 
+// Built reports whether all programs of a module are in the cache.
+func (b Builder) Built(m Module) (bool, error) {
+	dir, _, err := b.Dir(m)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range m.Programs {
+		if _, err := os.Stat(filepath.Join(dir, "bin", p.Name)); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // Ensure builds what is missing of the module's programs (all, or those named)
 // and returns the folder that holds them.
 func (b Builder) Ensure(ctx context.Context, m Module, names ...string) (string, error) {

@@ -75,6 +75,29 @@ func TestPackageVersion(t *testing.T) {
 	}
 }
 
+func TestBuilt(t *testing.T) {
+	b := Builder{Source: "../..", Cache: t.TempDir()}
+	m := SnapshotModules()[0]
+	dir, _, err := b.Dir(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range m.Programs {
+		if built, err := b.Built(m); err != nil || built {
+			t.Errorf("Built without %s = %v, %v", p.Name, built, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "bin", p.Name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if built, err := b.Built(m); err != nil || !built {
+		t.Errorf("Built with all programs = %v, %v", built, err)
+	}
+}
+
 func TestDirFollowsSource(t *testing.T) {
 	source := t.TempDir()
 	m := Module{Name: "m", Path: "example.org/m"}
