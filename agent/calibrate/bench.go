@@ -25,6 +25,8 @@ type Bench struct {
 	Items [][]byte
 	// Overhead is what carries the form of a compressed item, in bytes; nil: nothing does.
 	Overhead func(codec.ID) int
+	// DictionaryOverhead is the same where the engine is one of codec.WithDictionary; 0: Overhead says it.
+	DictionaryOverhead int
 	// Budget is about how much CPU time a call may take. Every engine has one round in
 	// any case, and a second one when the first took no more than the budget.
 	Budget time.Duration
@@ -54,6 +56,9 @@ func (b *Bench) Compress(ctx context.Context, engines []codec.Engine, level code
 		overhead := 0
 		if b.Overhead != nil {
 			overhead = b.Overhead(e.Codec())
+		}
+		if b.DictionaryOverhead > 0 && codec.HasDictionary(e) {
+			overhead = b.DictionaryOverhead
 		}
 		encoder, err := e.NewEncoder(level)
 		if err != nil {

@@ -25,6 +25,12 @@ func WithDictionary(e DictionaryEngine, dictionary []byte) Engine {
 	return withDictionary{Engine: e, with: e, dictionary: dictionary}
 }
 
+// HasDictionary reports whether an engine is one of WithDictionary.
+func HasDictionary(e Engine) bool {
+	_, ok := e.(withDictionary)
+	return ok
+}
+
 // withDictionary is no DictionaryEngine: it has one dictionary.
 type withDictionary struct {
 	Engine

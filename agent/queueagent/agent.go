@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/objectstore"
 	"github.com/lighterage/lighterage/agent/queue/archive"
+	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -48,6 +49,8 @@ type Options struct {
 	Engines  serve.Engines
 	Decoders func(context.Context) *codec.Registry
 	Log      *slog.Logger
+	// Dictionaries says when the queue's dictionaries are trained and retired. The zero value is for use.
+	Dictionaries dictionary.Timing
 	// Interval at which configuration, tokens and certificate are looked at. Default 2 s.
 	Interval time.Duration
 }
@@ -87,6 +90,8 @@ type running struct {
 	// messages serves those who do not speak the protocol of NATS.
 	messages  *messages
 	archivers archivers
+	// dictionaries that messages refer to; nil: external servers keep the messages.
+	dictionaries *dictionary.Keeper
 }
 
 // setWindow changes how long ids are remembered.
@@ -147,7 +152,8 @@ func (a *Agent) run(ctx context.Context) error {
 	defer kept.Shutdown()
 	defer conn.Close()
 	defer a.keepSpace(ctx, kept, conn)()
-	encoding, err := a.encoding(ctx, c)
+	dictionaries := a.openDictionaries(ctx, kept, conn, c, options, decoding)
+	encoding, err := a.encoding(ctx, c, dictionaries)
 	if err != nil {
 		return err
 	}
@@ -201,8 +207,10 @@ func (a *Agent) run(ctx context.Context) error {
 	}
 	r := &running{
 		store: kept, conn: conn, front: served, ids: given, quota: quota, syncs: a.measureVolume(watching, kept, c),
-		checkpoints: a.measureCheckpoints(watching, kept),
+		checkpoints: a.measureCheckpoints(watching, kept), dictionaries: dictionaries,
 	}
+	r.useDictionaries(c, encoding)
+	defer beside(watching, r.runDictionaries)()
 	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -378,7 +386,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	if c.GetCompressionMinSize() != before.GetCompressionMinSize() ||
 		!proto.Equal(c.GetCompression(), before.GetCompression()) {
 		var err error
-		if encoding, err = a.encoding(ctx, c); err != nil {
+		if encoding, err = a.encoding(ctx, c, r.dictionaries); err != nil {
 			return err
 		}
 	}
@@ -405,6 +413,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		s.Encoding.Close()
 	}
 	*s = next
+	r.useDictionaries(c, encoding)
 	if sendsAnew(before, c) {
 		if err := r.channels.send(ctx, c); err != nil {
 			return err
@@ -433,4 +442,7 @@ func (r *running) resetStatistics(now time.Time) {
 		own.ResetSwept()
 	}
 	r.archivers.each((*archive.Archiver).ResetStatistics)
+	if r.dictionaries != nil {
+		r.dictionaries.ResetStatistics()
+	}
 }

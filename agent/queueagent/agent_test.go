@@ -153,7 +153,7 @@ func (m *member) beginAs(name string) {
 	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler),
-		Interval: 10 * time.Millisecond,
+		Interval: 10 * time.Millisecond, Dictionaries: hastyDictionaries,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},

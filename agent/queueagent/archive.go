@@ -113,7 +113,7 @@ func (a *Agent) startArchive(
 	archiver := func(place archive.Place) *archive.Archiver {
 		return archive.NewArchiver(archive.Options{
 			Conn: r.conn, Stream: c.GetQueue(), Leads: r.store.Leader, Place: place,
-			Member: a.options.Member, Decoders: decoders,
+			Member: a.options.Member, Decoders: decoders, Decoding: r.channels.decoding,
 			Log: a.options.Log, Poll: a.options.Interval / 2,
 		}, settings)
 	}

@@ -53,6 +53,9 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 			r.ConfigError = a.pending.Error()
 		}
 	}
+	if config.GetExternal() == nil {
+		r.Dictionaries = &wirev1.QueueDictionaries{} // This release knows them.
+	}
 	unopened, held, unmoved := a.external, a.held, a.unmoved.problem()
 	a.mu.Unlock()
 	r.Restore = restoreStatus(a.restorer.Load())
@@ -103,6 +106,9 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 	r.Cpu.CompressNanos, r.Cpu.DecompressNanos = uint64(encoded.CPU), uint64(decoded.CPU)
 	r.Traffic = s.Wire.Traffic.Plus(running.channels.report(r)).Wire()
 	r.Store = a.asked.Wire()
+	if running.dictionaries != nil {
+		r.Dictionaries = running.dictionaries.Report()
+	}
 	r.Archive, r.StoreArchive = archiveStatus(running.archivers.claim), archiveStatus(running.archivers.store)
 	return r
 }

@@ -34,7 +34,7 @@ func (a *Agent) startMessages(
 	m := &messages{hub: dispatch.New(dispatch.Options{
 		Conn: r.conn, Queue: c.GetQueue(), Leads: r.store.Leader, IDs: r.ids, Quota: r.quota, Failed: r.store.Failed,
 		MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: sends(c),
-		Log:          a.options.Log,
+		Decoding: r.channels.decoding, Log: a.options.Log,
 		EnsureLeases: func(ctx context.Context) error { return r.store.EnsureLeases(ctx, r.conn, streamSettings(c)) },
 	})}
 	var err error

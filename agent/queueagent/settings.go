@@ -19,6 +19,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
+	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -98,16 +99,22 @@ func streamSettings(c *wirev1.QueueConfig) store.Settings {
 }
 
 // encoding says how messages are put.
-func (a *Agent) encoding(ctx context.Context, c *wirev1.QueueConfig) (*message.Encoding, error) {
+func (a *Agent) encoding(
+	ctx context.Context, c *wirev1.QueueConfig, dictionaries *dictionary.Keeper,
+) (*message.Encoding, error) {
 	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return nil, err
 	}
 	registry, accelerator := a.options.Engines(ctx, resolved)
-	return message.NewEncoding(message.EncodingOptions{
+	o := message.EncodingOptions{
 		Policy: resolved.Policy, Codecs: resolved.Codecs, MinSize: size(c.GetCompressionMinSize()), Engines: registry,
 		Accelerator: accelerator,
-	})
+	}
+	if dictionaries != nil {
+		o.Dictionaries = dictionaries
+	}
+	return message.NewEncoding(o)
 }
 
 // validate finds what cannot be used whatever the store and the engines are.

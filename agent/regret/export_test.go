@@ -37,6 +37,3 @@ func LateOf(counts []uint64, bounds []float64) float64 {
 	all, late := waits(&metrics.Float64Histogram{Counts: counts, Buckets: bounds})
 	return float64(late) / float64(all)
 }
-
-// System is this machine.
-func System() Machine { return newSystem() }

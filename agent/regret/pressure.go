@@ -27,7 +27,8 @@ type Machine interface {
 // system is this machine.
 type system struct{ pressure }
 
-func newSystem() *system {
+// System is this machine.
+func System() Machine {
 	s := &system{pressure{files: statFiles, sample: []metrics.Sample{{Name: latencies}}}}
 	s.Pressed()
 	return s

@@ -116,7 +116,7 @@ type alternatives struct {
 // agent is under pressure besides what the machine says; nil: never. A nil machine is this one.
 func New(machine Machine, pressed func() bool) *Sampler {
 	if machine == nil {
-		machine = newSystem()
+		machine = System()
 	}
 	if pressed == nil {
 		pressed = func() bool { return false }

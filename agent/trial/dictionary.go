@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -52,7 +53,7 @@ func (o *Options) compare(
 	ctx context.Context, engine codec.DictionaryEngine, dictionary []byte, items [][]byte, to *wirev1.TrialDictionary,
 ) error {
 	bench := &calibrate.Bench{
-		Items: items, Overhead: o.Sample.Overhead,
+		Items: items, Overhead: o.Sample.Overhead, DictionaryOverhead: message.Form{Dictionary: 1}.Overhead(),
 		Budget: max(leastBudget, time.Duration(to.GetPlainBytes())*budget),
 	}
 	// They compress by turns, so that what else runs on the machine hits both alike. Inflating is measured one after the

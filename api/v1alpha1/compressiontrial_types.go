@@ -347,7 +347,7 @@ type TrialDictionaryResult struct {
 }
 
 // TrialDictionary is what a zstd dictionary does for the messages of a Queue: it is trained on half of the sample, at
-// most 4 MiB of it, and measured on the other half. No Queue uses a dictionary in this release.
+// most 4 MiB of it, and measured on the other half.
 //
 // +structType=atomic
 type TrialDictionary struct {

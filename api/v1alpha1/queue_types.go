@@ -115,7 +115,24 @@ type QueueCompression struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
+	// dictionaries says whether short messages may refer to dictionaries that members train on the Queue's own earlier
+	// messages. Built in: Never. Before a release without them is installed, set Never and wait until status.dictionaries
+	// is absent: that release cannot read what refers to one.
+	// +optional
+	Dictionaries QueueDictionaries `json:"dictionaries,omitempty"`
 }
+
+// QueueDictionaries says whether messages may refer to dictionaries.
+// +kubebuilder:validation:Enum=Auto;Never
+type QueueDictionaries string
+
+const (
+	// QueueDictionariesAuto trains dictionaries and uses them as long as they pay, in mode Auto with codec zstd. The
+	// members must keep the messages, not external servers.
+	QueueDictionariesAuto QueueDictionaries = "Auto"
+	// QueueDictionariesNever puts no more messages that refer to one. Those that are there stay readable.
+	QueueDictionariesNever QueueDictionaries = "Never"
+)
 
 // Policy is the name of the policy that is named; empty for the default one.
 func (c *QueueCompression) Policy() string {
@@ -439,6 +456,9 @@ type QueueStatus struct {
 	// compression by the members that run now, each since its start or the last reset.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
+	// dictionaries that messages refer to; absent while there are none and spec.compression.dictionaries is not Auto.
+	// +optional
+	Dictionaries *QueueDictionariesStatus `json:"dictionaries,omitempty"`
 	// decompression by the members that run now, each since its start or the last reset.
 	// +optional
 	Decompression *DecompressionStatus `json:"decompression,omitempty"`

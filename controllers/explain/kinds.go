@@ -319,6 +319,18 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	s.policy(q.Status.Policy)
 	s.compression(q.Status.Compression, q.Status.Decompression)
 	s.decisions("messages", "another member or server", q.Status.Decisions, q.Status.Compression)
+	if d := q.Status.Dictionaries; d != nil {
+		s.section("Dictionaries")
+		s.row("state", d.Message)
+		s.rowf("kept", "%d, and %d messages were compressed with one since the members started or the last reset", d.Kept,
+			d.Messages)
+		if c := d.Current; c != nil {
+			s.rowf("in use", "number %d of %d bytes, trained on %d messages", c.Number, c.Bytes, c.TrainingMessages)
+			s.at("trained", c.TrainedTime)
+			s.rowf("saves", "%s %% of the bytes of later messages, against %s %% without, at %s times the CPU time",
+				c.SavedPercent, c.SavedPercentWithout, c.CPURatio)
+		}
+	}
 	for _, c := range q.Status.SendingChannels() {
 		what, to := "messages of the channel", "the peer"
 		if q.Status.Channel == nil {

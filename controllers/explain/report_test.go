@@ -256,6 +256,14 @@ func TestReport(t *testing.T) {
 			"about messages\n", "300.0 MB/s", "0.700 CPU seconds", "DiskFaster", "messages of the channel", "125.0 MB/s to the peer",
 			"TCP (FellBack)",
 		}},
+		"a Queue with dictionaries": {full(func(q *v1alpha1.Queue) {
+			q.Status.Dictionaries = &v1alpha1.QueueDictionariesStatus{
+				Message: "dictionary 70000 is in use", Kept: 3, Messages: 1234, Current: &v1alpha1.QueueDictionary{
+					Number: 70000, TrainedTime: new(metav1.Unix(1700000000, 0)), Bytes: 65000, TrainingMessages: 1500,
+					SavedPercent: "78.1", SavedPercentWithout: "45.2", CPURatio: "0.83",
+				},
+			}
+		}), []string{"Dictionaries", "in use", "70000", "65000", "1500", "1234", "78.1", "45.2", "0.83"}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
 				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "3.00",

@@ -42,6 +42,8 @@ type Queues struct {
 	deadLetters, consumers, redelivered *prometheus.GaugeVec
 	oldest, memory, blocks, free        *prometheus.GaugeVec
 	checkpointing                       *prometheus.GaugeVec
+	referring, trained                  *prometheus.CounterVec
+	dictionaries                        *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -82,6 +84,15 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		compressed: n.counter(
 			"lighterage_queue_compressed_bytes_total",
 			"Bytes of the messages that were put, or compressed for channels, after that.",
+		),
+		referring: n.counter(
+			"lighterage_queue_dictionary_messages_total", "Messages that were compressed with a dictionary of their Queue.",
+		),
+		trained: n.counter(
+			"lighterage_queue_trained_dictionaries_total", "Dictionaries that were trained and put into use.",
+		),
+		dictionaries: n.gauge(
+			"lighterage_queue_dictionaries", "Dictionaries that Queues keep, since messages refer to them or may.",
 		),
 		storeRequests: n.counter(
 			"lighterage_queue_store_requests_total",
@@ -250,7 +261,8 @@ func (q *Queues) Observe(
 func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport, blocked int) {
 	var open, file, memory, blocks, running, doubt, arrives, checkpointing float64
 	retrying := float64(blocked)
-	files := false // where external servers keep messages there are none
+	kept, known := uint32(0), false // all members know the same, sooner or later
+	files := false                  // where external servers keep messages there are none
 	for _, report := range members {
 		for _, channel := range sending(report) {
 			switch channel.GetState() {
@@ -266,6 +278,9 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 			}
 		}
 		open += float64(report.GetStatistics().GetConnections())
+		if d := report.GetDictionaries(); d != nil {
+			kept, known = max(kept, min(d.GetKept(), 16)), true // What agents say is not trusted.
+		}
 		if report.GetStatistics().GetCheckpoints().GetWaitingNanos() > 0 {
 			checkpointing++
 		}
@@ -275,6 +290,9 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 		}
 	}
 	q.series.set(namespace, queue, q.open, open)
+	if known {
+		q.series.set(namespace, queue, q.dictionaries, float64(kept))
+	}
 	q.series.set(namespace, queue, q.checkpointing, checkpointing)
 	if files {
 		q.series.set(namespace, queue, q.file, file)
@@ -350,6 +368,8 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	statistic(q.refusedPuts, (*wirev1.QueueStatistics).GetRefusedPuts)
 	statistic(q.duplicates, (*wirev1.QueueStatistics).GetDuplicates)
 	statistic(q.storedGets, (*wirev1.QueueStatistics).GetStoredFormGets)
+	count(q.referring, func(r *wirev1.QueueReport) uint64 { return r.GetDictionaries().GetMessages() }, 1)
+	count(q.trained, func(r *wirev1.QueueReport) uint64 { return r.GetDictionaries().GetTrained() }, 1)
 	statistic(q.opened, (*wirev1.QueueStatistics).GetOpened)
 	statistic(q.refused, (*wirev1.QueueStatistics).GetRefusedConnections)
 	statistic(q.unauthenticated, (*wirev1.QueueStatistics).GetFailedAuthentications)

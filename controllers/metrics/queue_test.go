@@ -41,6 +41,7 @@ func TestQueues(t *testing.T) {
 				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true},
 				{Queue: "b", Messages: puts, PayloadBytes: puts},
 			},
+			Dictionaries:      &wirev1.QueueDictionaries{Kept: 3, Messages: 9 * puts, Trained: puts},
 			ReceivedWireBytes: 11 * puts, OwnReceivedWireBytes: 500 * puts,
 			// Of former channels.
 			Channels: []*wirev1.ChannelStatus{{WireBytes: 2 * puts}, {WireBytes: 300 * puts, OwnCluster: true}},
@@ -128,6 +129,9 @@ func TestQueues(t *testing.T) {
 		"lighterage_queue_unacknowledged{bank}":                           1,
 		"lighterage_queue_connections{bank}":                              4,
 		"lighterage_queue_file_bytes{bank}":                               100,
+		"lighterage_queue_dictionaries{bank}":                             3,
+		"lighterage_queue_dictionary_messages_total{bank}":                9 * puts,
+		"lighterage_queue_trained_dictionaries_total{bank}":               puts,
 	} {
 		if got := gathered(t, registry); got[name] != want {
 			t.Errorf("%s is %v, want %v (all: %v)", name, got[name], want, got)

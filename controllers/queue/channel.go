@@ -42,6 +42,8 @@ type Neighbours struct {
 	Queues []v1alpha1.Queue
 	// CA is this cluster's, as PEM; nil where no Queue of the namespace sends to the Queue.
 	CA []byte
+	// Dictionaries: all members know what it is that a message refers to one.
+	Dictionaries bool
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.

@@ -51,6 +51,9 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 	if channel != nil {
 		state.Channel = channelState(channel)
 	}
+	if r.GetDictionaries() != nil {
+		state.Dictionaries = &wirev1.QueueDictionaries{}
+	}
 	for _, one := range r.GetChannels() {
 		state.Channels = append(state.Channels, channelState(one))
 	}

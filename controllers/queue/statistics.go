@@ -312,6 +312,7 @@ func refresh(status *v1alpha1.QueueStatus, queue *v1alpha1.Queue, wanted *Wanted
 	status.Compression = agentreport.CompressionStatus(&all.Report)
 	status.Decompression = agentreport.DecompressionStatus(&all.Report)
 	status.Decisions = agentreport.DecisionsStatus(all.decisions, status.Decisions)
+	status.Dictionaries = dictionariesStatus(queue, wanted, members, status.Dictionaries)
 	status.CPU = agentreport.CPUStatus(&all.Report, all.Network())
 	if status.CPU != nil {
 		// One process does both, and sendSeconds has all of it.

@@ -116,6 +116,7 @@ func (w Wanted) configured() (Wanted, error) {
 		return w, err
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
+	config.Dictionaries = wantsDictionaries(w.Queue) && w.neighbours.Dictionaries
 	w.Config = config
 	if err := w.addChannels(); err != nil {
 		return w, err

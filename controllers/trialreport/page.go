@@ -146,7 +146,7 @@ func dictionary(d *v1alpha1.TrialDictionary) []string {
 		return []string{fmt.Sprintf("No dictionary was measured: %s.", d.Problem)}
 	}
 	all := []string{fmt.Sprintf("A zstd dictionary of %s, trained on %d of the messages, was measured with %s on "+
-		"the other %d. No Queue uses one in this release.", table.Bytes(d.Bytes), d.TrainingItems, d.Engine, d.Items)}
+		"the other %d.", table.Bytes(d.Bytes), d.TrainingItems, d.Engine, d.Items)}
 	for _, r := range d.Results {
 		all = append(all, fmt.Sprintf("With the dictionary at level %s: ratio %s (without %s), %s CPU seconds for a "+
 			"GiB to compress (without %s) and %s to decompress (without %s).", r.Level, r.Ratio, r.RatioWithout,

@@ -80,6 +80,18 @@ var queues = dashboard{
 					"alternative for everything would, by a sample: the greatest of each namespace.",
 				queries: one(`max by (namespace) (lighterage_decisions_regret_ratio{kind="Queue"})`, "{{namespace}}"),
 			}, {
+				title: "Dictionaries", kind: timeseries, unit: short, width: 8,
+				description: "Dictionaries that Queues keep, by namespace, and those that were put into use within an hour.",
+				queries: []query{
+					{`sum by (namespace) (lighterage_queue_dictionaries)`, "{{namespace}}"},
+					{`sum(increase(lighterage_queue_trained_dictionaries_total[1h]))`, "put into use"},
+				},
+			}, {
+				title: "Compressed with dictionaries", kind: timeseries, unit: perSecond, width: 8,
+				description: "Messages that refer to a dictionary of their Queue, by namespace.",
+				queries: one(`sum by (namespace) (rate(lighterage_queue_dictionary_messages_total[$__rate_interval]))`,
+					"{{namespace}}"),
+			}, {
 				title: "Inflated", kind: timeseries, unit: perSecond, width: 8,
 				description: "Messages that were inflated for clients, by software although hardware had compressed " +
 					"them, and that " +

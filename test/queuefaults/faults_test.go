@@ -187,6 +187,7 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 	if l.from != l.to {
 		queues = append(queues, l.from)
 	}
+	defer func() { l.Logf("%d dictionaries were put into use", l.to.dictionaries()) }()
 	for i := 0; (ctx.Err() == nil || i < len(faults)) && !l.Failed(); i++ {
 		f := faults[i%len(faults)]
 		time.Sleep(some(500*time.Millisecond, time.Second))

@@ -32,6 +32,9 @@ func TestMinute(t *testing.T) {
 			{name: "followers killed", breaks: killFollowers, deposes: true},
 			{name: "restarted one by one", breaks: roll},
 		}, time.Minute)
+		if n := q.dictionaries(); n < 2 {
+			t.Errorf("%d dictionaries were put into use while the queue was broken", n)
+		}
 	})
 	t.Run("channel", func(t *testing.T) {
 		t.Parallel()

@@ -6,6 +6,7 @@
 package queuefaults_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -97,7 +98,7 @@ func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, i
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 			Codecs: []string{"zstd"}, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
 		},
-		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
+		CompressionMinSize: 1000, Dictionaries: true, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
 		DuplicateWindow: durationpb.New(duplicateWindow()), DrainTimeout: durationpb.New(2 * time.Second),
 		Redelivery: &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(visibility), MaxDeliveries: maxDeliveries},
 	}
@@ -128,6 +129,20 @@ func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, i
 		t.Fatal(err)
 	}
 	return q
+}
+
+// dictionaries is how many members have put into use.
+func (q *queue) dictionaries() int {
+	q.Helper()
+	n := 0
+	for _, m := range q.members {
+		log, err := os.ReadFile(m.log.Name())
+		if err != nil {
+			q.Fatal(err)
+		}
+		n += bytes.Count(log, []byte("dictionaryInUse"))
+	}
+	return n
 }
 
 func (q *queue) awaitReady() error {

@@ -34,7 +34,7 @@ func (a *agent) queue(ctx context.Context) error {
 	}
 	queue := queueagent.New(queueagent.Options{
 		Read: read, Member: member, Directory: a.configDir, MembersTLS: transport.NewFiles(a.configDir).MembersConfig(),
-		Log: a.log, Engines: a.chosen,
+		Log: a.log, Engines: a.chosen, Dictionaries: dictionaryTiming,
 		Decoders: func(ctx context.Context) *codec.Registry { return a.decoders(ctx).registry },
 	})
 	return a.serveClients(ctx, c, queue, queueagent.SampleLimits, func(s grpc.ServiceRegistrar) {

@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/cargo"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	Member string
 	// Decoders read what former members have written.
 	Decoders *codec.Registry
+	// Decoding makes messages plain that refer to a dictionary of the queue; nil: none do.
+	Decoding *message.Decoding
 	Log      *slog.Logger
 	// Poll is how often it is looked whether it is time. Default 1 s.
 	Poll time.Duration
@@ -119,7 +122,8 @@ func NewArchiver(o Options, s Settings) *Archiver {
 	if o.Recheck == 0 {
 		o.Recheck = 5 * time.Minute
 	}
-	a := &Archiver{options: o, source: source{conn: o.Conn, stream: o.Stream}, began: time.Now(), meter: new(meter.Meter)}
+	a := &Archiver{options: o, source: source{conn: o.Conn, stream: o.Stream, decoding: o.Decoding},
+		began: time.Now(), meter: new(meter.Meter)}
 	a.Set(s)
 	return a
 }

@@ -312,5 +312,8 @@ func (r *Record) check() error {
 	if err != nil {
 		return damaged("message %d: %w", r.Sequence, err)
 	}
+	if r.Form.Dictionary != 0 {
+		return damaged("message %d refers to a dictionary, which no archive has", r.Sequence)
+	}
 	return nil
 }

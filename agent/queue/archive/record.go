@@ -150,6 +150,9 @@ func (f *fieldReader) record(payloads *fieldReader, before *place) (Record, erro
 	if err != nil {
 		return r, damaged("message %d: %w", r.Sequence, err)
 	}
+	if form.Dictionary != 0 {
+		return r, damaged("message %d refers to a dictionary, which no archive has", r.Sequence)
+	}
 	if form.Plain() != (from == inFields) {
 		return r, damaged("message %d is not where its form says", r.Sequence)
 	}

@@ -29,7 +29,7 @@ func fit(r *Record) (was bool) {
 	if r.Form, err = message.FormOf(r.Headers); err == nil && !r.Form.Plain() {
 		err = r.Form.Check(len(r.Payload), message.MaxLength)
 	}
-	if err != nil {
+	if err != nil || r.Form.Dictionary != 0 {
 		// Nobody can get it, but it is in the queue. Without its form it is bytes.
 		r.Form, was = message.Form{}, false
 		for _, name := range message.FormHeaders {

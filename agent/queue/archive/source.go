@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/batch"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/scan"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
@@ -36,6 +37,8 @@ const (
 type source struct {
 	conn   *nats.Conn
 	stream string
+	// decoding makes messages plain that refer to a dictionary; nil: none do.
+	decoding *message.Decoding
 	// unfit is how many messages had something that no reader of NATS takes, which was left out.
 	unfit uint64
 }
@@ -113,6 +116,14 @@ func (s *source) show(m *scan.Message, found func(*Record) error) (own uint64, e
 			r.Headers = make(nats.Header)
 		}
 		r.Headers[name] = values
+	}
+	if s.decoding != nil {
+		// Whoever restores the archive does not have the queue's dictionaries.
+		var err error
+		r.Headers, r.Payload, err = s.decoding.Ordinary(r.Headers, r.Payload)
+		if err != nil && !errors.Is(err, message.ErrCorrupt) {
+			return 0, fmt.Errorf("archive message %d: %w", r.Sequence, err)
+		}
 	}
 	if !fit(r) {
 		s.unfit++

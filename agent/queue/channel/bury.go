@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
@@ -79,9 +80,12 @@ func (x *session) drop(ctx context.Context, js jetstream.JetStream, l *letter) e
 
 // storeDead stores the dead letter of a letter, once.
 func (x *session) storeDead(ctx context.Context, js jetstream.JetStream, l *letter) error {
-	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{
-		Header: l.headers, Data: l.payload,
-	}, l.sequence,
+	// A dead letter may stay longer than the dictionary of its message.
+	headers, payload, err := x.options.Decoding.Ordinary(l.headers, l.payload)
+	if err != nil && !errors.Is(err, message.ErrCorrupt) {
+		return err
+	}
+	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{Header: headers, Data: payload}, l.sequence,
 		&messagesv1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
 	if _, ok := ids.Known(x.options.IDs, []byte(dead.Header.Get(nats.MsgIdHdr))); ok {
 		return nil // It was stored and read before, and whoever stored it was killed before it acknowledged the letter.

@@ -77,7 +77,9 @@ func (r *recoder) weigh(l *letter) int {
 }
 
 // inflates reports whether payloads of a form do not travel as they are.
-func (r *recoder) inflates(f message.Form) bool { return !f.Plain() && f.Codec != r.codec }
+func (r *recoder) inflates(f message.Form) bool {
+	return !f.Plain() && (f.Codec != r.codec || f.Dictionary != 0)
+}
 
 // all fills in what is to be sent of letters that were weighed, on all cores if there is work to do.
 func (r *recoder) all(ctx context.Context, letters []*letter) error {
@@ -207,6 +209,13 @@ func (w *worker) encode(choice classes.Choice, payload []byte) ([]byte, message.
 
 // unreadable is about this member, not about the message.
 func (w *worker) unreadable(l *letter, err error) error {
+	var later *message.DictionaryError
+	if errors.As(err, &later) {
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE, "message %d of the queue cannot be made plain now: %w",
+			l.sequence, err,
+		)
+	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer "+
 			"one",

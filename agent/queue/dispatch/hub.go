@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 )
@@ -62,6 +63,8 @@ type Options struct {
 	Quota *ids.Quota
 	// Failed reports that the store gave up writing, so that what it confirms may not last. Default: it does not.
 	Failed func() error
+	// Decoding makes messages plain that refer to a dictionary and are to be dead letters; nil: none do.
+	Decoding *message.Decoding
 	// EnsureLeases makes the stream for leases if it is not there.
 	EnsureLeases func(context.Context) error
 	// MaxPayload is the longest message with its headers in bytes, as it is stored.

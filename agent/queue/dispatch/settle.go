@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
@@ -293,6 +295,9 @@ func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *messagesv
 		}
 		m = stored.message()
 	}
+	if m, err = d.hub.ordinary(m); err != nil {
+		return false, fmt.Errorf("read message %d, which is to be a dead letter: %w", sequence, err)
+	}
 	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), m, sequence, why)
 	id := []byte(dead.Header.Get(nats.MsgIdHdr))
 	if _, ok := ids.Known(d.hub.options.IDs, id); ok {
@@ -309,6 +314,19 @@ func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *messagesv
 		return false, fmt.Errorf("store the dead letter of message %d: %w", sequence, err)
 	}
 	return false, nil
+}
+
+// ordinary is a message that does not refer to a dictionary: a dead letter may stay longer than that. One that is corrupt
+// is as it was.
+func (h *Hub) ordinary(m *nats.Msg) (*nats.Msg, error) {
+	if h.options.Decoding == nil {
+		return m, nil
+	}
+	headers, payload, err := h.options.Decoding.Ordinary(m.Header, m.Data)
+	if err != nil && !errors.Is(err, message.ErrCorrupt) {
+		return nil, err
+	}
+	return &nats.Msg{Subject: m.Subject, Header: headers, Data: payload}, nil
 }
 
 // buried is a message that is among the dead letters, and where it was before.

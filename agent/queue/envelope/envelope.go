@@ -64,8 +64,13 @@ const (
 	MaxHeaderBytes = 32 << 10
 )
 
-// ErrInvalid says that a message is not allowed as it is.
-var ErrInvalid = errors.New("invalid message")
+var (
+	// ErrInvalid says that a message is not allowed as it is.
+	ErrInvalid = errors.New("invalid message")
+	// ErrDictionary says that a client put a message that refers to a dictionary.
+	ErrDictionary = fmt.Errorf("%w: it refers to a dictionary, which only the queue does: put it plain, or compressed "+
+		"without one", ErrInvalid)
+)
 
 // New returns what is put into the stream for a message, but for the payload and the
 // headers of its form. Errors match ErrInvalid.
@@ -153,16 +158,13 @@ func notToken(r rune) bool {
 
 // SetForm adds the headers of a compressed payload.
 func SetForm(m *nats.Msg, f message.Form) {
-	if f.Plain() {
-		return
+	for name, value := range f.Fields() {
+		m.Header[name] = []string{value}
 	}
-	m.Header[message.CodecHeader] = []string{f.Codec.String()}
-	m.Header[message.EngineHeader] = []string{f.Class.String()}
-	m.Header[message.LengthHeader] = []string{strconv.Itoa(f.Length)}
-	m.Header[message.ChecksumHeader] = []string{fmt.Sprintf("%016x", f.Checksum)}
 }
 
-// ParseForm reads a form that a client states; the zero Form for nil.
+// ParseForm reads a form that a client or another member states; the zero Form for nil. One with a dictionary is not for
+// clients.
 func ParseForm(s *messagesv1.StoredForm) (message.Form, error) {
 	if s == nil {
 		return message.Form{}, nil
@@ -171,6 +173,12 @@ func ParseForm(s *messagesv1.StoredForm) (message.Form, error) {
 		return message.Form{}, fmt.Errorf(
 			"%w: %d bytes; the limit is %d", message.ErrTooLong, s.GetLength(), message.MaxLength,
 		)
+	}
+	if s.GetDictionary() != 0 {
+		return message.Form{
+			Codec: codec.Zstd, Class: codec.Software, Length: int(s.GetLength()), Checksum: s.GetChecksum(),
+			Dictionary: s.GetDictionary(),
+		}, nil
 	}
 	return message.FormOf(nats.Header{
 		message.CodecHeader: {s.GetCodec()}, message.EngineHeader: {s.GetEngineClass()},
@@ -186,6 +194,7 @@ func Stated(f message.Form) *messagesv1.StoredForm {
 	}
 	return &messagesv1.StoredForm{
 		Codec: f.Codec.String(), EngineClass: f.Class.String(), Length: uint64(f.Length), Checksum: f.Checksum,
+		Dictionary: f.Dictionary,
 	}
 }
 

@@ -53,6 +53,10 @@ func (o *outbound) message(s *step) {
 	formed := s.header != nil && bytes.Contains(s.header, []byte(formPrefix))
 	stored := o.acceptsStored || o.headers && formed && o.subscriptions.wantsStored(s.sid)
 	o.subscriptions.delivered(s.sid)
+	if formed {
+		s.form, s.damage = message.ParseForm(s.header)
+		stored = stored && s.form.Dictionary == 0 // Clients have no dictionaries.
+	}
 	o.count(&s.operation, formed && stored)
 	if m, ok := o.front.given(&s.operation); ok {
 		o.messages = append(o.messages, m)
@@ -62,7 +66,7 @@ func (o *outbound) message(s *step) {
 		s.replaceWith(nil)
 	case s.header != nil && !stored && (formed || !o.headers):
 		s.becomes(inflate, len(s.payload))
-		if s.form, s.damage = message.ParseForm(s.header); s.damage != nil {
+		if s.damage != nil {
 			s.verdict = damaged
 		} else if !s.form.Plain() {
 			s.becomes(inflate, s.form.Length)

@@ -5,13 +5,14 @@ package front
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
-	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/classes"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -138,7 +139,7 @@ func (w *worker) compress(out []byte, op *operation, choice classes.Choice) ([]b
 	}
 	// The lengths of line and headers are known before the payload is compressed, so it is
 	// compressed to where it belongs. The server reads leading zeros.
-	trial := message.Form{Codec: w.settings.Encoding.Codec(), Class: codec.Software, Length: len(op.payload)}
+	trial := w.encoder.Expected(len(op.payload))
 	headerLen := len(block) + len(trial.AppendHeaders(w.space()))
 	out = append(out, "HPUB "...)
 	out = append(out, op.subject...)
@@ -187,6 +188,9 @@ func (w *worker) space() []byte {
 // and otherwise an answer that it is not.
 func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 	form, err := message.ParseForm(op.header)
+	if err == nil && form.Dictionary != 0 {
+		err = envelope.ErrDictionary
+	}
 	if err == nil && form.Plain() { // another header with the prefix
 		if reason, skips := w.settings.Encoding.Skips(len(op.payload)); skips {
 			w.stored.add(reason, len(op.payload))
@@ -247,6 +251,11 @@ func (w *worker) inflate(out []byte, s *step) ([]byte, error) {
 	out = w.appendHead(out, op, message.AppendPlainBlock(w.space(), op.header), s.form.Length)
 	// It was allowed when it was put.
 	out, outcome, err := w.decoder.Decode(out, s.form, op.payload, message.MaxLength)
+	var later *message.DictionaryError
+	if errors.As(err, &later) {
+		// The client is disconnected, and the message is delivered again.
+		return out[:start], err
+	}
 	if err != nil {
 		return w.undecodable(out[:start], op, err), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
@@ -16,8 +17,9 @@ import (
 
 // Decoding makes messages plain. It is safe for concurrent use.
 type Decoding struct {
-	engines  *codec.Registry
-	decoders pool[*Decoder]
+	engines      *codec.Registry
+	decoders     pool[*Decoder]
+	dictionaries atomic.Pointer[Dictionaries]
 }
 
 // NewDecoding returns one, which must be closed. It uses the preferred engine of each
@@ -45,6 +47,8 @@ func (d *Decoding) Close() { d.decoders.close() }
 type Decoder struct {
 	decoding *Decoding
 	engines  []engineDecoder
+	// referring are decoders with a dictionary, the one that was used last at the end.
+	referring []referringDecoder
 }
 
 type engineDecoder struct {
@@ -81,6 +85,9 @@ func (d *Decoder) Close() error {
 	for _, e := range d.engines {
 		errs = append(errs, e.decoder.Close())
 	}
+	for _, r := range d.referring {
+		errs = append(errs, r.decoder.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -93,7 +100,7 @@ func (d *Decoder) Release() { d.decoding.decoders.put(d) }
 // for form.Length bytes more. payload must not overlap dst. WireBytes of the outcome
 // includes the headers.
 //
-// After an error, which matches ErrCorrupt or is a *CodecError, dst comes back as it was.
+// After an error, which matches ErrCorrupt, is a *CodecError, or is a *DictionaryError, dst comes back as it was.
 func (d *Decoder) Decode(dst []byte, form Form, payload []byte, limit int) ([]byte, meter.Outcome, error) {
 	if form.Plain() {
 		if len(payload) > limit {
@@ -105,6 +112,13 @@ func (d *Decoder) Decode(dst []byte, form Form, payload []byte, limit int) ([]by
 	}
 	if err := form.Check(len(payload), limit); err != nil {
 		return dst, meter.Outcome{}, err
+	}
+	if form.Dictionary != 0 {
+		decoder, err := d.refer(form.Dictionary)
+		if err != nil {
+			return dst, meter.Outcome{}, err
+		}
+		return engineDecoder{decoder: decoder}.decode(dst, form, payload)
 	}
 	for _, e := range d.engines {
 		if e.codec == form.Codec {
@@ -147,7 +161,7 @@ func (e engineDecoder) decode(dst []byte, form Form, payload []byte) ([]byte, me
 	if xxh3.Hash(plain) != form.Checksum {
 		return dst[:start], meter.Outcome{}, ErrChecksum
 	}
-	o := meter.Outcome{Path: meter.Software, PlainBytes: n, WireBytes: len(payload) + HeaderBound}
+	o := meter.Outcome{Path: meter.Software, PlainBytes: n, WireBytes: len(payload) + form.Overhead()}
 	switch {
 	case e.witness != nil && e.witness.UsedHardware():
 		o.Path = meter.Hardware

@@ -14,6 +14,15 @@
 // lower-case hexadecimal digits. A message is never longer in this form, headers
 // included, than it was plain.
 //
+// A payload that refers to a dictionary of its queue is described by one header, which is shorter:
+//
+//	Lighterage-Codec: zstd;1000;AAEq-w8eLTxLWml4
+//
+// It has the length, and in base64 (RFC 4648, section 5, without padding) the number of the dictionary in 4 bytes and
+// the checksum in 8, the most significant first. Releases without dictionaries find such a header invalid, as they do
+// any codec that they do not know. Only agents of the queue have its dictionaries: nothing else gets this form, or may
+// put it.
+//
 // The checksum finds damage. It does not find forgery.
 package message
 
@@ -63,6 +72,8 @@ var (
 	ErrPayload = fmt.Errorf("%w: invalid payload", ErrCorrupt)
 	// ErrChecksum says that the plain payload is not the one that was put.
 	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
+	// ErrDictionary says that the queue does not have the dictionary that the payload refers to.
+	ErrDictionary = fmt.Errorf("%w: its dictionary is missing", ErrCorrupt)
 )
 
 // CodecError says that this program has no engine for a message's codec.

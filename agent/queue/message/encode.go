@@ -29,6 +29,8 @@ type EncodingOptions struct {
 	// accelerator.
 	Engines     *codec.Registry
 	Accelerator policy.Accelerator
+	// Dictionaries that short messages may refer to in mode Auto; nil: there are none.
+	Dictionaries DictionarySource
 }
 
 // Encoding puts messages into their form. It is safe for concurrent use.
@@ -88,7 +90,14 @@ func NewEncoding(o EncodingOptions) (*Encoding, error) {
 
 // Encoder returns one to be used by one goroutine until it is given back by Release. It
 // fails when there is no memory.
-func (e *Encoding) Encoder() (*Encoder, error) { return e.encoders.get() }
+func (e *Encoding) Encoder() (*Encoder, error) {
+	out, err := e.encoders.get()
+	if err != nil {
+		return nil, err
+	}
+	out.adopt(e.current())
+	return out, nil
+}
 
 // Codec is what payloads are compressed with; None when no engine has one that the
 // options name.
@@ -156,6 +165,9 @@ func (e *Encoding) yield(length int) policy.Reason {
 type Encoder struct {
 	encoding           *Encoding
 	hardware, software codec.Encoder
+	// dictionary that short messages refer to, which referring encodes; nil: none.
+	dictionary *Dictionary
+	referring  codec.Encoder
 }
 
 func (e *Encoding) newEncoder() (*Encoder, error) {
@@ -178,7 +190,7 @@ func (e *Encoding) newEncoder() (*Encoder, error) {
 // Close frees the encoder, which is for who does not release it.
 func (e *Encoder) Close() error {
 	var errs []error
-	for _, c := range []codec.Encoder{e.hardware, e.software} {
+	for _, c := range []codec.Encoder{e.hardware, e.software, e.referring} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -204,9 +216,15 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 		return dst, Form{}, stored(plain, d.Reason), nil
 	}
 	engine, encoder := e.encoding.software, e.software
-	if d.Class == codec.Hardware {
+	dictionary := e.refersTo(len(plain))
+	switch {
+	case d.Class == codec.Hardware:
 		engine, encoder = e.encoding.hardware, e.hardware
+	case dictionary != 0:
+		encoder = e.referring
 	}
+	e.encoding.offer(plain)
+	form := Form{Codec: d.Codec, Class: d.Class, Length: len(plain), Dictionary: dictionary}
 	start := len(dst)
 	dst = slices.Grow(dst, len(plain))
 	judged := d.NeedsSample && estimate.Judged(len(plain))
@@ -237,7 +255,7 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.
-	n, err := encoder.Encode(dst[start:start+len(plain)-HeaderBound], plain)
+	n, err := encoder.Encode(dst[start:start+len(plain)-form.Overhead()], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
 		e.encoding.trust.seen(len(plain), len(plain))
 		o := stored(plain, policy.DidNotShrink)
@@ -254,7 +272,7 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if judged {
 		e.encoding.trust.seen(len(plain), n)
 	}
-	form := Form{Codec: d.Codec, Class: d.Class, Length: len(plain), Checksum: xxh3.Hash(plain)}
+	form.Class, form.Checksum = d.Class, xxh3.Hash(plain)
 	path, reason := meter.Software, d.Reason
 	if d.Class == codec.Hardware {
 		path = meter.Hardware
@@ -266,8 +284,11 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if looked {
 		sampled.Found(len(plain), expected.Size, n)
 	}
+	if dictionary != 0 {
+		e.encoding.options.Dictionaries.Used()
+	}
 	return dst[:start+n], form, meter.Outcome{
-		Estimate: sampled, Path: path, Reason: reason, PlainBytes: len(plain), WireBytes: n + HeaderBound,
+		Estimate: sampled, Path: path, Reason: reason, PlainBytes: len(plain), WireBytes: n + form.Overhead(),
 		Use: meter.Use{Codec: d.Codec, Engine: engine.Name(), Level: d.Level},
 	}, nil
 }

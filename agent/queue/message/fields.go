@@ -3,6 +3,11 @@
 
 package message
 
+import (
+	"fmt"
+	"strconv"
+)
+
 // FormHeaders are the headers of a form.
 var FormHeaders = []string{CodecHeader, EngineHeader, LengthHeader, ChecksumHeader}
 
@@ -18,4 +23,18 @@ func FormOf(headers map[string][]string) (Form, error) {
 		}
 	}
 	return ParseForm(block)
+}
+
+// Fields are the headers of a form as nats.Msg has them; nil for a plain one.
+func (f Form) Fields() map[string]string {
+	switch {
+	case f.Plain():
+		return nil
+	case f.Dictionary != 0:
+		return map[string]string{CodecHeader: string(f.appendShort(nil))}
+	}
+	return map[string]string{
+		CodecHeader: f.Codec.String(), EngineHeader: f.Class.String(), LengthHeader: strconv.Itoa(f.Length),
+		ChecksumHeader: fmt.Sprintf("%016x", f.Checksum),
+	}
 }

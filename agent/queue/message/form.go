@@ -21,6 +21,9 @@ type Form struct {
 	// Length of the plain payload in bytes, Checksum is XXH3-64 of it.
 	Length   int
 	Checksum uint64
+	// Dictionary is the number of the dictionary of the queue that the payload refers to; 0: none. Codec and Class are
+	// Zstd and Software then.
+	Dictionary uint32
 }
 
 // Plain reports whether the payload is plain.
@@ -50,6 +53,9 @@ func (f Form) AppendHeaders(dst []byte) []byte {
 		return dst
 	}
 	dst = append(dst, CodecHeader+": "...)
+	if f.Dictionary != 0 {
+		return append(f.appendShort(dst), "\r\n"...)
+	}
 	dst = append(dst, f.Codec.String()...)
 	dst = append(dst, beforeEngine...)
 	dst = append(dst, f.Class.String()...)
@@ -131,9 +137,12 @@ func ParseForm(block []byte) (Form, error) {
 			return Form{}, err
 		}
 	}
-	if seen != 0 && seen != allFields {
+	if f.Dictionary != 0 && seen == codecField {
+		return f, nil
+	}
+	if seen != 0 && (seen != allFields || f.Dictionary != 0) {
 		return Form{}, fmt.Errorf(
-			"%w: of %s, %s, %s and %s some are missing", ErrHeader, CodecHeader, EngineHeader, LengthHeader, ChecksumHeader,
+			"%w: of %s, %s, %s and %s some are missing, or too many", ErrHeader, CodecHeader, EngineHeader, LengthHeader, ChecksumHeader,
 		)
 	}
 	return f, nil
@@ -148,6 +157,9 @@ func (f *Form) set(which field, value []byte) error {
 		case "zstd":
 			f.Codec = codec.Zstd
 		default:
+			if bytes.HasPrefix(value, shortPrefix) {
+				return f.setShort(value)
+			}
 			return fmt.Errorf("%w: %s is %.20q: use deflate or zstd", ErrHeader, CodecHeader, value)
 		}
 	case engineField:

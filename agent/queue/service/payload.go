@@ -160,6 +160,9 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *m
 	if err != nil {
 		return nil, err
 	}
+	if form.Dictionary != 0 {
+		return nil, envelope.ErrDictionary
+	}
 	if !form.Plain() {
 		decoder, err := settings.Decoding.Decoder()
 		if err != nil {
@@ -224,6 +227,7 @@ func (s *Service) plain(
 	}
 	defer decoder.Release()
 	worked := false
+	var later *message.DictionaryError
 	spent := meter.ThreadCPU(func() {
 		for _, m := range messages {
 			q := m.GetMessage()
@@ -234,12 +238,14 @@ func (s *Service) plain(
 			if q.GetStoredForm() == nil {
 				continue
 			}
-			if stored(q) {
+			if q.GetStoredForm().GetDictionary() == 0 && stored(q) { // Clients have no dictionaries.
 				s.options.Front.Count(front.StoredGets)
 				continue
 			}
 			worked = true
-			if err := s.inflate(decoder, q); err != nil {
+			if err := s.inflate(decoder, q); errors.As(err, &later) {
+				return
+			} else if err != nil {
 				s.options.Front.CountUndecodable(err)
 				m.Damage = strings.ToValidUTF8(err.Error(), "\ufffd")
 			}
@@ -247,6 +253,9 @@ func (s *Service) plain(
 	})
 	if worked {
 		s.options.Front.Decoded().AddCPU(spent)
+	}
+	if later != nil {
+		return status.Errorf(codes.Unavailable, "inflate messages: %v", later)
 	}
 	return nil
 }

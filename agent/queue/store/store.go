@@ -239,7 +239,7 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	}
 	capacity := o.Capacity
 	if capacity > 0 {
-		capacity += maxLeaseBytes
+		capacity += maxLeaseBytes + maxDictionaryBytes
 	}
 	if capacity > 0 && o.Cluster != nil {
 		capacity += maxIDBytes

@@ -189,6 +189,8 @@ type QueueConfig struct {
 	Archive *QueueArchiveConfig `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore: messages of an archive that are put into the queue before it serves; absent: none.
 	Restore *QueueRestoreConfig `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
+	// dictionaries: messages may refer to dictionaries that are trained on the queue's own. All members know them.
+	Dictionaries bool `protobuf:"varint,47,opt,name=dictionaries,proto3" json:"dictionaries,omitempty"`
 	// generation as in HTTPConfig.
 	Generation    uint64 `protobuf:"varint,100,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -398,6 +400,13 @@ func (x *QueueConfig) GetRestore() *QueueRestoreConfig {
 		return x.Restore
 	}
 	return nil
+}
+
+func (x *QueueConfig) GetDictionaries() bool {
+	if x != nil {
+		return x.Dictionaries
+	}
+	return false
 }
 
 func (x *QueueConfig) GetGeneration() uint64 {
@@ -1988,6 +1997,8 @@ type QueueReport struct {
 	Store *StoreTraffic `protobuf:"bytes,52,opt,name=store,proto3" json:"store,omitempty"`
 	// decisions about messages that are put; absent in other modes than Auto.
 	Decisions *Decisions `protobuf:"bytes,53,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	// dictionaries is absent from agents of releases that do not know them, and with external servers.
+	Dictionaries *QueueDictionaries `protobuf:"bytes,54,opt,name=dictionaries,proto3" json:"dictionaries,omitempty"`
 	// configuration is absent from agents of releases without SetQueueConfig.
 	Configuration *ConfigurationState `protobuf:"bytes,100,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2227,11 +2238,336 @@ func (x *QueueReport) GetDecisions() *Decisions {
 	return nil
 }
 
+func (x *QueueReport) GetDictionaries() *QueueDictionaries {
+	if x != nil {
+		return x.Dictionaries
+	}
+	return nil
+}
+
 func (x *QueueReport) GetConfiguration() *ConfigurationState {
 	if x != nil {
 		return x.Configuration
 	}
 	return nil
+}
+
+// QueueDictionaries are those that messages refer to.
+type QueueDictionaries struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// current is the one that this member compresses with; absent: none.
+	Current *QueueDictionary `protobuf:"bytes,1,opt,name=current,proto3" json:"current,omitempty"`
+	// kept is how many there are, as messages may refer to them.
+	Kept uint32 `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	// problem says, of the member that leads, why the last try made no better one; empty when it made one.
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// trained is how many this member trained and put into use since the start or the last reset.
+	Trained uint64 `protobuf:"varint,4,opt,name=trained,proto3" json:"trained,omitempty"`
+	// messages that this member compressed with one since the start or the last reset.
+	Messages      uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDictionaries) Reset() {
+	*x = QueueDictionaries{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDictionaries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDictionaries) ProtoMessage() {}
+
+func (x *QueueDictionaries) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDictionaries.ProtoReflect.Descriptor instead.
+func (*QueueDictionaries) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *QueueDictionaries) GetCurrent() *QueueDictionary {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *QueueDictionaries) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *QueueDictionaries) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *QueueDictionaries) GetTrained() uint64 {
+	if x != nil {
+		return x.Trained
+	}
+	return 0
+}
+
+func (x *QueueDictionaries) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+// QueueDictionary is a dictionary with what it was measured to do when it was trained.
+type QueueDictionary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// number that messages name.
+	Number      uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	TrainedTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=trained_time,json=trainedTime,proto3" json:"trained_time,omitempty"`
+	// bytes of the dictionary.
+	Bytes uint32 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// training_messages are those that it was trained on.
+	TrainingMessages uint32 `protobuf:"varint,4,opt,name=training_messages,json=trainingMessages,proto3" json:"training_messages,omitempty"`
+	// measured_messages are later ones, of plain_bytes, that took wire_bytes with it and wire_bytes_without it, headers included.
+	MeasuredMessages uint32 `protobuf:"varint,5,opt,name=measured_messages,json=measuredMessages,proto3" json:"measured_messages,omitempty"`
+	PlainBytes       uint64 `protobuf:"varint,6,opt,name=plain_bytes,json=plainBytes,proto3" json:"plain_bytes,omitempty"`
+	WireBytes        uint64 `protobuf:"varint,7,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	WireBytesWithout uint64 `protobuf:"varint,8,opt,name=wire_bytes_without,json=wireBytesWithout,proto3" json:"wire_bytes_without,omitempty"`
+	// compress_nanos and inflate_nanos are the CPU time for all of these with it, and the others without.
+	CompressNanos        uint64 `protobuf:"varint,9,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
+	CompressNanosWithout uint64 `protobuf:"varint,10,opt,name=compress_nanos_without,json=compressNanosWithout,proto3" json:"compress_nanos_without,omitempty"`
+	InflateNanos         uint64 `protobuf:"varint,11,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
+	InflateNanosWithout  uint64 `protobuf:"varint,12,opt,name=inflate_nanos_without,json=inflateNanosWithout,proto3" json:"inflate_nanos_without,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *QueueDictionary) Reset() {
+	*x = QueueDictionary{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDictionary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDictionary) ProtoMessage() {}
+
+func (x *QueueDictionary) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDictionary.ProtoReflect.Descriptor instead.
+func (*QueueDictionary) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *QueueDictionary) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetTrainedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TrainedTime
+	}
+	return nil
+}
+
+func (x *QueueDictionary) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetTrainingMessages() uint32 {
+	if x != nil {
+		return x.TrainingMessages
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetMeasuredMessages() uint32 {
+	if x != nil {
+		return x.MeasuredMessages
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetPlainBytes() uint64 {
+	if x != nil {
+		return x.PlainBytes
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetWireBytes() uint64 {
+	if x != nil {
+		return x.WireBytes
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetWireBytesWithout() uint64 {
+	if x != nil {
+		return x.WireBytesWithout
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetCompressNanos() uint64 {
+	if x != nil {
+		return x.CompressNanos
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetCompressNanosWithout() uint64 {
+	if x != nil {
+		return x.CompressNanosWithout
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetInflateNanos() uint64 {
+	if x != nil {
+		return x.InflateNanos
+	}
+	return 0
+}
+
+func (x *QueueDictionary) GetInflateNanosWithout() uint64 {
+	if x != nil {
+		return x.InflateNanosWithout
+	}
+	return 0
+}
+
+// StoredDictionary is how the queue keeps one.
+type StoredDictionary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	About         *QueueDictionary       `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	Content       []byte                 `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredDictionary) Reset() {
+	*x = StoredDictionary{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredDictionary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredDictionary) ProtoMessage() {}
+
+func (x *StoredDictionary) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredDictionary.ProtoReflect.Descriptor instead.
+func (*StoredDictionary) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *StoredDictionary) GetAbout() *QueueDictionary {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *StoredDictionary) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// CurrentDictionary names the one in use; 0: none is.
+type CurrentDictionary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurrentDictionary) Reset() {
+	*x = CurrentDictionary{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurrentDictionary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurrentDictionary) ProtoMessage() {}
+
+func (x *CurrentDictionary) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurrentDictionary.ProtoReflect.Descriptor instead.
+func (*CurrentDictionary) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CurrentDictionary) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // QueueArchiveStatus is how far the archive has come, and what is in it.
@@ -2263,7 +2599,7 @@ type QueueArchiveStatus struct {
 
 func (x *QueueArchiveStatus) Reset() {
 	*x = QueueArchiveStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2611,7 @@ func (x *QueueArchiveStatus) String() string {
 func (*QueueArchiveStatus) ProtoMessage() {}
 
 func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[20]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2624,7 @@ func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
 func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{20}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueueArchiveStatus) GetPath() string {
@@ -2401,7 +2737,7 @@ type QueueRestoreStatus struct {
 
 func (x *QueueRestoreStatus) Reset() {
 	*x = QueueRestoreStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2749,7 @@ func (x *QueueRestoreStatus) String() string {
 func (*QueueRestoreStatus) ProtoMessage() {}
 
 func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[21]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2762,7 @@ func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
 func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{21}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueueRestoreStatus) GetDone() bool {
@@ -2520,7 +2856,7 @@ type QueueChange struct {
 
 func (x *QueueChange) Reset() {
 	*x = QueueChange{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2868,7 @@ func (x *QueueChange) String() string {
 func (*QueueChange) ProtoMessage() {}
 
 func (x *QueueChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[22]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2881,7 @@ func (x *QueueChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueChange.ProtoReflect.Descriptor instead.
 func (*QueueChange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{22}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QueueChange) GetVerb() uint32 {
@@ -2580,7 +2916,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\v\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\v\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -2612,7 +2948,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\vdial_policy\x18) \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
 	"dialPolicy\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveConfigR\aarchive\x12@\n" +
-	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\x12\x1e\n" +
+	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\x12\"\n" +
+	"\fdictionaries\x18/ \x01(\bR\fdictionaries\x12\x1e\n" +
 	"\n" +
 	"generation\x18d \x01(\x04R\n" +
 	"generation\"\x91\x01\n" +
@@ -2754,7 +3091,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf9\f\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xc4\r\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2789,8 +3126,36 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\x125\n" +
 	"\atraffic\x183 \x01(\v2\x1b.lighterage.wire.v1.TrafficR\atraffic\x126\n" +
 	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x12;\n" +
-	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12L\n" +
-	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xe8\x03\n" +
+	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12I\n" +
+	"\fdictionaries\x186 \x01(\v2%.lighterage.wire.v1.QueueDictionariesR\fdictionaries\x12L\n" +
+	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xb6\x01\n" +
+	"\x11QueueDictionaries\x12=\n" +
+	"\acurrent\x18\x01 \x01(\v2#.lighterage.wire.v1.QueueDictionaryR\acurrent\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\rR\x04kept\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
+	"\atrained\x18\x04 \x01(\x04R\atrained\x12\x1a\n" +
+	"\bmessages\x18\x05 \x01(\x04R\bmessages\"\xfc\x03\n" +
+	"\x0fQueueDictionary\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12=\n" +
+	"\ftrained_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vtrainedTime\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\rR\x05bytes\x12+\n" +
+	"\x11training_messages\x18\x04 \x01(\rR\x10trainingMessages\x12+\n" +
+	"\x11measured_messages\x18\x05 \x01(\rR\x10measuredMessages\x12\x1f\n" +
+	"\vplain_bytes\x18\x06 \x01(\x04R\n" +
+	"plainBytes\x12\x1d\n" +
+	"\n" +
+	"wire_bytes\x18\a \x01(\x04R\twireBytes\x12,\n" +
+	"\x12wire_bytes_without\x18\b \x01(\x04R\x10wireBytesWithout\x12%\n" +
+	"\x0ecompress_nanos\x18\t \x01(\x04R\rcompressNanos\x124\n" +
+	"\x16compress_nanos_without\x18\n" +
+	" \x01(\x04R\x14compressNanosWithout\x12#\n" +
+	"\rinflate_nanos\x18\v \x01(\x04R\finflateNanos\x122\n" +
+	"\x15inflate_nanos_without\x18\f \x01(\x04R\x13inflateNanosWithout\"g\n" +
+	"\x10StoredDictionary\x129\n" +
+	"\x05about\x18\x01 \x01(\v2#.lighterage.wire.v1.QueueDictionaryR\x05about\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"+\n" +
+	"\x11CurrentDictionary\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2854,7 +3219,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2878,102 +3243,110 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueStatistics)(nil),        // 19: lighterage.wire.v1.QueueStatistics
 	(*QueueVolumeSyncs)(nil),       // 20: lighterage.wire.v1.QueueVolumeSyncs
 	(*QueueReport)(nil),            // 21: lighterage.wire.v1.QueueReport
-	(*QueueArchiveStatus)(nil),     // 22: lighterage.wire.v1.QueueArchiveStatus
-	(*QueueRestoreStatus)(nil),     // 23: lighterage.wire.v1.QueueRestoreStatus
-	(*QueueChange)(nil),            // 24: lighterage.wire.v1.QueueChange
-	(*CompressionSettings)(nil),    // 25: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 27: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 28: lighterage.wire.v1.ChannelAcceptance
-	(*DialPolicy)(nil),             // 29: lighterage.wire.v1.DialPolicy
-	(*ObjectStoreConfig)(nil),      // 30: lighterage.wire.v1.ObjectStoreConfig
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 32: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 33: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 34: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 35: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 36: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 37: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 38: lighterage.wire.v1.Failure
-	(*Traffic)(nil),                // 39: lighterage.wire.v1.Traffic
-	(*StoreTraffic)(nil),           // 40: lighterage.wire.v1.StoreTraffic
-	(*Decisions)(nil),              // 41: lighterage.wire.v1.Decisions
-	(*ConfigurationState)(nil),     // 42: lighterage.wire.v1.ConfigurationState
+	(*QueueDictionaries)(nil),      // 22: lighterage.wire.v1.QueueDictionaries
+	(*QueueDictionary)(nil),        // 23: lighterage.wire.v1.QueueDictionary
+	(*StoredDictionary)(nil),       // 24: lighterage.wire.v1.StoredDictionary
+	(*CurrentDictionary)(nil),      // 25: lighterage.wire.v1.CurrentDictionary
+	(*QueueArchiveStatus)(nil),     // 26: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 27: lighterage.wire.v1.QueueRestoreStatus
+	(*QueueChange)(nil),            // 28: lighterage.wire.v1.QueueChange
+	(*CompressionSettings)(nil),    // 29: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 31: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 32: lighterage.wire.v1.ChannelAcceptance
+	(*DialPolicy)(nil),             // 33: lighterage.wire.v1.DialPolicy
+	(*ObjectStoreConfig)(nil),      // 34: lighterage.wire.v1.ObjectStoreConfig
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 36: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 37: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 38: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 39: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 40: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 41: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 42: lighterage.wire.v1.Failure
+	(*Traffic)(nil),                // 43: lighterage.wire.v1.Traffic
+	(*StoreTraffic)(nil),           // 44: lighterage.wire.v1.StoreTraffic
+	(*Decisions)(nil),              // 45: lighterage.wire.v1.Decisions
+	(*ConfigurationState)(nil),     // 46: lighterage.wire.v1.ConfigurationState
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
 	10, // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	25, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	29, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	12, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	26, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	26, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	30, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	30, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	27, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	28, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
-	27, // 10: lighterage.wire.v1.QueueConfig.channels:type_name -> lighterage.wire.v1.ChannelConfig
+	31, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	32, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	31, // 10: lighterage.wire.v1.QueueConfig.channels:type_name -> lighterage.wire.v1.ChannelConfig
 	3,  // 11: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	29, // 12: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	33, // 12: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
 	4,  // 13: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 14: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	26, // 15: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	26, // 16: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	30, // 17: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	30, // 18: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
-	26, // 19: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	26, // 20: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	30, // 15: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	30, // 16: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	34, // 17: lighterage.wire.v1.QueueArchiveConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	34, // 18: lighterage.wire.v1.QueueRestoreConfig.store:type_name -> lighterage.wire.v1.ObjectStoreConfig
+	30, // 19: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	30, // 20: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
 	9,  // 21: lighterage.wire.v1.QueueStorage.spill:type_name -> lighterage.wire.v1.QueueSpill
-	26, // 22: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	30, // 22: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
 	0,  // 23: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
 	11, // 24: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
 	11, // 25: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
 	21, // 26: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	31, // 27: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	31, // 28: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	35, // 27: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	35, // 28: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
 	18, // 29: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
 	18, // 30: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
 	18, // 31: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
 	18, // 32: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	31, // 33: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	35, // 33: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
 	20, // 34: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
 	20, // 35: lighterage.wire.v1.QueueStatistics.checkpoints:type_name -> lighterage.wire.v1.QueueVolumeSyncs
 	1,  // 36: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	31, // 37: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	32, // 38: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	35, // 37: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	36, // 38: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
 	17, // 39: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
 	19, // 40: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	33, // 41: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	34, // 42: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	35, // 43: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	36, // 44: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	37, // 45: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	36, // 46: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
-	38, // 47: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	22, // 48: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	22, // 49: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	23, // 50: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	38, // 51: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	39, // 52: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
-	40, // 53: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
-	41, // 54: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
-	42, // 55: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
-	31, // 56: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	38, // 57: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	31, // 58: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	33, // 59: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	26, // 60: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	38, // 61: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	31, // 62: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	26, // 63: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
-	15, // 64: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 65: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
-	16, // 66: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	14, // 67: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
-	66, // [66:68] is the sub-list for method output_type
-	64, // [64:66] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	37, // 41: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	38, // 42: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	39, // 43: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	40, // 44: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	41, // 45: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	40, // 46: lighterage.wire.v1.QueueReport.channels:type_name -> lighterage.wire.v1.ChannelStatus
+	42, // 47: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	26, // 48: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	26, // 49: lighterage.wire.v1.QueueReport.store_archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	27, // 50: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	42, // 51: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	43, // 52: lighterage.wire.v1.QueueReport.traffic:type_name -> lighterage.wire.v1.Traffic
+	44, // 53: lighterage.wire.v1.QueueReport.store:type_name -> lighterage.wire.v1.StoreTraffic
+	45, // 54: lighterage.wire.v1.QueueReport.decisions:type_name -> lighterage.wire.v1.Decisions
+	22, // 55: lighterage.wire.v1.QueueReport.dictionaries:type_name -> lighterage.wire.v1.QueueDictionaries
+	46, // 56: lighterage.wire.v1.QueueReport.configuration:type_name -> lighterage.wire.v1.ConfigurationState
+	23, // 57: lighterage.wire.v1.QueueDictionaries.current:type_name -> lighterage.wire.v1.QueueDictionary
+	35, // 58: lighterage.wire.v1.QueueDictionary.trained_time:type_name -> google.protobuf.Timestamp
+	23, // 59: lighterage.wire.v1.StoredDictionary.about:type_name -> lighterage.wire.v1.QueueDictionary
+	35, // 60: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	42, // 61: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	35, // 62: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	37, // 63: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	30, // 64: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	42, // 65: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	35, // 66: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 67: lighterage.wire.v1.QueueChange.after:type_name -> google.protobuf.Duration
+	15, // 68: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 69: lighterage.wire.v1.QueueAgent.SetQueueConfig:input_type -> lighterage.wire.v1.SetQueueConfigRequest
+	16, // 70: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	14, // 71: lighterage.wire.v1.QueueAgent.SetQueueConfig:output_type -> lighterage.wire.v1.SetQueueConfigResponse
+	70, // [70:72] is the sub-list for method output_type
+	68, // [68:70] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2993,7 +3366,7 @@ func file_agent_wire_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -233,8 +233,10 @@ type StoredForm struct {
 	// engine_class is hardware or software.
 	EngineClass string `protobuf:"bytes,2,opt,name=engine_class,json=engineClass,proto3" json:"engine_class,omitempty"`
 	// length of the plain payload in bytes, and XXH3-64 of it.
-	Length        uint64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	Checksum      uint64 `protobuf:"fixed64,4,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	Length   uint64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	Checksum uint64 `protobuf:"fixed64,4,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// dictionary that the payload refers to, as members of a queue tell each other. Clients neither get nor put such payloads.
+	Dictionary    uint32 `protobuf:"varint,5,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +295,13 @@ func (x *StoredForm) GetLength() uint64 {
 func (x *StoredForm) GetChecksum() uint64 {
 	if x != nil {
 		return x.Checksum
+	}
+	return 0
+}
+
+func (x *StoredForm) GetDictionary() uint32 {
+	if x != nil {
+		return x.Dictionary
 	}
 	return 0
 }
@@ -1152,13 +1161,16 @@ const file_api_messages_v1_messages_proto_rawDesc = "" +
 	"storedForm\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"y\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x01\n" +
 	"\n" +
 	"StoredForm\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12!\n" +
 	"\fengine_class\x18\x02 \x01(\tR\vengineClass\x12\x16\n" +
 	"\x06length\x18\x03 \x01(\x04R\x06length\x12\x1a\n" +
-	"\bchecksum\x18\x04 \x01(\x06R\bchecksum\"J\n" +
+	"\bchecksum\x18\x04 \x01(\x06R\bchecksum\x12\x1e\n" +
+	"\n" +
+	"dictionary\x18\x05 \x01(\rR\n" +
+	"dictionary\"J\n" +
 	"\n" +
 	"PutRequest\x12<\n" +
 	"\bmessages\x18\x01 \x03(\v2 .lighterage.wire.v1.QueueMessageR\bmessages\"F\n" +

@@ -91,7 +91,7 @@ func Benchmark() harness.Benchmark {
 				"where the file of the limited disk is made, of 1 GiB, and messages are while a channel is stopped: not on tmpfs")
 			f.StringVar(&b.only, "only", "",
 				"measure one part alone: memory, puts (of memory, where there are targets), broker, disk, channel, archive, "+
-					"neighbour or stopped")
+					"neighbour, stopped or dictionary")
 			f.IntVar(&b.turns, "rounds", 0, "rounds in memory, in place of those of the extent")
 			f.StringVar(&b.profiles, "profiles", "",
 				"write a CPU profile of each turn of a contender with its files in memory into this directory")
@@ -128,6 +128,8 @@ type results struct {
 	stopped []stoppedTurn
 	// neighbours of archives.
 	neighbours []disturbed
+	// referred are rounds of messages with dictionaries.
+	referred []referred
 	// missing says of what was not run why it was not.
 	missing []string
 }
@@ -139,6 +141,7 @@ func (b *bench) run(ctx context.Context) error {
 	}{
 		{memoryPart, b.inMemory}, {diskPart, b.onDisk}, {channelPart, b.overChannels}, {archivePart, b.inArchives},
 		{neighbourPart, b.besideNeighbour}, {stoppedPart, b.whileStopped},
+		{dictionaryPart, b.withDictionaries},
 	} {
 		if b.only != "" && b.only != part.name &&
 			(b.only != brokerPart && b.only != putsPart || part.name != memoryPart) {
@@ -166,6 +169,8 @@ const (
 
 	neighbourPart = "neighbour"
 	stoppedPart   = "stopped"
+
+	dictionaryPart = "dictionary"
 )
 
 // inMemory measures with files on tmpfs.

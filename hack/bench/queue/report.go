@@ -120,6 +120,7 @@ func (b *bench) report() (harness.Report, error) {
 		r.Targets = append(r.Targets, a.meet(b.disk)...)
 	}
 	r.Targets = append(append(r.Targets, b.journeyTargets()...), b.stoppedTargets()...)
+	r.Targets = append(r.Targets, b.dictionaryTargets()...)
 	saved, err := b.saved()
 	type list = []func(turn) float64
 	data := map[string]any{
@@ -129,6 +130,7 @@ func (b *bench) report() (harness.Report, error) {
 		"ArchiveMB": b.archiveBytes / 1e6, "Archives": archiveTable(b.archives),
 		"Stopped": b.stoppedTable(), "StoppedRounds": b.stoppedRounds,
 		"StoppedSeconds": (time.Duration(b.stoppedMessages) * stoppedInterval).Seconds(),
+		"Dictionaries":   b.dictionaryTable(),
 		"Neighbours":     neighbourTable(b.neighbours), "NeighbourMB": b.neighbourBytes / 1e6,
 		"Memory": harness.Table(
 			[]string{"bytes", "contender", "puts/s", "CPU us a put", "gets/s", "CPU us a get", "stored bytes a message"},

@@ -1,0 +1,472 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dictionary_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/codec/gozstd"
+	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/dictionary"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/store/storetest"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const patience = 5 * time.Minute
+
+// hasty does within moments what takes minutes.
+var hasty = dictionary.Timing{
+	Poll: 10 * time.Millisecond, Settle: 50 * time.Millisecond, Lease: 2 * time.Second, Grace: 50 * time.Millisecond,
+	First: time.Millisecond, Interval: 100 * time.Millisecond,
+}
+
+// quick trains small dictionaries on few messages, which the race detector does not make take long.
+func quick(count, size int) func([][]byte, int) ([]byte, int, error) {
+	return func(messages [][]byte, _ int) ([]byte, int, error) {
+		return zstddict.Train(messages[max(0, len(messages)-count):], size)
+	}
+}
+
+// queue is a store with the stream of a queue.
+type queue struct {
+	*testing.T
+	store *store.Store
+	conn  *nats.Conn
+	js    jetstream.JetStream
+}
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	s, conn, js := storetest.Open(t, store.Options{Capacity: 64 << 20}, store.Settings{MaxBytes: 64 << 20})
+	return &queue{t, s, conn, js}
+}
+
+// member is a keeper with what encodes and decodes by it.
+type member struct {
+	*queue
+	*dictionary.Keeper
+	leads    atomic.Bool
+	encoding *message.Encoding
+	decoding *message.Decoding
+	stop     func()
+}
+
+func (q *queue) member(leads bool, change func(*dictionary.Options)) *member {
+	q.Helper()
+	m := &member{queue: q}
+	m.leads.Store(leads)
+	conn, _ := storetest.Connect(q.T, q.store)
+	o := dictionary.Options{
+		Conn: conn, Queue: storetest.Queue, Leads: m.leads.Load, Timing: hasty, Log: slog.New(slog.DiscardHandler),
+		Ensure: func(ctx context.Context) error { return q.store.EnsureDictionaries(ctx, conn, store.Settings{}) },
+		Train:  quick(200, 16<<10),
+	}
+	if change != nil {
+		change(&o)
+	}
+	m.Keeper = dictionary.New(o)
+	var err error
+	if m.encoding, err = message.NewEncoding(message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1,
+		Engines: engines.Default(), Dictionaries: m.Keeper,
+	}); err != nil {
+		q.Fatal(err)
+	}
+	q.Cleanup(m.encoding.Close)
+	if m.decoding, err = message.NewDecoding(engines.Default()); err != nil {
+		q.Fatal(err)
+	}
+	q.Cleanup(m.decoding.Close)
+	m.decoding.Use(m.Keeper)
+	m.use(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	m.stop = func() { cancel(); running.Wait() }
+	q.Cleanup(m.stop)
+	return m
+}
+
+// use says whether messages may refer to dictionaries.
+func (m *member) use(on bool) {
+	m.Set(dictionary.Settings{
+		Use: on, Engine: gozstd.New().(codec.DictionaryEngine), Level: codec.Fast,
+		Value: func(s policy.Spent) float64 { return s.Wire / max(s.Plain, 1) },
+	})
+}
+
+func (q *queue) await(what string, done func() bool) {
+	q.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			q.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// put stores a message and returns its form and sequence.
+func (m *member) put(plain []byte) (message.Form, uint64) {
+	m.Helper()
+	encoder, err := m.encoding.Encoder()
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer encoder.Release()
+	payload, form, _, err := encoder.Encode(nil, plain)
+	if err != nil {
+		m.Fatal(err)
+	}
+	msg := &nats.Msg{Subject: "orders.new", Data: payload, Header: nats.Header{}}
+	for name, value := range form.Fields() {
+		msg.Header[name] = []string{value}
+	}
+	ack, err := m.js.PublishMsg(m.Context(), msg)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return form, ack.Sequence
+}
+
+// refer puts a message until it refers to a dictionary, and returns its sequence. A member that stood still refers to none
+// for a while.
+func (m *member) refer(plain []byte, number uint32) uint64 {
+	m.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		form, sequence := m.put(plain)
+		if form.Dictionary == number {
+			return sequence
+		}
+		if time.Now().After(deadline) {
+			m.Fatalf("put as %+v; want dictionary %d", form, number)
+		}
+		m.remove(sequence)
+	}
+}
+
+// get returns a stored message, inflated.
+func (m *member) get(sequence uint64) ([]byte, error) {
+	m.Helper()
+	stream, err := m.js.Stream(m.Context(), storetest.Queue)
+	if err != nil {
+		m.Fatal(err)
+	}
+	raw, err := stream.GetMsg(m.Context(), sequence)
+	if err != nil {
+		m.Fatal(err)
+	}
+	form, err := message.FormOf(raw.Header)
+	if err != nil {
+		return nil, err
+	}
+	decoder, err := m.decoding.Decoder()
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer decoder.Release()
+	plain, _, err := decoder.Decode(nil, form, raw.Data, message.MaxLength)
+	return plain, err
+}
+
+func (m *member) remove(sequence uint64) {
+	m.Helper()
+	stream, err := m.js.Stream(m.Context(), storetest.Queue)
+	if err == nil {
+		err = stream.DeleteMsg(m.Context(), sequence)
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *member) offer(messages [][]byte) {
+	for _, plain := range messages {
+		m.Offer(plain)
+	}
+}
+
+// TestLife: a dictionary is trained, used by all members, replaced when messages change, kept as long as a message needs
+// it, also over a restart, and deleted then.
+func TestLife(t *testing.T) {
+	q := newQueue(t)
+	one, two := q.member(true, nil), q.member(false, nil)
+	orders := codectest.Orders(1, 700, 1000)
+	if form, _ := one.put(orders[0]); form.Dictionary != 0 {
+		t.Fatalf("before any is trained: %+v", form)
+	}
+	one.offer(orders[:600])
+	q.await("both use a dictionary", func() bool { return one.Current() != nil && two.Current() != nil })
+	first := one.Current().Number
+	r := one.Report()
+	if c := r.GetCurrent(); c.GetNumber() != first || r.GetKept() != 1 || r.GetTrained() != 1 || c.GetTrainedTime() == nil ||
+		c.GetBytes() == 0 || c.GetTrainingMessages() < 100 || c.GetWireBytes() >= c.GetWireBytesWithout() ||
+		c.GetPlainBytes() == 0 || c.GetMeasuredMessages() == 0 || c.GetCompressNanos() == 0 || c.GetInflateNanos() == 0 {
+		t.Errorf("reported: %v", r)
+	}
+	old := one.refer(orders[650], first)
+	if plain, err := two.get(old); err != nil || !bytes.Equal(plain, orders[650]) {
+		t.Errorf("got by the other member: %v", err)
+	}
+
+	// Messages of another kind.
+	other := make([][]byte, 1400)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range other {
+		other[i] = fmt.Appendf(nil, `{"sensor":%d,"unit":"degree celsius, measured at the inlet of the secondary circuit",`+
+			`"calibration":{"laboratory":"north quay 17","certificate":"not older than a year"},"values":[%d,%d,%d]}`,
+			random.IntN(1000), random.Int(), random.Int(), random.Int())
+	}
+	one.offer(other)
+	q.await("another takes its place", func() bool {
+		one.offer(other)
+		a, b := one.Current(), two.Current()
+		return a != nil && b != nil && a.Number != first && a.Number == b.Number
+	})
+	second := one.Current().Number
+	late := two.refer(other[7], second)
+	if plain, err := one.get(late); err != nil || !bytes.Equal(plain, other[7]) {
+		t.Errorf("got: %v", err)
+	}
+	time.Sleep(20 * hasty.Poll)
+	if plain, err := two.get(old); err != nil || !bytes.Equal(plain, orders[650]) {
+		t.Errorf("a message of the first one: %v", err)
+	}
+
+	one.stop()
+	two.stop()
+	again := q.member(true, func(o *dictionary.Options) { o.Timing.First = time.Hour })
+	if plain, err := again.get(old); err != nil || !bytes.Equal(plain, orders[650]) {
+		t.Errorf("after a restart: %v", err)
+	}
+	q.await("it uses the second after a restart", func() bool {
+		d := again.Current()
+		return d != nil && d.Number == second
+	})
+	again.remove(old)
+	again.remove(1)
+	q.await("the first is deleted", func() bool {
+		// What was put before it is known that no more messages refer to the first has to leave as well.
+		next := again.refer(other[8], second)
+		again.remove(late)
+		late = next
+		time.Sleep(hasty.Poll)
+		_, err := again.Dictionary(first)
+		return errors.Is(err, message.ErrDictionary)
+	})
+	if _, err := again.Dictionary(second); err != nil || again.Report().GetKept() != 1 {
+		t.Errorf("the second: %v, %v", err, again.Report())
+	}
+
+	again.use(false)
+	if again.Current() != nil {
+		t.Error("one is in use where none is to be")
+	}
+	time.Sleep(20 * hasty.Poll)
+	if _, err := again.Dictionary(second); err != nil {
+		t.Errorf("it is gone while a message refers to it: %v", err)
+	}
+	again.remove(late)
+	q.await("none is kept", func() bool { return again.Report().GetKept() == 0 })
+}
+
+// TestNoise: a dictionary that does not pay is not used, and the report says why.
+func TestNoise(t *testing.T) {
+	m := newQueue(t).member(true, nil)
+	random := rand.NewChaCha8([32]byte{})
+	noise := make([][]byte, 600)
+	for i := range noise {
+		noise[i] = make([]byte, 1000)
+		_, _ = random.Read(noise[i])
+	}
+	m.offer(noise[:100])
+	m.await("it says that it knows too little", func() bool { return m.Report().GetProblem() != "" })
+	m.offer(noise)
+	few := m.Report().GetProblem()
+	m.await("it says that none pays", func() bool {
+		p := m.Report().GetProblem()
+		return p != "" && p != few
+	})
+	if r := m.Report(); r.GetKept() != 0 || r.GetTrained() != 0 || m.Current() != nil {
+		t.Errorf("noise has a dictionary: %v", r)
+	}
+}
+
+// TestStored: where clients put at other members, stored messages are trained on.
+func TestStored(t *testing.T) {
+	m := newQueue(t).member(true, func(o *dictionary.Options) {
+		o.Sample = func(context.Context) ([][]byte, error) { return codectest.Orders(1, 400, 1000), nil }
+	})
+	m.await("one is in use", func() bool { return m.Current() != nil })
+}
+
+// TestPressure: nothing is trained while the member has too little CPU time.
+func TestPressure(t *testing.T) {
+	var pressed atomic.Bool
+	pressed.Store(true)
+	m := newQueue(t).member(true, func(o *dictionary.Options) { o.Pressed = pressed.Load })
+	m.offer(codectest.Orders(1, 400, 1000))
+	m.await("it says so", func() bool { return m.Report().GetProblem() != "" })
+	time.Sleep(10 * hasty.Poll)
+	if m.Report().GetTrained() != 0 {
+		t.Error("one was trained under pressure")
+	}
+	pressed.Store(false)
+	m.await("one is in use", func() bool { return m.Current() != nil })
+}
+
+// TestLease: a member that does not hear what is in use uses none.
+func TestLease(t *testing.T) {
+	q := newQueue(t)
+	leader := q.member(true, nil)
+	var conn *nats.Conn
+	alone := q.member(false, func(o *dictionary.Options) { conn, o.Timing.Lease = o.Conn, time.Second })
+	leader.offer(codectest.Orders(1, 400, 1000))
+	q.await("both use one", func() bool { return leader.Current() != nil && alone.Current() != nil })
+	conn.Close()
+	q.await("it uses none", func() bool { return alone.Current() == nil })
+	if _, err := alone.Dictionary(1 << 20); err == nil || errors.Is(err, message.ErrDictionary) {
+		t.Errorf("one that it cannot ask for: %v", err)
+	}
+}
+
+// changing has each look put another dictionary into use, trained on few messages.
+func changing(o *dictionary.Options) {
+	o.Train = quick(60, zstddict.MinSize)
+	var seed atomic.Uint64
+	seed.Store(rand.Uint64())
+	o.Timing.Always, o.Timing.Settle, o.Timing.Interval = true, time.Millisecond, 50*time.Millisecond
+	o.Sample = func(context.Context) ([][]byte, error) { return codectest.Orders(seed.Add(1), 260, 300), nil }
+}
+
+// TestBound: there are no more than the bound, whatever messages need.
+func TestBound(t *testing.T) {
+	q := newQueue(t)
+	m := q.member(true, changing)
+	orders := codectest.Orders(1, 100, 300)
+	at := 0
+	m.put(orders[0])
+	last := uint32(0)
+	q.await("as many are kept as may be", func() bool {
+		if c := m.Current(); c != nil && c.Number != last {
+			last, at = c.Number, (at+1)%100
+			m.put(orders[at])
+		}
+		return m.Report().GetKept() == store.MaxDictionaries && m.Report().GetProblem() != ""
+	})
+	current, trained := m.Current(), m.Report().GetTrained()
+	time.Sleep(500 * time.Millisecond)
+	if r := m.Report(); r.GetKept() != store.MaxDictionaries || r.GetTrained() != trained || current == nil {
+		t.Errorf("more of them: %v", r)
+	}
+	stream, err := q.js.Stream(t.Context(), storetest.Queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.await("others are trained when messages have left", func() bool { return m.Report().GetTrained() > trained })
+}
+
+// TestSecondLeader: of two members that think that they lead, each leaves what the other has put into use readable.
+func TestSecondLeader(t *testing.T) {
+	q := newQueue(t)
+	all := []*member{q.member(true, changing), q.member(true, changing)}
+	orders := codectest.Orders(1, 100, 1000)
+	type stored struct {
+		sequence uint64
+		plain    []byte
+	}
+	var messages []stored
+	referring := map[uint32]bool{}
+	at := 0
+	q.await("messages refer to several", func() bool {
+		for _, m := range all {
+			if c := m.Current(); c == nil || referring[c.Number] {
+				continue
+			}
+			at = (at + 1) % 100
+			form, sequence := m.put(orders[at])
+			messages = append(messages, stored{sequence, orders[at]})
+			if form.Dictionary != 0 {
+				referring[form.Dictionary] = true
+			}
+		}
+		return len(referring) > 2
+	})
+	for _, m := range all {
+		for _, s := range messages {
+			if plain, err := m.get(s.sequence); err != nil || !bytes.Equal(plain, s.plain) {
+				t.Fatalf("message %d: %v", s.sequence, err)
+			}
+		}
+	}
+}
+
+// trained is a dictionary of orders.
+func trained(t testing.TB) (content []byte, number uint32, about *wirev1.QueueDictionary) {
+	t.Helper()
+	content, _, err := zstddict.Train(codectest.Orders(1, 300, 1000), zstddict.MinSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if number, err = zstddict.Number(content); err != nil {
+		t.Fatal(err)
+	}
+	return content, number, &wirev1.QueueDictionary{Number: number, PlainBytes: 2, WireBytes: 1, WireBytesWithout: 2}
+}
+
+// FuzzEntry: what is kept of a dictionary is read as it is written, or refused.
+func FuzzEntry(f *testing.F) {
+	content, number, about := trained(f)
+	good, err := dictionary.Marshal(about, content)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(number, good)
+	f.Add(number+1, good)
+	f.Add(number, good[:len(good)/2])
+	f.Add(uint32(0), []byte{})
+	f.Fuzz(func(t *testing.T, number uint32, data []byte) {
+		about, content, err := dictionary.ParseEntry(number, data)
+		if err != nil {
+			if !errors.Is(err, dictionary.ErrEntry) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if about.GetNumber() != number || len(content) > 64<<10 {
+			t.Fatalf("dictionary %d of %d bytes was taken for %d", about.GetNumber(), len(content), number)
+		}
+		for _, engine := range engines.Default().ForCodec(codec.Zstd) {
+			with, ok := engine.(codec.DictionaryEngine)
+			if !ok {
+				continue
+			}
+			if d, err := with.NewDictionaryDecoder(content); err == nil {
+				_ = d.Close()
+			}
+			if e, err := with.NewDictionaryEncoder(codec.Fast, content); err == nil {
+				_ = e.Close()
+			}
+		}
+	})
+}

@@ -1,0 +1,135 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentreport"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+const (
+	// maxDictionaries is how many a queue keeps at most. What agents say is not trusted.
+	maxDictionaries = 16
+	// maxDictionariesMessage bounds status.dictionaries.message, in bytes.
+	maxDictionariesMessage = 512
+)
+
+// wantsDictionaries reports whether messages are to refer to dictionaries when all members know them.
+func wantsDictionaries(queue *v1alpha1.Queue) bool {
+	compression := queue.Spec.Compression
+	return compression != nil && compression.Dictionaries == v1alpha1.QueueDictionariesAuto &&
+		queue.Spec.Engine.External == nil
+}
+
+// knowDictionaries reports whether all members read messages that refer to dictionaries. Members that did not answer are
+// as they were when the StatefulSet was last written.
+func knowDictionaries(set *appsv1.StatefulSet, members []Member, wanted int32) bool {
+	heard := int32(0)
+	for _, member := range members {
+		switch {
+		case member.Report == nil:
+		case member.Report.GetDictionaries() == nil:
+			return false
+		default:
+			heard++
+		}
+	}
+	if heard >= wanted {
+		return true
+	}
+	if set == nil {
+		return false
+	}
+	before, config := &wirev1.QueueConfig{}, false
+	if _, known := agentsecret.Recorded(set, before); known {
+		config = before.GetDictionaries()
+	}
+	return config
+}
+
+// dictionariesStatus is what members say, or what was known last.
+func dictionariesStatus(
+	queue *v1alpha1.Queue, wanted *Wanted, members []Member, before *v1alpha1.QueueDictionariesStatus,
+) *v1alpha1.QueueDictionariesStatus {
+	leading := leadingDictionaries(members)
+	kept := min(leading.GetKept(), maxDictionaries)
+	if leading == nil && before != nil {
+		kept = uint32(max(before.Kept, 0))
+	}
+	auto := queue.Spec.Compression != nil && queue.Spec.Compression.Dictionaries == v1alpha1.QueueDictionariesAuto
+	if !auto && kept == 0 {
+		return nil
+	}
+	status := &v1alpha1.QueueDictionariesStatus{Kept: int32(kept)}
+	for _, member := range members {
+		n := replicas.Clamp(member.Report.GetDictionaries().GetMessages())
+		status.Messages += min(n, math.MaxInt64-status.Messages)
+	}
+	status.Current = dictionaryStatus(leading.GetCurrent())
+	switch {
+	case !auto:
+		status.Message = fmt.Sprintf("%d dictionaries stay until the messages that refer to them have left", kept)
+	case queue.Spec.Engine.External != nil:
+		status.Message = "dictionaries are for members' own storage, and external servers keep the messages"
+	case wanted == nil || !wanted.Config.GetDictionaries():
+		status.Message = "members do not all know dictionaries yet: all have to answer, and to be of this release"
+	case leading == nil:
+		status.Message = "the member that leads does not answer"
+	case status.Current != nil && leading.GetProblem() != "":
+		status.Message = fmt.Sprintf("dictionary %d is in use; %s", status.Current.Number, leading.GetProblem())
+	case status.Current != nil:
+		status.Message = fmt.Sprintf("dictionary %d is in use", status.Current.Number)
+	case leading.GetProblem() != "":
+		status.Message = "no dictionary is in use: " + leading.GetProblem()
+	default:
+		status.Message = "no dictionary is in use yet"
+	}
+	status.Message = agentreport.Plain(status.Message, maxDictionariesMessage)
+	return status
+}
+
+// leadingDictionaries is what the member that leads says; nil: it did not answer.
+func leadingDictionaries(members []Member) *wirev1.QueueDictionaries {
+	leader := contentOf(members).GetLeader()
+	for _, member := range members {
+		if leader != "" && member.Pod.Name == leader {
+			return member.Report.GetDictionaries()
+		}
+	}
+	return nil
+}
+
+// dictionaryStatus is nil if there is none, or one that no agent of this release has.
+func dictionaryStatus(d *wirev1.QueueDictionary) *v1alpha1.QueueDictionary {
+	if d.GetNumber() == 0 {
+		return nil
+	}
+	saved := func(wire uint64) string {
+		return strconv.FormatFloat(100*(1-float64(wire)/max(float64(d.GetPlainBytes()), 1)), 'f', 1, 64)
+	}
+	var trained *metav1.Time
+	if stamp := d.GetTrainedTime(); stamp.IsValid() {
+		// The API keeps whole seconds; anything finer would differ with every reading.
+		trained = ptr.To(metav1.NewTime(stamp.AsTime()).Rfc3339Copy())
+	}
+	with := float64(d.GetCompressNanos()) + float64(d.GetInflateNanos())
+	without := float64(d.GetCompressNanosWithout()) + float64(d.GetInflateNanosWithout())
+	return &v1alpha1.QueueDictionary{
+		Number: int64(d.GetNumber()), TrainedTime: trained, Bytes: int32(min(d.GetBytes(), math.MaxInt32)),
+		TrainingMessages: int32(min(d.GetTrainingMessages(), math.MaxInt32)), SavedPercent: saved(d.GetWireBytes()),
+		SavedPercentWithout: saved(d.GetWireBytesWithout()),
+		CPURatio:            strconv.FormatFloat(with/max(without, 1), 'f', 2, 64),
+	}
+}
