@@ -69,7 +69,7 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		x.prefers = preference{accepted: accepted, coding: c, forced: !accepted.Accepts(negotiate.Identity)}
 	}
-	x.forward()
+	x.forward() //nolint:contextcheck // It has the request's.
 }
 
 // sendable reports whether a request target can be written into a request line of HTTP/1.

@@ -151,12 +151,11 @@ func TestFindsTheBestAlternative(t *testing.T) {
 // TestSameWays: a configuration that changes nothing about compression keeps the sample; one that does begins another.
 func TestSameWays(t *testing.T) {
 	b := newBench()
-	value := func(s policy.Spent) float64 { return wire(s) }
 	b.measure(t, 48, len(block), zstd)
 	same := b.ways
 	same.Engines = maps.Clone(same.Engines)
 	b.Set(same)
-	if lost, _, ok := b.Lost(value); !ok || lost.Units != 48 {
+	if lost, _, ok := b.Lost(wire); !ok || lost.Units != 48 {
 		t.Errorf("the same ways again: %+v, %v", lost, ok)
 	}
 	b.measure(t, 1, len(block), zstd)
@@ -173,7 +172,7 @@ func TestSameWays(t *testing.T) {
 		other.Engines = maps.Clone(other.Engines)
 		change(&other)
 		b.Set(other)
-		if lost, _, ok := b.Lost(value); ok {
+		if lost, _, ok := b.Lost(wire); ok {
 			t.Errorf("%s: %+v", name, lost)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 const (
 	// A run may wait if it is in time even if it takes MarginPart of what is expected longer, and MarginFixed for pods to
 	// start, copies of the source and hooks. The soonest start needs no margin: it is as with strategy Soonest.
-	MarginPart  = 0.25
+	MarginPart = 0.25
+	// MarginFixed is the other part of the margin.
 	MarginFixed = 5 * time.Minute
 	// MaxBoundaries is how many times at which prices or windows change are looked at, the next ones first. Those after them
 	// are looked at when the plan is made again.

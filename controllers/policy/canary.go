@@ -36,7 +36,7 @@ func withCanary(
 	}
 	other, err := resolve(changed)
 	if err != nil || reflect.DeepEqual(resolved, other) {
-		return resolved, nil
+		return resolved, nil //nolint:nilerr // The object is on neither side, and has what its policy says.
 	}
 	if state.Applies {
 		resolved = other

@@ -41,23 +41,23 @@ type listed struct {
 	there bool
 }
 
-func (c *catalog) stream(ctx context.Context) (jetstream.JetStream, jetstream.Stream, error) {
+func (c *catalog) stream(ctx context.Context) (jetstream.Stream, error) {
 	js, err := jetstream.New(c.conn)
 	if err != nil {
-		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	stream, err := js.Stream(ctx, store.DictionaryStream(c.queue))
 	if err != nil {
-		return nil, nil, fmt.Errorf("look at the dictionaries of queue %s: %w", c.queue, err)
+		return nil, fmt.Errorf("look at the dictionaries of queue %s: %w", c.queue, err)
 	}
-	return js, stream, nil
+	return stream, nil
 }
 
 // list reads what has changed since before. Entries that cannot be read are not listed.
 func (c *catalog) list(ctx context.Context, before listed) (listed, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, stream, err := c.stream(ctx)
+	stream, err := c.stream(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return listed{entries: map[uint32]entry{}}, nil
 	}
@@ -103,7 +103,7 @@ func (c *catalog) list(ctx context.Context, before listed) (listed, error) {
 func (c *catalog) get(ctx context.Context, number uint32) (entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, stream, err := c.stream(ctx)
+	stream, err := c.stream(ctx)
 	var m *jetstream.RawStreamMsg
 	if err == nil {
 		m, err = stream.GetLastMsgForSubject(ctx, subjectOf(c.queue, number))
@@ -160,7 +160,7 @@ func (c *catalog) publish(ctx context.Context, m *nats.Msg) error {
 func (c *catalog) remove(ctx context.Context, e entry) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, stream, err := c.stream(ctx)
+	stream, err := c.stream(ctx)
 	if err == nil {
 		err = stream.DeleteMsg(ctx, e.sequence)
 	}

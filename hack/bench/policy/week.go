@@ -154,7 +154,8 @@ func (w *weekResult) run(j job, wanted time.Time, expected, truth []deadlineplan
 	if end, ok := deadlineplan.Forecast(spec, expected[0].Work, wanted); !ok || end.After(by) {
 		soonest = 1
 	}
-	start, option := wanted, 0
+	var start time.Time
+	var option int
 	for now := wanted; ; now = now.Add(weekLook) {
 		answer, ok := deadlineplan.Choose(deadlineplan.Question{
 			Terms: terms, Now: now, Since: wanted, By: by, Options: expected, Hurried: 1,
