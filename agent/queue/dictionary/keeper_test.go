@@ -213,10 +213,13 @@ func TestLife(t *testing.T) {
 		t.Fatalf("before any is trained: %+v", form)
 	}
 	one.offer(orders[:600])
-	q.await("both use a dictionary", func() bool { return one.Current() != nil && two.Current() != nil })
-	first := one.Current().Number
-	r := one.Report()
-	if c := r.GetCurrent(); c.GetNumber() != first || r.GetKept() != 1 || r.GetTrained() != 1 || c.GetTrainedTime() == nil ||
+	var r *wirev1.QueueDictionaries
+	q.await("both use a dictionary", func() bool {
+		r = one.Report()
+		return r.GetCurrent() != nil && two.Current() != nil
+	})
+	first := r.GetCurrent().GetNumber()
+	if c := r.GetCurrent(); r.GetKept() != 1 || r.GetTrained() != 1 || c.GetTrainedTime() == nil ||
 		c.GetBytes() == 0 || c.GetTrainingMessages() < 100 || c.GetWireBytes() >= c.GetWireBytesWithout() ||
 		c.GetPlainBytes() == 0 || c.GetMeasuredMessages() == 0 || c.GetCompressNanos() == 0 || c.GetInflateNanos() == 0 {
 		t.Errorf("reported: %v", r)
@@ -235,12 +238,16 @@ func TestLife(t *testing.T) {
 			random.IntN(1000), random.Int(), random.Int(), random.Int())
 	}
 	one.offer(other)
+	var second uint32
 	q.await("another takes its place", func() bool {
 		one.offer(other)
 		a, b := one.Current(), two.Current()
-		return a != nil && b != nil && a.Number != first && a.Number == b.Number
+		if a == nil || b == nil || a.Number == first || a.Number != b.Number {
+			return false
+		}
+		second = a.Number
+		return true
 	})
-	second := one.Current().Number
 	late := two.refer(other[7], second)
 	if plain, err := one.get(late); err != nil || !bytes.Equal(plain, other[7]) {
 		t.Errorf("got: %v", err)
