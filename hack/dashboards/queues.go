@@ -81,10 +81,10 @@ var queues = dashboard{
 				queries: one(`max by (namespace) (lighterage_decisions_regret_ratio{kind="Queue"})`, "{{namespace}}"),
 			}, {
 				title: "Dictionaries", kind: timeseries, unit: short, width: 8,
-				description: "Dictionaries that Queues keep, by namespace, and those that were put into use within an hour.",
+				description: "Dictionaries that Queues keep, by namespace, and those that were put into use at the time.",
 				queries: []query{
 					{`sum by (namespace) (lighterage_queue_dictionaries)`, "{{namespace}}"},
-					{`sum(increase(lighterage_queue_trained_dictionaries_total[1h]))`, "put into use"},
+					{`sum(increase(lighterage_queue_trained_dictionaries_total[$__rate_interval]))`, "put into use"},
 				},
 			}, {
 				title: "Compressed with dictionaries", kind: timeseries, unit: perSecond, width: 8,
