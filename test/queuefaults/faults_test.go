@@ -187,7 +187,6 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 	if l.from != l.to {
 		queues = append(queues, l.from)
 	}
-	defer func() { l.Logf("%d dictionaries were put into use", l.to.dictionaries()) }()
 	for i := 0; (ctx.Err() == nil || i < len(faults)) && !l.Failed(); i++ {
 		f := faults[i%len(faults)]
 		time.Sleep(some(500*time.Millisecond, time.Second))
@@ -217,5 +216,9 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 		)
 	}
 	l.Logf("%d members in %.0f s: %v", len(l.to.members), time.Since(begun).Seconds(), broken)
+	l.Logf("%d dictionaries were put into use meanwhile", l.to.dictionaries())
+	if err := l.awaitDictionaries(); err != nil {
+		l.Error(err)
+	}
 	l.judge()
 }

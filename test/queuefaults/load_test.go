@@ -102,6 +102,8 @@ type load struct {
 	healed atomic.Int64
 	// deposed is when there may have been two leaders.
 	deposed []queuefaults.Span
+	// dictionaries is how many have to be put into use.
+	dictionaries int
 	// hasty: what is got is acknowledged, so that the queue becomes empty.
 	hasty atomic.Bool
 }
@@ -340,6 +342,17 @@ func (l *load) flows() error {
 	for deadline := time.Now().Add(patience); l.healed.Load() != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%v after the fault was over nothing has come that was put since", patience)
+		}
+	}
+	return nil
+}
+
+// awaitDictionaries waits, while clients put, until as many dictionaries were put into use as have to be: on a busy
+// machine members that are broken all the time train few.
+func (l *load) awaitDictionaries() error {
+	for deadline := time.Now().Add(patience); l.to.dictionaries() < l.dictionaries; time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d dictionaries were put into use, not %d", l.to.dictionaries(), l.dictionaries)
 		}
 	}
 	return nil

@@ -44,7 +44,8 @@ type Timing struct {
 	// First and Interval are between the beginning, or a look whether a dictionary pays, and the next. Default 1 min and
 	// 10 min.
 	First, Interval time.Duration
-	// Always has each look put a new dictionary into use, whether it pays or not. It is for tests.
+	// Always has each look put a new dictionary into use, whether it pays or not and however little CPU time there is. It
+	// is for tests.
 	Always bool
 }
 

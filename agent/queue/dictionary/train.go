@@ -35,7 +35,7 @@ type outcome struct{ without, current, candidate policy.Spent }
 
 // consider looks whether the dictionary in use pays, and trains another if it does not, or less than when it was trained.
 func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
-	if k.options.Pressed != nil && k.options.Pressed() {
+	if !k.timing.Always && k.options.Pressed != nil && k.options.Pressed() {
 		k.note("the member has too little CPU time for training")
 		return nil // The next look may find it otherwise.
 	}
