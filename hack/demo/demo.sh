@@ -3,29 +3,41 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
-# shows what it cost either cluster, verifies the receipt, runs the Transfer again. Then it archives the claim in a bucket
-# and restores it from there in the other cluster. With LIVE_VOLUME=1 it then moves what a program never stops writing to,
+# archives the claim in a bucket and restores it from there in the other cluster. Then it shows what that cost either
+# cluster, verifies the receipt, runs the Transfer again. With LIVE_VOLUME=1 it then moves what a program never stops writing to,
 # with SEVERAL=1 it sends the claim to three destinations by one Transfer.
 # 'make demo' brings up the clusters, builds the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
 . "$(dirname "$0")/lib.sh"
-SIZE_MIB=${DEMO_SIZE_MIB:-300}
+SIZE_MIB=${DEMO_SIZE_MIB:-256}
 demo=lighterage-demo
 
+# clear_earlier CLUSTER: a run of the demo starts from nothing, whatever an earlier one left; it takes away nothing but
+# its own.
+clear_earlier() {
+  local cluster=$1
+  "$cluster" get namespace "$demo" >/dev/null 2>&1 || return 0
+  if [ "$("$cluster" get namespace "$demo" -o 'jsonpath={.metadata.labels.lighterage\.dev/demo}')" != true ]; then
+    echo "Cluster $cluster has a namespace $demo that is not the demo's (label lighterage.dev/demo=true); rename or delete it." >&2
+    return 1
+  fi
+  echo "Deleting what an earlier demo left in cluster $cluster" >&2
+  "$cluster" -n "$demo" delete transfer --all --timeout=3m >/dev/null 2>&1 || true
+  "$cluster" delete namespace "$demo" --timeout=5m >/dev/null
+}
+clear_earlier east &
+clearing=($!)
+clear_earlier west &
+clearing+=($!)
+CGO_ENABLED=0 go build -o bin/ ./controllers/cmd/kubectl-lighterage &
+building=$!
+
 hack/demo/install.sh
+await "${clearing[@]}" "$building"
 
 say "Namespace $demo in both clusters; in west an empty claim, and the grant without which nothing may enter"
 for cluster in east west; do
-  # A run of the demo starts from nothing, whatever an earlier one left; it takes away nothing but its own.
-  if "$cluster" get namespace "$demo" >/dev/null 2>&1; then
-    if [ "$("$cluster" get namespace "$demo" -o 'jsonpath={.metadata.labels.lighterage\.dev/demo}')" != true ]; then
-      echo "Cluster $cluster has a namespace $demo that is not the demo's (label lighterage.dev/demo=true); rename or delete it." >&2
-      exit 1
-    fi
-    "$cluster" -n "$demo" delete transfer --all --timeout=3m >/dev/null 2>&1 || true
-    "$cluster" delete namespace "$demo" --timeout=5m >/dev/null
-  fi
   "$cluster" create namespace "$demo"
   "$cluster" label namespace "$demo" lighterage.dev/demo=true pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
@@ -61,8 +73,13 @@ shell west "$demo" ledger-copy
 hack/demo/proof.sh "$demo" east/shell west/shell
 for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
 
+if [ -n "${OBJECTSTORE_ENDPOINT:-}" ]; then
+  hack/demo/objectstore.sh "$demo"
+else
+  say "No object store: the claim is not archived. docs/how-to/demo.md lists the variables that name one"
+fi
+
 say "What it cost: in east by CPU time, network and peer; in west what its nodes spent on receiving"
-CGO_ENABLED=0 go build -o bin/ ./controllers/cmd/kubectl-lighterage
 # billed CLUSTER KIND: the Statement of the namespace has a row of the kind. The manager books once a minute.
 billed() {
   lighterage cost --kubeconfig ".cluster/$1.kubeconfig" -n "$demo" --by kind -o csv | grep -w "$2"
@@ -95,12 +112,6 @@ echo
 if [ "$(east -n "$demo" get transfer ledger -o jsonpath='{.status.compression.uncompressedBytes}')" != 0 ]; then
   echo "The second run sent data although nothing had changed." >&2
   exit 1
-fi
-
-if [ -n "${OBJECTSTORE_ENDPOINT:-}" ]; then
-  hack/demo/objectstore.sh "$demo"
-else
-  say "No object store: the claim is not archived. docs/how-to/demo.md lists the variables that name one"
 fi
 
 if [ "${LIVE_VOLUME:-}" != 1 ]; then

@@ -48,7 +48,7 @@ ingress() { # CLUSTER FIELD
 # pods_wait CLUSTER says what Helm waits for.
 pods_wait() {
   "$1" -n "$NAMESPACE" get deployments,daemonsets \
-    -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
+    -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} of '"$1"' has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
 }
 # Charts of earlier releases do not have this value.
 if grep -qs '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then
@@ -67,7 +67,9 @@ if grep -qs '^claimTemplates:' "${CHART:-charts/lighterage}/values.yaml"; then
   gateway_values+=(--set claimTemplates.enabled=true)
 fi
 
-for cluster in ${CLUSTERS:-east west}; do
+# install CLUSTER
+install() {
+  local cluster=$1
   say "Installing Lighterage $VERSION in cluster $cluster"
   "$cluster" create namespace "$NAMESPACE" --dry-run=client -o yaml |
     "$cluster" label --local -f - pod-security.kubernetes.io/enforce=restricted -o yaml |
@@ -78,11 +80,20 @@ for cluster in ${CLUSTERS:-east west}; do
     --set manager.replicas="${REPLICAS:-1}" --set gateway.replicas="${REPLICAS:-1}" \
     --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" ${CHART_PLAIN_HTTP:+--plain-http} --wait --timeout 10m >/dev/null || {
     stop_meanwhile
-    exit 1
+    return 1
   }
   stop_meanwhile
   "$cluster" -n "$NAMESPACE" get pods -o wide
+}
+
+# Two that start at once would both build Helm.
+helm version --short >/dev/null
+installing=()
+for cluster in ${CLUSTERS:-east west}; do
+  install "$cluster" &
+  installing+=($!)
 done
+await "${installing[@]}"
 
 # join CLUSTER OTHER: makes the Peer OTHER in CLUSTER, from what OTHER publishes.
 join() {

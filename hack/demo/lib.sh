@@ -54,6 +54,13 @@ stop_meanwhile() {
   wait "$meanwhile" 2>/dev/null || true
 }
 
+# await PID...: waits for all, and fails if one of them did.
+await() {
+  local pid failed=0
+  for pid in "$@"; do wait "$pid" || failed=1; done
+  return "$failed"
+}
+
 # busybox_image is what fills and checks volumes: the local registry's own on local clusters.
 busybox_image() {
   if [ -n "${BUSYBOX_IMAGE:-}" ]; then echo "$BUSYBOX_IMAGE"
