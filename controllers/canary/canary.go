@@ -24,11 +24,12 @@ const (
 	builtInIncrease = 5
 )
 
-// Revision tells specs of policies apart: what was measured with one says nothing of another.
-func Revision(spec v1alpha1.CompressionPolicySpec) string {
+// Revision tells policies and their specs apart: what was measured with one says nothing of another, nor of one of the
+// same name that was deleted.
+func Revision(policy *v1alpha1.CompressionPolicy) string {
 	// Nothing in a spec has no JSON.
-	text, _ := json.Marshal(spec)
-	sum := sha256.Sum256(text)
+	text, _ := json.Marshal(policy.Spec)
+	sum := sha256.Sum256(append([]byte(policy.UID+"/"), text...))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -39,7 +40,7 @@ func Of(policy *v1alpha1.CompressionPolicy, object types.UID) *v1alpha1.PolicyCa
 	if policy.Spec.Canary == nil || policy.Status.Canary == nil || object == "" {
 		return nil
 	}
-	made := &v1alpha1.PolicyCanary{Revision: Revision(policy.Spec)}
+	made := &v1alpha1.PolicyCanary{Revision: Revision(policy)}
 	switch status := policy.Status.Canary; {
 	case status.Revision != made.Revision:
 		return nil

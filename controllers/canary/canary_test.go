@@ -33,9 +33,13 @@ func specOf(change ...func(*v1alpha1.CompressionPolicySpec)) v1alpha1.Compressio
 	return spec
 }
 
+func of(spec v1alpha1.CompressionPolicySpec) *v1alpha1.CompressionPolicy {
+	return &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "policy"}, Spec: spec}
+}
+
 func policyOf(state v1alpha1.CanaryState, change ...func(*v1alpha1.CompressionPolicySpec)) *v1alpha1.CompressionPolicy {
-	p := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "policy"}, Spec: specOf(change...)}
-	p.Status.Canary = &v1alpha1.CanaryStatus{Revision: canary.Revision(p.Spec), State: state}
+	p := of(specOf(change...))
+	p.Status.Canary = &v1alpha1.CanaryStatus{Revision: canary.Revision(p), State: state}
 	return p
 }
 
@@ -148,7 +152,7 @@ func (f figure) add(m *canary.Meter, kind int, revision string) {
 }
 
 func meterOf(spec v1alpha1.CompressionPolicySpec, figures []figure) *canary.Meter {
-	m := canary.NewMeter(spec, spec.Objective, func(v1alpha1.Direction, string) *v1alpha1.PricesStatus {
+	m := canary.NewMeter(of(spec), spec.Objective, func(v1alpha1.Direction, string) *v1alpha1.PricesStatus {
 		if spec.Prices == nil {
 			return nil
 		}
@@ -157,7 +161,7 @@ func meterOf(spec v1alpha1.CompressionPolicySpec, figures []figure) *canary.Mete
 		}
 	})
 	for i, f := range figures {
-		f.add(m, i, canary.Revision(spec))
+		f.add(m, i, canary.Revision(of(spec)))
 	}
 	return m
 }
@@ -291,8 +295,8 @@ func TestNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := specOf()
-			begun := canary.Next(nil, spec, meterOf(spec, c.figures), start)
-			got := canary.Next(begun, spec, meterOf(spec, c.figures), c.at)
+			begun := canary.Next(nil, of(spec), meterOf(spec, c.figures), start)
+			got := canary.Next(begun, of(spec), meterOf(spec, c.figures), c.at)
 			said, ok := canary.Condition(got, spec.Canary)
 			if got.State != c.state || !ok || said.Reason != c.reason {
 				t.Fatalf("%+v, %s: %s", got, said.Reason, said.Message)
@@ -301,10 +305,10 @@ func TestNext(t *testing.T) {
 			if (got.EndTime != nil) != finished || (said.Status == metav1.ConditionTrue) != finished {
 				t.Errorf("%+v, %+v", got, said)
 			}
-			if next := canary.Next(got, spec, meterOf(spec, c.figures), c.at); next != got {
+			if next := canary.Next(got, of(spec), meterOf(spec, c.figures), c.at); next != got {
 				t.Errorf("the same is written again: %+v", next)
 			}
-			later := canary.Next(got, spec, meterOf(spec, both(8, 1, "a")), c.at.Add(time.Hour))
+			later := canary.Next(got, of(spec), meterOf(spec, both(8, 1, "a")), c.at.Add(time.Hour))
 			if finished && later != got {
 				t.Errorf("after the end: %+v", later)
 			}
@@ -324,12 +328,12 @@ func TestObjectives(t *testing.T) {
 		v1alpha1.ObjectiveElapsed: {4, "10.04"}, // Transfers alone
 	} {
 		spec := specOf(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = objective })
-		begun := canary.Next(nil, spec, meterOf(spec, nil), start)
+		begun := canary.Next(nil, of(spec), meterOf(spec, nil), start)
 		var figures []figure
 		for i := range 12 {
 			figures = append(figures, figure{"a", false, 10 * (1 + 0.001*float64(i)), 64})
 		}
-		got := canary.Next(begun, spec, meterOf(spec, figures), start.Add(time.Minute))
+		got := canary.Next(begun, of(spec), meterOf(spec, figures), start.Add(time.Minute))
 		if got.Objective != objective || got.Outside.Objects != c.objects || got.Inside.Objects != 0 {
 			t.Errorf("%s: %+v", objective, got)
 		}
@@ -352,7 +356,7 @@ func TestWhatDoesNotCount(t *testing.T) {
 		big.add(old, kind, "another")
 	}
 	within := &v1alpha1.Transfer{}
-	within.Status.Policy = &v1alpha1.PolicyStatus{Canary: &v1alpha1.PolicyCanary{Revision: canary.Revision(spec)}}
+	within.Status.Policy = &v1alpha1.PolicyStatus{Canary: &v1alpha1.PolicyCanary{Revision: canary.Revision(of(spec))}}
 	used := usage.Usage{Send: usage.CPU{usage.Process: 1e9}, Uncompressed: 1 << 30}
 	within.Status.Run = &v1alpha1.RunStatus{Route: v1alpha1.RoutePod, Usage: used.Status()}
 	pod.Transfer(within)
@@ -371,8 +375,8 @@ func TestWhatDoesNotCount(t *testing.T) {
 		if name == "has no prices" {
 			measured = unpriced
 		}
-		begun := canary.Next(nil, measured, m, start)
-		got := canary.Next(begun, measured, m, start.Add(time.Minute))
+		begun := canary.Next(nil, of(measured), m, start)
+		got := canary.Next(begun, of(measured), m, start.Add(time.Minute))
 		if got.Inside.Objects != 0 || got.Outside.Objects != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -383,7 +387,7 @@ func TestWhatDoesNotCount(t *testing.T) {
 	within.Spec.Destination.Peer = "west"
 	m := meterOf(spec, nil)
 	m.Transfer(within)
-	got := canary.Next(canary.Next(nil, spec, m, start), spec, m, start.Add(time.Minute))
+	got := canary.Next(canary.Next(nil, of(spec), m, start), of(spec), m, start.Add(time.Minute))
 	if got.Outside.CostPerGiB != "1" {
 		t.Errorf("%+v", got)
 	}
@@ -392,11 +396,11 @@ func TestWhatDoesNotCount(t *testing.T) {
 // TestTurns: figures are written by turns, a change of the spec begins again, and what cannot be used waits.
 func TestTurns(t *testing.T) {
 	spec := specOf()
-	begun := canary.Next(nil, spec, meterOf(spec, nil), start)
+	begun := canary.Next(nil, of(spec), meterOf(spec, nil), start)
 	if begun.State != v1alpha1.CanaryMeasuring || !begun.StartTime.Time.Equal(start) || begun.EndTime != nil {
 		t.Fatalf("%+v", begun)
 	}
-	first := canary.Next(begun, spec, meterOf(spec, both(4, 1, "a")), start.Add(time.Minute))
+	first := canary.Next(begun, of(spec), meterOf(spec, both(4, 1, "a")), start.Add(time.Minute))
 	if first == begun || first.Inside.Objects != 4 || first.ChangePercent != "0.0" {
 		t.Fatalf("%+v", first)
 	}
@@ -406,41 +410,41 @@ func TestTurns(t *testing.T) {
 		t.Errorf("turns of %s", turn)
 	}
 	more := meterOf(spec, both(5, 1, "a"))
-	if got := canary.Next(first, spec, more, start.Add(time.Minute+turn-time.Second)); got != first {
+	if got := canary.Next(first, of(spec), more, start.Add(time.Minute+turn-time.Second)); got != first {
 		t.Errorf("before its turn: %+v", got)
 	}
-	if got := canary.Next(first, spec, more, start.Add(time.Minute+turn)); got == first || got.Inside.Objects != 5 {
+	if got := canary.Next(first, of(spec), more, start.Add(time.Minute+turn)); got == first || got.Inside.Objects != 5 {
 		t.Errorf("at its turn: %+v", got)
 	}
-	if got := canary.Next(first, spec, more, start.Add(-time.Hour)); !got.StartTime.Time.Equal(start.Add(-time.Hour)) {
+	if got := canary.Next(first, of(spec), more, start.Add(-time.Hour)); !got.StartTime.Time.Equal(start.Add(-time.Hour)) {
 		t.Errorf("a clock that was set back makes it longer: %+v", got)
 	}
-	if got := canary.Next(first, spec, more, start.Add(time.Second)); got == first {
+	if got := canary.Next(first, of(spec), more, start.Add(time.Second)); got == first {
 		t.Error("a clock that was set back stops it")
 	}
 	if got := canary.Wait(first, spec.Canary, start.Add(2*time.Hour)); got != turn {
 		t.Errorf("one whose policy cannot be used at its end is looked at after %s", got)
 	}
-	if got := canary.Next(first, spec, nil, start.Add(2*time.Hour)); got != first {
+	if got := canary.Next(first, of(spec), nil, start.Add(2*time.Hour)); got != first {
 		t.Errorf("while it cannot be used: %+v", got)
 	}
 	changed := specOf(func(s *v1alpha1.CompressionPolicySpec) { s.Canary.MaxCostIncreasePercent = nil })
-	rolled := canary.Next(first, spec, meterOf(spec, both(6, 3, "a")), start.Add(2*time.Minute))
+	rolled := canary.Next(first, of(spec), meterOf(spec, both(6, 3, "a")), start.Add(2*time.Minute))
 	if rolled.State != v1alpha1.CanaryRolledBack || canary.Wait(rolled, spec.Canary, start) != 0 {
 		t.Errorf("%+v", rolled)
 	}
 	for _, before := range []*v1alpha1.CanaryStatus{first, rolled} {
-		got := canary.Next(before, changed, meterOf(changed, both(6, 3, "a")), start.Add(9*time.Minute))
+		got := canary.Next(before, of(changed), meterOf(changed, both(6, 3, "a")), start.Add(9*time.Minute))
 		if got.State != v1alpha1.CanaryMeasuring || got.Revision == before.Revision || got.Inside.Objects != 0 ||
 			!got.StartTime.Time.Equal(start.Add(9*time.Minute)) {
 			t.Errorf("after a change: %+v", got)
 		}
-		if got := canary.Next(before, changed, nil, start); got != nil {
+		if got := canary.Next(before, of(changed), nil, start); got != nil {
 			t.Errorf("one that cannot be used: %+v", got)
 		}
 	}
 	spec.Canary = nil
-	if got := canary.Next(first, spec, nil, start); got != nil {
+	if got := canary.Next(first, of(spec), nil, start); got != nil {
 		t.Errorf("without a canary: %+v", got)
 	}
 	if _, ok := canary.Condition(first, nil); ok {
@@ -453,19 +457,19 @@ func TestPricesOfQueues(t *testing.T) {
 	spec := specOf()
 	peer := func(name string) *v1alpha1.QueueChannel { return &v1alpha1.QueueChannel{Peer: name} }
 	for want, channel := range map[string]*v1alpha1.QueueChannel{"3": nil, "5": peer("west"), "7": peer("east")} {
-		m := canary.NewMeter(spec, spec.Objective, func(d v1alpha1.Direction, peer string) *v1alpha1.PricesStatus {
+		m := canary.NewMeter(of(spec), spec.Objective, func(d v1alpha1.Direction, peer string) *v1alpha1.PricesStatus {
 			prices := map[v1alpha1.Direction]map[string]string{
 				v1alpha1.DirectionReceive: {"": "3"}, v1alpha1.DirectionSend: {"": "4", "west": "5", "east": "7"},
 			}
 			return &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "0", NetworkGiB: prices[d][peer]}
 		})
 		queue := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Channel: channel}}
-		revision := canary.Revision(spec)
+		revision := canary.Revision(of(spec))
 		queue.Status.Policy = &v1alpha1.PolicyStatus{Canary: &v1alpha1.PolicyCanary{Revision: revision}}
 		queue.Status.CanaryBaseline = &v1alpha1.CanaryBaseline{Revision: revision}
 		queue.Status.Usage = usage.Usage{Uncompressed: 1 << 30, Wire: 9 << 30, Channel: 1 << 30}.Status()
 		m.Queue(queue)
-		got := canary.Next(canary.Next(nil, spec, m, start), spec, m, start.Add(time.Minute))
+		got := canary.Next(canary.Next(nil, of(spec), m, start), of(spec), m, start.Add(time.Minute))
 		if got.Outside.CostPerGiB != want {
 			t.Errorf("a GiB costs %s, want %s", got.Outside.CostPerGiB, want)
 		}

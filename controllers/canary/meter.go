@@ -57,10 +57,10 @@ type sample struct {
 
 // NewMeter measures by the objective of a policy and, for Cost, its prices.
 func NewMeter(
-	spec v1alpha1.CompressionPolicySpec, objective v1alpha1.CompressionObjective, prices Prices,
+	policy *v1alpha1.CompressionPolicy, objective v1alpha1.CompressionObjective, prices Prices,
 ) *Meter {
 	return &Meter{
-		revision: Revision(spec), objective: objective, prices: prices, namespaces: map[string]bool{},
+		revision: Revision(policy), objective: objective, prices: prices, namespaces: map[string]bool{},
 		all: map[string]bool{},
 	}
 }

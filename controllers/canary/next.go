@@ -17,13 +17,13 @@ import (
 // before itself where nothing is to be written, and nil where the policy has no canary. m is nil while objects cannot
 // use the policy.
 func Next(
-	before *v1alpha1.CanaryStatus, spec v1alpha1.CompressionPolicySpec, m *Meter, now time.Time,
+	before *v1alpha1.CanaryStatus, policy *v1alpha1.CompressionPolicy, m *Meter, now time.Time,
 ) *v1alpha1.CanaryStatus {
-	c := spec.Canary
+	c := policy.Spec.Canary
 	if c == nil {
 		return nil
 	}
-	if revision := Revision(spec); before == nil || before.Revision != revision || before.StartTime == nil ||
+	if revision := Revision(policy); before == nil || before.Revision != revision || before.StartTime == nil ||
 		m != nil && before.State == v1alpha1.CanaryMeasuring && now.Before(before.StartTime.Time) { // the clock was set back
 		if m == nil {
 			return nil

@@ -136,7 +136,7 @@ func meterOf(
 		peer      string
 	}
 	known := map[link]*v1alpha1.PricesStatus{} // thousands of objects ask for those of a few
-	return canary.NewMeter(subject.Spec, resolved.Objective, func(
+	return canary.NewMeter(subject, resolved.Objective, func(
 		direction v1alpha1.Direction, peer string,
 	) *v1alpha1.PricesStatus {
 		prices, found := known[link{direction, peer}]
@@ -154,7 +154,7 @@ func meterOf(
 // follow says what the canary has come to.
 func follow(subject *v1alpha1.CompressionPolicy, meter *canary.Meter, now time.Time) {
 	status := &subject.Status
-	status.Canary = canary.Next(status.Canary, subject.Spec, meter, now)
+	status.Canary = canary.Next(status.Canary, subject, meter, now)
 	finished, ok := canary.Condition(status.Canary, subject.Spec.Canary)
 	if !ok {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionCanaryFinished)

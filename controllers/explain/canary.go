@@ -30,7 +30,7 @@ func canaryText(c *v1alpha1.PolicyCanary) string {
 // promoted: every object has the settings of the canary.
 func promoted(p *v1alpha1.CompressionPolicy) bool {
 	return p.Spec.Canary != nil && p.Status.Canary != nil && p.Status.Canary.State == v1alpha1.CanaryPromoted &&
-		p.Status.Canary.Revision == canary.Revision(p.Spec)
+		p.Status.Canary.Revision == canary.Revision(p)
 }
 
 // canary shows what the canary of a policy tries, and what it was measured to take.

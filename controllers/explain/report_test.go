@@ -158,7 +158,7 @@ func TestReport(t *testing.T) {
 		Type: v1alpha1.ConditionCanaryFinished, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCanaryRolledBack,
 	}}
 	won := tried.DeepCopy()
-	won.Status.Canary.State, won.Status.Canary.Revision = v1alpha1.CanaryPromoted, canary.Revision(won.Spec)
+	won.Status.Canary.State, won.Status.Canary.Revision = v1alpha1.CanaryPromoted, canary.Revision(won)
 	local := &v1alpha1.LocalCompressionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "small"}}
 	local.Spec.Codecs = []v1alpha1.Codec{v1alpha1.CodecZstd}
 	tariff := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "datacentre"}}

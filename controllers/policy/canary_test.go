@@ -28,7 +28,7 @@ func measured(
 	}
 	change(&spec)
 	p := named("p", 1, true, spec)
-	p.Status.Canary = &v1alpha1.CanaryStatus{Revision: canary.Revision(spec), State: v1alpha1.CanaryMeasuring}
+	p.Status.Canary = &v1alpha1.CanaryStatus{Revision: canary.Revision(&p), State: v1alpha1.CanaryMeasuring}
 	for i := 0; inside == "" || outside == ""; i++ {
 		uid := types.UID(fmt.Sprint("object-", i))
 		if canary.Of(&p, uid).Applies {

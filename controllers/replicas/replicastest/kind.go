@@ -105,7 +105,7 @@ func (k *Kind[O]) testCanary(t *testing.T) {
 		},
 	}
 	r := k.Begin(t, k.New("tried", ""), policy)
-	revision := canary.Revision(policy.Spec)
+	revision := canary.Revision(policy)
 	for _, state := range []v1alpha1.CanaryState{
 		v1alpha1.CanaryInconclusive, v1alpha1.CanaryPromoted, v1alpha1.CanaryRolledBack,
 	} {
