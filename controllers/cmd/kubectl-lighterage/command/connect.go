@@ -32,6 +32,9 @@ const (
 // peerPoll is how often Peers are read while connect waits for them. Tests shorten it.
 var peerPoll = time.Second
 
+// caPatience is how long an operator that was just installed may take to publish its CA.
+const caPatience = 30 * time.Second
+
 type connecting struct {
 	pair
 	endpoints [2]string
@@ -129,6 +132,7 @@ func (c *connecting) check(cmd *cobra.Command, arguments []string) error {
 }
 
 func (c *connecting) run(ctx context.Context) error {
+	c.patience = min(c.wait, caPatience)
 	if err := c.open(ctx, c.rights); err != nil {
 		return err
 	}

@@ -172,7 +172,9 @@ func (l *linking) open(ctx context.Context, keeps, serves bool) error {
 	if err != nil {
 		return err
 	}
-	s := &side{plugin: l.plugin, context: named, operator: l.operator, name: l.name}
+	s := &side{
+		plugin: l.plugin, context: named, operator: l.operator, name: l.name, patience: min(l.wait, caPatience),
+	}
 	if err := s.open(); err != nil {
 		return fmt.Errorf("cluster %s: %w", named, err)
 	}

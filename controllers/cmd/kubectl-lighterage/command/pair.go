@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -33,6 +34,8 @@ type side struct {
 	operator string // its namespace
 	// name that was asked for, of the Peer that stands for this cluster in the other one.
 	name string
+	// patience is how long to wait for an operator that was just installed to publish its CA.
+	patience time.Duration
 
 	id     types.UID // of the namespace kube-system, of which each cluster has its own
 	bundle []byte    // the public part of its CA
@@ -43,6 +46,7 @@ type side struct {
 type pair struct {
 	plugin           *plugin
 	to               string
+	patience         time.Duration // of both sides
 	operators, names [2]string
 	// sides are those of --context and --to.
 	sides [2]*side
@@ -97,7 +101,10 @@ func (p *pair) open(ctx context.Context, rights func(*side) []right) error {
 		return err
 	}
 	for i, named := range []string{own, p.to} {
-		s := &side{plugin: p.plugin, context: named, operator: cmp.Or(p.operators[i], p.operators[0]), name: p.names[i]}
+		s := &side{
+			plugin: p.plugin, context: named, operator: cmp.Or(p.operators[i], p.operators[0]), name: p.names[i],
+			patience: p.patience,
+		}
 		if i == 1 {
 			s.plugin = p.plugin.elsewhere(named)
 		}
@@ -203,7 +210,18 @@ func (s *side) read(ctx context.Context) error {
 	s.peers = list.Items
 	var published corev1.ConfigMap
 	key := client.ObjectKey{Namespace: s.operator, Name: pki.CAName}
-	if err := s.cluster.Get(ctx, key, &published); err != nil {
+	get := func(ctx context.Context) error { return s.cluster.Get(ctx, key, &published) } //nolint:wrapcheck // below
+	err := get(ctx)
+	if apierrors.IsNotFound(err) && s.patience > 0 {
+		s.say("Waiting up to %s until the operator of cluster %s publishes its CA", s.patience, s.context)
+		for began := time.Now(); apierrors.IsNotFound(err) && time.Since(began) < s.patience; err = get(ctx) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(peerPoll):
+			}
+		}
+	}
+	if err != nil {
 		return s.failed("reading ConfigMap "+key.String(), err)
 	}
 	s.bundle = []byte(published.Data[pki.CAKey])
