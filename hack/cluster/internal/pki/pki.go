@@ -65,7 +65,7 @@ func Clients(c layout.Cluster) []Client {
 }
 
 // generation changes whenever what generate makes changes.
-const generation = "3"
+const generation = "4"
 
 // Ensure makes the cluster's keys, certificates and kubeconfigs, unless a former
 // run has finished doing so.
@@ -283,8 +283,10 @@ func writeKubeconfig(c layout.Cluster, user, base string) error {
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.Server(), CertificateAuthorityData: ca}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
-	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: user}
+	// Kubeconfigs of several clusters are merged, in which names of users have to differ.
+	name := user + "@" + c.Name
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: name}
 	config.CurrentContext = c.Name
 	return clientcmd.WriteToFile(*config, base+".kubeconfig")
 }
