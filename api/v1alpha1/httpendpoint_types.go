@@ -108,8 +108,8 @@ type HTTPBackend struct {
 	// healthCheck of the backend. A backend that fails it is answered for with 503 until it passes again.
 	// +optional
 	HealthCheck *HTTPHealthCheck `json:"healthCheck,omitempty"`
-	// responseTimeout is how long the backend may take until its response begins; the client gets 504 then. How long a
-	// response takes from there on is not bounded.
+	// responseTimeout is how long the backend may take until its response begins; the client gets 504 then, or up to a
+	// second later. How long a response takes from there on is not bounded.
 	// +optional
 	// +default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="responseTimeout must be between 1s and 1h; write for example 60s"
