@@ -34,6 +34,7 @@ CGO_ENABLED=0 go build -o bin/ ./controllers/cmd/kubectl-lighterage &
 building=$!
 
 hack/demo/install.sh
+say "Waiting for the plugin, and until what an earlier demo left is gone"
 await "${clearing[@]}" "$building"
 
 say "Namespace $demo in both clusters; in west an empty claim, and the grant without which nothing may enter"

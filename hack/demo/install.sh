@@ -87,7 +87,11 @@ install() {
 }
 
 # Two that start at once would both build Helm.
+say "Building Helm, once"
+building() { echo "Building Helm"; }
+meanwhile 30 building
 helm version --short >/dev/null
+stop_meanwhile
 installing=()
 for cluster in ${CLUSTERS:-east west}; do
   install "$cluster" &

@@ -18,7 +18,7 @@ fi
 # shellcheck disable=SC1091
 . .cluster/env
 
-if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; else bold='' dim='' plain=''; fi
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; else bold='' dim='' plain=''; fi
 
 # say announces a step.
 say() { printf '\n%s==> %s%s\n' "$bold" "$*" "$plain"; }
