@@ -71,7 +71,7 @@ const (
 //
 // +structType=atomic
 type CanaryStatus struct {
-	// revision is a hash of the spec of the policy. Another one starts another measurement.
+	// revision is a hash of the UID and the spec of the policy. Another one starts another measurement.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

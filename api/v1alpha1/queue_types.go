@@ -109,8 +109,8 @@ type QueueCompression struct {
 	// the codec or level. Built in, and where the policy does not set software.disabled: Allowed.
 	// +optional
 	Software SoftwareUse `json:"software,omitempty"`
-	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default
-	// the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software; those of
+	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: nothing is compressed,
+	// other than in policies. By default the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software; those of
 	// the default policy as they were when the Queue was made, see status.inheritedMinSize.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
