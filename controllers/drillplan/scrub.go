@@ -29,8 +29,9 @@ var flaws = []flaw{
 	{missing, v1alpha1.ReasonCopyIncomplete,
 		"run the Transfer that writes the data, or restore what is missing"},
 	{[]string{"IndexMissing", "IndexInvalid"}, v1alpha1.ReasonIndexUnusable,
-		"make the index of a file or an archive again with lighterage-cargo rebuild; that of a prefix (.lighterage/index) " +
-			"is made by the Transfer that writes there, or, where there are archives, restored from an earlier version"},
+		"make the index of a file or an archive that ends in .gz or .zst again with lighterage-cargo rebuild; that of a " +
+			"prefix (.lighterage/index) is made by the Transfer that writes there, or, where there are archives, restored " +
+			"from an earlier version"},
 }
 
 // isFlaw reports whether a finding makes data unfit.

@@ -125,19 +125,15 @@ func newRebuild(p *program) *cobra.Command {
 		Short: "Make the index of a file again and write it beside the file",
 		Long: `Make the index of a file again of all of the file, and write it beside the file in the place of one that is there.
 With --records it has the numbers of records, at whose borders the blocks of the file need not end. Files that other
-programs compressed have no blocks that can be read apart, and are rejected.`,
+programs compressed have no blocks that can be read apart, and are rejected. So are encrypted ones, whose names end with
+.age: their indexes are encrypted, too.`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			records, err := parseRecords(layout)
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
-			f, err := p.files.Scan(ctx, arguments[0], records)
-			if err != nil {
-				return err
-			}
-			return errors.Join(p.files.WriteIndex(ctx, arguments[0], f.Index()), f.Close())
+			return p.files.Rebuild(cmd.Context(), arguments[0], records)
 		},
 	}
 	cmd.Flags().StringVar(&layout, "records", "none", "the records of the file: lines, fixed=N or rdw")
