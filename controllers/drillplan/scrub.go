@@ -13,8 +13,9 @@ import (
 
 // What a scrub finds, by the names that the agent gives it.
 const (
-	noChecksum = "NoChecksum"
-	changing   = "Changing"
+	noChecksum   = "NoChecksum"
+	indexTooLong = "IndexTooLong"
+	changing     = "Changing"
 )
 
 // A flaw is what makes data that rest unfit, and what to do about it.
@@ -82,6 +83,8 @@ func others(run *v1alpha1.DrillRecord) string {
 		switch o.What {
 		case noChecksum:
 			said += fmt.Sprintf("; %d have no checksum", o.Count)
+		case indexTooLong:
+			said += fmt.Sprintf("; %d have an index that is too long to be verified", o.Count)
 		case changing:
 			said += fmt.Sprintf("; %d changed each time they were read", o.Count)
 		}
