@@ -77,7 +77,7 @@ func expanded(t *testing.T, form forms.Form, rest []byte) string {
 			t.Fatal(err)
 		}
 	}
-	if _, err := exec.LookPath(program[0]); err == nil {
+	if _, found := lookPath(t, program[0]); found {
 		c := exec.CommandContext(t.Context(), program[0], program[1:]...)
 		c.Stdin = bytes.NewReader(rest)
 		if out, err := c.Output(); err != nil || !bytes.Equal(out, plain) {
