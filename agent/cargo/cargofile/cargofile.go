@@ -7,9 +7,10 @@
 // A name is a path, or s3://BUCKET/KEY. The index of DIRECTORY/NAME is DIRECTORY/.NAME.lgci. The server of an object
 // store and the credentials are those of the environment variables that other clients use: see Files.
 //
-// What is written appears as a whole, the index before the data, or not at all: a process that is killed leaves nothing
-// on most file systems. On those without files that have no name, and where it replaces a file, it leaves at most a
-// file whose name begins with TemporaryPrefix, in a store an upload that was not completed.
+// What is written appears as a whole, the index before the data, or not at all. A process that is killed leaves nothing
+// on most file systems, but for an index without its file if that is between the two. On those without files that have
+// no name, and where it replaces a file, it leaves at most a file whose name begins with TemporaryPrefix as well, in a
+// store an upload that was not completed.
 package cargofile
 
 import (

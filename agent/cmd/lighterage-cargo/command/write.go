@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ A record that is longer than a block lies in several ones.`,
 	cmd.Flags().BoolVar(&c.inflate, "inflate", false, "write the plain file")
 	cmd.Flags().StringVar(&c.as, "as", "", "compress the plain file FROM as gzip or zstd")
 	cmd.Flags().StringVar(&c.records, "records", "none", "with --as: the records of the file: lines, fixed=N or rdw")
-	cmd.Flags().StringVar(&c.level, "level", codec.Fast.String(), "with --as: the effort: Fast, Balanced or High")
+	cmd.Flags().StringVar(&c.level, "level", "", "with --as: the effort: Fast, Balanced or High")
+	cmd.Flags().Lookup("level").DefValue = codec.Fast.String()
 	cmd.Flags().IntVar(&c.blockSize, "block-size", 0, "with --as: the most bytes of a plain block (default 1048576)")
 	cmd.Flags().BoolVar(&c.noCheck, "no-check", false, "copy what rests without comparing it with the index")
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace what is there under the name TO")
@@ -63,8 +65,11 @@ func (p *program) copy(ctx context.Context, from, to string, c copying) error {
 	switch {
 	case c.as != "" && (c.inflate || c.noCheck || p.scan):
 		return usagef("--as takes a plain file, so that --inflate, --no-check and --scan mean nothing")
-	case c.as == "" && (c.records != "none" || c.blockSize != 0):
-		return usagef("--records and --block-size need --as gzip or --as zstd")
+	case c.as == "" && (c.records != "none" || c.blockSize != 0 || c.level != ""):
+		return usagef("--records, --block-size and --level need --as gzip or --as zstd")
+	case c.inflate && c.noCheck:
+		return usagef("--inflate compares every block that it expands with the index; remove --no-check, or " +
+			"copy the file as it rests, without --inflate")
 	case c.as != "":
 		return p.pack(ctx, from, to, c)
 	}
@@ -91,7 +96,7 @@ func (p *program) pack(ctx context.Context, from, to string, c copying) error {
 	default:
 		return usagef("--as %q: write gzip or zstd", c.as)
 	}
-	if o.Level, err = codec.ParseLevel(c.level); err != nil {
+	if o.Level, err = codec.ParseLevel(cmp.Or(c.level, codec.Fast.String())); err != nil {
 		return usagef("%w", err)
 	}
 	var plain io.ReadCloser
