@@ -301,12 +301,15 @@ test-security: tools-go ## Tests of the threat model: unauthenticated clients, h
 		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
 		go test -count=1 -timeout 20m -tags envtest $$proofs
 
-# Java and Node read the files too where they are installed.
+OF_CARGO := ./agent/cargo/... ./agent/cmd/lighterage-cargo/... ./agent/scrub ./agent/agefile
+
 .PHONY: test-cargo
 test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad input, kills, and the programs of others that read them
 	$(ENSURE) readers
-	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
-	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m ./agent/cargo/... ./agent/cmd/lighterage-cargo/...
+	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" $(OF_CARGO)
+	CARGO_READERS=all CGO_ENABLED=0 go test -count=1 -timeout 15m $(OF_CARGO)
+	$(ALL_ENGINES); CARGO_READERS=all go test -count=1 -timeout 15m -tags "$$LIGHTERAGE_TAGS" \
+		-run '^(TestArchives|TestEncryptedByOtherTools|TestResting)$$' ./agent/bucket
 	$(ALL_ENGINES); LIGHTERAGE_TEST_KILLS=all go test -v -count=1 -timeout 30m -tags "$$LIGHTERAGE_TAGS" -run '^TestKilled(InClaims)?$$' \
 		./agent/cmd/agent ./agent/cmd/lighterage-cargo/command
 	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -run '^(TestFile|TestFileOfHardware|TestTools)$$' -tags "$$LIGHTERAGE_TAGS" ./agent/cargo

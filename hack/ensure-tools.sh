@@ -105,6 +105,7 @@ for need in "$@"; do
 		want igzip isal
 		want pigz pigz
 		want zstd zstd
+		want age age
 		want bsdcat libarchive-tools
 		want curl curl
 		want nginx nginx-light

@@ -178,11 +178,11 @@ func encryptedByOtherTools(t *testing.T, at func(*testing.T) place) {
 	if err := os.WriteFile(key, []byte(i.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program, lookErr := exec.LookPath("age")
+	program, found := lookPath(t, "age")
 	for _, name := range names {
 		path := filepath.Join(directory, "archives", name)
 		tar := exec.CommandContext(t.Context(), "tar", "-xz", "-C", into)
-		if lookErr == nil {
+		if found {
 			decrypt := exec.CommandContext(t.Context(), program, "-d", "-i", key, path)
 			out, err := decrypt.Output()
 			if err != nil {

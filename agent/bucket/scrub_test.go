@@ -223,6 +223,9 @@ func TestScrubOfDamagedArchives(t *testing.T) {
 			func(s *server, a string) { s.Damage(index(a), func([]byte) []byte { return []byte("none") }) },
 			scrub.IndexInvalid, scrub.IndexInvalid,
 		},
+		"an index of too many bytes": {
+			func(s *server, a string) { s.Damage(index(a), longIndex) }, scrub.IndexTooLong, scrub.IndexTooLong,
+		},
 		"an index that lies of what rests": {
 			func(s *server, a string) { s.Damage(index(a), lies(32+23)) }, scrub.Damaged, scrub.IndexInvalid,
 		},

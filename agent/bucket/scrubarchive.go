@@ -127,7 +127,7 @@ func (s *scrubbing) compareArchive(
 		return 0, "", err
 	}
 	f.Total(at.Size)
-	index, what, err := s.index(ctx, archiveIndex(name), form)
+	index, what, err := s.index(ctx, archiveIndex(name), form, at.Size)
 	if what != "" || err != nil {
 		return 0, what, err
 	}
@@ -146,9 +146,9 @@ func (s *scrubbing) compareArchive(
 	return at.Size, what, err
 }
 
-// index reads the object with the index of an archive, or of a file in a form.
+// index reads the object with the index of an archive, or of a file in a form, of which so many bytes rest.
 func (s *scrubbing) index(
-	ctx context.Context, name string, form cargo.Form,
+	ctx context.Context, name string, form cargo.Form, stored int64,
 ) (index *cargo.Index, what string, err error) {
 	at, err := s.store.Head(ctx, name)
 	switch {
@@ -156,8 +156,11 @@ func (s *scrubbing) index(
 		return nil, scrub.IndexMissing, nil
 	case err != nil:
 		return nil, "", err
-	case at.Size < 1 || at.Size > scrub.MaxIndex:
+	case at.Size < 1:
 		return nil, scrub.IndexInvalid, nil
+	case at.Size > scrub.MaxIndex:
+		what, err := scrub.LongIndex(form, objectFile{ctx, s.store, name, at.ETag}, at.Size, stored)
+		return nil, what, err
 	}
 	b, err := readAll(ctx, s.store, name, at.ETag, at.Size)
 	if errors.Is(err, syscall.EIO) {

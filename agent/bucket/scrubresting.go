@@ -33,7 +33,7 @@ func (s *scrubbing) resting(
 	case object.ETag != r.etag && !ours:
 		return scrub.ObjectReplaced, nil
 	}
-	index, what, err := s.index(ctx, form.IndexPath(at.path), form)
+	index, what, err := s.index(ctx, form.IndexPath(at.path), form, object.Size)
 	if err != nil {
 		return changing(err)
 	}

@@ -32,6 +32,8 @@ const (
 	IndexMissing = "IndexMissing"
 	// IndexInvalid: an index is damaged, or it is not the file's, or it does not tell the truth.
 	IndexInvalid = "IndexInvalid"
+	// IndexTooLong: an index is longer than MaxIndex, and of a file of this length. Neither was verified.
+	IndexTooLong = "IndexTooLong"
 	// ObjectReplaced: an object is another one than the index of its prefix names, and Lighterage did not write it.
 	ObjectReplaced = "ObjectReplaced"
 	// NoChecksum: nothing says what the content should be.
@@ -157,6 +159,26 @@ func (f *Findings) Read(bytes int64) {
 	f.report.Blocks.Add(meter.Outcome{
 		Path: meter.Stored, Reason: policy.StoredAsIs, PlainBytes: int(bytes), WireBytes: int(bytes),
 	})
+}
+
+// MaxIndex is the length in bytes of the longest index that is verified; cargo.MaxIndex is that of any one. It is of
+// 680 GiB in blocks of 1 MiB, each of which has 32 bytes with the numbers of records, or of 907 GiB without, with 24.
+const MaxIndex = 680<<10*32 + 64
+
+// LongIndex returns what is found of an index of more than MaxIndex bytes, and so many, by its beginning: IndexTooLong,
+// if it can be that of a file of which so many bytes rest. Errors are those of the index that are no damage.
+func LongIndex(form cargo.Form, index io.ReaderAt, size, stored int64) (what string, err error) {
+	_, of, _, err := cargo.Sizes(form, index, size)
+	switch {
+	case errors.Is(err, cargo.ErrIndex), errors.Is(err, syscall.EIO):
+		return IndexInvalid, nil
+	case err != nil:
+		return "", fmt.Errorf("scrub: %w", err)
+	case of != stored:
+		return Damaged, nil
+	default:
+		return IndexTooLong, nil
+	}
 }
 
 // Resting compares a file of so many bytes with its index, and, with Inflate, writes its plain bytes to plain on the

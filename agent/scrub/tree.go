@@ -20,13 +20,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-const (
-	// MaxIndex is the length in bytes of the longest index that is read: of 680 GiB of blocks of 1 MiB, each of which has
-	// 32 bytes with the numbers of records, else 24.
-	MaxIndex = 680<<10*32 + 64
-	// smallIndex is the most bytes of an index of a file that is verified beside others.
-	smallIndex = 1 << 20
-)
+// smallIndex is the most bytes of an index of a file that is verified beside others.
+const smallIndex = 1 << 20
 
 // Tree verifies the files of a tree that rest in a form: a.csv.gz by its index .a.csv.gz.lgci. Of files with other
 // names there is no checksum, and a.csv.gz without an index is a finding, whoever wrote it. It returns nil when it has
@@ -104,7 +99,7 @@ func (t *resting) indexed(f *Findings, path string) error {
 
 // file verifies a file that rests, beside others unless its index is long.
 func (t *resting) file(ctx context.Context, g *errgroup.Group, f *Findings, e *tree.Entry, indexPath string) error {
-	index, what, err := t.index(indexPath)
+	index, what, err := t.index(indexPath, e.Size)
 	if err != nil || what != "" {
 		f.Found(e.Path, what)
 		return err
@@ -126,16 +121,19 @@ func (t *resting) file(ctx context.Context, g *errgroup.Group, f *Findings, e *t
 	return nil
 }
 
-// index reads an index.
-func (t *resting) index(path string) (index *cargo.Index, what string, err error) {
+// index reads an index, which is to be of a file of which so many bytes rest.
+func (t *resting) index(path string, stored int64) (index *cargo.Index, what string, err error) {
 	e, err := t.source.Again(&tree.Entry{Path: path, Type: tree.File})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, tree.ErrChanged): // It is none.
 		return nil, IndexMissing, nil
 	case err != nil:
 		return nil, "", err //nolint:wrapcheck // It names the path.
-	case e.Size == 0 || e.Size > MaxIndex:
+	case e.Size == 0:
 		return nil, IndexInvalid, nil
+	case e.Size > MaxIndex:
+		what, err := t.longIndex(e, stored)
+		return nil, what, err
 	}
 	b := make([]byte, e.Size)
 	switch err := t.source.ReadAt(e, b, 0); {
@@ -151,6 +149,23 @@ func (t *resting) index(path string) (index *cargo.Index, what string, err error
 		return nil, IndexInvalid, nil //nolint:nilerr // It is what was found.
 	}
 	return index, "", nil
+}
+
+// longIndex looks at the beginning of an index.
+func (t *resting) longIndex(e *tree.Entry, stored int64) (what string, err error) {
+	opened, err := t.source.Open(e)
+	if errors.Is(err, tree.ErrChanged) {
+		return Changing, nil
+	}
+	if err != nil {
+		return "", err //nolint:wrapcheck // It names the path.
+	}
+	defer opened.Close()
+	what, err = LongIndex(t.form, file{opened}, e.Size, stored)
+	if errors.Is(err, tree.ErrChanged) {
+		return Changing, nil
+	}
+	return what, err
 }
 
 // verify compares a file with its index.

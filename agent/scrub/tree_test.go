@@ -110,6 +110,16 @@ func flip(at int) func([]byte) []byte {
 	}
 }
 
+// long makes an index one of so many blocks, of a file of which so many more bytes rest.
+func long(blocks int, more uint64) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b = append(bytes.Clone(b[:32]), make([]byte, blocks*cargo.BlockSize+8)...)
+		binary.BigEndian.PutUint64(b[8:], uint64(blocks))
+		binary.BigEndian.PutUint64(b[24:], binary.BigEndian.Uint64(b[24:])+more)
+		return b
+	}
+}
+
 // lies makes an index valid again that was changed.
 func lies(at int) func([]byte) []byte {
 	return func(b []byte) []byte {
@@ -181,12 +191,19 @@ func TestDamage(t *testing.T) {
 		"truncated":                    {change(data, half), scrub.Damaged, scrub.Damaged, 0},
 		"trailing bytes": {change(data, func(b []byte) []byte { return append(b, 0) }), scrub.Damaged, scrub.Damaged,
 			cargo.Gzip},
-		"empty":                                 {change(data, func([]byte) []byte { return nil }), scrub.Damaged, scrub.Damaged, 0},
-		"no index":                              {remove(index), scrub.IndexMissing, scrub.IndexMissing, 0},
-		"no data":                               {remove(data), tree.OmittedMissing, tree.OmittedMissing, 0},
-		"a flipped byte in the index":           {change(index, flip(40)), scrub.IndexInvalid, scrub.IndexInvalid, 0},
-		"an index cut short":                    {change(index, half), scrub.IndexInvalid, scrub.IndexInvalid, 0},
-		"an empty index":                        {change(index, func([]byte) []byte { return nil }), scrub.IndexInvalid, scrub.IndexInvalid, 0},
+		"empty":                       {change(data, func([]byte) []byte { return nil }), scrub.Damaged, scrub.Damaged, 0},
+		"no index":                    {remove(index), scrub.IndexMissing, scrub.IndexMissing, 0},
+		"no data":                     {remove(data), tree.OmittedMissing, tree.OmittedMissing, 0},
+		"a flipped byte in the index": {change(index, flip(40)), scrub.IndexInvalid, scrub.IndexInvalid, 0},
+		"an index cut short":          {change(index, half), scrub.IndexInvalid, scrub.IndexInvalid, 0},
+		"an empty index": {change(index, func([]byte) []byte { return nil }), scrub.IndexInvalid,
+			scrub.IndexInvalid, 0},
+		"an index of too many bytes": {change(index, long(1<<20, 0)), scrub.IndexTooLong, scrub.IndexTooLong, 0},
+		"one byte more than too many": {
+			change(index, func(b []byte) []byte { return append(long(1<<20, 0)(b), 0) }),
+			scrub.IndexInvalid, scrub.IndexInvalid, 0,
+		},
+		"one of too many bytes of another file": {change(index, long(1<<20, 1)), scrub.Damaged, scrub.Damaged, 0},
 		"an index that lies of what rests":      {change(index, lies(32+23)), scrub.Damaged, scrub.IndexInvalid, cargo.Gzip},
 		"an index that lies of the plain bytes": {change(index, lies(32+15)), "", scrub.IndexInvalid, cargo.Zstd},
 	} {

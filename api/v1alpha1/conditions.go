@@ -551,7 +551,8 @@ const (
 	// writes it once more after removing it, or restore it from another copy.
 	ReasonDataDamaged = "DataDamaged"
 	// ReasonIndexUnusable (Drill): an index is missing, damaged, or does not tell the truth. status.run.findings name
-	// what it is of. Make it again with lighterage-cargo rebuild, or run the Transfer that writes the copy.
+	// what it is of. Of a file that ends in .gz or .zst make it again with lighterage-cargo rebuild; else run the Transfer
+	// that writes the copy.
 	ReasonIndexUnusable = "IndexUnusable"
 	// ReasonCopyTooOld (Drill): the copy was restored, and is older than spec.objective.maxAge. Look at the Transfer that
 	// writes it.

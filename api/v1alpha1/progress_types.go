@@ -75,9 +75,9 @@ type Omission struct {
 	// not know spec.destination.records, because it does not consist of them or was there before. Of a scrub:
 	// Damaged: what rests is not what was written;
 	// IndexMissing: there is no index beside it, or in the prefix; IndexInvalid: the index is damaged, or of another
-	// file, or does not tell the truth; ObjectReplaced: an object is not the one that the index names, and Lighterage
-	// did not write it; NoChecksum: nothing says what it should hold; Changing: it was another one each time that it
-	// was looked at.
+	// file, or does not tell the truth; IndexTooLong: the index has more than 21.25 MiB, and neither it nor its file was
+	// verified; ObjectReplaced: an object is not the one that the index names, and Lighterage did not write it;
+	// NoChecksum: nothing says what it should hold; Changing: it was another one each time that it was looked at.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

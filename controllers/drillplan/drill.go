@@ -171,9 +171,10 @@ func failed(t *v1alpha1.Transfer) (reason, message string) {
 		last := t.Status.History[0]
 		if slices.Contains(hopeless, last.Reason) {
 			message = last.Message
-			if last.Reason == v1alpha1.ReasonDestinationFull {
+			// A scrub has no volume; what its agent says can be anything.
+			if volume := t.Spec.Destination.Ephemeral; volume != nil && last.Reason == v1alpha1.ReasonDestinationFull {
 				message = fmt.Sprintf("the volume of %s is too small for the copy (%s); raise spec.volume.size",
-					t.Spec.Destination.Ephemeral.Size, last.Message)
+					volume.Size, last.Message)
 			}
 			return last.Reason, message
 		}

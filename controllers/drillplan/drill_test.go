@@ -209,6 +209,9 @@ func TestVerdicts(t *testing.T) {
 		"volume too small": {
 			nil, retrying(v1alpha1.ReasonDestinationFull), v1alpha1.ReasonDestinationFull, "spec.volume.size",
 		},
+		"a scrub says that its volume is too small": {
+			ofStore, retrying(v1alpha1.ReasonDestinationFull), v1alpha1.ReasonDestinationFull, "no space left",
+		},
 		"damaged":         {nil, retrying(v1alpha1.ReasonInvalidData), v1alpha1.ReasonInvalidData, "no space left"},
 		"connection lost": {nil, retrying(v1alpha1.ReasonConnectionLost), "", ""},
 		"attempts used up": {nil, func(tr *v1alpha1.Transfer) {

@@ -13,8 +13,9 @@ import (
 
 // What a scrub finds, by the names that the agent gives it.
 const (
-	noChecksum = "NoChecksum"
-	changing   = "Changing"
+	noChecksum   = "NoChecksum"
+	indexTooLong = "IndexTooLong"
+	changing     = "Changing"
 )
 
 // A flaw is what makes data that rest unfit, and what to do about it.
@@ -29,8 +30,9 @@ var flaws = []flaw{
 	{missing, v1alpha1.ReasonCopyIncomplete,
 		"run the Transfer that writes the data, or restore what is missing"},
 	{[]string{"IndexMissing", "IndexInvalid"}, v1alpha1.ReasonIndexUnusable,
-		"make the index of a file or an archive again with lighterage-cargo rebuild; that of a prefix (.lighterage/index) " +
-			"is made by the Transfer that writes there, or, where there are archives, restored from an earlier version"},
+		"make the index of a file or an archive that ends in .gz or .zst again with lighterage-cargo rebuild; that of a " +
+			"prefix (.lighterage/index) is made by the Transfer that writes there, or, where there are archives, restored " +
+			"from an earlier version"},
 }
 
 // isFlaw reports whether a finding makes data unfit.
@@ -81,6 +83,8 @@ func others(run *v1alpha1.DrillRecord) string {
 		switch o.What {
 		case noChecksum:
 			said += fmt.Sprintf("; %d have no checksum", o.Count)
+		case indexTooLong:
+			said += fmt.Sprintf("; %d have an index that is too long to be verified", o.Count)
 		case changing:
 			said += fmt.Sprintf("; %d changed each time they were read", o.Count)
 		}

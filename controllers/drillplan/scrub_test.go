@@ -71,7 +71,7 @@ func TestFlaws(t *testing.T) {
 		{[]string{"IndexMissing"}, v1alpha1.ReasonIndexUnusable, 2},
 		{[]string{"IndexInvalid", "IndexMissing"}, v1alpha1.ReasonIndexUnusable, 4},
 		{[]string{"Changing", "Damaged", "IndexInvalid", "ObjectMissing"}, v1alpha1.ReasonDataDamaged, 6},
-		{[]string{"Changing", "NoChecksum", "Socket", "Unreadable"}, v1alpha1.ReasonVerified, 0},
+		{[]string{"Changing", "IndexTooLong", "NoChecksum", "Socket", "Unreadable"}, v1alpha1.ReasonVerified, 0},
 	} {
 		drill, transfer := begun(t, ofStore)
 		complete(transfer)
@@ -85,7 +85,7 @@ func TestFlaws(t *testing.T) {
 			t.Errorf("%q: %+v, %d", test.found, r, drillplan.Flawed(r))
 		}
 		for _, what := range test.found {
-			flaw := !slices.Contains([]string{"Changing", "NoChecksum", "Socket", "Unreadable"}, what)
+			flaw := !slices.Contains([]string{"Changing", "IndexTooLong", "NoChecksum", "Socket", "Unreadable"}, what)
 			if strings.Contains(r.Message, "of "+what) != flaw {
 				t.Errorf("%q: %q", test.found, r.Message)
 			}

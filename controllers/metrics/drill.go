@@ -21,15 +21,16 @@ var (
 		"Files, objects, archives and indexes that are damaged, missing or unusable by the last drill of each Drill with scrub: "+
 			"the sum of a namespace.", "namespace")
 	drillAgeDescription = describe("lighterage_drill_last_recoverable_age_seconds",
-		"Time since the last drill that restored its copy within the objective, or since the Drill was created if none has: "+
-			"the longest of a namespace's Drills.", "namespace")
+		"Time since the last drill that restored its copy, or verified it, within the objective, or since the Drill was "+
+			"created if none has: the longest of a namespace's Drills.", "namespace")
 	drillDurationDescription = describe("lighterage_drill_duration_seconds",
 		"Duration of the last drill that ended: the longest of a namespace's Drills.", "namespace")
 	drillRateDescription = describe("lighterage_drill_bytes_per_second",
-		"Plain bytes that the last drill which ended restored each second: the least of a namespace's Drills.", "namespace")
+		"Bytes that the last drill which ended restored or verified each second, plain ones, with scrub as they rest: "+
+			"the least of a namespace's Drills.", "namespace")
 	drillCPUDescription = describe("lighterage_drill_cpu_seconds_per_byte",
-		"CPU time that the last drill which ended took for each plain byte: the most of a namespace's Drills.",
-		"namespace")
+		"CPU time that the last drill which ended took for each plain byte, with scrub for each byte as it rests: the "+
+			"most of a namespace's Drills.", "namespace")
 )
 
 // drilled is what a Drill shows.

@@ -77,20 +77,23 @@ var transfers = dashboard{
 				queries: one(`sum by (recoverable) (lighterage_drills)`, "{{recoverable}}"),
 			}, {
 				title: "Time since copies were recoverable", kind: timeseries, unit: secondsUnit, width: 6,
-				description: "Time since the last drill that restored its copy within the objective: the longest of a namespace.",
-				queries:     one(`max by (namespace) (lighterage_drill_last_recoverable_age_seconds)`, "{{namespace}}"),
+				description: "Time since the last drill that restored its copy, or verified it, within the objective: the " +
+					"longest of a namespace.",
+				queries: one(`max by (namespace) (lighterage_drill_last_recoverable_age_seconds)`, "{{namespace}}"),
 			}, {
 				title: "Duration of restores", kind: timeseries, unit: secondsUnit, width: 6,
 				description: "Duration of the last drill: the longest of a namespace.",
 				queries:     one(`max by (namespace) (lighterage_drill_duration_seconds)`, "{{namespace}}"),
 			}, {
 				title: "Rate of restores", kind: timeseries, unit: bytesPerSec, width: 6,
-				description: "Plain bytes that the last drill restored each second: the least of a namespace.",
-				queries:     one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
+				description: "Bytes that the last drill restored or verified each second, plain ones, with scrub as they rest: " +
+					"the least of a namespace.",
+				queries: one(`min by (namespace) (lighterage_drill_bytes_per_second)`, "{{namespace}}"),
 			}, {
 				title: "CPU time of restores", kind: timeseries, unit: secondsUnit, width: 6,
-				description: "CPU time that the last drill took for each GiB of plain bytes: the most of a namespace.",
-				queries:     one(`max by (namespace) (lighterage_drill_cpu_seconds_per_byte) * 1024 ^ 3`, "{{namespace}}"),
+				description: "CPU time that the last drill took for each GiB of plain bytes, with scrub of bytes as they rest: " +
+					"the most of a namespace.",
+				queries: one(`max by (namespace) (lighterage_drill_cpu_seconds_per_byte) * 1024 ^ 3`, "{{namespace}}"),
 			}, {
 				title: "Damaged data at rest", kind: timeseries, unit: short, width: 6,
 				description: "Files, objects, archives and indexes that the last drills with scrub found damaged, missing or unusable.",

@@ -7,9 +7,10 @@
 // A name is a path, or s3://BUCKET/KEY. The index of DIRECTORY/NAME is DIRECTORY/.NAME.lgci. The server of an object
 // store and the credentials are those of the environment variables that other clients use: see Files.
 //
-// What is written appears as a whole, the index before the data, or not at all: a process that is killed leaves nothing
-// on most file systems. On those without files that have no name, and where it replaces a file, it leaves at most a
-// file whose name begins with TemporaryPrefix, in a store an upload that was not completed.
+// What is written appears as a whole, the index before the data, or not at all. A process that is killed leaves nothing
+// on most file systems, but for an index without its file if that is between the two. On those without files that have
+// no name, and where it replaces a file, it leaves at most a file whose name begins with TemporaryPrefix as well, in a
+// store an upload that was not completed.
 package cargofile
 
 import (
@@ -32,7 +33,8 @@ var (
 	ErrNoIndex = errors.New("there is no index beside the file")
 	// ErrExists says that something is there under the name that would be written. It is fs.ErrExist.
 	ErrExists = fmt.Errorf("the destination is there already: %w", fs.ErrExist)
-	// ErrName says that a name is neither a path nor s3://BUCKET/KEY, or cannot be used here.
+	// ErrName says that a name is neither a path nor s3://BUCKET/KEY, or cannot be used here: nothing is written under
+	// one that ends in .age.
 	ErrName = errors.New("unusable name")
 )
 
@@ -74,7 +76,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 }
 
 // Scan opens a file without its index, which is made again of all of the file, with the numbers of records. It writes
-// none: WriteIndex does.
+// none: WriteIndex and Rebuild do.
 func (f *Files) Scan(ctx context.Context, name string, records cargo.Records) (*File, error) {
 	return f.open(ctx, name, func(_ place, o object) (*cargo.Index, error) {
 		if o.size() == 0 {
@@ -155,9 +157,23 @@ func (f *Files) Index(ctx context.Context, name string) (*cargo.Index, error) {
 	return i, nil
 }
 
-// WriteIndex writes an index beside a file, in the place of one that is there.
+// Rebuild makes the index of a file again, as Scan does, and writes it in the place of one that is there. Where none
+// can be written it is ErrName, before the file is read.
+func (f *Files) Rebuild(ctx context.Context, name string, records cargo.Records) error {
+	if _, err := f.target(name); err != nil {
+		return err
+	}
+	file, err := f.Scan(ctx, name, records)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.WriteIndex(ctx, name, file.Index()), file.Close())
+}
+
+// WriteIndex writes an index beside a file, in the place of one that is there. That of an encrypted file is encrypted,
+// too, which it cannot do: ErrName.
 func (f *Files) WriteIndex(ctx context.Context, name string, index *cargo.Index) error {
-	at, err := f.place(name)
+	at, err := f.target(name)
 	if err != nil {
 		return err
 	}
@@ -247,7 +263,7 @@ func (c closing) Close() error { return errors.Join(c.ReadCloser.Close(), c.obje
 func (f *Files) write(
 	ctx context.Context, to string, replace bool, content func(io.Writer) (*cargo.Index, error),
 ) error {
-	at, err := f.place(to)
+	at, err := f.target(to)
 	if err != nil {
 		return err
 	}

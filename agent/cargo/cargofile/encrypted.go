@@ -13,6 +13,17 @@ import (
 	"github.com/lighterage/lighterage/agent/agefile"
 )
 
+// target is the place of a file that is to be written, or whose index is. What is written is plain, so that the name of
+// an encrypted file is ErrName: nobody could open it.
+func (f *Files) target(name string) (place, error) {
+	if strings.HasSuffix(name, agefile.Suffix) {
+		return nil, fmt.Errorf("%w: %q: files whose names end in %s are encrypted, and so are their indexes; what is "+
+			"written here is not: use a copy without %[3]s in its name, and encrypt it and its index with age", ErrName, name,
+			agefile.Suffix)
+	}
+	return f.place(name)
+}
+
 // decrypted returns what is in a place as it was before it was encrypted, which files are, and their indexes, whose
 // names end with agefile.Suffix. The object is closed where that fails.
 func (f *Files) decrypted(ctx context.Context, name string, o object) (object, error) {

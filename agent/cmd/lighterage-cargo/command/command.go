@@ -91,7 +91,7 @@ AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECR
 AWS_CA_BUNDLE. With credentials the endpoint must begin with https://.
 
 What is written appears as a whole, index first, or not at all. Files whose names end with .age are encrypted; they are
-read with --identity, and a copy of one is not encrypted.
+read with --identity. A copy of one is not encrypted, and its name must not end with .age.
 
 Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 		Example: `  lighterage-cargo copy --as gzip --records lines orders.csv orders.csv.gz
@@ -158,6 +158,8 @@ func (p *program) open(ctx context.Context, name string, records cargo.Records) 
 	switch {
 	case lacks && p.scan:
 		return p.files.Scan(ctx, name, records)
+	case lacks && strings.HasSuffix(name, agefile.Suffix):
+		return nil, fmt.Errorf("%w; with --scan cat, records, report and copy read the file without it", err)
 	case lacks:
 		return nil, fmt.Errorf("%w; lighterage-cargo rebuild makes it again of the file", err)
 	}

@@ -180,7 +180,8 @@ func TestUsage(t *testing.T) {
 		{"rebuild", "--records", "fixed=0", "a"}, {"copy", "a"}, {"copy", "--as", "lzw", "-", to},
 		{"copy", "--as", "gzip", "--inflate", "-", to}, {"copy", "--records", "lines", "a", to},
 		{"copy", "--as", "gzip", "--records", "x", "-", to}, {"copy", "--as", "gzip", "--level", "Most", "-", to},
-		{"cat", "--no", "a"},
+		{"copy", "--level", "Fast", "a", to}, {"copy", "--level", "High", "--inflate", "a", to},
+		{"copy", "--no-check", "--inflate", "a", to}, {"cat", "--no", "a"},
 	} {
 		if out, err := run(t, nil, "", arguments...); command.ExitCode(err) != 2 || out != "" {
 			t.Errorf("%q: %q, %v", arguments, out, err)

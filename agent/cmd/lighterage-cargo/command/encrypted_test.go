@@ -4,14 +4,18 @@
 package command_test
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"filippo.io/age"
 
 	"github.com/lighterage/lighterage/agent/agefile"
+	"github.com/lighterage/lighterage/agent/cargo/cargofile"
 )
 
 // TestEncrypted: a file that is encrypted, as its index is, is listed, read, verified and copied with an identity, and
@@ -61,7 +65,46 @@ func TestEncrypted(t *testing.T) {
 	if _, err := run(t, nil, "", "cat", at("a.gz.age")); err == nil {
 		t.Error("it was read without an identity")
 	}
+	// Nothing plain is written under the name of an encrypted file: it would replace what can be read.
+	before := contents(t, directory)
+	for name, arguments := range map[string][]string{
+		"rebuild":       {"rebuild", at("a.gz.age")},
+		"copy":          {"copy", at("a.gz.age"), at("c.gz.age")},
+		"copy --force":  {"copy", "--force", at("b.gz"), at("a.gz.age")},
+		"copy inflated": {"copy", "--inflate", at("a.gz.age"), at("c.age")},
+		"copy packed":   {"copy", "--as", "gzip", at("b.gz"), at("c.gz.age")},
+		"to a store":    {"copy", at("b.gz"), "s3://archive/c.gz.age"},
+	} {
+		_, err := run(t, nil, "", append([]string{"--identity", key}, arguments...)...)
+		if !errors.Is(err, cargofile.ErrName) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := contents(t, directory); !maps.Equal(before, after) {
+		t.Errorf("there is %q, and was %q", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+	}
+	if out := with("cat", at("a.gz.age")); out != plain() {
+		t.Errorf("cat wrote %d bytes at the end", len(out))
+	}
 	if _, err := run(t, nil, "", "--identity", at("absent"), "cat", at("a.gz.age")); err == nil {
 		t.Error("it was read with no file of identities")
 	}
+}
+
+// contents is what the files of a directory have.
+func contents(t *testing.T, directory string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	files, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(directory, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[f.Name()] = string(b)
+	}
+	return all
 }

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ A record that is longer than a block lies in several ones.`,
 	cmd.Flags().BoolVar(&c.inflate, "inflate", false, "write the plain file")
 	cmd.Flags().StringVar(&c.as, "as", "", "compress the plain file FROM as gzip or zstd")
 	cmd.Flags().StringVar(&c.records, "records", "none", "with --as: the records of the file: lines, fixed=N or rdw")
-	cmd.Flags().StringVar(&c.level, "level", codec.Fast.String(), "with --as: the effort: Fast, Balanced or High")
+	cmd.Flags().StringVar(&c.level, "level", "", "with --as: the effort: Fast, Balanced or High")
+	cmd.Flags().Lookup("level").DefValue = codec.Fast.String()
 	cmd.Flags().IntVar(&c.blockSize, "block-size", 0, "with --as: the most bytes of a plain block (default 1048576)")
 	cmd.Flags().BoolVar(&c.noCheck, "no-check", false, "copy what rests without comparing it with the index")
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace what is there under the name TO")
@@ -63,8 +65,11 @@ func (p *program) copy(ctx context.Context, from, to string, c copying) error {
 	switch {
 	case c.as != "" && (c.inflate || c.noCheck || p.scan):
 		return usagef("--as takes a plain file, so that --inflate, --no-check and --scan mean nothing")
-	case c.as == "" && (c.records != "none" || c.blockSize != 0):
-		return usagef("--records and --block-size need --as gzip or --as zstd")
+	case c.as == "" && (c.records != "none" || c.blockSize != 0 || c.level != ""):
+		return usagef("--records, --block-size and --level need --as gzip or --as zstd")
+	case c.inflate && c.noCheck:
+		return usagef("--inflate compares every block that it expands with the index; remove --no-check, or " +
+			"copy the file as it rests, without --inflate")
 	case c.as != "":
 		return p.pack(ctx, from, to, c)
 	}
@@ -91,7 +96,7 @@ func (p *program) pack(ctx context.Context, from, to string, c copying) error {
 	default:
 		return usagef("--as %q: write gzip or zstd", c.as)
 	}
-	if o.Level, err = codec.ParseLevel(c.level); err != nil {
+	if o.Level, err = codec.ParseLevel(cmp.Or(c.level, codec.Fast.String())); err != nil {
 		return usagef("%w", err)
 	}
 	var plain io.ReadCloser
@@ -125,19 +130,15 @@ func newRebuild(p *program) *cobra.Command {
 		Short: "Make the index of a file again and write it beside the file",
 		Long: `Make the index of a file again of all of the file, and write it beside the file in the place of one that is there.
 With --records it has the numbers of records, at whose borders the blocks of the file need not end. Files that other
-programs compressed have no blocks that can be read apart, and are rejected.`,
+programs compressed have no blocks that can be read apart, and are rejected. So are encrypted ones, whose names end with
+.age: their indexes are encrypted, too.`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			records, err := parseRecords(layout)
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
-			f, err := p.files.Scan(ctx, arguments[0], records)
-			if err != nil {
-				return err
-			}
-			return errors.Join(p.files.WriteIndex(ctx, arguments[0], f.Index()), f.Close())
+			return p.files.Rebuild(cmd.Context(), arguments[0], records)
 		},
 	}
 	cmd.Flags().StringVar(&layout, "records", "none", "the records of the file: lines, fixed=N or rdw")
