@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -281,7 +283,8 @@ func TestCheapestThatIsStalled(t *testing.T) {
 // Those without the accelerator that the policy prefers are none of them.
 func TestCheapestNodes(t *testing.T) {
 	spot := map[string]string{"class": "spot"}
-	begin := func() *dated {
+	begin := func(t *testing.T) *dated {
+		t.Helper()
 		d := newCheapest(t, "", within(8*time.Hour))
 		d.facts.Tariffs[0].Spec.CPUHour.Rules = []v1alpha1.CPUHourRule{
 			{Price: "0.25", NodeSelector: spot, Windows: []v1alpha1.TariffWindow{{Start: "14:00", End: "16:00"}}},
@@ -300,7 +303,7 @@ func TestCheapestNodes(t *testing.T) {
 		}
 		return d
 	}
-	prefers := func(out plan.TransferDecision) {
+	prefers := func(t *testing.T, out plan.TransferDecision) {
 		t.Helper()
 		terms := out.Start.Job().Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 		want := corev1.NodeSelectorRequirement{Key: "class", Operator: corev1.NodeSelectorOpIn, Values: []string{"spot"}}
@@ -309,17 +312,51 @@ func TestCheapestNodes(t *testing.T) {
 			t.Errorf("%+v", terms)
 		}
 	}
-	d := begin()
-	prefers(d.begins("04 14:00"))
+	d := begin(t)
+	prefers(t, d.begins("04 14:00"))
 	_, seen := reporting(moving())
 	d.facts.Job = seen.Job
 	d.facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "lost")
 	d.at("04 14:10")
 	d.facts = gone(d.facts, false)
-	prefers(d.begins("04 14:20"))
+	prefers(t, d.begins("04 14:20"))
+
+	// They vanish while it runs: the next attempt begins elsewhere, prefers them in case some come back, and keeps its plan.
+	for name, vanish := range map[string]func(spot *corev1.Node, facts *placement.Facts){
+		"removed":  func(_ *corev1.Node, facts *placement.Facts) { facts.Nodes = facts.Nodes[1:] },
+		"cordoned": func(spot *corev1.Node, _ *placement.Facts) { spot.Spec.Unschedulable = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := begin(t)
+			planned := d.begins("04 14:00").Status.Deadline.Plan
+			_, seen := reporting(moving())
+			d.facts.Job, d.facts.Pod = seen.Job, failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "lost")
+			vanish(&d.facts.Placement.Nodes[0], &d.facts.Placement)
+			d.want(d.at("04 14:10"), v1alpha1.TransferRetrying, v1alpha1.ReasonRetrying, 0)
+			d.facts = gone(d.facts, false)
+			out := d.begins("04 14:20")
+			prefers(t, out)
+			pod := corev1.Pod{Spec: out.Start.Job().Spec.Template.Spec}
+			other := &d.facts.Placement.Nodes[len(d.facts.Placement.Nodes)-1]
+			other.Labels[corev1.LabelOSStable] = "linux" // as kubelets say
+			if fits, err := scheduling.GetRequiredNodeAffinity(&pod).Match(other); err != nil || !fits {
+				t.Errorf("%v: %s may not take it: %+v %+v", err, other.Name, pod.Spec.NodeSelector, pod.Spec.Affinity)
+			}
+			if out.Status.Run.Attempt != 2 || !equality.Semantic.DeepEqual(out.Status.Deadline.Plan, planned) {
+				t.Errorf("%+v, planned %+v", out.Status.Run, out.Status.Deadline.Plan)
+			}
+			d.runs(moving())
+			d.facts.Pod.Spec.NodeName = other.Name
+			out = d.at("04 14:21")
+			d.want(out, v1alpha1.TransferTransferring, v1alpha1.ReasonTransferring, 0)
+			if out.Status.Run.Node != other.Name {
+				t.Errorf("it runs on %s, want %s", out.Status.Run.Node, other.Name)
+			}
+		})
+	}
 
 	// They vanish while the run waits: no price is lower any more.
-	d = begin()
+	d = begin(t)
 	d.facts.Placement.Nodes[0].Spec.Unschedulable = true
 	if out := d.begins("04 12:05"); out.Status.Deadline.Plan.NodeSelector != nil {
 		t.Errorf("%+v", out.Status.Deadline)

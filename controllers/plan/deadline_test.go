@@ -205,6 +205,43 @@ func TestDeadlineWithoutFigures(t *testing.T) {
 	d.expect("04 22:30", "DeadlineMissed", "04 22:30", "")
 }
 
+// A deadline that cannot be kept has the earliest time that is possible in status, whatever keeps the run from it, and the
+// slack that is missing. It is the same for all strategies.
+func TestImpossibleDeadline(t *testing.T) {
+	nightly := []v1alpha1.ScheduleWindow{{Start: "22:00", End: "06:00"}}
+	short := []v1alpha1.ScheduleWindow{{Start: "22:00", End: "22:40"}} // an hour's run takes two of them
+	for name, c := range map[string]struct {
+		windows       []v1alpha1.ScheduleWindow
+		within        time.Duration
+		by, predicted string
+	}{
+		"it takes longer":               {nil, 30 * time.Minute, "04 12:30", "04 13:00"},
+		"it waits for a window":         {nightly, 8 * time.Hour, "04 20:00", "04 23:00"},
+		"it ends in the window":         {nightly, 10*time.Hour + time.Minute, "04 22:01", "04 23:00"},
+		"it is paused between windows":  {short, 24 * time.Hour, "05 12:00", "05 22:20"},
+		"it is within reach, by a hair": {nightly, 11 * time.Hour, "04 23:00", "04 23:00"},
+	} {
+		for _, strategy := range []v1alpha1.DeadlineStrategy{v1alpha1.DeadlineSoonest, v1alpha1.DeadlineCheapest} {
+			t.Run(name+", "+string(strategy), func(t *testing.T) {
+				d := newCheapest(t, "", within(c.within))
+				d.transfer.Spec.Deadline.Strategy = strategy
+				if c.windows != nil {
+					d.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: c.windows}
+				}
+				reason := v1alpha1.ReasonDeadlineOutOfReach
+				if c.by == c.predicted {
+					reason = v1alpha1.ReasonDeadlineInReach
+				}
+				out := d.expect("04 12:00", reason, c.by, c.predicted)
+				if s := out.Status.Deadline; (s.Slack.Duration < 0) != (reason == v1alpha1.ReasonDeadlineOutOfReach) ||
+					(out.Start == nil) != (c.windows != nil) {
+					t.Errorf("%+v, starts: %v", s, out.Start != nil)
+				}
+			})
+		}
+	}
+}
+
 // A time counts for runs until one was in time.
 func TestDeadlineTime(t *testing.T) {
 	by := v1alpha1.TransferDeadline{Time: &metav1.Time{Time: minute(t, "05-05 02:00")}}

@@ -102,22 +102,16 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	if c.SoftwareMinSize != nil && c.SoftwareMinSize.Sign() > 0 {
 		spec.Software = &v1alpha1.SoftwareCompression{MinSize: c.SoftwareMinSize}
 	}
-	user, unit := in.oneForAll()
-	winners := in.winners()
-	if user != "" {
-		winners = prevailing(winners)
-	}
-	packed := slices.DeleteFunc(slices.Clone(winners), func(w winner) bool { return w.Codec == none })
+	packed := slices.DeleteFunc(in.winners(), func(w winner) bool { return w.Codec == none })
 	if len(packed) == 0 {
 		spec.Mode = v1alpha1.CompressionNever
-		if user != "" {
-			return spec, fmt.Sprintf("by the objective %s: mode Never, since %s does the same with every %s over whatever "+
-				"link, and it is best over more of them than any other: %s%s",
-				cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), user, unit, reasons(in.winners()), in.hopeless())
-		}
 		return spec, fmt.Sprintf("by the objective %s nothing is better than to send these data as they are, over any of "+
 			"the links: mode Never%s",
 			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), in.hopeless())
+	}
+	user, unit, classes := in.oneForAll()
+	if user != "" {
+		packed = prevailing(packed)
 	}
 	spec.Mode = v1alpha1.CompressionAuto
 	spec.Codecs = codecs(packed)
@@ -126,9 +120,11 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 		"level %s, because %s",
 		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), join(spec.Codecs), spec.Level, reasons(in.winners()))}
 	if user != "" {
-		why = []string{fmt.Sprintf("by the objective %s: %s at level %s, which %s uses for every %s (each was measured "+
-			"alone, at its size) over whatever link, since it is best over more of them than any other: %s",
-			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
+		why = []string{fmt.Sprintf("by the objective %s: mode Auto, in which %s decides for each class of %s whether to "+
+			"compress, by what it measures; what is compressed (each %s was measured alone, at its size) is %s at level %s, "+
+			"the best over most of the links where compressing pays: %s",
+			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), user, classes, unit, spec.Codecs[0], spec.Level,
+			reasons(in.winners()))}
 	}
 	accelerated := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine == placement.EngineHardware })
 	software := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine != placement.EngineHardware })
@@ -213,23 +209,23 @@ func (in *Input) place(first v1alpha1.Codec, accelerated bool) (v1alpha1.Placeme
 	}
 }
 
-// oneForAll names who sends what was sampled, and what that is, where everything that is compressed is compressed at
-// one level with one codec, whatever the link. Nothing where mode Auto chooses block by block.
-func (in *Input) oneForAll() (user, unit string) {
+// oneForAll names who sends what was sampled, what that is and by what its classes differ, where everything that is
+// compressed is compressed at one level with one codec. Nothing where mode Auto chooses both block by block.
+func (in *Input) oneForAll() (user, unit, classes string) {
 	if sample := in.Status.Sample; sample != nil {
 		switch sample.Unit {
 		case v1alpha1.TrialUnitBody:
-			return "an HTTPEndpoint", "body"
+			return "an HTTPEndpoint", "body", "content and size"
 		case v1alpha1.TrialUnitMessage:
-			return "a Queue", "message"
+			return "a Queue", "message", "subject and size"
 		case v1alpha1.TrialUnitBlock:
 		}
 	}
-	return "", ""
+	return "", "", ""
 }
 
-// prevailing are the winners with the codec and level that are best over most links; of several, those of the link that
-// was stated first.
+// prevailing are, of winners that compress, those with the codec and level that are best over most links; of several,
+// those of the link that was stated first.
 func prevailing(all []winner) []winner {
 	type way struct{ codec, level string }
 	links, most := map[way]int{}, way{}

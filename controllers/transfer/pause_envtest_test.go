@@ -171,6 +171,9 @@ func TestWindowsAreChecked(t *testing.T) {
 		"of no length":              {Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "20:00"}}},
 		"no day":                    {Windows: []v1alpha1.ScheduleWindow{{Days: []v1alpha1.Weekday{"Mon"}}}},
 		"too many":                  {Windows: make([]v1alpha1.ScheduleWindow, 17)},
+		"a time zone that is a path": {
+			TimeZone: "../x", Windows: []v1alpha1.ScheduleWindow{{Start: "20:00", End: "21:00"}},
+		},
 	} {
 		transfer := f.make("unusable")
 		transfer.Spec.Schedule = &schedule
@@ -178,11 +181,15 @@ func TestWindowsAreChecked(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
-	f.transfer.Spec.Pause = true
-	f.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{
-		{Days: []v1alpha1.Weekday{v1alpha1.Saturday}}, {Start: "20:00", End: "06:00"},
-	}}
+	// Only the manager knows which time zones there are.
+	f.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{
+		TimeZone: "Mars/Olympus", Windows: []v1alpha1.ScheduleWindow{
+			{Days: []v1alpha1.Weekday{v1alpha1.Saturday}}, {Start: "20:00", End: "06:00"},
+		},
+	}
 	f.create()
+	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
+	f.change(func(t *v1alpha1.Transfer) { t.Spec.Schedule.TimeZone, t.Spec.Pause = "Europe/Berlin", true })
 	f.because(v1alpha1.TransferPaused, v1alpha1.ReasonPaused)
 	if f.transfer.Status.Run != nil {
 		t.Errorf("%+v", f.transfer.Status)
