@@ -257,6 +257,12 @@ func (c *checking) times(ctx context.Context) (own time.Time, server check.Fact[
 	return own, check.Fact[time.Time]{Value: stated, Err: err}
 }
 
+// isTerminal reports whether somebody types what is read.
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // it fits, on all platforms
+}
+
 // columns is the width of a terminal; 0 of what is none.
 func columns(out io.Writer) int {
 	width, _ := screen(out)

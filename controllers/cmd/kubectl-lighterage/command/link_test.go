@@ -7,17 +7,21 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/link"
@@ -162,4 +166,59 @@ func TestLinkArguments(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
+}
+
+// TestTokenInput: a line is a token, whether or not the input ends; who waits for one can be interrupted; and what is
+// read is bounded.
+func TestTokenInput(t *testing.T) {
+	token, err := link.NewToken("west", "gateway.west.example:8443", [32]byte{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(ctx context.Context, in io.Reader) (*link.Token, error) {
+		l := newLinking(newPlugin(genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}))
+		err := l.readToken(ctx)
+		return l.token, err
+	}
+	open, typed := io.Pipe() // it never ends
+	defer typed.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	interrupted := make(chan error, 1)
+	go func() {
+		_, err := read(ctx, open)
+		interrupted <- err
+	}()
+	if _, err := io.WriteString(typed, "half of a line"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-interrupted; !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	open, typed = io.Pipe()
+	defer typed.Close()
+	go func() { _, _ = io.WriteString(typed, "\n"+token.Encode()+"\r\n") }()
+	for name, in := range map[string]io.Reader{"typed": open, "of a file": strings.NewReader(token.Encode())} {
+		if got, err := read(t.Context(), in); err != nil || got.Encode() != token.Encode() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	endless := &endlessReader{}
+	if _, err := read(t.Context(), endless); !errors.Is(err, link.ErrToken) || endless.read > maxTokenInput {
+		t.Errorf("%d bytes of an endless line: %v", endless.read, err)
+	}
+	if _, err := read(t.Context(), iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("an input that fails: %v", err)
+	}
+}
+
+// endlessReader is a line without an end.
+type endlessReader struct{ read int }
+
+func (r *endlessReader) Read(to []byte) (int, error) {
+	for i := range to {
+		to[i] = 'x'
+	}
+	r.read += len(to)
+	return len(to), nil
 }

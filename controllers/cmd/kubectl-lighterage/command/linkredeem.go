@@ -36,7 +36,7 @@ func (l *linking) redeem(ctx context.Context) error {
 	if err := l.open(ctx, false, true); err != nil {
 		return err
 	}
-	if err := l.readToken(); err != nil {
+	if err := l.readToken(ctx); err != nil {
 		return err
 	}
 	endpoint, err := l.ownEndpoint(ctx)
