@@ -8,6 +8,9 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +92,7 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(err.Error(), "patch peergrants.lighterage.dev in namespace vault") {
 		t.Errorf("a grant without rights: %v", err)
 	}
+	tryHalves(t, clusters, path)
 	// Nobody looks at the Peers: they are made, and the command says that nothing is proved.
 	if _, _, err := run("connect", "--to", "west", "--wait", "50ms"); err == nil ||
 		!strings.Contains(err.Error(), "check that it runs") {
@@ -165,6 +170,47 @@ func TestConnect(t *testing.T) {
 		t.Errorf("check of two clusters: %v\n%s", err, out)
 	}
 	tryProve(t, east, run)
+}
+
+// tryHalves interrupts connect at the second Peer, and at the PeerGrant after both: it names what stays, and disconnect
+// removes that.
+func tryHalves(t *testing.T, clusters map[string]*controllertest.Cluster, path string) {
+	t.Helper()
+	applies := func(r *http.Request) bool { return r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") }
+	east, west := "Peer west of cluster east", "Peer east of cluster west"
+	for at, says := range map[int32][]string{2: {east}, 3: {east, west}} {
+		ctx, stop := context.WithCancel(t.Context())
+		c := &counted{counts: applies, at: at, interrupt: stop}
+		var said strings.Builder
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &said}
+		err := Run(ctx, []string{
+			"connect", "--to", "west", "--to-grant", "default", "--kubeconfig", c.between(t, clusters, path),
+		}, streams)
+		stop()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("request %d: %v\n%s", at, err, said.String())
+		}
+		for _, part := range append(says, "disconnect --context east --to west") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("request %d: %v", at, err)
+			}
+		}
+		if len(says) == 1 && strings.Contains(err.Error(), west) {
+			t.Errorf("it is not known whether the second Peer was applied: %v", err)
+		}
+		// The API server goes on with the request that was broken off.
+		controllertest.Eventually(t, func() error {
+			key := client.ObjectKey{Namespace: "default", Name: "from-east.default"}
+			if at == 3 {
+				return clusters["west"].Client.Get(t.Context(), key, &v1alpha1.PeerGrant{})
+			}
+			return clusters["west"].Client.Get(t.Context(), client.ObjectKey{Name: "east"}, &v1alpha1.Peer{})
+		})
+		_, removed, err := try(t, "", "disconnect", "--to", "west", "--kubeconfig", path)
+		if err != nil || countPeers(t, clusters["east"])+countPeers(t, clusters["west"]) != 0 {
+			t.Errorf("disconnect: %v\n%s", err, removed)
+		}
+	}
 }
 
 // tryWrongDNS: a name that leads nowhere is said with the manager's words, the Peers stay, and the next connect with

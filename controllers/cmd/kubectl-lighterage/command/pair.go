@@ -77,6 +77,11 @@ func (p *pair) check(*cobra.Command, []string) error {
 	return nil
 }
 
+// contexts are the flags by which another command is about the same clusters.
+func (p *pair) contexts() string {
+	return "--context " + p.sides[0].context + " --to " + p.sides[1].context
+}
+
 // right is one to do something.
 type right struct{ group, resource, verb, namespace, name string }
 

@@ -155,7 +155,7 @@ func (v *verifying) joined() ([2]*v1alpha1.Peer, error) {
 		if err != nil {
 			return peers, fmt.Errorf("cluster %s: reading its CA: %w", other.context, err)
 		}
-		join := "join them with kubectl lighterage connect --context " + v.sides[0].context + " --to " + v.sides[1].context
+		join := "join them with kubectl lighterage connect " + v.contexts()
 		switch {
 		case len(found) == 0:
 			return peers, fmt.Errorf("cluster %s has no Peer for cluster %s; %s", s.context, other.context, join)

@@ -102,7 +102,7 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 	made := int32(0) // by verify when it is not interrupted
 	for at := int32(1); made == 0; at++ {
 		ctx, stop := context.WithCancel(t.Context())
-		c := &counted{at: at, interrupt: stop}
+		c := &counted{counts: makesObject, at: at, interrupt: stop}
 		var out, said strings.Builder
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &said}
 		path := c.between(t, clusters, kubeconfig)
@@ -142,8 +142,14 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 	}
 }
 
-// counted is what stands between verify and API servers, and interrupts it at one of the objects that it makes.
+// makesObject reports whether a request makes an object.
+func makesObject(r *http.Request) bool {
+	return r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
+}
+
+// counted is what stands between a command and API servers, and interrupts it at one of the requests that count.
 type counted struct {
+	counts    func(*http.Request) bool
 	at        int32
 	interrupt func()
 	n         atomic.Int32
@@ -170,8 +176,7 @@ func (c *counted) between(t *testing.T, clusters map[string]*controllertest.Clus
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			makes := r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
-			if makes && c.n.Add(1) == c.at {
+			if c.counts(r) && c.n.Add(1) == c.at {
 				c.interrupt()
 			}
 			// An API server may go on with a request whose client is gone.
