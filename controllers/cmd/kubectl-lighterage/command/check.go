@@ -59,7 +59,7 @@ func newCheck(p *plugin) *cobra.Command {
 		Long: `Check the installation in a cluster: versions, kinds, manager and gateway, Pod Security, network policies, the
 clock, the CA, Peers, node agents, engines, accelerators, storage classes and ObjectStores. It changes nothing.
 
-A check is ok, a warning, an error, or skipped where you may not read what it needs. The exit code is 1 if there is an
+A check is ok, a warning, an error, or skipped where what it needs cannot be read. The exit code is 1 if there is an
 error. With --to it checks two clusters, whether their clocks agree, and whether each has a Peer that leads to the
 other one.
 
