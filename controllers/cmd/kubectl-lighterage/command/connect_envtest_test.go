@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -137,10 +139,16 @@ func TestConnect(t *testing.T) {
 	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "west", Namespaces: []string{"bank"}}}
 	grant.Spec.To = []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedQueue}}
 	east.Create(t, grant)
+	set := &v1alpha1.TransferSet{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "nightly"}}
+	set.Spec.Selector = &metav1.LabelSelector{}
+	set.Spec.Template.Destination.Peer = "west"
+	east.Create(t, set) // without members: there are no claims
 	_, said, err := run("disconnect", "--to", "west")
-	if err == nil || !strings.Contains(said, "PeerGrant bank/in") || countPeers(t, west) != 1 || countPeers(t, east) != 1 {
+	if err == nil || !strings.Contains(said, "PeerGrant bank/in") || !strings.Contains(said, "TransferSet bank/nightly") ||
+		countPeers(t, west) != 1 || countPeers(t, east) != 1 {
 		t.Errorf("in use: %v\n%s", err, said)
 	}
+	tryDisconnectRights(t, west, run)
 	_, said, err = run("disconnect", "--to", "west", "--force")
 	if err != nil || countPeers(t, west)+countPeers(t, east) != 0 {
 		t.Errorf("disconnect: %v\n%s", err, said)
@@ -289,6 +297,34 @@ func tryGrants(
 	shared.Spec = *other.Spec.DeepCopy()
 	shared.Spec.From = append(shared.Spec.From, v1alpha1.PeerGrantFrom{Peer: "north", Namespaces: []string{"vault"}})
 	west.Create(t, shared)
+}
+
+// tryDisconnectRights: who may delete Peers, and not the PeerGrants that connect made, deletes nothing.
+func tryDisconnectRights(
+	t *testing.T, west *controllertest.Cluster, run func(...string) (string, string, error),
+) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "disconnects"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"peers"}, Verbs: []string{"delete"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "nobody"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
+	west.Create(t, role, binding)
+	controllertest.Eventually(t, func() error {
+		_, _, err := run("disconnect", "--to", "west-nobody", "--force")
+		if err == nil || !strings.Contains(err.Error(), "cluster west-nobody: delete peergrants.lighterage.dev in namespace vault") ||
+			strings.Contains(err.Error(), "cluster east:") {
+			return fmt.Errorf("%w, %d Peers", err, countPeers(t, west))
+		}
+		return nil
+	})
+	if countPeers(t, west) != 1 {
+		t.Error("it deleted the Peer")
+	}
 }
 
 // twoClusters starts two API servers, east and west, that have what an installation publishes, and returns them, their
