@@ -41,6 +41,7 @@ type verifying struct {
 	output  choice
 
 	namespace string
+	images    [2]string // of agents
 }
 
 // flow is one direction.
@@ -123,6 +124,11 @@ func (v *verifying) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	for i, s := range v.sides {
+		if v.images[i], err = s.verifiable(ctx); err != nil {
+			return err
+		}
+	}
 	token := make([]byte, 4)
 	_, _ = rand.Read(token) // it never fails
 	v.namespace = "lighterage-verify-" + hex.EncodeToString(token)
@@ -189,14 +195,10 @@ func (v *verifying) move(ctx context.Context, from int, peers [2]*v1alpha1.Peer)
 		v.say("%s to %s: skipped, %s", f.From, f.To, f.Skipped)
 		return f, nil
 	}
-	image, err := sender.agentImage(ctx)
-	if err != nil {
-		return f, err
-	}
 	ctx, stop := context.WithTimeoutCause(ctx, v.wait, errTooLong)
 	defer stop()
 	v.say("%s to %s: writing %s of test data", f.From, f.To, table.Bytes(v.bytes))
-	pod := filler(v.namespace, image, v.bytes)
+	pod := filler(v.namespace, v.images[from], v.bytes)
 	for _, step := range []struct {
 		in     *side
 		object client.Object
@@ -210,7 +212,7 @@ func (v *verifying) move(ctx context.Context, from int, peers [2]*v1alpha1.Peer)
 			return f, step.in.failed("making "+step.object.GetName(), err)
 		}
 	}
-	err = v.await(ctx, sender, pod, func() (bool, string, error) { return filled(pod) })
+	err := v.await(ctx, sender, pod, func() (bool, string, error) { return filled(pod) })
 	if err != nil {
 		return f, err
 	}

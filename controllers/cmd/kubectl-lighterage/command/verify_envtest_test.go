@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,6 +53,7 @@ func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeco
 		}
 		cluster.Create(t, manager)
 	}
+	tryWatchNamespaces(t, clusters, kubeconfig)
 	for name, test := range map[string]struct {
 		end         string // of Transfers
 		interrupted bool
@@ -90,6 +92,39 @@ func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeco
 				}
 			}
 		})
+	}
+}
+
+// tryWatchNamespaces: where an operator sees some namespaces only, on either side, verify makes none.
+func tryWatchNamespaces(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: managerDeployment}
+	for name, cluster := range clusters {
+		var manager appsv1.Deployment
+		if err := cluster.Client.Get(t.Context(), key, &manager); err != nil {
+			t.Fatal(err)
+		}
+		of := &manager.Spec.Template.Spec.Containers[0]
+		all := of.Args
+		set := func(arguments ...string) {
+			of.Args = arguments
+			if err := cluster.Client.Update(t.Context(), &manager); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(append(slices.Clone(all), watchFlag+"bank,shop")...)
+		_, said, err := try(t, "", "verify", "--to", "west", "--kubeconfig", kubeconfig)
+		if err == nil || !strings.Contains(err.Error(), "cluster "+name) || !strings.Contains(err.Error(), "watchNamespaces") {
+			t.Errorf("%v\n%s", err, said)
+		}
+		for name, cluster := range clusters {
+			var made corev1.NamespaceList
+			err := cluster.Client.List(t.Context(), &made, client.MatchingLabels{link.MadeByLabel: link.MadeByVerify})
+			if err != nil || len(made.Items) > 0 {
+				t.Errorf("cluster %s: %d namespaces were made: %v", name, len(made.Items), err)
+			}
+		}
+		set(all...)
 	}
 }
 
