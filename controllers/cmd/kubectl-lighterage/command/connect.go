@@ -179,7 +179,7 @@ func (c *connecting) run(ctx context.Context) error {
 	if err == nil {
 		c.sayNext(both)
 	}
-	text := func(to io.Writer) error { return writeJoined(to, both) }
+	text := func(to io.Writer) error { return writeJoined(to, both, columns(c.plugin.Out)) }
 	if failed := c.output.write(c.plugin.Out, both, text); failed != nil {
 		return failed
 	}
@@ -400,8 +400,9 @@ func (j *joined) look(ctx context.Context) error {
 	return nil
 }
 
-// writeJoined writes short lines, for narrow terminals.
-func writeJoined(to io.Writer, both []*joined) error {
+// writeJoined writes lines that are broken at width.
+func writeJoined(to io.Writer, both []*joined, width int) error {
+	var text strings.Builder
 	for _, j := range both {
 		var rows table.Rows
 		rows.Add("peer", j.Peer+" ("+string(j.Action)+")")
@@ -416,10 +417,7 @@ func writeJoined(to io.Writer, both []*joined) error {
 		for _, grant := range j.Grants {
 			rows.Add("PeerGrant", grant)
 		}
-		_, err := fmt.Fprintf(to, "%s to %s\n%s", table.Printable(j.From), table.Printable(j.To), rows.Text("  "))
-		if err != nil {
-			return fmt.Errorf("writing the output: %w", err)
-		}
+		fmt.Fprintf(&text, "%s to %s\n%s", table.Printable(j.From), table.Printable(j.To), rows.Text("  "))
 	}
-	return nil
+	return writeNarrow(to, text.String(), width)
 }

@@ -425,8 +425,8 @@ func (l *linking) prove(ctx context.Context, step link.Step) error {
 		Action: step.Action, observer: l.side,
 	}}
 	err := c.prove(ctx, both)
-	failed := l.output.write(l.plugin.Out, both[0], func(to io.Writer) error { return writeJoined(to, both) })
-	if failed != nil {
+	text := func(to io.Writer) error { return writeJoined(to, both, columns(l.plugin.Out)) }
+	if failed := l.output.write(l.plugin.Out, both[0], text); failed != nil {
 		return failed
 	}
 	return err

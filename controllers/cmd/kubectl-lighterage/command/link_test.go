@@ -129,6 +129,64 @@ func TestRedeemCalls(t *testing.T) {
 	}
 }
 
+// silentGateway tells of questions and answers none.
+type silentGateway struct {
+	wirev1.UnimplementedGatewayServer
+	asked chan struct{}
+}
+
+func (g *silentGateway) Authority(ctx context.Context, _ *wirev1.AuthorityRequest) (*wirev1.AuthorityResponse, error) {
+	g.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (g *silentGateway) Redeem(ctx context.Context, _ *wirev1.RedeemRequest) (*wirev1.RedeemResponse, error) {
+	g.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRedeemInterrupted: who interrupts is told whether the token may be used up.
+func TestRedeemInterrupted(t *testing.T) {
+	west, _, err := pki.NewCA("west", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := &silentGateway{asked: make(chan struct{}, 1)}
+	g := &calledGateway{address: serveGateway(t, west, silent)}
+	for name, test := range map[string]struct {
+		call func(context.Context) error
+		used bool
+	}{
+		"before": {func(ctx context.Context) error {
+			_, err := g.authority(ctx, [32]byte{})
+			return err
+		}, false},
+		"while it is handed in": {func(ctx context.Context) error {
+			return g.redeem(ctx, west.CertificatePEM, &wirev1.RedeemRequest{})
+		}, true},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			<-silent.asked
+			stop()
+		}()
+		err := test.call(ctx)
+		if status.Code(err) != codes.Canceled || errors.Is(err, errPerhapsUsed) != test.used {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+	}
+	lost := status.Error(codes.Unavailable, "connection reset")
+	if err := g.explain(lost, true); !errors.Is(err, errPerhapsUsed) {
+		t.Errorf("lost: %v", err)
+	}
+	if err := g.explain(status.Error(codes.PermissionDenied, "not valid"), true); errors.Is(err, errPerhapsUsed) {
+		t.Errorf("rejected: %v", err)
+	}
+}
+
 // TestLinkArguments: what is wrong is found before a cluster is asked, and a token that is wrong is not repeated.
 func TestLinkArguments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
