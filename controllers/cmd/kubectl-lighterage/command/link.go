@@ -466,14 +466,11 @@ func (l *linking) readToken(ctx context.Context) error {
 
 // firstLine reads the first line that is not blank, without waiting for another one.
 func firstLine(from io.Reader) (string, error) {
-	lines := bufio.NewReader(from)
-	for {
-		line, err := lines.ReadString('\n')
-		switch {
-		case err != nil && !errors.Is(err, io.EOF):
-			return "", err //nolint:wrapcheck // the caller says of what
-		case err != nil || strings.TrimSpace(line) != "":
-			return line, nil
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		if strings.TrimSpace(lines.Text()) != "" {
+			return lines.Text(), nil
 		}
 	}
+	return "", lines.Err() //nolint:wrapcheck // the caller says of what
 }
