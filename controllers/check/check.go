@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -140,9 +142,26 @@ func wrong(hint, format string, values ...any) Result {
 	return Result{Result: Error, Message: fmt.Sprintf(format, values...), Hint: hint}
 }
 
+// skipped is of what could not be read.
 func skipped(what string, err error) []Result {
-	return []Result{{
-		Result: Skipped, Message: fmt.Sprintf("%s cannot be read: %v", what, err),
-		Hint: "repeat with a user who may read it",
-	}}
+	hint := "check the network, and repeat"
+	switch {
+	case apierrors.IsForbidden(err):
+		hint = "repeat with a user who may read it"
+	case apierrors.IsUnauthorized(err):
+		hint = "log in again: the cluster rejects the credentials of the kubeconfig"
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		hint = "install or upgrade the operator: the cluster does not have this kind"
+	}
+	return []Result{{Result: Skipped, Message: fmt.Sprintf("%s cannot be read: %v", what, err), Hint: hint}}
+}
+
+// required is of an object that could not be read and that every installation has.
+func required(what string, err error) []Result {
+	if apierrors.IsNotFound(err) {
+		return []Result{wrong(
+			"check that the manager runs, and that --operator-namespace names its namespace", "there is no %s", what,
+		)}
+	}
+	return skipped(what, err)
 }

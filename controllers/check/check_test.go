@@ -4,6 +4,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -91,9 +94,14 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// forbidden is how an API server refuses who may not read something.
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(corev1.Resource(resource), "", errors.New("user nobody cannot read it"))
+}
+
 // TestFindings breaks one fact at a time: only its check finds something.
 func TestFindings(t *testing.T) {
-	unreadable := errors.New("forbidden")
+	unreadable, notFound := forbidden("things"), apierrors.NewNotFound(corev1.Resource("things"), "one")
 	notReady := []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "PeerUnreachable", Message: "no such host",
 	}}
@@ -124,6 +132,12 @@ func TestFindings(t *testing.T) {
 		"clock wrong":          {func(f *Facts) { f.ServerTime.Value = now.Add(-time.Hour) }, "clock", Error, "1h"},
 		"CA garbage":           {func(f *Facts) { f.CA.Value = []byte("x") }, "ca", Error, "no PEM"},
 		"CA unreadable":        {func(f *Facts) { f.CA.Err = unreadable }, "ca", Skipped, "forbidden"},
+		"CA missing":           {func(f *Facts) { f.CA.Err = notFound }, "ca", Error, pki.CAName},
+		"CA, no answer":        {func(f *Facts) { f.CA.Err = context.DeadlineExceeded }, "ca", Skipped, "deadline"},
+		"no namespace":         {func(f *Facts) { f.Namespace.Err = notFound }, "pod-security", Error, "lighterage-system"},
+		"no kind of Peers": {func(f *Facts) {
+			f.Peers.Err = &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("Peer").GroupKind()}
+		}, "peers", Skipped, "Peer"},
 		"peer unreachable":     {func(f *Facts) { f.Peers.Value[0].Status.Conditions = notReady }, "peers", Error, "no such host"},
 		"peer changed":         {func(f *Facts) { f.Peers.Value[0].Generation = 2 }, "peers", Error, "not looked"},
 		"peer expires":         {func(f *Facts) { f.Peers.Value[0].Status.CAExpirationTime = &metav1.Time{Time: now.Add(time.Hour)} }, "peers", Warning, "2026-11-25"},
@@ -166,7 +180,7 @@ func TestFindings(t *testing.T) {
 
 // TestNoRights: with nothing but an API server that answers, everything else is skipped.
 func TestNoRights(t *testing.T) {
-	err := errors.New("forbidden")
+	err := forbidden("things")
 	f := &Facts{Kubernetes: Fact[string]{Value: "v1.36.3"}}
 	f.ServerTime.Err, f.Served.Err, f.Namespace.Err, f.Deployments.Err, f.DaemonSets.Err = err, err, err, err, err
 	f.NetworkPolicies.Err, f.CA.Err, f.Nodes.Err, f.NodeProfiles.Err, f.Peers.Err = err, err, err, err, err
@@ -174,5 +188,26 @@ func TestNoRights(t *testing.T) {
 	results := Run(f)
 	if Count(results, Skipped) != len(registry)-1 || Count(results, OK) != 1 || Count(results, Error) != 0 {
 		t.Errorf("%+v", results)
+	}
+}
+
+// TestHints: what to do depends on why something cannot be read.
+func TestHints(t *testing.T) {
+	seen := map[string]string{}
+	for name, err := range map[string]error{
+		"forbidden":    forbidden("things"),
+		"unauthorized": apierrors.NewUnauthorized("expired"),
+		"no kind":      &meta.NoKindMatchError{},
+		"no answer":    context.DeadlineExceeded,
+	} {
+		hint := skipped("things", err)[0].Hint
+		if other := seen[hint]; hint == "" || other != "" {
+			t.Errorf("%s and %s: %q", name, other, hint)
+		}
+		seen[hint] = name
+	}
+	timeout := apierrors.NewTimeoutError("slow", 1)
+	if hint := skipped("things", timeout)[0].Hint; seen[hint] != "no answer" {
+		t.Errorf("a server that is slow: %q", hint)
 	}
 }

@@ -117,7 +117,7 @@ func deployment(name string) func(*Facts) []Result {
 
 func podSecurity(f *Facts) []Result {
 	if f.Namespace.Err != nil {
-		return skipped("namespace "+f.OperatorNamespace, f.Namespace.Err)
+		return required("namespace "+f.OperatorNamespace, f.Namespace.Err)
 	}
 	switch level := f.Namespace.Value.Labels[enforceLabel]; level {
 	case "restricted":

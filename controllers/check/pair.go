@@ -60,14 +60,16 @@ func clocks(a, b Side) Result {
 // direction says whether a cluster has a Peer for another one.
 func direction(from, to Side) Result {
 	for _, fact := range []struct {
-		what string
-		err  error
+		what   string
+		err    error
+		report func(string, error) []Result
 	}{
-		{"Peers of " + from.Name, from.Facts.Peers.Err}, {"the CA of " + to.Name, to.Facts.CA.Err},
-		{"the CA of " + from.Name, from.Facts.CA.Err},
+		{"Peers of " + from.Name, from.Facts.Peers.Err, skipped},
+		{"ConfigMap " + pki.CAName + " in cluster " + to.Name, to.Facts.CA.Err, required},
+		{"ConfigMap " + pki.CAName + " in cluster " + from.Name, from.Facts.CA.Err, required},
 	} {
 		if fact.err != nil {
-			return skipped(fact.what, fact.err)[0]
+			return fact.report(fact.what, fact.err)[0]
 		}
 	}
 	connect := "kubectl lighterage connect --context " + from.Name + " --to " + to.Name

@@ -5,12 +5,14 @@ package check
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -47,7 +49,8 @@ func TestLinked(t *testing.T) {
 
 // One fact is broken at a time, in west or in what east has of it; level is that of sending from east to west.
 func TestLinkFindings(t *testing.T) {
-	unreadable := errors.New("forbidden")
+	unreadable := forbidden("things")
+	notFound := apierrors.NewNotFound(corev1.Resource("configmaps"), pki.CAName)
 	for name, test := range map[string]struct {
 		change func(east, west *Facts)
 		check  string
@@ -60,16 +63,18 @@ func TestLinkFindings(t *testing.T) {
 		"clocks, a little": {func(east, _ *Facts) {
 			east.Now = east.Now.Add(10 * time.Second) // Its API server answered later, and its clock stood still.
 		}, "clocks", Warning, "10s"},
-		"no time":       {func(east, _ *Facts) { east.ServerTime.Err = unreadable }, "clocks", Skipped, "forbidden"},
-		"no Peers":      {func(east, _ *Facts) { east.Peers.Err = unreadable }, "peer", Skipped, "forbidden"},
-		"no CA":         {func(_, west *Facts) { west.CA.Err = unreadable }, "peer", Skipped, "forbidden"},
-		"a bad CA":      {func(_, west *Facts) { west.CA.Value = []byte("x") }, "peer", Error, "ConfigMap"},
-		"no Peer":       {func(east, _ *Facts) { east.Peers.Value = nil }, "peer", Error, "no Peer"},
-		"another CA":    {func(east, _ *Facts) { east.Peers.Value[0].Spec.CABundle = nil }, "peer", Error, "no Peer"},
-		"one cluster":   {func(east, west *Facts) { west.CA.Value = east.CA.Value }, "peer", Error, "same CA"},
-		"another place": {func(east, _ *Facts) { east.Peers.Value[0].Status.KnownAs = "x" }, "peer", Error, "knows it as east"},
-		"not Ready":     {func(east, _ *Facts) { east.Peers.Value[0].Status.Conditions = nil }, "peer", Error, "not Ready"},
-		"receives only": {func(east, _ *Facts) { east.Peers.Value[0].Spec.Endpoint = "" }, "peer", OK, "nothing can be sent"},
+		"no time":        {func(east, _ *Facts) { east.ServerTime.Err = unreadable }, "clocks", Skipped, "forbidden"},
+		"no Peers":       {func(east, _ *Facts) { east.Peers.Err = unreadable }, "peer", Skipped, "forbidden"},
+		"no CA":          {func(_, west *Facts) { west.CA.Err = unreadable }, "peer", Skipped, "forbidden"},
+		"missing CA":     {func(_, west *Facts) { west.CA.Err = notFound }, "peer", Error, pki.CAName},
+		"own CA missing": {func(east, _ *Facts) { east.CA.Err = notFound }, "peer", Error, pki.CAName},
+		"a bad CA":       {func(_, west *Facts) { west.CA.Value = []byte("x") }, "peer", Error, "ConfigMap"},
+		"no Peer":        {func(east, _ *Facts) { east.Peers.Value = nil }, "peer", Error, "no Peer"},
+		"another CA":     {func(east, _ *Facts) { east.Peers.Value[0].Spec.CABundle = nil }, "peer", Error, "no Peer"},
+		"one cluster":    {func(east, west *Facts) { west.CA.Value = east.CA.Value }, "peer", Error, "same CA"},
+		"another place":  {func(east, _ *Facts) { east.Peers.Value[0].Status.KnownAs = "x" }, "peer", Error, "knows it as east"},
+		"not Ready":      {func(east, _ *Facts) { east.Peers.Value[0].Status.Conditions = nil }, "peer", Error, "not Ready"},
+		"receives only":  {func(east, _ *Facts) { east.Peers.Value[0].Spec.Endpoint = "" }, "peer", OK, "nothing can be sent"},
 		"two Peers": {func(east, _ *Facts) {
 			second := *east.Peers.Value[0].DeepCopy()
 			second.Name = "second"

@@ -36,7 +36,7 @@ func clock(f *Facts) []Result {
 
 func ca(f *Facts) []Result {
 	if f.CA.Err != nil {
-		return skipped("ConfigMap "+f.OperatorNamespace+"/"+pki.CAName, f.CA.Err)
+		return required("ConfigMap "+f.OperatorNamespace+"/"+pki.CAName, f.CA.Err)
 	}
 	certificates, err := pki.ParseBundle(f.CA.Value)
 	if err != nil {

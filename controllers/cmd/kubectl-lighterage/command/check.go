@@ -59,7 +59,7 @@ func newCheck(p *plugin) *cobra.Command {
 		Long: `Check the installation in a cluster: versions, kinds, manager and gateway, Pod Security, network policies, the
 clock, the CA, Peers, node agents, engines, accelerators, storage classes and ObjectStores. It changes nothing.
 
-A check is ok, a warning, an error, or skipped where you may not read what it needs. The exit code is 1 if there is an
+A check is ok, a warning, an error, or skipped where what it needs cannot be read. The exit code is 1 if there is an
 error. With --to it checks two clusters, whether their clocks agree, and whether each has a Peer that leads to the
 other one.
 
@@ -255,6 +255,12 @@ func (c *checking) times(ctx context.Context) (own time.Time, server check.Fact[
 		err = errors.New("its answer has no valid Date")
 	}
 	return own, check.Fact[time.Time]{Value: stated, Err: err}
+}
+
+// isTerminal reports whether somebody types what is read.
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // it fits, on all platforms
 }
 
 // columns is the width of a terminal; 0 of what is none.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -158,7 +159,7 @@ func (c *connecting) run(ctx context.Context) error {
 		step := steps[i]
 		if step.Action != link.Keep {
 			if err := observer.apply(ctx, step.Peer); err != nil {
-				return err
+				return c.half(err, both)
 			}
 		}
 		c.say("Cluster %s: Peer %s %s", observer.context, step.Peer.Name, step.Action)
@@ -169,20 +170,38 @@ func (c *connecting) run(ctx context.Context) error {
 	}
 	for i, observer := range c.sides {
 		made, err := observer.grant(ctx, c.granted[i], steps[i].Peer.Name)
-		if err != nil {
-			return err
-		}
 		both[i].Grants = made
+		if err != nil {
+			return c.half(err, both)
+		}
 	}
 	err := c.prove(ctx, both)
 	if err == nil {
 		c.sayNext(both)
 	}
-	text := func(to io.Writer) error { return writeJoined(to, both) }
+	text := func(to io.Writer) error { return writeJoined(to, both, columns(c.plugin.Out)) }
 	if failed := c.output.write(c.plugin.Out, both, text); failed != nil {
 		return failed
 	}
 	return err
+}
+
+// half adds to an error what was applied before it, which stays.
+func (c *connecting) half(err error, both []*joined) error {
+	var stay []string
+	for _, j := range both {
+		if j.Action != link.Keep {
+			stay = append(stay, "Peer "+j.Peer+" of cluster "+j.From)
+		}
+		for _, grant := range j.Grants {
+			stay = append(stay, "PeerGrant "+grant+" of cluster "+j.From)
+		}
+	}
+	if len(stay) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; what was applied stays (%s): repeat the command, or remove it with kubectl lighterage "+
+		"disconnect %s", err, strings.Join(stay, ", "), c.contexts())
 }
 
 // rights that connecting takes in a cluster.
@@ -277,7 +296,7 @@ func (s *side) apply(ctx context.Context, object client.Object, options ...clien
 	return nil
 }
 
-// grant applies PeerGrants for a Peer, and returns their names.
+// grant applies PeerGrants for a Peer, and returns the names of those that it applied, also with an error.
 func (s *side) grant(
 	ctx context.Context, grants []link.Grant, peer string, options ...client.ApplyOption,
 ) ([]string, error) {
@@ -287,11 +306,11 @@ func (s *side) grant(
 		object.Labels = map[string]string{link.MadeByLabel: link.MadeByConnect}
 		err := s.apply(ctx, object, options...)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("cluster %s has no namespace %s for the PeerGrant; make it with the claim that is to be "+
+			return made, fmt.Errorf("cluster %s has no namespace %s for the PeerGrant; make it with the claim that is to be "+
 				"written: kubectl create namespace %s --context %s", s.context, g.Namespace, g.Namespace, s.context)
 		}
 		if err != nil {
-			return nil, err
+			return made, err
 		}
 		made = append(made, g.Namespace+"/"+object.Name)
 		if len(options) == 0 {
@@ -303,7 +322,6 @@ func (s *side) grant(
 
 // sayNext says what may be done between clusters that are joined, and what is missing for it.
 func (c *connecting) sayNext(both []*joined) {
-	pair := "--context " + c.sides[0].context + " --to " + c.sides[1].context
 	granted := false
 	for i, flag := range []string{"--grant", "--to-grant"} {
 		sender, receiver := c.sides[1-i], c.sides[i]
@@ -319,7 +337,7 @@ func (c *connecting) sayNext(both []*joined) {
 		}
 	}
 	if !granted {
-		c.say("Next, see that data move: kubectl lighterage verify %s", pair)
+		c.say("Next, see that data move: kubectl lighterage verify %s", c.contexts())
 	}
 }
 
@@ -382,8 +400,9 @@ func (j *joined) look(ctx context.Context) error {
 	return nil
 }
 
-// writeJoined writes short lines, for narrow terminals.
-func writeJoined(to io.Writer, both []*joined) error {
+// writeJoined writes lines that are broken at width.
+func writeJoined(to io.Writer, both []*joined, width int) error {
+	var text strings.Builder
 	for _, j := range both {
 		var rows table.Rows
 		rows.Add("peer", j.Peer+" ("+string(j.Action)+")")
@@ -398,10 +417,7 @@ func writeJoined(to io.Writer, both []*joined) error {
 		for _, grant := range j.Grants {
 			rows.Add("PeerGrant", grant)
 		}
-		_, err := fmt.Fprintf(to, "%s to %s\n%s", table.Printable(j.From), table.Printable(j.To), rows.Text("  "))
-		if err != nil {
-			return fmt.Errorf("writing the output: %w", err)
-		}
+		fmt.Fprintf(&text, "%s to %s\n%s", table.Printable(j.From), table.Printable(j.To), rows.Text("  "))
 	}
-	return nil
+	return writeNarrow(to, text.String(), width)
 }

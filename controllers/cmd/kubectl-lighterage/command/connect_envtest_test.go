@@ -8,6 +8,10 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +19,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +94,7 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(err.Error(), "patch peergrants.lighterage.dev in namespace vault") {
 		t.Errorf("a grant without rights: %v", err)
 	}
+	tryHalves(t, clusters, path)
 	// Nobody looks at the Peers: they are made, and the command says that nothing is proved.
 	if _, _, err := run("connect", "--to", "west", "--wait", "50ms"); err == nil ||
 		!strings.Contains(err.Error(), "check that it runs") {
@@ -132,10 +139,16 @@ func TestConnect(t *testing.T) {
 	grant.Spec.From = []v1alpha1.PeerGrantFrom{{Peer: "west", Namespaces: []string{"bank"}}}
 	grant.Spec.To = []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedQueue}}
 	east.Create(t, grant)
+	set := &v1alpha1.TransferSet{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "nightly"}}
+	set.Spec.Selector = &metav1.LabelSelector{}
+	set.Spec.Template.Destination.Peer = "west"
+	east.Create(t, set) // without members: there are no claims
 	_, said, err := run("disconnect", "--to", "west")
-	if err == nil || !strings.Contains(said, "PeerGrant bank/in") || countPeers(t, west) != 1 || countPeers(t, east) != 1 {
+	if err == nil || !strings.Contains(said, "PeerGrant bank/in") || !strings.Contains(said, "TransferSet bank/nightly") ||
+		countPeers(t, west) != 1 || countPeers(t, east) != 1 {
 		t.Errorf("in use: %v\n%s", err, said)
 	}
+	tryDisconnectRights(t, west, run)
 	_, said, err = run("disconnect", "--to", "west", "--force")
 	if err != nil || countPeers(t, west)+countPeers(t, east) != 0 {
 		t.Errorf("disconnect: %v\n%s", err, said)
@@ -165,6 +178,42 @@ func TestConnect(t *testing.T) {
 		t.Errorf("check of two clusters: %v\n%s", err, out)
 	}
 	tryProve(t, east, run)
+}
+
+// tryHalves interrupts connect at the second Peer, and at the PeerGrant after both: it names what stays, and disconnect
+// removes that.
+func tryHalves(t *testing.T, clusters map[string]*controllertest.Cluster, path string) {
+	t.Helper()
+	applies := func(r *http.Request) bool { return r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") }
+	east, west := "Peer west of cluster east", "Peer east of cluster west"
+	for at, says := range map[int32][]string{2: {east}, 3: {east, west}} {
+		// At its end the API servers have done what was broken off, or not.
+		t.Run(fmt.Sprintf("request %d", at), func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			c := &counted{counts: applies, at: at, interrupt: stop}
+			var said strings.Builder
+			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &said}
+			err := Run(ctx, []string{
+				"connect", "--to", "west", "--to-grant", "default", "--kubeconfig", c.between(t, clusters, path),
+			}, streams)
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+			for _, part := range append(says, "disconnect --context east --to west") {
+				if !strings.Contains(err.Error(), part) {
+					t.Error(err)
+				}
+			}
+			if len(says) == 1 && strings.Contains(err.Error(), west) {
+				t.Errorf("it is not known whether the second Peer was applied: %v", err)
+			}
+		})
+		_, removed, err := try(t, "", "disconnect", "--to", "west", "--kubeconfig", path)
+		if err != nil || countPeers(t, clusters["east"])+countPeers(t, clusters["west"]) != 0 {
+			t.Errorf("disconnect: %v\n%s", err, removed)
+		}
+	}
 }
 
 // tryWrongDNS: a name that leads nowhere is said with the manager's words, the Peers stay, and the next connect with
@@ -243,6 +292,34 @@ func tryGrants(
 	shared.Spec = *other.Spec.DeepCopy()
 	shared.Spec.From = append(shared.Spec.From, v1alpha1.PeerGrantFrom{Peer: "north", Namespaces: []string{"vault"}})
 	west.Create(t, shared)
+}
+
+// tryDisconnectRights: who may delete Peers, and not the PeerGrants that connect made, deletes nothing.
+func tryDisconnectRights(
+	t *testing.T, west *controllertest.Cluster, run func(...string) (string, string, error),
+) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "disconnects"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"peers"}, Verbs: []string{"delete"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "nobody"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
+	west.Create(t, role, binding)
+	controllertest.Eventually(t, func() error {
+		_, _, err := run("disconnect", "--to", "west-nobody", "--force")
+		if err == nil || !strings.Contains(err.Error(), "cluster west-nobody: delete peergrants.lighterage.dev in namespace vault") ||
+			strings.Contains(err.Error(), "cluster east:") {
+			return fmt.Errorf("%w, %d Peers", err, countPeers(t, west))
+		}
+		return nil
+	})
+	if countPeers(t, west) != 1 {
+		t.Error("it deleted the Peer")
+	}
 }
 
 // twoClusters starts two API servers, east and west, that have what an installation publishes, and returns them, their

@@ -33,13 +33,13 @@ func newDisconnect(p *plugin) *cobra.Command {
 that it made for that Peer.
 
 Each cluster finds the Peer by the CA of the other one. A Peer that connect did not make is kept: delete it where it is
-kept, for example in Git. While Transfers, Deliveries, Queues or other PeerGrants name a Peer, nothing is removed
-without --force. After it their runs and channels end with the reason PeerNotFound, and Deliveries from the Peer are
-deleted.
+kept, for example in Git. While Transfers, TransferSets, Deliveries, Queues or other PeerGrants name a Peer, nothing is
+removed without --force. After it their runs and channels end with the reason PeerNotFound, and Deliveries from the Peer
+are deleted.
 
 It takes, in both clusters, get on the namespace kube-system and on the ConfigMap lighterage-ca of the operator's
-namespace; get, list and delete on peers; list on transfers, deliveries, queues and peergrants, and delete on peergrants
-that connect made.`,
+namespace; get, list and delete on peers; list on transfers, transfersets, deliveries, queues and peergrants; and delete
+on peergrants in the namespaces of those that connect made.`,
 		Example: `  kubectl lighterage disconnect --context east --to west`,
 		Args:    cobra.NoArgs, PreRunE: d.check, RunE: action(d.run),
 	}
@@ -51,7 +51,7 @@ that connect made.`,
 func (d *disconnecting) run(ctx context.Context) error {
 	if err := d.open(ctx, func(s *side) []right {
 		rights := append(s.readRights(), peerRights("delete")...)
-		for _, resource := range []string{"transfers", "deliveries", "queues", "peergrants"} {
+		for _, resource := range []string{"transfers", "transfersets", "deliveries", "queues", "peergrants"} {
 			rights = append(rights, right{group: v1alpha1.GroupVersion.Group, resource: resource, verb: "list"})
 		}
 		return rights
@@ -84,6 +84,15 @@ func (d *disconnecting) run(ctx context.Context) error {
 	if used > 0 && !d.force {
 		return fmt.Errorf("%d objects name the Peers; delete or change them first, or disconnect with --force", used)
 	}
+	// All rights are asked for before anything is deleted, so that nobody is left with half a link.
+	if err := d.demand(ctx, func(s *side) []right {
+		if s == d.sides[0] {
+			return deleteRights(found[0])
+		}
+		return deleteRights(found[1])
+	}); err != nil {
+		return err
+	}
 	removed := 0
 	for i, s := range d.sides {
 		for _, object := range found[i] {
@@ -102,6 +111,20 @@ func (d *disconnecting) run(ctx context.Context) error {
 		d.say("There is nothing to remove")
 	}
 	return nil
+}
+
+// deleteRights are those to delete the PeerGrants among objects.
+func deleteRights(objects []client.Object) []right {
+	var rights []right
+	for _, object := range objects {
+		r := right{
+			group: v1alpha1.GroupVersion.Group, resource: "peergrants", verb: "delete", namespace: object.GetNamespace(),
+		}
+		if r.namespace != "" && !slices.Contains(rights, r) {
+			rights = append(rights, r)
+		}
+	}
+	return rights
 }
 
 func (d *disconnecting) sayUsers(s *side, peer string, users []string) {
@@ -126,10 +149,11 @@ func nameOf(object client.Object) string {
 // users are the objects that name a Peer, and, apart from these, the PeerGrants that connect made for it.
 func (s *side) users(ctx context.Context, peer string) (users []string, own []client.Object, err error) {
 	var transfers v1alpha1.TransferList
+	var sets v1alpha1.TransferSetList
 	var deliveries v1alpha1.DeliveryList
 	var queues v1alpha1.QueueList
 	var grants v1alpha1.PeerGrantList
-	for _, list := range []client.ObjectList{&transfers, &deliveries, &queues, &grants} {
+	for _, list := range []client.ObjectList{&transfers, &sets, &deliveries, &queues, &grants} {
 		if err := s.cluster.List(ctx, list); err != nil {
 			return nil, nil, s.failed(fmt.Sprintf("listing %T", list), err)
 		}
@@ -140,7 +164,7 @@ func (s *side) users(ctx context.Context, peer string) (users []string, own []cl
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(grants.Items), func(g v1alpha1.PeerGrant) bool { return madeFor(&g, peer) })
-	return usersOf(peer, transfers.Items, deliveries.Items, queues.Items, others), own, nil
+	return usersOf(peer, transfers.Items, sets.Items, deliveries.Items, queues.Items, others), own, nil
 }
 
 // madeFor reports whether connect made a PeerGrant, and it names that Peer alone.
@@ -152,8 +176,8 @@ func madeFor(g *v1alpha1.PeerGrant, peer string) bool {
 
 // usersOf names the objects that name a Peer.
 func usersOf(
-	peer string, transfers []v1alpha1.Transfer, deliveries []v1alpha1.Delivery, queues []v1alpha1.Queue,
-	grants []v1alpha1.PeerGrant,
+	peer string, transfers []v1alpha1.Transfer, sets []v1alpha1.TransferSet, deliveries []v1alpha1.Delivery,
+	queues []v1alpha1.Queue, grants []v1alpha1.PeerGrant,
 ) []string {
 	var users []string
 	add := func(kind string, object client.Object) {
@@ -164,6 +188,11 @@ func usersOf(
 		if spec.Destination.Peer == peer || spec.Source.Peer == peer ||
 			slices.ContainsFunc(spec.Destinations, func(d v1alpha1.NamedDestination) bool { return d.Peer == peer }) {
 			add("Transfer", &transfers[i])
+		}
+	}
+	for i := range sets { // also those that have no members at the moment
+		if sets[i].Spec.Template.Destination.Peer == peer {
+			add("TransferSet", &sets[i])
 		}
 	}
 	for i := range deliveries {

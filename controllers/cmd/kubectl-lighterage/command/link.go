@@ -4,6 +4,7 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -352,7 +353,7 @@ func (l *linking) accept(ctx context.Context) error {
 	if err := l.open(ctx, true, false); err != nil {
 		return err
 	}
-	if err := l.readToken(); err != nil {
+	if err := l.readToken(ctx); err != nil {
 		return err
 	}
 	offer, err := l.look(ctx)
@@ -424,22 +425,52 @@ func (l *linking) prove(ctx context.Context, step link.Step) error {
 		Action: step.Action, observer: l.side,
 	}}
 	err := c.prove(ctx, both)
-	failed := l.output.write(l.plugin.Out, both[0], func(to io.Writer) error { return writeJoined(to, both) })
-	if failed != nil {
+	text := func(to io.Writer) error { return writeJoined(to, both, columns(l.plugin.Out)) }
+	if failed := l.output.write(l.plugin.Out, both[0], text); failed != nil {
 		return failed
 	}
 	return err
 }
 
-// readToken reads the token from the input unless it was an argument.
-func (l *linking) readToken() (err error) {
+// readToken reads the token, a line of the input, unless it was an argument. A read of a terminal cannot be broken off:
+// when the command is interrupted, it is left behind.
+func (l *linking) readToken(ctx context.Context) error {
 	if l.token != nil {
 		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(l.plugin.In, maxTokenInput))
-	if err != nil {
-		return fmt.Errorf("reading the token: %w", err)
+	if isTerminal(l.plugin.In) {
+		l.plugin.say("Paste the token, then Enter")
 	}
-	l.token, err = link.ParseToken(string(text))
-	return err
+	type read struct {
+		token *link.Token
+		err   error
+	}
+	done := make(chan read, 1)
+	go func() {
+		text, err := firstLine(io.LimitReader(l.plugin.In, maxTokenInput))
+		if err != nil {
+			done <- read{err: fmt.Errorf("reading the token: %w", err)}
+			return
+		}
+		token, err := link.ParseToken(text)
+		done <- read{token, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted before the token was read: %w", ctx.Err())
+	case r := <-done:
+		l.token = r.token
+		return r.err
+	}
+}
+
+// firstLine reads the first line that is not blank, without waiting for another one.
+func firstLine(from io.Reader) (string, error) {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		if strings.TrimSpace(lines.Text()) != "" {
+			return lines.Text(), nil
+		}
+	}
+	return "", lines.Err() //nolint:wrapcheck // the caller says of what
 }

@@ -7,17 +7,21 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/link"
@@ -125,6 +129,64 @@ func TestRedeemCalls(t *testing.T) {
 	}
 }
 
+// silentGateway tells of questions and answers none.
+type silentGateway struct {
+	wirev1.UnimplementedGatewayServer
+	asked chan struct{}
+}
+
+func (g *silentGateway) Authority(ctx context.Context, _ *wirev1.AuthorityRequest) (*wirev1.AuthorityResponse, error) {
+	g.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (g *silentGateway) Redeem(ctx context.Context, _ *wirev1.RedeemRequest) (*wirev1.RedeemResponse, error) {
+	g.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRedeemInterrupted: who interrupts is told whether the token may be used up.
+func TestRedeemInterrupted(t *testing.T) {
+	west, _, err := pki.NewCA("west", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := &silentGateway{asked: make(chan struct{}, 1)}
+	g := &calledGateway{address: serveGateway(t, west, silent)}
+	for name, test := range map[string]struct {
+		call func(context.Context) error
+		used bool
+	}{
+		"before": {func(ctx context.Context) error {
+			_, err := g.authority(ctx, [32]byte{})
+			return err
+		}, false},
+		"while it is handed in": {func(ctx context.Context) error {
+			return g.redeem(ctx, west.CertificatePEM, &wirev1.RedeemRequest{})
+		}, true},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			<-silent.asked
+			stop()
+		}()
+		err := test.call(ctx)
+		if status.Code(err) != codes.Canceled || errors.Is(err, errPerhapsUsed) != test.used {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+	}
+	lost := status.Error(codes.Unavailable, "connection reset")
+	if err := g.explain(lost, true); !errors.Is(err, errPerhapsUsed) {
+		t.Errorf("lost: %v", err)
+	}
+	if err := g.explain(status.Error(codes.PermissionDenied, "not valid"), true); errors.Is(err, errPerhapsUsed) {
+		t.Errorf("rejected: %v", err)
+	}
+}
+
 // TestLinkArguments: what is wrong is found before a cluster is asked, and a token that is wrong is not repeated.
 func TestLinkArguments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
@@ -162,4 +224,59 @@ func TestLinkArguments(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
+}
+
+// TestTokenInput: a line is a token, whether or not the input ends; who waits for one can be interrupted; and what is
+// read is bounded.
+func TestTokenInput(t *testing.T) {
+	token, err := link.NewToken("west", "gateway.west.example:8443", [32]byte{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(ctx context.Context, in io.Reader) (*link.Token, error) {
+		l := newLinking(newPlugin(genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}))
+		err := l.readToken(ctx)
+		return l.token, err
+	}
+	open, typed := io.Pipe() // it never ends
+	defer typed.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	interrupted := make(chan error, 1)
+	go func() {
+		_, err := read(ctx, open)
+		interrupted <- err
+	}()
+	if _, err := io.WriteString(typed, "half of a line"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-interrupted; !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	open, typed = io.Pipe()
+	defer typed.Close()
+	go func() { _, _ = io.WriteString(typed, "\n"+token.Encode()+"\r\n") }()
+	for name, in := range map[string]io.Reader{"typed": open, "of a file": strings.NewReader(token.Encode())} {
+		if got, err := read(t.Context(), in); err != nil || got.Encode() != token.Encode() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	endless := &endlessReader{}
+	if _, err := read(t.Context(), endless); !errors.Is(err, link.ErrToken) || endless.read > maxTokenInput {
+		t.Errorf("%d bytes of an endless line: %v", endless.read, err)
+	}
+	if _, err := read(t.Context(), iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("an input that fails: %v", err)
+	}
+}
+
+// endlessReader is a line without an end.
+type endlessReader struct{ read int }
+
+func (r *endlessReader) Read(to []byte) (int, error) {
+	for i := range to {
+		to[i] = 'x'
+	}
+	r.read += len(to)
+	return len(to), nil
 }

@@ -36,7 +36,7 @@ func (l *linking) redeem(ctx context.Context) error {
 	if err := l.open(ctx, false, true); err != nil {
 		return err
 	}
-	if err := l.readToken(); err != nil {
+	if err := l.readToken(ctx); err != nil {
 		return err
 	}
 	endpoint, err := l.ownEndpoint(ctx)
@@ -171,11 +171,14 @@ func (g *calledGateway) call(
 		return fmt.Errorf("who answers at %s is not the gateway of the cluster that made the token; nothing was handed "+
 			"in: %w", g.address, failed)
 	}
-	return g.explain(err)
+	return g.explain(err, roots != nil)
 }
 
-// explain says why a question failed, and what to do.
-func (g *calledGateway) explain(err error) error {
+// errPerhapsUsed: the gateway was sent the token, and did not answer.
+var errPerhapsUsed = errors.New("the token may be used up: redeem it again, and ask for another one if it is not valid")
+
+// explain says why a question failed, and what to do. A token is handed in to a gateway that is authenticated only.
+func (g *calledGateway) explain(err error, handedIn bool) error {
 	failed := status.Convert(err)
 	words := table.Printable(failed.Message())
 	switch failed.Code() {
@@ -185,7 +188,13 @@ func (g *calledGateway) explain(err error) error {
 	case codes.PermissionDenied, codes.InvalidArgument, codes.ResourceExhausted:
 		return fmt.Errorf("the gateway at %s: %s", g.address, words)
 	case codes.Canceled:
-		return fmt.Errorf("interrupted: %w", err)
+		if handedIn {
+			return fmt.Errorf("interrupted; %w: %w", errPerhapsUsed, err)
+		}
+		return fmt.Errorf("interrupted; nothing was handed in: %w", err)
+	}
+	if handedIn {
+		return fmt.Errorf("the gateway at %s does not answer any more (%s); %w", g.address, words, errPerhapsUsed)
 	}
 	return errors.New("the gateway at " + g.address + " does not answer this machine (" + words + "); try again, or " +
 		"name with --dial an address at which this machine reaches it, such as a port that is forwarded")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -29,8 +30,12 @@ import (
 	"github.com/lighterage/lighterage/controllers/table"
 )
 
-// maxLogLine is how long a line of a log may be; what is longer is shown as several.
-const maxLogLine = 64 << 10
+const (
+	// maxLogLine is how long a line of a log may be; what is longer is shown as several.
+	maxLogLine = 64 << 10
+	// logRole is what to ask for.
+	logRole = "ask for a Role there with the verbs list on pods and get on pods/log"
+)
 
 // logged are the kinds that have agents, and labelled the labels of these.
 var (
@@ -116,7 +121,10 @@ func (l *logging) pods(ctx context.Context) ([]corev1.Pod, error) {
 		ctx, &found, client.InNamespace(l.namespace),
 		client.MatchingLabels{label: string(object.GetUID())}, client.Limit(maxLogPods),
 	)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you may not list pods in namespace %q; %s: %w", l.namespace, logRole, err)
+	case err != nil:
 		return nil, fmt.Errorf("listing pods in namespace %s: %w", l.namespace, err)
 	}
 	slices.SortFunc(found.Items, func(a, b corev1.Pod) int {
@@ -223,7 +231,11 @@ func (l *logging) copyLog(
 	if answer.StatusCode != http.StatusOK {
 		var why metav1.Status
 		_ = json.NewDecoder(io.LimitReader(answer.Body, maxLogLine)).Decode(&why) // the code says enough
-		return errors.New(table.Printable(cmp.Or(why.Message, answer.Status)))
+		advice := ""
+		if answer.StatusCode == http.StatusForbidden {
+			advice = "; " + logRole
+		}
+		return errors.New(table.Printable(cmp.Or(why.Message, answer.Status)) + advice)
 	}
 	lines := bufio.NewReaderSize(answer.Body, maxLogLine)
 	for {

@@ -23,7 +23,11 @@ const hostile = "evil\x1b]0;title\x07\x1b[2J\r\nok      forged \u202eline"
 // outputs are what commands about clusters write, with hostile text wherever a cluster has a say.
 func outputs(width int) map[string]func(io.Writer) error {
 	state := v1alpha1.NodeProfileStatus{
-		CPUModel: hostile, Kernel: hostile, AgentImage: hostile, Engines: []v1alpha1.EngineProfile{{Name: hostile}},
+		CPUModel: hostile, Kernel: hostile, AgentImage: hostile, Engines: []v1alpha1.EngineProfile{
+			{Name: hostile}, {
+				Name: "dfltcc", Verified: true, CompressBytesPerSecond: 12e9, DecompressBytesPerSecond: 15e9, Ratio: "3.14",
+			},
+		},
 		Accelerator: &v1alpha1.NodeAccelerator{AcceleratorProfile: v1alpha1.AcceleratorProfile{
 			State: hostile, Reason: hostile, Message: hostile,
 		}},
@@ -39,15 +43,15 @@ func outputs(width int) map[string]func(io.Writer) error {
 			return writeJoined(to, []*joined{{
 				From: hostile, To: hostile, Peer: hostile, Endpoint: hostile, Action: "created", Reason: hostile,
 				KnownAs: hostile, Version: hostile, Grants: []string{hostile},
-			}})
+			}}, width)
 		},
 		"verify": func(to io.Writer) error {
 			return writeFlows(to, []flow{{
 				From: hostile, To: hostile, Duration: hostile, Engine: hostile, Inflated: hostile,
 				Cost: &v1alpha1.CostStatus{Currency: hostile, CPU: hostile, Network: hostile},
-			}, {From: hostile, To: hostile, Skipped: hostile}})
+			}, {From: hostile, To: hostile, Skipped: hostile}}, width)
 		},
-		"prove": func(to io.Writer) error { return writeProved(to, &proved{Node: "worker", Evidence: state}) },
+		"prove": func(to io.Writer) error { return writeProved(to, &proved{Node: "worker", Evidence: state}, width) },
 	}
 }
 
@@ -71,20 +75,23 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestNarrow: at 40 columns no line of check is longer, and nothing is lost.
+// TestNarrow: at 40 columns no line is longer, and nothing is lost.
 func TestNarrow(t *testing.T) {
-	var wide, narrow bytes.Buffer
-	if err := errors.Join(outputs(0)["check"](&wide), outputs(40)["check"](&narrow)); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(narrow.String()) {
-		if utf8.RuneCountInString(line) > 41 {
-			t.Errorf("%q", line)
+	all := outputs(40)
+	for name, write := range outputs(0) {
+		var wide, narrow bytes.Buffer
+		if err := errors.Join(write(&wide), all[name](&narrow)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	words := func(b *bytes.Buffer) string { return strings.Join(strings.Fields(b.String()), " ") }
-	if words(&wide) != words(&narrow) {
-		t.Errorf("wide\n%s\nnarrow\n%s", wide.String(), narrow.String())
+		for line := range strings.Lines(narrow.String()) {
+			if utf8.RuneCountInString(line) > 41 {
+				t.Errorf("%s: %q", name, line)
+			}
+		}
+		words := func(b *bytes.Buffer) string { return strings.Join(strings.Fields(b.String()), " ") }
+		if words(&wide) != words(&narrow) {
+			t.Errorf("%s: wide\n%s\nnarrow\n%s", name, wide.String(), narrow.String())
+		}
 	}
 }
 

@@ -77,6 +77,11 @@ func (p *pair) check(*cobra.Command, []string) error {
 	return nil
 }
 
+// contexts are the flags by which another command is about the same clusters.
+func (p *pair) contexts() string {
+	return "--context " + p.sides[0].context + " --to " + p.sides[1].context
+}
+
 // right is one to do something.
 type right struct{ group, resource, verb, namespace, name string }
 
@@ -113,18 +118,8 @@ func (p *pair) open(ctx context.Context, rights func(*side) []right) error {
 			return fmt.Errorf("cluster %s: %w", named, err)
 		}
 	}
-	var missing []string
-	for _, s := range p.sides {
-		lacks, err := s.lacks(ctx, rights(s))
-		if err != nil {
-			return s.failed("asking for your rights", err)
-		}
-		for _, r := range lacks {
-			missing = append(missing, fmt.Sprintf("in cluster %s: %s", s.context, r))
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("you lack rights; ask for a ClusterRole with\n  %s", strings.Join(missing, "\n  "))
+	if err := p.demand(ctx, rights); err != nil {
+		return err
 	}
 	for _, s := range p.sides {
 		if err := s.read(ctx); err != nil {
@@ -143,6 +138,24 @@ func (p *pair) open(ctx context.Context, rights func(*side) []right) error {
 	case shared:
 		return fmt.Errorf("clusters %s and %s have the same CA, so that neither can be told from the other; give one of "+
 			"them a CA of its own (see docs/operations/certificates.md)", a.context, b.context)
+	}
+	return nil
+}
+
+// demand checks that the user has rights in each cluster.
+func (p *pair) demand(ctx context.Context, rights func(*side) []right) error {
+	var missing []string
+	for _, s := range p.sides {
+		lacks, err := s.lacks(ctx, rights(s))
+		if err != nil {
+			return s.failed("asking for your rights", err)
+		}
+		for _, r := range lacks {
+			missing = append(missing, fmt.Sprintf("in cluster %s: %s", s.context, r))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("you lack rights; ask for a ClusterRole with\n  %s", strings.Join(missing, "\n  "))
 	}
 	return nil
 }

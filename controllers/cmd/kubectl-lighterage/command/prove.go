@@ -102,7 +102,7 @@ func (v *proving) run(ctx context.Context) error {
 	result := proved{
 		Node: v.node, Proved: a != nil && a.State == v1alpha1.AcceleratorVerified, Evidence: after.Status,
 	}
-	err = v.output.write(v.Out, result, func(to io.Writer) error { return writeProved(to, &result) })
+	err = v.output.write(v.Out, result, func(to io.Writer) error { return writeProved(to, &result, columns(v.Out)) })
 	switch {
 	case err != nil || result.Proved:
 		return err
@@ -215,8 +215,8 @@ func unready(profile *v1alpha1.NodeProfile) string {
 	return c.Reason
 }
 
-// writeProved writes short lines: the evidence, then engines with their rates.
-func writeProved(to io.Writer, p *proved) error {
+// writeProved writes the evidence, then engines with their rates, in lines that are broken at width.
+func writeProved(to io.Writer, p *proved, width int) error {
 	s := &p.Evidence
 	var about, engines table.Rows
 	about.Add("node", p.Node)
@@ -245,8 +245,5 @@ func writeProved(to io.Writer, p *proved) error {
 		engines.Add(e.Name, verified, table.Rate(float64(e.CompressBytesPerSecond)),
 			table.Rate(float64(e.DecompressBytesPerSecond)), e.Ratio)
 	}
-	if _, err := fmt.Fprint(to, about.Text(""), "\n", engines.Text("")); err != nil {
-		return fmt.Errorf("writing the output: %w", err)
-	}
-	return nil
+	return writeNarrow(to, about.Text("")+"\n"+engines.Text(""), width)
 }

@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,10 +28,11 @@ import (
 )
 
 var (
-	// verifyPoll is how often verify looks; cleanWait is how long it waits for the end of its namespaces. Tests shorten
-	// them.
-	verifyPoll, cleanWait = time.Second, 3 * time.Minute
-	leastSize, mostSize   = resource.MustParse("1Mi"), resource.MustParse("1Ti")
+	// verifyPoll is how often verify looks; cleanWait is how long it waits for the end of its namespaces, and cleanNotice
+	// how often it says what that takes. Tests shorten them.
+	verifyPoll, cleanWait, cleanNotice = time.Second, 3 * time.Minute, 15 * time.Second
+
+	leastSize, mostSize = resource.MustParse("1Mi"), resource.MustParse("1Ti")
 )
 
 type verifying struct {
@@ -41,6 +44,7 @@ type verifying struct {
 	output  choice
 
 	namespace string
+	images    [2]string // of agents
 }
 
 // flow is one direction.
@@ -123,6 +127,11 @@ func (v *verifying) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	for i, s := range v.sides {
+		if v.images[i], err = s.verifiable(ctx); err != nil {
+			return err
+		}
+	}
 	token := make([]byte, 4)
 	_, _ = rand.Read(token) // it never fails
 	v.namespace = "lighterage-verify-" + hex.EncodeToString(token)
@@ -142,7 +151,8 @@ func (v *verifying) run(ctx context.Context) (err error) {
 		}
 		flows = append(flows, f)
 	}
-	return v.output.write(v.plugin.Out, flows, func(to io.Writer) error { return writeFlows(to, flows) })
+	text := func(to io.Writer) error { return writeFlows(to, flows, columns(v.plugin.Out)) }
+	return v.output.write(v.plugin.Out, flows, text)
 }
 
 // joined are the Peers by which each cluster knows the other one.
@@ -155,7 +165,7 @@ func (v *verifying) joined() ([2]*v1alpha1.Peer, error) {
 		if err != nil {
 			return peers, fmt.Errorf("cluster %s: reading its CA: %w", other.context, err)
 		}
-		join := "join them with kubectl lighterage connect --context " + v.sides[0].context + " --to " + v.sides[1].context
+		join := "join them with kubectl lighterage connect " + v.contexts()
 		switch {
 		case len(found) == 0:
 			return peers, fmt.Errorf("cluster %s has no Peer for cluster %s; %s", s.context, other.context, join)
@@ -189,14 +199,10 @@ func (v *verifying) move(ctx context.Context, from int, peers [2]*v1alpha1.Peer)
 		v.say("%s to %s: skipped, %s", f.From, f.To, f.Skipped)
 		return f, nil
 	}
-	image, err := sender.agentImage(ctx)
-	if err != nil {
-		return f, err
-	}
 	ctx, stop := context.WithTimeoutCause(ctx, v.wait, errTooLong)
 	defer stop()
 	v.say("%s to %s: writing %s of test data", f.From, f.To, table.Bytes(v.bytes))
-	pod := filler(v.namespace, image, v.bytes)
+	pod := filler(v.namespace, v.images[from], v.bytes)
 	for _, step := range []struct {
 		in     *side
 		object client.Object
@@ -210,7 +216,7 @@ func (v *verifying) move(ctx context.Context, from int, peers [2]*v1alpha1.Peer)
 			return f, step.in.failed("making "+step.object.GetName(), err)
 		}
 	}
-	err = v.await(ctx, sender, pod, func() (bool, string, error) { return filled(pod) })
+	err := v.await(ctx, sender, pod, func() (bool, string, error) { return filled(pod) })
 	if err != nil {
 		return f, err
 	}
@@ -293,6 +299,8 @@ func (v *verifying) clean(ctx context.Context) error {
 			errs = append(errs, s.failed("deleting namespace "+v.namespace+"; delete it by hand", err))
 		}
 	}
+	began := time.Now()
+	said := began
 	for _, s := range v.sides {
 		for {
 			namespace := throwAway(v.namespace)
@@ -305,6 +313,11 @@ func (v *verifying) clean(ctx context.Context) error {
 					"namespace %s says what it waits for", s.context, v.namespace, cleanWait, v.namespace))
 				break
 			}
+			if time.Since(said) >= cleanNotice {
+				said = time.Now()
+				v.say("  %3.0f s  cluster %s: namespace %s is not gone yet%s", said.Sub(began).Seconds(), s.context, v.namespace,
+					remains(namespace))
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(verifyPoll):
@@ -314,8 +327,20 @@ func (v *verifying) clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// writeFlows writes short lines, for narrow terminals.
-func writeFlows(to io.Writer, flows []flow) error {
+// remains says what the end of a namespace waits for, as far as its conditions tell.
+func remains(namespace *corev1.Namespace) string {
+	text := ""
+	for _, c := range namespace.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			text += "; " + c.Message
+		}
+	}
+	return text
+}
+
+// writeFlows writes lines that are broken at width.
+func writeFlows(to io.Writer, flows []flow, width int) error {
+	var text strings.Builder
 	for i := range flows {
 		f := &flows[i]
 		var rows table.Rows
@@ -337,12 +362,9 @@ func writeFlows(to io.Writer, flows []flow) error {
 				rows.Add("cost", c.Currency+" "+cmp.Or(c.CPU, "0")+" CPU, "+cmp.Or(c.Network, "0")+" network")
 			}
 		}
-		_, err := fmt.Fprintf(to, "%s to %s\n%s", table.Printable(f.From), table.Printable(f.To), rows.Text("  "))
-		if err != nil {
-			return fmt.Errorf("writing the output: %w", err)
-		}
+		fmt.Fprintf(&text, "%s to %s\n%s", table.Printable(f.From), table.Printable(f.To), rows.Text("  "))
 	}
-	return nil
+	return writeNarrow(to, text.String(), width)
 }
 
 // seconds of CPU time of a side, rounded.

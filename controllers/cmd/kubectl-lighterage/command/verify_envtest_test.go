@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,6 +53,7 @@ func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeco
 		}
 		cluster.Create(t, manager)
 	}
+	tryWatchNamespaces(t, clusters, kubeconfig)
 	for name, test := range map[string]struct {
 		end         string // of Transfers
 		interrupted bool
@@ -93,6 +95,39 @@ func tryVerify(t *testing.T, clusters map[string]*controllertest.Cluster, kubeco
 	}
 }
 
+// tryWatchNamespaces: where an operator sees some namespaces only, on either side, verify makes none.
+func tryWatchNamespaces(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: managerDeployment}
+	for name, cluster := range clusters {
+		var manager appsv1.Deployment
+		if err := cluster.Client.Get(t.Context(), key, &manager); err != nil {
+			t.Fatal(err)
+		}
+		of := &manager.Spec.Template.Spec.Containers[0]
+		all := of.Args
+		set := func(arguments ...string) {
+			of.Args = arguments
+			if err := cluster.Client.Update(t.Context(), &manager); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(append(slices.Clone(all), watchFlag+"bank,shop")...)
+		_, said, err := try(t, "", "verify", "--to", "west", "--kubeconfig", kubeconfig)
+		if err == nil || !strings.Contains(err.Error(), "cluster "+name) || !strings.Contains(err.Error(), "watchNamespaces") {
+			t.Errorf("%v\n%s", err, said)
+		}
+		for name, cluster := range clusters {
+			var made corev1.NamespaceList
+			err := cluster.Client.List(t.Context(), &made, client.MatchingLabels{link.MadeByLabel: link.MadeByVerify})
+			if err != nil || len(made.Items) > 0 {
+				t.Errorf("cluster %s: %d namespaces were made: %v", name, len(made.Items), err)
+			}
+		}
+		set(all...)
+	}
+}
+
 // tryInterrupts interrupts verify at each object that it makes, before the API server sees the request, which goes on.
 func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, kubeconfig string) {
 	t.Helper()
@@ -102,7 +137,7 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 	made := int32(0) // by verify when it is not interrupted
 	for at := int32(1); made == 0; at++ {
 		ctx, stop := context.WithCancel(t.Context())
-		c := &counted{at: at, interrupt: stop}
+		c := &counted{counts: makesObject, at: at, interrupt: stop}
 		var out, said strings.Builder
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &said}
 		path := c.between(t, clusters, kubeconfig)
@@ -142,8 +177,14 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 	}
 }
 
-// counted is what stands between verify and API servers, and interrupts it at one of the objects that it makes.
+// makesObject reports whether a request makes an object.
+func makesObject(r *http.Request) bool {
+	return r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
+}
+
+// counted is what stands between a command and API servers, and interrupts it at one of the requests that count.
 type counted struct {
+	counts    func(*http.Request) bool
 	at        int32
 	interrupt func()
 	n         atomic.Int32
@@ -170,8 +211,7 @@ func (c *counted) between(t *testing.T, clusters map[string]*controllertest.Clus
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			makes := r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
-			if makes && c.n.Add(1) == c.at {
+			if c.counts(r) && c.n.Add(1) == c.at {
 				c.interrupt()
 			}
 			// An API server may go on with a request whose client is gone.

@@ -25,12 +25,14 @@ import (
 const (
 	managerDeployment = "lighterage-manager"
 	agentImageFlag    = "--agent-image="
+	watchFlag         = "--watch-namespaces="
 	// fillMounted is where the pod that writes test data has the claim.
 	fillMounted = "/data"
 )
 
-// agentImage is the image that the manager of the cluster gives agents.
-func (s *side) agentImage(ctx context.Context) (string, error) {
+// verifiable checks that the manager of the cluster sees namespaces that verify makes, and returns the image that it
+// gives agents.
+func (s *side) verifiable(ctx context.Context) (image string, err error) {
 	var manager appsv1.Deployment
 	key := client.ObjectKey{Namespace: s.operator, Name: managerDeployment}
 	if err := s.cluster.Get(ctx, key, &manager); err != nil {
@@ -38,12 +40,20 @@ func (s *side) agentImage(ctx context.Context) (string, error) {
 	}
 	for _, container := range manager.Spec.Template.Spec.Containers {
 		for _, argument := range container.Args {
-			if image, found := strings.CutPrefix(argument, agentImageFlag); found && image != "" {
-				return image, nil
+			if names, found := strings.CutPrefix(argument, watchFlag); found && names != "" {
+				return "", fmt.Errorf("cluster %s: the operator watches only namespaces of its chart value watchNamespaces, and "+
+					"verify makes one of its own; nothing was made. Move a claim of a namespace that it watches "+
+					"(docs/how-to/move-a-claim.md)", s.context)
+			}
+			if named, found := strings.CutPrefix(argument, agentImageFlag); found {
+				image = named
 			}
 		}
 	}
-	return "", fmt.Errorf("cluster %s: Deployment %s has no argument %s", s.context, key, agentImageFlag)
+	if image == "" {
+		return "", fmt.Errorf("cluster %s: Deployment %s has no argument %s", s.context, key, agentImageFlag)
+	}
+	return image, nil
 }
 
 // throwAway is a namespace for verify.
