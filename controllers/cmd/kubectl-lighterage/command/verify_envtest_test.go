@@ -104,10 +104,9 @@ func tryWatchNamespaces(t *testing.T, clusters map[string]*controllertest.Cluste
 		if err := cluster.Client.Get(t.Context(), key, &manager); err != nil {
 			t.Fatal(err)
 		}
-		of := &manager.Spec.Template.Spec.Containers[0]
-		all := of.Args
+		all := slices.Clone(manager.Spec.Template.Spec.Containers[0].Args)
 		set := func(arguments ...string) {
-			of.Args = arguments
+			manager.Spec.Template.Spec.Containers[0].Args = arguments // which an update replaces
 			if err := cluster.Client.Update(t.Context(), &manager); err != nil {
 				t.Fatal(err)
 			}
@@ -134,8 +133,8 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 	for _, cluster := range clusters {
 		go act(t.Context(), cluster.Client, v1alpha1.ConditionComplete, nil)
 	}
-	made := int32(0) // by verify when it is not interrupted
-	for at := int32(1); made == 0; at++ {
+	made := int32(-1) // by verify when it is not interrupted
+	for at := int32(1); made < 0; at++ {
 		ctx, stop := context.WithCancel(t.Context())
 		c := &counted{counts: makesObject, at: at, interrupt: stop}
 		var out, said strings.Builder
@@ -146,7 +145,7 @@ func tryInterrupts(t *testing.T, clusters map[string]*controllertest.Cluster, ku
 		if n := c.n.Load(); n < at {
 			made = n
 		}
-		if errors.Is(err, context.Canceled) != (made == 0) {
+		if errors.Is(err, context.Canceled) != (made < 0) {
 			t.Errorf("object %d: %v\n%s", at, err, said.String())
 		}
 		for name, cluster := range clusters {
