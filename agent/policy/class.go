@@ -54,7 +54,7 @@ type Attempt struct {
 type Weighed struct{ Compressed, AsIs float64 }
 
 // Weigh compares attempts with sending the same bytes as they are. Pipelined says that parts travel while the next
-// ones are compressed.
+// ones are compressed and those before are inflated.
 func (s Serving) Weigh(a Attempt, c Carrier, pipelined bool) Weighed {
 	if !positive(a.Plain) {
 		return Weighed{}
@@ -79,12 +79,12 @@ func (s Serving) value(wire, cpu, elapsed, inflate float64, c Carrier, pipelined
 		return m.second*(cpu+inflate+wire*c.Send) + m.byte*wire
 	}
 	carried := wire * (c.Send + c.Link + c.Disk)
-	if pipelined {
-		carried = max(carried, elapsed) + overlap*min(carried, elapsed)
-	} else {
-		carried += elapsed
+	all := elapsed + carried + inflate
+	if !pipelined {
+		return all
 	}
-	return carried + inflate
+	slowest := max(elapsed, carried, inflate)
+	return slowest + overlap*(all-slowest)
 }
 
 const (
