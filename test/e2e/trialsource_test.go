@@ -93,7 +93,7 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	t.Log(east.says(t, append(report, "-o", "text"), "on node "+trial.Status.Run.Node,
 		fmt.Sprintf(
 			"Sample of HTTPEndpoint front: %d bodies of ", s.Items,
-		), "each was measured alone", "write codings: [", "libzstd", trial.Status.Recommendation.Policy))
+		), "write codings: [", "libzstd", trial.Status.Recommendation.Policy))
 	if page := east.says(
 		t, report, "Sample of HTTPEndpoint front", "<svg", "</html>",
 	); !strings.HasPrefix(page, "<!DOCTYPE html>") {
@@ -156,7 +156,7 @@ func TestTrialOfQueue(t *testing.T) {
 	}, "on node "+trial.Status.Run.Node,
 		fmt.Sprintf(
 			"Sample of Queue orders: %d messages of ", s.Items,
-		), "each was measured alone", "libzstd", trial.Status.Recommendation.Policy))
+		), "libzstd", trial.Status.Recommendation.Policy))
 
 	clerk.connect(t)
 	clerk.get(t, left)
