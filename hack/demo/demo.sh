@@ -4,8 +4,8 @@
 #
 # The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
 # archives the claim in a bucket and restores it from there in the other cluster. Then it shows what that cost either
-# cluster, verifies the receipt, runs the Transfer again. With LIVE_VOLUME=1 it then moves what a program never stops writing to,
-# with SEVERAL=1 it sends the claim to three destinations by one Transfer.
+# cluster, verifies the receipt, runs the Transfer again. With LIVE_VOLUME=1 it then moves what a program never stops
+# writing to, with SEVERAL=1 it sends the claim to three destinations by one Transfer.
 # 'make demo' brings up the clusters, builds the images and calls this.
 
 # shellcheck source=hack/demo/lib.sh
