@@ -179,7 +179,7 @@ func toMessages(
 	ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding, work *Work,
 ) ([]*nats.Msg, error) {
 	out := make([]*nats.Msg, len(b.GetMessages()))
-	err := inParallel(ctx, len(out), func() (func(int) error, func(), error) {
+	err := inParallel(ctx, len(out), func(int) (func(int) error, func(), error) {
 		decoder, err := decoding.Decoder()
 		if err != nil {
 			return nil, nil, err

@@ -83,22 +83,23 @@ func (r *recoder) inflates(f message.Form) bool {
 
 // all fills in what is to be sent of letters that were weighed, on all cores if there is work to do.
 func (r *recoder) all(ctx context.Context, letters []*letter) error {
-	return inParallel(ctx, len(letters), func() (func(int) error, func(), error) {
-		w := &worker{recoder: r}
+	return inParallel(ctx, len(letters), func(workers int) (func(int) error, func(), error) {
+		w := &worker{recoder: r, workers: workers}
 		release, err := w.begin()
 		return func(i int) error { return w.letter(letters[i]) }, release, err
 	})
 }
 
 // inParallel calls a function of each of several workers for the indices up to n, as often as there are any. The
-// workers are made by begin, which returns what ends one as well.
-func inParallel(ctx context.Context, n int, begin func() (work func(int) error, end func(), err error)) error {
+// workers are made by begin, which is told how many there are and returns what ends one as well.
+func inParallel(ctx context.Context, n int, begin func(workers int) (work func(int) error, end func(), err error)) error {
 	const share = 16 // of indices that make a goroutine worth it
 	var next atomic.Int64
+	workers := min(runtime.GOMAXPROCS(0), (n+share-1)/share)
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), (n+share-1)/share) {
+	for range workers {
 		group.Go(func() error {
-			work, end, err := begin()
+			work, end, err := begin(workers)
 			if err != nil {
 				return err
 			}
@@ -117,6 +118,7 @@ func inParallel(ctx context.Context, n int, begin func() (work func(int) error, 
 // worker recodes one message at a time.
 type worker struct {
 	*recoder
+	workers int              // of the batch
 	encoder *message.Encoder // nil when nothing is compressed
 	decoder *message.Decoder
 }
@@ -195,7 +197,9 @@ func (w *worker) choose(form message.Form, subject string, payload []byte) class
 	if _, skips := w.encoding.Skips(len(payload)); skips {
 		return classes.Choice{}
 	}
-	return w.classes.Choose(w.encoding, []byte(subject), payload)
+	choice := w.classes.Choose(w.encoding, []byte(subject), payload)
+	choice.Workers = w.workers
+	return choice
 }
 
 func (w *worker) encode(choice classes.Choice, payload []byte) ([]byte, message.Form, error) {
