@@ -79,9 +79,10 @@ var served = map[string]func() explain.Object{
 }
 
 func ready() []metav1.Condition {
-	return []metav1.Condition{
-		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServing, Message: "all serve what the spec says"},
-	}
+	return []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServing,
+		Message: "all serve what the spec says",
+	}}
 }
 
 func servingPolicy(codecs ...v1alpha1.Codec) *v1alpha1.PolicyStatus {

@@ -342,7 +342,8 @@ func TestCheapestNodes(t *testing.T) {
 	d.facts = gone(d.facts, false)
 	prefers(t, d.begins("04 14:20"))
 
-	// They vanish while it runs: the next attempt begins elsewhere, prefers them in case some come back, and keeps its plan.
+	// They vanish while it runs: the next attempt begins elsewhere, prefers them in case some come back, and keeps its
+	// plan.
 	for name, vanish := range map[string]func(spot *corev1.Node, facts *placement.Facts){
 		"removed":  func(_ *corev1.Node, facts *placement.Facts) { facts.Nodes = facts.Nodes[1:] },
 		"cordoned": func(spot *corev1.Node, _ *placement.Facts) { spot.Spec.Unschedulable = true },

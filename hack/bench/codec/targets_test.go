@@ -44,8 +44,8 @@ type named struct{ codec.Engine }
 func (named) Name() string    { return "engine" }
 func (named) Codec() codec.ID { return codec.Deflate }
 
-// TestRandomDecision: what a block costs without what it costs in mode Never may be below 0 in a round, and is judged by
-// its interval all the same.
+// TestRandomDecision: what a block costs without what it costs in mode Never may be below 0 in a round, and is judged
+// by its interval all the same.
 func TestRandomDecision(t *testing.T) {
 	for want, auto := range map[string][]float64{
 		"ok":   {2.1, 1.9, 2.1, 2.1, 2}, // the second round is below Never's

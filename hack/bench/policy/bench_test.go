@@ -170,11 +170,17 @@ func TestTargetsOverNone(t *testing.T) {
 		want float64 // percent
 		at   policy.Objective
 	}{
-		"time":           {0, map[policy.Objective]outcome{policy.Elapsed: {elapsed: 2.2, cpu: 1, bytes: 1e8}}, 10, policy.Elapsed},
-		"CPU":            {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 1, cpu: 2.4, bytes: 1e8}}, 20, policy.CPU},
-		"not for CPU":    {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 9, cpu: 1, bytes: 9e8}}, -49.5, ""},
-		"cost":           {0, map[policy.Objective]outcome{policy.Cost: {elapsed: 1, cpu: 2.1, bytes: 2.1e8}}, 5, policy.Cost},
-		"bytes":          {0, map[policy.Objective]outcome{policy.Bytes: {elapsed: 1, cpu: 1, bytes: 2.5e8}}, 25, policy.Bytes},
+		"time": {
+			0, map[policy.Objective]outcome{policy.Elapsed: {elapsed: 2.2, cpu: 1, bytes: 1e8}}, 10, policy.Elapsed,
+		},
+		"CPU":         {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 1, cpu: 2.4, bytes: 1e8}}, 20, policy.CPU},
+		"not for CPU": {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 9, cpu: 1, bytes: 9e8}}, -49.5, ""},
+		"cost": {
+			0, map[policy.Objective]outcome{policy.Cost: {elapsed: 1, cpu: 2.1, bytes: 2.1e8}}, 5, policy.Cost,
+		},
+		"bytes": {
+			0, map[policy.Objective]outcome{policy.Bytes: {elapsed: 1, cpu: 1, bytes: 2.5e8}}, 25, policy.Bytes,
+		},
 		"a slow network": {100, map[policy.Objective]outcome{policy.CPU: {elapsed: 1, cpu: 9, bytes: 1e8}}, math.NaN(), ""},
 	} {
 		cell := measuredCell(c.link, kinds[1], 2, 0.01, 0)
