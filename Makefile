@@ -552,6 +552,10 @@ bench-object: build ## Measure moving trees through versitygw beside rclone and 
 		$(BENCHMARK) object $(EXTENT) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS) -long-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)"
 
+.PHONY: bench-online
+bench-online: build ## Measure what runs do to the latency of an HTTPEndpoint beside them, by window; needs root, control groups of version 1 and 9 GiB in /dev/shm (BENCH=quick: a look, no result)
+	$(BENCHMARK) online $(EXTENT) $(if $(AGENT),-agent $(AGENT))
+
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, of Transfers, messages and bodies, over networks of its own; needs root (BENCH=quick: a look, no result; PART=messages: that part only, PART=10: that network)
 	$(ENSURE) network
