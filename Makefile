@@ -384,7 +384,7 @@ test-lifecycle: tools-go ## Upgrade, roll back, uninstall, restore and drain ins
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); previous=$$(hack/previous/images.sh); \
 		eval "$$previous"; $(SUBMAKE) demo-install VERSION=$$version; \
-		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 90m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
+		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 120m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
 
 # The faults are injected on this machine.
 .PHONY: faults-clusters
