@@ -384,7 +384,7 @@ test-lifecycle: tools-go ## Upgrade, roll back, uninstall, restore and drain ins
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); previous=$$(hack/previous/images.sh); \
 		eval "$$previous"; $(SUBMAKE) demo-install VERSION=$$version; \
-		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 90m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
+		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 120m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
 
 # The faults are injected on this machine.
 .PHONY: faults-clusters
@@ -562,7 +562,7 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
 .PHONY: bench-wan
-bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
+bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, and over 100 Mbit/s and 1 Gbit/s, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) wan
 	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) wan $(EXTENT) -only "$(BENCH_ONLY)"
 
