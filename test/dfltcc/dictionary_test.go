@@ -15,8 +15,13 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/deflatedict"
+	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/codec/zlibng"
+	"github.com/lighterage/lighterage/agent/hardware"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/test/dfltcc"
 )
 
@@ -155,4 +160,69 @@ func TestDictionaryWithoutTheInstruction(t *testing.T) {
 			t.Error("the fault has no effect")
 		}
 	})
+}
+
+// inUse is the one dictionary of a queue.
+type inUse struct{ dictionary *message.Dictionary }
+
+func (d inUse) Current() *message.Dictionary      { return d.dictionary }
+func (inUse) Offer([]byte)                        {}
+func (inUse) Used()                               {}
+func (d inUse) Dictionary(uint32) ([]byte, error) { return d.dictionary.Content, nil }
+
+// TestQueueDictionary: messages of a queue that refer to a dictionary are the work of the instruction from the least size
+// for hardware on, and of software below.
+func TestQueueDictionary(t *testing.T) {
+	model(t, dfltcc.DefaultStep, "")
+	engine, verdict := hardware.FindOn(t.Context(), z15)
+	if engine == nil {
+		t.Fatal(verdict.Message)
+	}
+	content, _, err := deflatedict.Train(codectest.Orders(1, 400, 3000), 8<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := deflatedict.Number(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dictionary := inUse{&message.Dictionary{Codec: codec.Deflate, Number: number, Content: content}}
+	all := codec.NewRegistry(append([]codec.Engine{engine}, engines.All()...)...)
+	encoding, err := message.NewEncoding(message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 2000}, MinSize: 1,
+		Codecs: []codec.ID{codec.Deflate}, Engines: all, Accelerator: verdict.Accelerator(codec.Fast), Dictionaries: dictionary,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer encoding.Close()
+	decoding, err := message.NewDecoding(engines.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoding.Close()
+	decoding.Use(dictionary)
+	encoder, err := encoding.Encoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer encoder.Release()
+	decoder, err := decoding.Decoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Release()
+	for size, want := range map[int]meter.Path{1000: meter.Software, 3000: meter.Hardware} {
+		plain := codectest.Orders(2, 1, size)[0]
+		before := dfltcc.Calls(dfltcc.Compress)
+		payload, form, outcome, err := encoder.Encode(nil, plain)
+		if err != nil || form.Dictionary != number || outcome.Path != want ||
+			(dfltcc.Calls(dfltcc.Compress) > before) != (want == meter.Hardware) {
+			t.Errorf("%d bytes: %+v, %+v, %d executions, %v", size, form, outcome, dfltcc.Calls(dfltcc.Compress)-before, err)
+			continue
+		}
+		if got, _, err := decoder.Decode(nil, form, payload, message.MaxLength); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%d bytes in software: %v", size, err)
+		}
+	}
 }
