@@ -41,9 +41,8 @@ type DictionarySource interface {
 
 // Dictionaries are those that stored messages refer to. It is safe for concurrent use.
 type Dictionaries interface {
-	// Dictionary returns the content of one. It may be of another codec than that of the message, which then is corrupt. The
-	// error matches ErrDictionary if there is none with that number, and is
-	// another one if that is not known now.
+	// Dictionary returns the content of one. The error matches ErrDictionary if there is none with that number, and is
+	// another one if that is not known now. One of another codec than that of the message makes the message corrupt.
 	Dictionary(number uint32) ([]byte, error)
 }
 
@@ -92,8 +91,7 @@ func (f *Form) setShort(id codec.ID, value []byte) error {
 	var sum [12]byte
 	if len(encoded) != shortSum || !ok {
 		return fmt.Errorf(
-			"%w: %s is %v;%.40s: use %v;LENGTH;SUM with 16 characters of base64", ErrHeader, CodecHeader, id,
-			strconv.Quote(string(value[:min(len(value), 40)])), id,
+			"%w: %s is %v and %.40q: use %v;LENGTH;SUM with 16 characters of base64", ErrHeader, CodecHeader, id, value, id,
 		)
 	}
 	// All lengths of 16 characters fill their bytes, so no two values mean the same.
