@@ -3,20 +3,43 @@
 
 package codec
 
-// DictionaryEngine is an Engine of Zstd that reads and writes frames which refer to a dictionary as well. Those are
-// not of codec Zstd: a frame has the number of its dictionary in its header, and only a decoder with that dictionary
-// reads it. Dictionaries are in the format of RFC 8878; package zstddict makes them.
+// DictionaryEngine is an Engine of Zstd or Deflate that reads and writes streams which refer to a dictionary as well. Those
+// are not of its codec: only a decoder with that dictionary reads them. A frame of zstd names its dictionary by number; a
+// stream of DEFLATE does not, and with another dictionary it gives other bytes. Who keeps streams keeps the number and a
+// checksum with them. Packages zstddict and deflatedict make dictionaries.
 //
-// Every DictionaryEngine reads what every other one wrote with the same dictionary. An encoder or decoder prepares the
-// dictionary once and keeps it, which takes up to about 5 MiB (go-zstd at level High). Neither is a StreamEncoder or
-// StreamDecoder.
+// Every DictionaryEngine of a codec reads what every other one wrote with the same dictionary. An encoder or decoder
+// prepares the dictionary once as far as it can, and keeps it, which takes up to about 5 MiB (go-zstd at level High).
+// Neither is a StreamEncoder or StreamDecoder.
 type DictionaryEngine interface {
 	Engine
-	// NewDictionaryEncoder returns an encoder for one level. It fails where NewEncoder does, and when the dictionary
-	// is not one.
+	// NewDictionaryEncoder returns an encoder for one level. It fails where NewEncoder does, and with ErrDictionary when the
+	// dictionary is not one.
 	NewDictionaryEncoder(level Level, dictionary []byte) (Encoder, error)
-	// NewDictionaryDecoder returns a decoder. Frames without a dictionary, or with another one, are corrupt to it.
+	// NewDictionaryDecoder returns a decoder. It fails where NewDecoder does, and with ErrDictionary. Frames of zstd without
+	// a dictionary, or with another one, are corrupt to it.
 	NewDictionaryDecoder(dictionary []byte) (Decoder, error)
+}
+
+// Wrapped is implemented by an engine that adds to another one.
+type Wrapped interface {
+	// Unwrap returns the other one.
+	Unwrap() Engine
+}
+
+// WithDictionaries returns an engine as one with dictionaries, and whether it is one or wraps one. What wraps it does not
+// restrict the levels at which it refers to dictionaries.
+func WithDictionaries(e Engine) (DictionaryEngine, bool) {
+	for {
+		if with, ok := e.(DictionaryEngine); ok {
+			return with, true
+		}
+		wrapped, ok := e.(Wrapped)
+		if !ok {
+			return nil, false
+		}
+		e = wrapped.Unwrap()
+	}
 }
 
 // WithDictionary is the engine all of whose frames refer to a dictionary. It is for measuring: it has the name and the

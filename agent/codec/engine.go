@@ -95,6 +95,9 @@ var (
 	// ErrClosed says that an encoder or decoder was used after Close.
 	ErrClosed = errors.New("codec used after it was closed")
 
+	// ErrDictionary says that bytes are no dictionary of a codec.
+	ErrDictionary = errors.New("invalid dictionary")
+
 	// ErrCorrupt says that bytes are not one valid stream of the codec. The errors
 	// below, which say why as far as the engine knows, match it too.
 	ErrCorrupt = errors.New("corrupt compressed data")

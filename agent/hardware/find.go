@@ -79,3 +79,6 @@ func (p proved) NewEncoder(level codec.Level) (codec.Encoder, error) {
 	}
 	return p.Engine.NewEncoder(level)
 }
+
+// Unwrap implements codec.Wrapped.
+func (p proved) Unwrap() codec.Engine { return p.Engine }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -75,8 +76,16 @@ func (r *running) useDictionaries(c *wirev1.QueueConfig, encoding *message.Encod
 	if r.dictionaries == nil {
 		return
 	}
+	engine, problem := encoding.Referring(), ""
+	switch {
+	case engine == nil:
+		problem = "they are for mode Auto, and for engines that have dictionaries"
+	case engine.Codec() == codec.Deflate && !c.GetDeflateDictionaries():
+		engine = nil
+		problem = "members do not all know dictionaries of deflate yet: all have to answer, and to be of this release"
+	}
 	r.dictionaries.Set(dictionary.Settings{
-		Use: c.GetDictionaries(), Engine: encoding.Referring(), Level: encoding.Policy().Level,
+		Use: c.GetDictionaries(), Engine: engine, Problem: problem, Level: encoding.Policy().Level,
 		Value: r.front.Classes().Value,
 	})
 }

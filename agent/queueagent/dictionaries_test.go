@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -47,7 +48,14 @@ func referring(m *member, put func()) {
 // TestDictionaries: what refers to a dictionary is got by every way as it was put, by clients who take stored messages
 // too, and becomes a dead letter that needs no dictionary.
 func TestDictionaries(t *testing.T) {
+	for _, id := range []codec.ID{codec.Zstd, codec.Deflate} {
+		t.Run(id.String(), func(t *testing.T) { dictionariesOf(t, id) })
+	}
+}
+
+func dictionariesOf(t *testing.T, id codec.ID) {
 	m := newMember(t)
+	m.config.Compression.Codecs = []string{id.String()}
 	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +63,7 @@ func TestDictionaries(t *testing.T) {
 	m.config.ServiceAddress = freeAddressOf(t, host)
 	m.config.Redelivery = &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(time.Hour), MaxDeliveries: 5}
 	m.config.CompressionMinSize = 1
-	if r := m.Report(t.Context()); r.GetDictionaries() == nil {
+	if r := m.Report(t.Context()); !r.GetDictionaries().GetDeflate() {
 		t.Error("an agent that starts does not say that it knows dictionaries")
 	}
 	pool := m.certify()
@@ -86,11 +94,21 @@ func TestDictionaries(t *testing.T) {
 	}
 	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Dictionaries = "2", true })
 	m.await("the second configuration is in effect", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" })
+	if id == codec.Deflate {
+		// Not all members know those of deflate.
+		r := m.await("it says why there is none", func(r *wirev1.QueueReport) bool {
+			return r.GetDictionaries().GetProblem() != ""
+		})
+		if r.GetDictionaries().GetKept() != 0 {
+			t.Errorf("one of deflate is kept: %v", r.GetDictionaries())
+		}
+		m.change(func(c *wirev1.QueueConfig) { c.Revision, c.DeflateDictionaries = "2a", true })
+	}
 	// They are trained on stored messages, until clients put others.
 	r := m.await("a dictionary is in use", func(r *wirev1.QueueReport) bool {
 		return r.GetDictionaries().GetCurrent() != nil
 	})
-	if c := r.GetDictionaries().GetCurrent(); c.GetTrainingMessages() < 200 ||
+	if c := r.GetDictionaries().GetCurrent(); c.GetCodec() != id.String() || c.GetTrainingMessages() < 200 ||
 		c.GetWireBytes()*2 > c.GetWireBytesWithout() {
 		t.Errorf("in use: %v", c)
 	}
@@ -108,14 +126,14 @@ func TestDictionaries(t *testing.T) {
 
 	// Nobody but the queue puts what refers to one.
 	forged := &nats.Msg{Subject: "orders.new", Data: []byte("(\xb5/\xfd"), Header: nats.Header{
-		message.CodecHeader: {"zstd;1000;AAEqvw8eLTxLWml4"},
+		message.CodecHeader: {id.String() + ";1000;AAEqvw8eLTxLWml4"},
 	}}
 	if ack, err := js.PublishMsg(t.Context(), forged); err == nil {
 		t.Errorf("a client put what refers to a dictionary: %+v", ack)
 	}
 	result, err := client.Put(ctx, &messagesv1.PutRequest{Messages: []*messagesv1.QueueMessage{{
 		Payload: forged.Data, StoredForm: &messagesv1.StoredForm{
-			Codec: "zstd", EngineClass: "software", Length: 1000, Dictionary: r.GetDictionaries().GetCurrent().GetNumber(),
+			Codec: id.String(), EngineClass: "software", Length: 1000, Dictionary: r.GetDictionaries().GetCurrent().GetNumber(),
 		},
 	}}})
 	if err != nil || result.GetResults()[0].GetRefused() != messagesv1.PutRefusal_PUT_REFUSAL_INVALID {

@@ -54,7 +54,7 @@ func (a *Agent) report(ctx context.Context, reset string) *wirev1.QueueReport {
 		}
 	}
 	if config.GetExternal() == nil {
-		r.Dictionaries = &wirev1.QueueDictionaries{} // This release knows them.
+		r.Dictionaries = &wirev1.QueueDictionaries{Deflate: true} // This release knows them.
 	}
 	unopened, held, unmoved := a.external, a.held, a.unmoved.problem()
 	a.mu.Unlock()

@@ -22,6 +22,9 @@ type gated struct {
 	account *Account
 }
 
+// Unwrap implements codec.Wrapped.
+func (g gated) Unwrap() codec.Engine { return g.Engine }
+
 // Enter implements policy.Gate.
 func (g gated) Enter(patient bool) policy.Reason { return g.account.Enter(patient) }
 

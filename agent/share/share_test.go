@@ -18,6 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
+	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -438,5 +439,15 @@ func TestTooMany(t *testing.T) {
 	a.draw(t)
 	if reason := a.account.Enter(false); reason != "" {
 		t.Errorf("after the others have gone: %s", reason)
+	}
+}
+
+// TestDictionariesOfAGatedEngine: what asks for a share has dictionaries where the engine has them.
+func TestDictionariesOfAGatedEngine(t *testing.T) {
+	account := share.NewAccount(func() time.Duration { return 0 }, nil)
+	for engine, want := range map[codec.Engine]bool{goflate.New(): true, identity.New(): false} {
+		if got, ok := codec.WithDictionaries(share.Engine(engine, account)); ok != want || ok && got != engine {
+			t.Errorf("%s: %v, %v", engine.Name(), got, ok)
+		}
 	}
 }

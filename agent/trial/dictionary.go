@@ -19,11 +19,11 @@ import (
 
 // dictionary measures what a dictionary does for messages: it is trained on half of the sample, at most 4 MiB of it,
 // and the other half is compressed with it and without. The messages of a sample are in a random order. It returns nil
-// where there are no messages, or no engine has dictionaries.
+// where there are no messages, or no engine of zstd has dictionaries.
 func (o *Options) dictionary(ctx context.Context) *wirev1.TrialDictionary {
 	i := slices.IndexFunc(o.Software, func(e codec.Engine) bool {
 		_, ok := e.(codec.DictionaryEngine)
-		return ok
+		return ok && e.Codec() == codec.Zstd
 	})
 	if o.Sample.Unit != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE || i < 0 {
 		return nil
@@ -53,7 +53,7 @@ func (o *Options) compare(
 	ctx context.Context, engine codec.DictionaryEngine, dictionary []byte, items [][]byte, to *wirev1.TrialDictionary,
 ) error {
 	bench := &calibrate.Bench{
-		Items: items, Overhead: o.Sample.Overhead, DictionaryOverhead: message.Form{Dictionary: 1}.Overhead(),
+		Items: items, Overhead: o.Sample.Overhead, DictionaryOverhead: message.Form{Codec: engine.Codec(), Dictionary: 1}.Overhead(),
 		Budget: max(leastBudget, time.Duration(to.GetPlainBytes())*budget),
 	}
 	// They compress by turns, so that what else runs on the machine hits both alike. Inflating is measured one after the

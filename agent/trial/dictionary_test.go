@@ -10,9 +10,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/cover"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/trial"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -70,7 +70,7 @@ func TestDictionary(t *testing.T) {
 // TestDictionaryOfLongMessages: it is trained on no more than 4 MiB, which is less than half of the sample.
 func TestDictionaryOfLongMessages(t *testing.T) {
 	items := slices.Repeat(codectest.Orders(12, 10, 60_000), 16)
-	want, left := 0, zstddict.MaxSamples
+	want, left := 0, cover.MaxSamples
 	for _, item := range items[:80] {
 		if left -= len(item); left < 0 {
 			break

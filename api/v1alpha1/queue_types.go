@@ -127,8 +127,8 @@ type QueueCompression struct {
 type QueueDictionaries string
 
 const (
-	// QueueDictionariesAuto trains dictionaries and uses them as long as they pay, in mode Auto with codec zstd. The
-	// members must keep the messages, not external servers.
+	// QueueDictionariesAuto trains dictionaries and uses them as long as they pay, in mode Auto, of the first of the codecs.
+	// The members must keep the messages, not external servers.
 	QueueDictionariesAuto QueueDictionaries = "Auto"
 	// QueueDictionariesNever puts no more messages that refer to one. Those that are there stay readable.
 	QueueDictionariesNever QueueDictionaries = "Never"

@@ -42,8 +42,8 @@ type Neighbours struct {
 	Queues []v1alpha1.Queue
 	// CA is this cluster's, as PEM; nil where no Queue of the namespace sends to the Queue.
 	CA []byte
-	// Dictionaries: all members know what it is that a message refers to one.
-	Dictionaries bool
+	// Dictionaries: all members know what it is that a message refers to one, and DeflateDictionaries: also of deflate.
+	Dictionaries, DeflateDictionaries bool
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.

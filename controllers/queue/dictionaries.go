@@ -33,30 +33,30 @@ func wantsDictionaries(queue *v1alpha1.Queue) bool {
 		queue.Spec.Engine.External == nil
 }
 
-// knowDictionaries reports whether all members read messages that refer to dictionaries. Members that did not answer are
-// as they were when the StatefulSet was last written.
-func knowDictionaries(set *appsv1.StatefulSet, members []Member, wanted int32) bool {
+// knowDictionaries reports whether all members read messages that refer to dictionaries, and whether also to those of
+// deflate. Members that did not answer are as they were when the StatefulSet was last written.
+func knowDictionaries(set *appsv1.StatefulSet, members []Member, wanted int32) (all, deflate bool) {
+	all, deflate = true, true
 	heard := int32(0)
 	for _, member := range members {
-		switch {
-		case member.Report == nil:
-		case member.Report.GetDictionaries() == nil:
-			return false
-		default:
-			heard++
+		if member.Report == nil {
+			continue
 		}
+		heard++
+		known := member.Report.GetDictionaries()
+		all, deflate = all && known != nil, deflate && known.GetDeflate()
 	}
-	if heard >= wanted {
-		return true
+	if heard >= wanted || !all {
+		return all, deflate
 	}
+	before := &wirev1.QueueConfig{}
 	if set == nil {
-		return false
+		return false, false
 	}
-	before, config := &wirev1.QueueConfig{}, false
-	if _, known := agentsecret.Recorded(set, before); known {
-		config = before.GetDictionaries()
+	if _, known := agentsecret.Recorded(set, before); !known {
+		return false, false
 	}
-	return config
+	return before.GetDictionaries(), deflate && before.GetDeflateDictionaries()
 }
 
 // dictionariesStatus is what members say, or what was known last.
@@ -88,9 +88,9 @@ func dictionariesStatus(
 	case leading == nil:
 		status.Message = "the member that leads does not answer"
 	case status.Current != nil && leading.GetProblem() != "":
-		status.Message = fmt.Sprintf("dictionary %d is in use; %s", status.Current.Number, leading.GetProblem())
+		status.Message = fmt.Sprintf("%s is in use; %s", nameOf(leading.GetCurrent()), leading.GetProblem())
 	case status.Current != nil:
-		status.Message = fmt.Sprintf("dictionary %d is in use", status.Current.Number)
+		status.Message = nameOf(leading.GetCurrent()) + " is in use"
 	case leading.GetProblem() != "":
 		status.Message = "no dictionary is in use: " + leading.GetProblem()
 	default:
@@ -109,6 +109,15 @@ func leadingDictionaries(members []Member) *wirev1.QueueDictionaries {
 		}
 	}
 	return nil
+}
+
+// nameOf a dictionary, for people.
+func nameOf(d *wirev1.QueueDictionary) string {
+	of := "zstd"
+	if d.GetCodec() == "deflate" {
+		of = "deflate"
+	}
+	return fmt.Sprintf("dictionary %d of %s", d.GetNumber(), of)
 }
 
 // dictionaryStatus is nil if there is none, or one that no agent of this release has.

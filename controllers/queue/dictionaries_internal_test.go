@@ -20,12 +20,15 @@ import (
 )
 
 // TestKnowDictionaries: messages refer to dictionaries when all members know them, and as before while one does not
-// answer.
+// answer; those of deflate not all releases know that know any.
 func TestKnowDictionaries(t *testing.T) {
 	knows := Member{Report: &wirev1.QueueReport{Dictionaries: &wirev1.QueueDictionaries{}}}
+	deflate := Member{Report: &wirev1.QueueReport{Dictionaries: &wirev1.QueueDictionaries{Deflate: true}}}
 	older, silent := Member{Report: &wirev1.QueueReport{}}, Member{}
-	set := func(dictionaries bool) *appsv1.StatefulSet {
-		record, err := agentsecret.Content{Config: &wirev1.QueueConfig{Dictionaries: dictionaries}, Revision: "1"}.Record()
+	set := func(dictionaries, ofDeflate bool) *appsv1.StatefulSet {
+		record, err := agentsecret.Content{
+			Config: &wirev1.QueueConfig{Dictionaries: dictionaries, DeflateDictionaries: ofDeflate}, Revision: "1",
+		}.Record()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,19 +37,25 @@ func TestKnowDictionaries(t *testing.T) {
 	for name, test := range map[string]struct {
 		set     *appsv1.StatefulSet
 		members []Member
-		want    bool
+		want    [2]bool
 	}{
-		"nobody is there":                   {nil, nil, false},
-		"all know":                          {nil, []Member{knows, knows, knows}, true},
-		"one is older":                      {set(true), []Member{knows, older, knows}, false},
-		"one is older, and one silent":      {set(true), []Member{silent, older, knows}, false},
-		"one is silent, and they were used": {set(true), []Member{knows, silent, knows}, true},
-		"one is silent, and they were not":  {set(false), []Member{knows, silent, knows}, false},
-		"one is missing, and they were not": {set(false), []Member{knows, knows}, false},
-		"all are silent, and they were":     {set(true), []Member{silent, silent, silent}, true},
-		"a StatefulSet without a record":    {&appsv1.StatefulSet{}, []Member{silent, knows, knows}, false},
+		"nobody is there":                   {nil, nil, [2]bool{false, false}},
+		"all know":                          {nil, []Member{knows, knows, knows}, [2]bool{true, false}},
+		"one is older":                      {set(true, false), []Member{knows, older, knows}, [2]bool{false, false}},
+		"one is older, and one silent":      {set(true, true), []Member{silent, older, knows}, [2]bool{false, false}},
+		"one is silent, and they were used": {set(true, false), []Member{knows, silent, knows}, [2]bool{true, false}},
+		"one is silent, and they were not":  {set(false, false), []Member{knows, silent, knows}, [2]bool{false, false}},
+		"one is missing, and they were not": {set(false, false), []Member{knows, knows}, [2]bool{false, false}},
+		"all are silent, and they were":     {set(true, true), []Member{silent, silent, silent}, [2]bool{true, true}},
+		"a StatefulSet without a record":    {&appsv1.StatefulSet{}, []Member{silent, knows, knows}, [2]bool{false, false}},
+		"all know deflate":                  {nil, []Member{deflate, deflate, deflate}, [2]bool{true, true}},
+		"one knows zstd alone":              {set(true, true), []Member{deflate, knows, deflate}, [2]bool{true, false}},
+		"one of deflate is silent":          {set(true, true), []Member{deflate, silent, deflate}, [2]bool{true, true}},
+		"one is silent, one knows zstd":     {set(true, true), []Member{deflate, silent, knows}, [2]bool{true, false}},
+		"one is older, others know deflate": {set(true, true), []Member{deflate, older, deflate}, [2]bool{false, false}},
 	} {
-		if got := knowDictionaries(test.set, test.members, 3); got != test.want {
+		all, ofDeflate := knowDictionaries(test.set, test.members, 3)
+		if got := [2]bool{all, ofDeflate}; got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -101,6 +110,7 @@ func TestDictionariesStatus(t *testing.T) {
 	for name, members := range map[string][]Member{
 		"none yet": leader(&wirev1.QueueDictionaries{}), "a problem": leader(&wirev1.QueueDictionaries{Problem: "few"}),
 		"no leader": {follower}, "in use": leader(&wirev1.QueueDictionaries{Current: &wirev1.QueueDictionary{Number: 7}}),
+		"of deflate": leader(&wirev1.QueueDictionaries{Current: &wirev1.QueueDictionary{Number: 7, Codec: "deflate"}}),
 		"in use, and a problem": leader(&wirev1.QueueDictionaries{
 			Current: &wirev1.QueueDictionary{Number: 7}, Problem: "few",
 		}),

@@ -142,7 +142,9 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)),
 		in.cluster,
 	)
-	in.neighbours.Dictionaries = knowDictionaries(in.set, in.members.Agents, memberCount(queue.Spec))
+	in.neighbours.Dictionaries, in.neighbours.DeflateDictionaries = knowDictionaries(
+		in.set, in.members.Agents, memberCount(queue.Spec),
+	)
 	return in, nil
 }
 

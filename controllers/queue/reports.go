@@ -52,7 +52,7 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 		state.Channel = channelState(channel)
 	}
 	if r.GetDictionaries() != nil {
-		state.Dictionaries = &wirev1.QueueDictionaries{}
+		state.Dictionaries = &wirev1.QueueDictionaries{Deflate: r.GetDictionaries().GetDeflate()}
 	}
 	for _, one := range r.GetChannels() {
 		state.Channels = append(state.Channels, channelState(one))

@@ -117,6 +117,7 @@ func (w Wanted) configured() (Wanted, error) {
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
 	config.Dictionaries = wantsDictionaries(w.Queue) && w.neighbours.Dictionaries
+	config.DeflateDictionaries = config.GetDictionaries() && w.neighbours.DeflateDictionaries
 	w.Config = config
 	if err := w.addChannels(); err != nil {
 		return w, err

@@ -21,7 +21,8 @@
 
 #include "dfltcc_witness.h"
 
-enum dfltcc_witness dfltcc_deflate_witness(const zng_stream *stream) {
+/* deflate_witness is told where in the window the stream began. */
+static enum dfltcc_witness deflate_witness(const zng_stream *stream, unsigned int began) {
 #if defined(S390_DFLTCC_DEFLATE)
 	/* dfltcc_can_deflate changes nothing but takes a pointer to a variable. */
 	zng_stream *strm = (zng_stream *)stream;
@@ -40,14 +41,20 @@ enum dfltcc_witness dfltcc_deflate_witness(const zng_stream *stream) {
 	/* Bytes were read, and there are two that read any: the instruction, whose
 	   new-task bit is gone, and fill_window, which software at every level calls and
 	   which moves the start of the window or leaves bytes ahead of it. */
-	if (strm->total_in == 0 || d->param.nt != 0 || s->strstart != 0 || s->lookahead != 0)
+	if (strm->total_in == 0 || d->param.nt != 0 || s->strstart != began || s->lookahead != 0)
 		return dfltcc_other;
 	return dfltcc_did_all;
 #else
-	(void)stream;
+	(void)stream, (void)began;
 	return dfltcc_not_built;
 #endif
 }
+
+enum dfltcc_witness dfltcc_deflate_witness(const zng_stream *stream) { return deflate_witness(stream, 0); }
+
+/* The window begins at 1 where the history of the instruction has the dictionary: zlib's
+   header is to name it. Where the window of software has it, it begins behind all of it. */
+enum dfltcc_witness dfltcc_dictionary_witness(const zng_stream *stream) { return deflate_witness(stream, 1); }
 
 enum dfltcc_witness dfltcc_inflate_witness(const zng_stream *stream) {
 #if defined(S390_DFLTCC_INFLATE)
@@ -58,9 +65,9 @@ enum dfltcc_witness dfltcc_inflate_witness(const zng_stream *stream) {
 	/* Also what remains of it after dfltcc_inflate_disable. */
 	if (!PREFIX(dfltcc_can_inflate)(strm))
 		return dfltcc_no_instruction;
-	/* The instruction itself clears the new-task bit. After that the library has no
-	   way to go on in software, and before it every block is offered to the
-	   instruction. */
+	/* The instruction itself clears the new-task bit, or, where there is a dictionary, the
+	   library does just before. After that the library has no way to go on in software,
+	   and before it every block is offered to the instruction. */
 	return d->param.nt == 0 ? dfltcc_did_all : dfltcc_other;
 #else
 	(void)stream;

@@ -18,9 +18,10 @@ enum dfltcc_witness {
 	dfltcc_other = 5,          /* the stream excludes it, or software did some of it */
 };
 
-/* What did the work since the last reset of a stream that has reached its end.
-   Streams with a preset dictionary are not supported. */
+/* What did the work since the last reset of a stream that has reached its end. Of a
+   stream that deflates with a preset dictionary the second function says it. */
 enum dfltcc_witness dfltcc_deflate_witness(const zng_stream *stream);
+enum dfltcc_witness dfltcc_dictionary_witness(const zng_stream *stream);
 enum dfltcc_witness dfltcc_inflate_witness(const zng_stream *stream);
 
 #endif

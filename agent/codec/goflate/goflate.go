@@ -71,9 +71,13 @@ func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 
 // NewDecoder implements codec.Engine.
 func (engine) NewDecoder() (codec.Decoder, error) {
-	d := &decoder{}
-	d.r = flate.NewReader(&d.src)
-	return d, nil
+	return newDecoder(nil), nil
+}
+
+func newDecoder(dictionary []byte) *decoder {
+	d := &decoder{dictionary: dictionary}
+	d.r = flate.NewReaderDict(&d.src, dictionary)
+	return d
 }
 
 type encoder struct {
@@ -156,6 +160,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 type decoder struct {
 	r   io.ReadCloser // nil after Close
 	src bytes.Reader
+	// dictionary that blocks refer to; nil: none.
+	dictionary []byte
 	// probe takes the byte that a stream longer than its bound goes on with. It is
 	// a field because a local one would be allocated for each block.
 	probe [1]byte
@@ -168,7 +174,7 @@ func (d *decoder) Decode(dst, src []byte) (int, error) {
 	}
 	d.src.Reset(src)
 	defer d.src.Reset(nil)
-	if err := d.r.(flate.Resetter).Reset(&d.src, nil); err != nil {
+	if err := d.r.(flate.Resetter).Reset(&d.src, d.dictionary); err != nil {
 		return 0, fmt.Errorf("reset the decoder: %w", err)
 	}
 

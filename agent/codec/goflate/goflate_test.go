@@ -14,6 +14,18 @@ func TestConformance(t *testing.T) {
 	codectest.Run(t, goflate.New())
 }
 
+func TestDictionary(t *testing.T) {
+	codectest.RunDictionary(t, goflate.New())
+}
+
+func FuzzDictionary(f *testing.F) {
+	codectest.FuzzDictionary(f, goflate.New())
+}
+
+func BenchmarkDictionary(b *testing.B) {
+	codectest.BenchmarkDictionary(b, goflate.New())
+}
+
 func FuzzDecode(f *testing.F) {
 	codectest.Fuzz(f, goflate.New())
 }

@@ -17,6 +17,7 @@ struct isal_block_deflater {
 	struct isal_zstream stream __attribute__((aligned(CACHE_LINE)));
 	/* Hash table and symbols of one DEFLATE block; igzip takes this size too. */
 	uint8_t level[ISAL_DEF_LVL1_DEFAULT] __attribute__((aligned(CACHE_LINE)));
+	struct isal_dict *dictionary; /* NULL: none */
 };
 
 struct isal_block_inflater {
@@ -39,6 +40,20 @@ struct isal_block_deflater *isal_block_deflate_new(void) {
 	d->stream.level_buf_size = sizeof(d->level);
 	d->stream.gzip_flag = IGZIP_DEFLATE;
 	return d;
+}
+
+void isal_block_deflate_free(struct isal_block_deflater *d) {
+	if (d != NULL)
+		free(d->dictionary);
+	free(d);
+}
+
+int isal_block_deflate_dictionary(struct isal_block_deflater *d, const uint8_t *dictionary, uint32_t len) {
+	/* The hashes are made once here: isal_deflate_set_dict would make them for each block. */
+	d->dictionary = calloc(1, sizeof(*d->dictionary));
+	if (d->dictionary == NULL)
+		return -1;
+	return isal_deflate_process_dict(&d->stream, d->dictionary, (uint8_t *)dictionary, len) == COMP_OK ? 0 : -1;
 }
 
 /* deflate_all feeds a stream with all there is. */
@@ -65,6 +80,8 @@ int64_t isal_block_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t
 	/* The stateful call, with all there is in one piece: isal_deflate_stateless
 	   would try to store the whole block after it did not fit, and write on. */
 	isal_deflate_reset(s);
+	if (d->dictionary != NULL && isal_deflate_reset_dict(s, d->dictionary) != COMP_OK)
+		return isal_block_broken;
 	s->flush = NO_FLUSH;
 	s->next_in = src_len == 0 ? nowhere : (uint8_t *)src;
 	s->avail_in = src_len;
@@ -120,8 +137,26 @@ struct isal_block_inflater *isal_block_inflate_new(void) {
 	return i;
 }
 
+/* inflate_whole expands what s has, with no more input or space to come. */
+static int inflate_whole(struct inflate_state *s, const uint8_t *dictionary, uint32_t dictionary_len) {
+	if (dictionary_len == 0)
+		return isal_inflate_stateless(s);
+	/* The stateful call is the one that knows of dictionaries. */
+	if (isal_inflate_set_dict(s, (uint8_t *)dictionary, dictionary_len) != COMP_OK)
+		return isal_block_broken;
+	int r = isal_inflate(s);
+	if (r != ISAL_DECOMP_OK)
+		return r;
+	if (s->block_state == ISAL_BLOCK_FINISH) {
+		s->avail_in += s->read_in_length / 8; /* whole bytes that it took ahead */
+		return r;
+	}
+	/* The end, if it was reached, is known when all output has been fetched. */
+	return s->avail_out == 0 ? ISAL_OUT_OVERFLOW : ISAL_END_INPUT;
+}
+
 int64_t isal_block_inflate(struct isal_block_inflater *i, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
-			   uint32_t src_len) {
+			   uint32_t src_len, const uint8_t *dictionary, uint32_t dictionary_len) {
 	struct inflate_state *s = &i->state;
 
 	isal_inflate_reset(s);
@@ -131,7 +166,7 @@ int64_t isal_block_inflate(struct isal_block_inflater *i, uint8_t *dst, uint32_t
 	s->next_out = dst_len == 0 ? nowhere : dst;
 	s->avail_out = dst_len;
 
-	int r = isal_inflate_stateless(s);
+	int r = inflate_whole(s, dictionary, dictionary_len);
 	int64_t written = (int64_t)dst_len - s->avail_out;
 	uint32_t unread = s->avail_in;
 

@@ -26,8 +26,15 @@ struct isal_block_inflater;
 uint32_t isal_block_version(void);
 
 /* isal_block_deflate_new returns a stream of igzip's level 1, or NULL when memory
-   is out. free() frees it. */
+   is out. */
 struct isal_block_deflater *isal_block_deflate_new(void);
+
+/* isal_block_deflate_dictionary has all blocks that follow refer back to a dictionary. It returns 0, or -1 when memory is
+   out. */
+int isal_block_deflate_dictionary(struct isal_block_deflater *d, const uint8_t *dictionary, uint32_t len);
+
+/* isal_block_deflate_free frees a stream. */
+void isal_block_deflate_free(struct isal_block_deflater *d);
 
 /* isal_block_deflate compresses src into dst and returns the length written. */
 int64_t isal_block_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
@@ -46,8 +53,9 @@ int64_t isal_part_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t 
 struct isal_block_inflater *isal_block_inflate_new(void);
 
 /* isal_block_inflate expands the one stream in src into dst and returns the
-   length written. */
+   length written. It may refer back to a dictionary, of dictionary_len bytes, none if
+   that is 0. */
 int64_t isal_block_inflate(struct isal_block_inflater *i, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
-			   uint32_t src_len);
+			   uint32_t src_len, const uint8_t *dictionary, uint32_t dictionary_len);
 
 #endif

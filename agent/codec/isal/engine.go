@@ -63,6 +63,14 @@ func (engine) HasLevel(level codec.Level) bool { return level == codec.Fast }
 
 // NewEncoder implements codec.Engine.
 func (e engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	made, err := e.newEncoder(level)
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+func (e engine) newEncoder(level codec.Level) (*encoder, error) {
 	if !e.HasLevel(level) {
 		return nil, fmt.Errorf("make an %s encoder: it has no level but %v, and this is %v", Name, codec.Fast, level)
 	}
@@ -75,6 +83,14 @@ func (e engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 
 // NewDecoder implements codec.Engine.
 func (engine) NewDecoder() (codec.Decoder, error) {
+	made, err := newDecoder()
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+func newDecoder() (*decoder, error) {
 	stream := C.isal_block_inflate_new()
 	if stream == nil {
 		return nil, fmt.Errorf("make an %s decoder: the library has no memory", Name)
@@ -132,13 +148,15 @@ func flag(b bool) C.int {
 
 // Close implements codec.Encoder.
 func (e *encoder) Close() error {
-	C.free(unsafe.Pointer(e.stream))
+	C.isal_block_deflate_free(e.stream)
 	e.stream = nil
 	return nil
 }
 
 type decoder struct {
 	stream *C.struct_isal_block_inflater // nil after Close
+	// dictionary that blocks refer to; nil: none.
+	dictionary []byte
 }
 
 // Decode implements codec.Decoder.
@@ -149,7 +167,10 @@ func (d *decoder) Decode(dst, src []byte) (int, error) {
 	if len(dst) > math.MaxInt32 || len(src) > math.MaxInt32 {
 		return 0, errTooLarge
 	}
-	return result(C.isal_block_inflate(d.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src))))
+	return result(C.isal_block_inflate(
+		d.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)), pointer(d.dictionary),
+		C.uint32_t(len(d.dictionary)),
+	))
 }
 
 // Close implements codec.Decoder.

@@ -55,6 +55,18 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+func TestDictionary(t *testing.T) {
+	codectest.RunDictionary(t, newEngine(t), others()...)
+}
+
+func FuzzDictionary(f *testing.F) {
+	codectest.FuzzDictionary(f, newEngine(f), others()...)
+}
+
+func BenchmarkDictionary(b *testing.B) {
+	codectest.BenchmarkDictionary(b, newEngine(b))
+}
+
 func FuzzDecode(f *testing.F) {
 	codectest.Fuzz(f, newEngine(f), others()...)
 }

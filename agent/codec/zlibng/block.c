@@ -62,19 +62,26 @@ static int close_block(zng_stream *s) {
 	return r == Z_STREAM_END;
 }
 
+static enum dfltcc_witness witness(const zng_stream *s, uint32_t dictionary_len) {
+	return dictionary_len == 0 ? dfltcc_deflate_witness(s) : dfltcc_dictionary_witness(s);
+}
+
 /* too_long is the result of a call whose output did not fit. */
-static struct block_result too_long(zng_stream *s) {
-	struct block_result r = {.n = block_does_not_fit, .witness = dfltcc_deflate_witness(s)};
+static struct block_result too_long(zng_stream *s, uint32_t dictionary_len) {
+	struct block_result r = {.n = block_does_not_fit, .witness = witness(s, dictionary_len)};
 
 	return close_block(s) ? r : failed(block_broken);
 }
 
-struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len) {
+struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len,
+				  const uint8_t *dictionary, uint32_t dictionary_len) {
 	uint8_t none = 0;
 
 	if (dst_len == 0)
 		return failed(block_does_not_fit); /* the shortest stream has two bytes */
 	if (zng_deflateReset(s) != Z_OK)
+		return failed(block_broken);
+	if (dictionary_len != 0 && zng_deflateSetDictionary(s, dictionary, dictionary_len) != Z_OK)
 		return failed(block_broken);
 	s->next_in = src_len == 0 ? &none : src;
 	s->avail_in = src_len;
@@ -89,10 +96,10 @@ struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len,
 	s->next_out = NULL;
 	switch (r) {
 	case Z_STREAM_END:
-		return (struct block_result){.n = written, .witness = dfltcc_deflate_witness(s)};
+		return (struct block_result){.n = written, .witness = witness(s, dictionary_len)};
 	case Z_OK:
 	case Z_BUF_ERROR:
-		return too_long(s);
+		return too_long(s, dictionary_len);
 	default:
 		return failed(block_broken);
 	}
@@ -122,7 +129,7 @@ struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, 
 	if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
 		return failed(block_broken);
 	if (!whole)
-		return too_long(s);
+		return too_long(s, 0);
 	return (struct block_result){.n = written, .witness = dfltcc_deflate_witness(s)};
 }
 
@@ -166,7 +173,7 @@ void block_inflate_free(zng_stream *s) {
 }
 
 struct block_result block_inflate(zng_stream *s, int hardware, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
-				  uint32_t src_len) {
+				  uint32_t src_len, const uint8_t *dictionary, uint32_t dictionary_len) {
 	uint8_t none = 0;
 
 	if (zng_inflateReset(s) != Z_OK)
@@ -175,6 +182,8 @@ struct block_result block_inflate(zng_stream *s, int hardware, uint8_t *dst, uin
 	   that makes zlib-ng give up DFLTCC until the next reset, since the instruction
 	   cannot start with bits from elsewhere; a negative count primes with nothing. */
 	if (!hardware && zng_inflatePrime(s, -1, 0) != Z_OK)
+		return failed(block_broken);
+	if (dictionary_len != 0 && zng_inflateSetDictionary(s, dictionary, dictionary_len) != Z_OK)
 		return failed(block_broken);
 	s->next_in = src_len == 0 ? &none : src;
 	s->avail_in = src_len;

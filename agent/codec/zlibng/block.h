@@ -24,6 +24,7 @@ enum dfltcc_witness {
 	dfltcc_other,
 };
 #define dfltcc_deflate_witness(stream) dfltcc_not_built
+#define dfltcc_dictionary_witness(stream) dfltcc_not_built
 #define dfltcc_inflate_witness(stream) dfltcc_not_built
 #endif
 
@@ -48,8 +49,10 @@ zng_stream *block_deflate_new(int level, int hardware);
 
 void block_deflate_free(zng_stream *s);
 
-/* block_deflate compresses src into dst and returns the length written. */
-struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len);
+/* block_deflate compresses src into dst and returns the length written. It may refer back to a dictionary, of
+   dictionary_len bytes, none if that is 0. */
+struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len,
+				  const uint8_t *dictionary, uint32_t dictionary_len);
 
 /* part_restart begins a stream that part_deflate makes in parts. It returns 0 or
    block_broken. */
@@ -70,8 +73,8 @@ zng_stream *block_inflate_new(void);
 void block_inflate_free(zng_stream *s);
 
 /* block_inflate expands the one stream in src into dst and returns the length
-   written. Unless hardware is set it never uses DFLTCC. */
+   written. Unless hardware is set it never uses DFLTCC. The dictionary is as in block_deflate. */
 struct block_result block_inflate(zng_stream *s, int hardware, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
-				  uint32_t src_len);
+				  uint32_t src_len, const uint8_t *dictionary, uint32_t dictionary_len);
 
 #endif

@@ -81,6 +81,17 @@ func (engine) HasLevel(level codec.Level) bool {
 
 // NewEncoder implements codec.Engine.
 func (e engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	made, err := e.newEncoder(level)
+	if err != nil {
+		return nil, err
+	}
+	if e.options.Hardware {
+		return &hardwareEncoder{*made}, nil
+	}
+	return made, nil
+}
+
+func (e engine) newEncoder(level codec.Level) (*encoder, error) {
 	n, ok := compressLevel(level)
 	if !ok {
 		return nil, fmt.Errorf("make a %s encoder: unknown %v", e.Name(), level)
@@ -89,22 +100,31 @@ func (e engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 	if stream == nil {
 		return nil, fmt.Errorf("make a %s encoder of level %d: the library has no memory", e.Name(), n)
 	}
-	if e.options.Hardware {
-		return &hardwareEncoder{encoder{stream: stream, obstacle: OtherObstacle}}, nil
-	}
 	return &encoder{stream: stream, obstacle: OtherObstacle}, nil
 }
 
 // NewDecoder implements codec.Engine.
 func (e engine) NewDecoder() (codec.Decoder, error) {
+	made, err := e.newDecoder()
+	if err != nil {
+		return nil, err
+	}
+	if e.options.Hardware {
+		return &hardwareDecoder{*made}, nil
+	}
+	return made, nil
+}
+
+func (e engine) newDecoder() (*decoder, error) {
 	stream := C.block_inflate_new()
 	if stream == nil {
 		return nil, fmt.Errorf("make a %s decoder: the library has no memory", e.Name())
 	}
+	least := int64(math.MaxInt64)
 	if e.options.Hardware {
-		return &hardwareDecoder{decoder{stream: stream, obstacle: OtherObstacle, least: e.options.InflateMinSize}}, nil
+		least = e.options.InflateMinSize
 	}
-	return &decoder{stream: stream, obstacle: OtherObstacle, least: math.MaxInt64}, nil
+	return &decoder{stream: stream, obstacle: OtherObstacle, least: least}, nil
 }
 
 func flag(b bool) C.int {
@@ -118,6 +138,8 @@ type encoder struct {
 	stream   *C.zng_stream // nil after Close
 	obstacle Obstacle      // of the last call that returned no error
 	grown    Obstacle      // of the last call whose output did not fit
+	// dictionary that blocks refer to; nil: none.
+	dictionary []byte
 }
 
 // Encode implements codec.Encoder.
@@ -128,7 +150,10 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 	if len(dst) > math.MaxUint32 || len(src) > math.MaxUint32 {
 		return 0, errTooLarge
 	}
-	r := C.block_deflate(e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)))
+	r := C.block_deflate(
+		e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)), pointer(e.dictionary),
+		C.uint32_t(len(e.dictionary)),
+	)
 	e.grown = obstacleOf(r.witness)
 	return result(r, &e.obstacle)
 }
@@ -170,6 +195,8 @@ type decoder struct {
 	stream   *C.zng_stream // nil after Close
 	least    int64         // the compressed size from which on hardware is used
 	obstacle Obstacle      // of the last call that returned no error
+	// dictionary that blocks refer to; nil: none.
+	dictionary []byte
 }
 
 // Decode implements codec.Decoder.
@@ -181,7 +208,10 @@ func (d *decoder) Decode(dst, src []byte) (int, error) {
 		return 0, errTooLarge
 	}
 	hardware := flag(int64(len(src)) >= d.least)
-	r := C.block_inflate(d.stream, hardware, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)))
+	r := C.block_inflate(
+		d.stream, hardware, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)), pointer(d.dictionary),
+		C.uint32_t(len(d.dictionary)),
+	)
 	return result(r, &d.obstacle)
 }
 

@@ -154,6 +154,25 @@ func TestNoInstruction(t *testing.T) {
 	}
 }
 
+func TestDictionary(t *testing.T) {
+	codectest.RunDictionary(t, newEngine(t, zlibng.Options{}), goflate.New())
+}
+
+// TestHardwareDictionary holds on every machine, as TestHardwareConformance does.
+func TestHardwareDictionary(t *testing.T) {
+	codectest.RunDictionary(
+		t, newEngine(t, zlibng.Options{Hardware: true}), newEngine(t, zlibng.Options{}), goflate.New(),
+	)
+}
+
+func FuzzDictionary(f *testing.F) {
+	codectest.FuzzDictionary(f, newEngine(f, zlibng.Options{}), goflate.New())
+}
+
+func BenchmarkDictionary(b *testing.B) {
+	codectest.BenchmarkDictionary(b, newEngine(b, zlibng.Options{}))
+}
+
 func FuzzDecode(f *testing.F) {
 	codectest.Fuzz(f, newEngine(f, zlibng.Options{}), goflate.New())
 }

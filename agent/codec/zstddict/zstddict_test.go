@@ -11,6 +11,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/cover"
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 )
@@ -45,14 +46,14 @@ func TestTrain(t *testing.T) {
 // TestTrainBounds: what is beyond 4 MiB is not looked at, nor are ends of long samples and samples without a word.
 func TestTrainBounds(t *testing.T) {
 	short, long := [][]byte{[]byte("1234567"), nil}, codectest.Orders(9, 4, 100_000)
-	within := slices.Concat(short, slices.Repeat(long, zstddict.MaxSamples/zstddict.MaxSample/len(long)))
+	within := slices.Concat(short, slices.Repeat(long, cover.MaxSamples/cover.MaxSample/len(long)))
 	bounded, used, err := zstddict.Train(within, 8<<10)
-	if err != nil || used != zstddict.MaxSamples/zstddict.MaxSample {
+	if err != nil || used != cover.MaxSamples/cover.MaxSample {
 		t.Fatalf("%d samples, %v", used, err)
 	}
 	cut := slices.Concat(within, codectest.Orders(10, 100, 1000))
 	for i, s := range cut {
-		cut[i] = s[:min(len(s), zstddict.MaxSample)]
+		cut[i] = s[:min(len(s), cover.MaxSample)]
 	}
 	again, more, err := zstddict.Train(cut, 8<<10)
 	if err != nil || more != used || !bytes.Equal(bounded, again) {
@@ -65,9 +66,9 @@ func TestTrainRefuses(t *testing.T) {
 		samples [][]byte
 		want    error
 	}{
-		"nothing": {nil, zstddict.ErrTooFew}, "few": {codectest.Orders(1, 15, 500), zstddict.ErrTooFew},
-		"short": {bytes.Split(bytes.Repeat([]byte("12345,"), 500), []byte(",")), zstddict.ErrTooFew},
-		"zeros": {slices.Repeat([][]byte{make([]byte, 500)}, 100), zstddict.ErrTooLittle},
+		"nothing": {nil, cover.ErrTooFew}, "few": {codectest.Orders(1, 15, 500), cover.ErrTooFew},
+		"short": {bytes.Split(bytes.Repeat([]byte("12345,"), 500), []byte(",")), cover.ErrTooFew},
+		"zeros": {slices.Repeat([][]byte{make([]byte, 500)}, 100), cover.ErrTooLittle},
 	} {
 		if _, _, err := zstddict.Train(test.samples, zstddict.MaxSize); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
@@ -104,7 +105,7 @@ func FuzzTrain(f *testing.F) {
 			t.Fatalf("%d samples of %d", used, len(samples))
 		}
 		if err != nil {
-			if !errors.Is(err, zstddict.ErrTooFew) && !errors.Is(err, zstddict.ErrTooLittle) &&
+			if !errors.Is(err, cover.ErrTooFew) && !errors.Is(err, cover.ErrTooLittle) &&
 				!errors.Is(err, zstddict.ErrNoTables) {
 				t.Fatal(err)
 			}

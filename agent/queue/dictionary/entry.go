@@ -11,7 +11,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -21,6 +22,7 @@ var errEntry = errors.New("invalid entry of a dictionary")
 
 // entry is a dictionary as the queue keeps it.
 type entry struct {
+	codec   codec.ID
 	about   *wirev1.QueueDictionary
 	content []byte
 	// sequence in the stream of dictionaries.
@@ -42,7 +44,18 @@ func parseEntry(number uint32, data []byte) (entry, error) {
 	if err := proto.Unmarshal(data, &stored); err != nil {
 		return entry{}, fmt.Errorf("%w: %w", errEntry, err)
 	}
-	found, err := zstddict.Number(stored.GetContent())
+	id := codec.Zstd // The first release with dictionaries did not write which.
+	var err error
+	if name := stored.GetAbout().GetCodec(); name != "" {
+		if id, err = codec.ParseID(name); err != nil {
+			return entry{}, fmt.Errorf("%w: %w", errEntry, err)
+		}
+	}
+	format, err := dictionaries.Of(id)
+	if err != nil {
+		return entry{}, fmt.Errorf("%w: %w", errEntry, err)
+	}
+	found, err := format.Number(stored.GetContent())
 	if err != nil {
 		return entry{}, fmt.Errorf("%w: %w", errEntry, err)
 	}
@@ -51,7 +64,7 @@ func parseEntry(number uint32, data []byte) (entry, error) {
 	}
 	about := stored.GetAbout()
 	about.Bytes = uint32(len(stored.GetContent()))
-	return entry{about: about, content: stored.GetContent()}, nil
+	return entry{codec: id, about: about, content: stored.GetContent()}, nil
 }
 
 // currentName is that of the record which says what is in use.

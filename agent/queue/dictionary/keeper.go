@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -84,7 +83,7 @@ type Options struct {
 	Sync time.Duration
 	// Pressed reports whether the process got too little CPU time since the last call; nil: never.
 	Pressed func() bool
-	// Train makes a dictionary of at most so many bytes of messages, and returns of how many. Default zstddict.Train.
+	// Train makes a dictionary of at most so many bytes of messages, and returns of how many. Default that of the codec.
 	Train  func(messages [][]byte, size int) (content []byte, used int, err error)
 	Timing Timing
 	Log    *slog.Logger
@@ -94,9 +93,10 @@ type Options struct {
 type Settings struct {
 	// Use says whether messages may refer to dictionaries.
 	Use bool
-	// Engine and Level are what messages are compressed with; nil: not with dictionaries.
-	Engine codec.DictionaryEngine
-	Level  codec.Level
+	// Engine and Level are what messages are compressed with; nil: not with dictionaries, for which Problem says why.
+	Engine  codec.DictionaryEngine
+	Level   codec.Level
+	Problem string
 	// Value is what the objective makes of what messages took, the less the better; 0: that is not known yet.
 	Value func(policy.Spent) float64
 }
@@ -148,9 +148,6 @@ const (
 
 // New returns one that uses no dictionaries until Set is called, and learns of changes while Run runs.
 func New(o Options) *Keeper {
-	if o.Train == nil {
-		o.Train = zstddict.Train
-	}
 	k := &Keeper{
 		options: o, timing: o.Timing.withDefaults(o.Sync), catalog: catalog{conn: o.Conn, queue: o.Queue}, began: time.Now(),
 		retired: map[uint32]*retirement{}, missing: map[uint32]time.Time{}, listed: listed{entries: map[uint32]entry{}},
@@ -170,6 +167,9 @@ func (k *Keeper) Set(s Settings) {
 }
 
 func (s Settings) active() bool { return s.Use && s.Engine != nil }
+
+// uses reports whether messages may refer to a dictionary.
+func (s Settings) uses(e entry) bool { return s.active() && s.Engine.Codec() == e.codec }
 
 // Offer implements message.DictionarySource.
 func (k *Keeper) Offer(plain []byte) { k.samples.offer(plain) }
@@ -222,12 +222,12 @@ func (k *Keeper) Report() *wirev1.QueueDictionaries {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := &wirev1.QueueDictionaries{
-		Kept: uint32(len(k.listed.entries)), Trained: k.trained, Messages: k.used.Load(),
+		Kept: uint32(len(k.listed.entries)), Trained: k.trained, Messages: k.used.Load(), Deflate: true,
 	}
 	if k.options.Leads() {
 		r.Problem = k.problem
 		if k.settings.Use && k.settings.Engine == nil {
-			r.Problem = "they are for mode Auto, and for zstd in software as the first of the codecs"
+			r.Problem = k.settings.Problem
 		}
 	}
 	if using != nil {
@@ -278,9 +278,11 @@ func (k *Keeper) look(ctx context.Context) {
 		if now.there {
 			err = k.retire(ctx, now)
 		}
+		e, known := now.entries[now.current]
 		switch {
 		case err != nil:
-		case !s.active() && now.current != 0:
+		case now.current != 0 && (!s.active() || known && !s.uses(e)):
+			k.next = time.Now().Add(k.timing.First) // Where the codec is another one now, it has none.
 			err = k.catalog.use(ctx, 0, now.sequence)
 		case s.active() && !time.Now().Before(k.next):
 			err = k.consider(ctx, s, now)
@@ -323,13 +325,13 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	}
 	e, ok := now.entries[now.current]
 	switch {
-	case !k.settings.active() || !ok:
+	case !ok || !k.settings.uses(e):
 		k.using.Store(nil)
 	case begun.Sub(k.since) < k.timing.Settle:
 		// The one before stays in use.
 	default:
 		if was := k.using.Load(); was == nil || was.Number != now.current {
-			k.using.Store(&message.Dictionary{Number: now.current, Content: e.content})
+			k.using.Store(&message.Dictionary{Codec: e.codec, Number: now.current, Content: e.content})
 		}
 	}
 	k.until.Store(int64(begun.Sub(k.began) + k.timing.Lease))

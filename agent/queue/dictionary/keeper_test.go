@@ -20,7 +20,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -294,6 +296,45 @@ func TestLife(t *testing.T) {
 	q.await("none is kept", func() bool { return again.Report().GetKept() == 0 })
 }
 
+// TestAnotherCodec: where messages are compressed with another codec from now on, a dictionary of that takes the place of
+// the one in use, and what refers to the old one stays readable.
+func TestAnotherCodec(t *testing.T) {
+	q := newQueue(t)
+	m := q.member(true, func(o *dictionary.Options) { o.Train = nil })
+	orders := codectest.Orders(1, 700, 1000)
+	m.offer(orders[:600])
+	m.await("one of zstd is in use", func() bool { return m.Current() != nil })
+	first := m.Current().Number
+	old := m.refer(orders[650], first)
+	encoding, err := message.NewEncoding(message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Deflate}, MinSize: 1,
+		Engines: engines.Default(), Dictionaries: m.Keeper,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(encoding.Close)
+	m.encoding = encoding
+	m.Set(dictionary.Settings{
+		Use: true, Engine: goflate.New().(codec.DictionaryEngine), Level: codec.Fast,
+		Value: func(s policy.Spent) float64 { return s.Wire / max(s.Plain, 1) },
+	})
+	var second *message.Dictionary
+	m.await("one of deflate is in use", func() bool {
+		second = m.Current()
+		return second != nil && second.Codec == codec.Deflate
+	})
+	late := m.refer(orders[651], second.Number)
+	for sequence, want := range map[uint64][]byte{old: orders[650], late: orders[651]} {
+		if got, err := m.get(sequence); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("message %d: %v", sequence, err)
+		}
+	}
+	if r := m.Report(); r.GetCurrent().GetCodec() != "deflate" || r.GetKept() != 2 || !r.GetDeflate() {
+		t.Errorf("reported: %v", r)
+	}
+}
+
 // TestNoise: a dictionary that does not pay is not used, and the report says why.
 func TestNoise(t *testing.T) {
 	m := newQueue(t).member(true, nil)
@@ -452,6 +493,21 @@ func FuzzEntry(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	format, err := dictionaries.Of(codec.Deflate)
+	if err != nil {
+		f.Fatal(err)
+	}
+	deflate, err := format.Number(content)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for name, number := range map[string]uint32{"deflate": deflate, "zstd": number, "brotli": number} {
+		entry, err := dictionary.Marshal(&wirev1.QueueDictionary{Number: number, Codec: name}, content)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(number, entry)
+	}
 	f.Add(number, good)
 	f.Add(number+1, good)
 	f.Add(number, good[:len(good)/2])
@@ -467,7 +523,13 @@ func FuzzEntry(f *testing.F) {
 		if about.GetNumber() != number || len(content) > 64<<10 {
 			t.Fatalf("dictionary %d of %d bytes was taken for %d", about.GetNumber(), len(content), number)
 		}
-		for _, engine := range engines.Default().ForCodec(codec.Zstd) {
+		id := codec.Zstd
+		if about.GetCodec() != "" {
+			if id, err = codec.ParseID(about.GetCodec()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, engine := range engines.Default().ForCodec(id) {
 			with, ok := engine.(codec.DictionaryEngine)
 			if !ok {
 				continue

@@ -71,7 +71,7 @@ func newBench(engine codec.DictionaryEngine, level codec.Level, d *message.Dicti
 		b.encoder, first = engine.NewEncoder(level)
 		b.decoder, second = engine.NewDecoder()
 	} else {
-		b.overhead = message.Form{Dictionary: d.Number}.Overhead()
+		b.overhead = message.Form{Codec: d.Codec, Dictionary: d.Number}.Overhead()
 		b.encoder, first = engine.NewDictionaryEncoder(level, d.Content)
 		b.decoder, second = engine.NewDictionaryDecoder(d.Content)
 	}

@@ -9,13 +9,12 @@ import (
 	"math"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 const (
@@ -67,15 +66,24 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		}
 		return k.catalog.use(ctx, 0, now.sequence)
 	}
-	content, used, err := k.options.Train(training, zstddict.MaxSize)
+	id := s.Engine.Codec()
+	format, err := dictionaries.Of(id)
+	if err != nil {
+		return err
+	}
+	train := format.Train
+	if k.options.Train != nil {
+		train = k.options.Train
+	}
+	content, used, err := train(training, format.TrainingSize)
 	if err != nil {
 		return stop(err.Error()) //nolint:contextcheck // It has the context.
 	}
-	number, err := zstddict.Number(content)
+	number, err := format.Number(content)
 	if err != nil {
 		return fmt.Errorf("train a dictionary: %w", err)
 	}
-	candidate := &message.Dictionary{Number: number, Content: content}
+	candidate := &message.Dictionary{Codec: id, Number: number, Content: content}
 	o, err := measure(s, current, candidate, later)
 	if err != nil {
 		return err
@@ -87,7 +95,7 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		return stop(fmt.Sprintf("messages refer to %d earlier dictionaries, and there are no more at once", len(now.entries)))
 	}
 	about := &wirev1.QueueDictionary{
-		Number: number, TrainedTime: timestamppb.Now(), Bytes: uint32(len(content)), TrainingMessages: uint32(used),
+		Codec: id.String(), Number: number, TrainedTime: timestamppb.Now(), Bytes: uint32(len(content)), TrainingMessages: uint32(used),
 		MeasuredMessages: uint32(len(later)), PlainBytes: uint64(o.without.Plain), WireBytes: uint64(o.candidate.Wire),
 		WireBytesWithout: uint64(o.without.Wire), CompressNanos: nanos(o.candidate.CPU),
 		CompressNanosWithout: nanos(o.without.CPU), InflateNanos: nanos(o.candidate.Inflate),
@@ -119,7 +127,7 @@ func (k *Keeper) pays(s Settings, now listed, later [][]byte) (
 	if !ok {
 		return nil, false, false, nil
 	}
-	current = &message.Dictionary{Number: now.current, Content: e.content}
+	current = &message.Dictionary{Codec: e.codec, Number: now.current, Content: e.content}
 	o, err := measure(s, current, nil, later)
 	if err != nil {
 		return nil, false, false, err
@@ -189,7 +197,8 @@ func (k *Keeper) adopt(ctx context.Context, about *wirev1.QueueDictionary, conte
 	if err := k.catalog.use(ctx, about.GetNumber(), sequence); err != nil {
 		return err
 	}
-	k.options.Log.Info("Dictionary is put into use", "dictionaryInUse", about.GetNumber(), "bytes", len(content),
+	k.options.Log.Info("Dictionary is put into use", "dictionaryInUse", about.GetNumber(),
+		"codec", about.GetCodec(), "bytes", len(content),
 		"messages", about.GetTrainingMessages())
 	k.note("")
 	k.mu.Lock()

@@ -175,8 +175,12 @@ func ParseForm(s *messagesv1.StoredForm) (message.Form, error) {
 		)
 	}
 	if s.GetDictionary() != 0 {
+		id := codec.Zstd
+		if s.GetCodec() == codec.Deflate.String() {
+			id = codec.Deflate
+		}
 		return message.Form{
-			Codec: codec.Zstd, Class: codec.Software, Length: int(s.GetLength()), Checksum: s.GetChecksum(),
+			Codec: id, Class: codec.Software, Length: int(s.GetLength()), Checksum: s.GetChecksum(),
 			Dictionary: s.GetDictionary(),
 		}, nil
 	}

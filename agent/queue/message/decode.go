@@ -70,13 +70,17 @@ func (d *Decoding) newDecoder() (*Decoder, error) {
 		if err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
-		e := engineDecoder{codec: id, decoder: decoder}
-		if engine.Class() == codec.Hardware {
-			e.witness, _ = decoder.(codec.Witness)
-		}
-		out.engines = append(out.engines, e)
+		out.engines = append(out.engines, newEngineDecoder(engine, decoder))
 	}
 	return out, nil
+}
+
+func newEngineDecoder(engine codec.Engine, decoder codec.Decoder) engineDecoder {
+	e := engineDecoder{codec: engine.Codec(), decoder: decoder}
+	if engine.Class() == codec.Hardware {
+		e.witness, _ = decoder.(codec.Witness)
+	}
+	return e
 }
 
 // Close frees the decoder, which is for who does not release it.
@@ -114,11 +118,11 @@ func (d *Decoder) Decode(dst []byte, form Form, payload []byte, limit int) ([]by
 		return dst, meter.Outcome{}, err
 	}
 	if form.Dictionary != 0 {
-		decoder, err := d.refer(form.Dictionary)
+		decoder, err := d.refer(form.Codec, form.Dictionary)
 		if err != nil {
 			return dst, meter.Outcome{}, err
 		}
-		return engineDecoder{decoder: decoder}.decode(dst, form, payload)
+		return decoder.decode(dst, form, payload)
 	}
 	for _, e := range d.engines {
 		if e.codec == form.Codec {

@@ -14,7 +14,6 @@ import (
 	"strconv"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -24,6 +23,8 @@ const MaxReferring = 16 << 10
 
 // Dictionary is one that messages are compressed with. It is never changed.
 type Dictionary struct {
+	// Codec is Deflate or Zstd.
+	Codec   codec.ID
 	Number  uint32
 	Content []byte
 }
@@ -41,7 +42,7 @@ type DictionarySource interface {
 // Dictionaries are those that stored messages refer to. It is safe for concurrent use.
 type Dictionaries interface {
 	// Dictionary returns the content of one. The error matches ErrDictionary if there is none with that number, and is
-	// another one if that is not known now.
+	// another one if that is not known now. One of another codec than that of the message makes the message corrupt.
 	Dictionary(number uint32) ([]byte, error)
 }
 
@@ -61,17 +62,15 @@ func (e *DictionaryError) Unwrap() error { return e.Err }
 const (
 	// shortSum is the length of number and checksum in base64.
 	shortSum = 16
-	// shortBound is the length in bytes of the header of a form with a dictionary at most.
-	shortBound = len(CodecHeader+": zstd;"+";"+"\r\n") + 8 + shortSum
+	// shortBound is the length in bytes of the header of a form with a dictionary at most, without its codec.
+	shortBound = len(CodecHeader+": "+";"+";"+"\r\n") + 8 + shortSum
 )
-
-var shortPrefix = []byte("zstd;")
 
 // Overhead is the length in bytes of the headers of the form at most, for a plain one as if it were compressed without a
 // dictionary.
 func (f Form) Overhead() int {
 	if f.Dictionary != 0 {
-		return shortBound
+		return shortBound + len(f.Codec.String())
 	}
 	return HeaderBound
 }
@@ -81,17 +80,19 @@ func (f Form) appendShort(dst []byte) []byte {
 	var sum [12]byte
 	binary.BigEndian.PutUint32(sum[:], f.Dictionary)
 	binary.BigEndian.PutUint64(sum[4:], f.Checksum)
-	dst = strconv.AppendInt(append(dst, shortPrefix...), int64(f.Length), 10)
+	dst = strconv.AppendInt(append(append(dst, f.Codec.String()...), ';'), int64(f.Length), 10)
 	return base64.RawURLEncoding.AppendEncode(append(dst, ';'), sum[:])
 }
 
-// setShort reads such a value.
-func (f *Form) setShort(value []byte) error {
-	length, encoded, _ := bytes.Cut(value[len(shortPrefix):], []byte(";"))
+// setShort reads such a value, whose codec was read.
+func (f *Form) setShort(id codec.ID, value []byte) error {
+	length, encoded, _ := bytes.Cut(value, []byte(";"))
 	n, ok := decimal(length)
 	var sum [12]byte
 	if len(encoded) != shortSum || !ok {
-		return fmt.Errorf("%w: %s is %.40q: use zstd;LENGTH;SUM with 16 characters of base64", ErrHeader, CodecHeader, value)
+		return fmt.Errorf(
+			"%w: %s is %v and %.40q: use %v;LENGTH;SUM with 16 characters of base64", ErrHeader, CodecHeader, id, value, id,
+		)
 	}
 	// All lengths of 16 characters fill their bytes, so no two values mean the same.
 	if _, err := base64.RawURLEncoding.Decode(sum[:], encoded); err != nil {
@@ -102,7 +103,7 @@ func (f *Form) setShort(value []byte) error {
 		return fmt.Errorf("%w: %s names dictionary 0, which there is not", ErrHeader, CodecHeader)
 	}
 	*f = Form{
-		Codec: codec.Zstd, Class: codec.Software, Length: n, Checksum: binary.BigEndian.Uint64(sum[4:]), Dictionary: number,
+		Codec: id, Class: codec.Software, Length: n, Checksum: binary.BigEndian.Uint64(sum[4:]), Dictionary: number,
 	}
 	return nil
 }
@@ -115,51 +116,54 @@ func (d *Decoding) Use(dictionaries Dictionaries) { d.dictionaries.Store(&dictio
 const maxReferringDecoders = 4
 
 type referringDecoder struct {
-	number  uint32
-	decoder codec.Decoder
+	number uint32
+	engineDecoder
 }
 
-// refer returns the decoder with a dictionary.
-func (d *Decoder) refer(number uint32) (codec.Decoder, error) {
-	if i := slices.IndexFunc(d.referring, func(r referringDecoder) bool { return r.number == number }); i >= 0 {
+// refer returns the decoder of a codec with a dictionary.
+func (d *Decoder) refer(id codec.ID, number uint32) (engineDecoder, error) {
+	if i := slices.IndexFunc(d.referring, func(r referringDecoder) bool {
+		return r.number == number && r.codec == id
+	}); i >= 0 {
 		r := d.referring[i]
 		d.referring = append(slices.Delete(d.referring, i, i+1), r)
-		return r.decoder, nil
+		return r.engineDecoder, nil
 	}
-	engine := d.decoding.dictionaryEngine()
+	engine := d.decoding.dictionaryEngine(id)
 	if engine == nil {
-		return nil, &CodecError{Codec: codec.Zstd}
+		return engineDecoder{}, &CodecError{Codec: id}
 	}
 	known := d.decoding.dictionaries.Load()
 	if known == nil {
-		return nil, fmt.Errorf("%w: number %d", ErrDictionary, number)
+		return engineDecoder{}, fmt.Errorf("%w: number %d", ErrDictionary, number)
 	}
 	content, err := (*known).Dictionary(number)
 	if errors.Is(err, ErrDictionary) {
-		return nil, err
+		return engineDecoder{}, err
 	}
 	if err != nil {
-		return nil, &DictionaryError{Number: number, Err: err}
+		return engineDecoder{}, &DictionaryError{Number: number, Err: err}
 	}
 	decoder, err := engine.NewDictionaryDecoder(content)
-	if errors.Is(err, zstddict.ErrInvalid) {
-		return nil, fmt.Errorf("%w: number %d: %w", ErrDictionary, number, err)
+	if errors.Is(err, codec.ErrDictionary) {
+		return engineDecoder{}, fmt.Errorf("%w: number %d: %w", ErrDictionary, number, err)
 	}
 	if err != nil {
-		return nil, &DictionaryError{Number: number, Err: err}
+		return engineDecoder{}, &DictionaryError{Number: number, Err: err}
 	}
 	if len(d.referring) == maxReferringDecoders {
 		_ = d.referring[0].decoder.Close()
 		d.referring = slices.Delete(d.referring, 0, 1)
 	}
-	d.referring = append(d.referring, referringDecoder{number, decoder})
-	return decoder, nil
+	made := newEngineDecoder(engine, decoder)
+	d.referring = append(d.referring, referringDecoder{number, made})
+	return made, nil
 }
 
-// dictionaryEngine is the first that has dictionaries; nil: none has.
-func (d *Decoding) dictionaryEngine() codec.DictionaryEngine {
-	for _, engine := range d.engines.ForCodec(codec.Zstd) {
-		if with, ok := engine.(codec.DictionaryEngine); ok {
+// dictionaryEngine is the first of a codec that has dictionaries; nil: none has.
+func (d *Decoding) dictionaryEngine(id codec.ID) codec.DictionaryEngine {
+	for _, engine := range d.engines.ForCodec(id) {
+		if with, ok := codec.WithDictionaries(engine); ok {
 			return with
 		}
 	}
@@ -195,18 +199,38 @@ func (e *Encoding) current() *Dictionary {
 	if e.Referring() == nil {
 		return nil
 	}
-	return e.options.Dictionaries.Current()
+	if d := e.options.Dictionaries.Current(); d != nil && d.Codec == e.codec {
+		return d
+	}
+	return nil
 }
 
-// Referring is the engine that compresses with dictionaries; nil: none does, because there are none for the codec, an
-// accelerator compresses, or the mode is not Auto.
+// Referring is an engine that compresses with dictionaries, that in software if there is one; nil: none does, because
+// there are none for the codec, one of the engines that messages are compressed with has none, or the mode is not Auto.
 func (e *Encoding) Referring() codec.DictionaryEngine {
-	if e.options.Dictionaries == nil || e.codec != codec.Zstd || e.hardware != nil || e.options.Policy.Mode != policy.Auto ||
-		e.options.Policy.SoftwareDisabled {
+	if e.options.Dictionaries == nil || e.options.Policy.Mode != policy.Auto {
 		return nil
 	}
-	engine, _ := e.software.(codec.DictionaryEngine)
-	return engine
+	var referring codec.DictionaryEngine
+	for _, engine := range []codec.Engine{e.hardware, e.usable()} {
+		if engine == nil {
+			continue
+		}
+		with, ok := codec.WithDictionaries(engine)
+		if !ok {
+			return nil
+		}
+		referring = with
+	}
+	return referring
+}
+
+// usable is the engine in software, nil where there is none or messages are not to be compressed with it.
+func (e *Encoding) usable() codec.Engine {
+	if e.options.Policy.SoftwareDisabled {
+		return nil
+	}
+	return e.software
 }
 
 // offer shows a message that a dictionary might be trained on.
@@ -216,27 +240,44 @@ func (e *Encoding) offer(plain []byte) {
 	}
 }
 
-// adopt has short messages refer to a dictionary; nil: to none. One that the engine cannot use, they do not refer to.
+// adopt has short messages refer to a dictionary; nil: to none. One that an engine cannot use, they do not refer to.
 func (e *Encoder) adopt(d *Dictionary) {
 	if e.dictionary == d {
 		return
 	}
-	if e.referring != nil {
-		_ = e.referring.Close()
+	for _, c := range []codec.Encoder{e.referring.hardware, e.referring.software} {
+		if c != nil {
+			_ = c.Close()
+		}
 	}
-	e.dictionary, e.referring = d, nil
+	e.dictionary, e.referring, e.refers = d, encoders{}, false
 	if d == nil {
 		return
 	}
-	referring, err := e.encoding.Referring().NewDictionaryEncoder(e.encoding.options.Policy.Level, d.Content)
-	if err == nil {
-		e.referring = referring
+	first, hardware := e.refer(e.encoding.hardware, d)
+	second, software := e.refer(e.encoding.usable(), d)
+	e.referring, e.refers = encoders{first, second}, hardware && software
+}
+
+// refer returns the encoder of an engine with a dictionary, and whether that works; nil if there is no engine.
+func (e *Encoder) refer(engine codec.Engine, d *Dictionary) (codec.Encoder, bool) {
+	if engine == nil {
+		return nil, true
 	}
+	with, ok := codec.WithDictionaries(engine)
+	if !ok {
+		return nil, false
+	}
+	encoder, err := with.NewDictionaryEncoder(e.encoding.options.Policy.Level, d.Content)
+	if err != nil {
+		return nil, false
+	}
+	return encoder, true
 }
 
 // refersTo is the number of the dictionary that a message of a length refers to; 0: none.
 func (e *Encoder) refersTo(length int) uint32 {
-	if e.referring == nil || length > MaxReferring {
+	if !e.refers || length > MaxReferring {
 		return 0
 	}
 	return e.dictionary.Number

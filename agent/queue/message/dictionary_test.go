@@ -15,8 +15,10 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
+	"github.com/lighterage/lighterage/agent/codec/goflate"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -55,15 +57,24 @@ func (k *kept) Dictionary(number uint32) ([]byte, error) {
 // train puts a dictionary of orders into use and returns it.
 func (k *kept) train(t testing.TB, length, skip int) *message.Dictionary {
 	t.Helper()
-	content, _, err := zstddict.Train(codectest.Orders(1, skip+400, length)[skip:], zstddict.MaxSize)
+	return k.trainFor(t, codec.Zstd, length, skip)
+}
+
+func (k *kept) trainFor(t testing.TB, id codec.ID, length, skip int) *message.Dictionary {
+	t.Helper()
+	format, err := dictionaries.Of(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := zstddict.Number(content)
+	content, _, err := format.Train(codectest.Orders(1, skip+400, length)[skip:], format.TrainingSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &message.Dictionary{Number: number, Content: content}
+	number, err := format.Number(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &message.Dictionary{Codec: id, Number: number, Content: content}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.all == nil {
@@ -129,8 +140,14 @@ func decode(t testing.TB, d *message.Decoding, form message.Form, payload []byte
 // TestDictionaries: short messages refer to the dictionary in use, and all that refer to one are read, also through
 // headers, when another or none has taken its place.
 func TestDictionaries(t *testing.T) {
+	for _, id := range []codec.ID{codec.Zstd, codec.Deflate} {
+		t.Run(id.String(), func(t *testing.T) { dictionariesOf(t, id) })
+	}
+}
+
+func dictionariesOf(t *testing.T, id codec.ID) {
 	k := &kept{}
-	e, d := referring(t, k, nil)
+	e, d := referring(t, k, func(o *message.EncodingOptions) { o.Codecs = []codec.ID{id} })
 	type stored struct {
 		headers map[string][]string
 		payload []byte
@@ -140,7 +157,7 @@ func TestDictionaries(t *testing.T) {
 	put := func(plain []byte, want uint32) int {
 		t.Helper()
 		payload, form, outcome := encode(t, e, plain)
-		if form.Plain() || form.Dictionary != want || outcome.WireBytes < len(payload)+len(form.AppendHeaders(nil)) {
+		if form.Codec != id || form.Dictionary != want || outcome.WireBytes < len(payload)+len(form.AppendHeaders(nil)) {
 			t.Fatalf("%d bytes: %+v, %+v; want dictionary %d", len(plain), form, outcome, want)
 		}
 		headers := map[string][]string{"A": {"b"}}
@@ -155,12 +172,12 @@ func TestDictionaries(t *testing.T) {
 	}
 	later := codectest.Orders(1, 3000, 1000)
 	without := put(later[2000], 0)
-	first := k.train(t, 1000, 0)
+	first := k.trainFor(t, id, 1000, 0)
 	if with := put(later[2000], first.Number); with > 300 || with > without/2 {
 		t.Errorf("1000 bytes take %d with a dictionary and %d without", with, without)
 	}
 	put(bytes.Repeat(later[2001], 20), 0) // too long
-	second := k.train(t, 1000, 900)
+	second := k.trainFor(t, id, 1000, 900)
 	if second.Number == first.Number {
 		t.Fatal("other messages make the same dictionary")
 	}
@@ -220,7 +237,7 @@ func TestMoreDictionariesThanPrepared(t *testing.T) {
 // TestUnusableDictionary: what an engine cannot use stops no message.
 func TestUnusableDictionary(t *testing.T) {
 	k := &kept{}
-	k.current.Store(&message.Dictionary{Number: 7, Content: []byte("\x37\xa4\x30\xec\x07\x00\x00\x00 and no tables")})
+	k.current.Store(&message.Dictionary{Codec: codec.Zstd, Number: 7, Content: []byte("\x37\xa4\x30\xec\x07\x00\x00\x00 and no tables")})
 	encoding, decoding := referring(t, k, nil)
 	plain := codectest.Orders(2, 1, 4000)[0]
 	payload, form, _ := encode(t, encoding, plain)
@@ -232,19 +249,111 @@ func TestUnusableDictionary(t *testing.T) {
 	}
 }
 
-// TestNoDictionaries: there are none in other modes, for other codecs, or where an accelerator compresses.
+// TestNoDictionaries: there are none in other modes, or where an accelerator compresses that has none.
 func TestNoDictionaries(t *testing.T) {
 	for name, change := range map[string]func(*message.EncodingOptions){
 		"Always":   func(o *message.EncodingOptions) { o.Policy = always() },
-		"deflate":  func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.Deflate} },
 		"hardware": func(o *message.EncodingOptions) { o.Codecs, o.Engines = []codec.ID{codec.Deflate}, withHardware },
 	} {
 		k := &kept{}
-		k.train(t, 1000, 0)
+		k.trainFor(t, codec.Deflate, 1000, 0)
 		e, _ := referring(t, k, change)
 		if _, form, _ := encode(t, e, codectest.Orders(1, 1, 1000)[0]); form.Dictionary != 0 || e.Referring() != nil {
 			t.Errorf("%s: %+v", name, form)
 		}
+	}
+}
+
+// referringAccelerator has dictionaries.
+type referringAccelerator struct{ accelerator }
+
+func (a referringAccelerator) NewDictionaryEncoder(level codec.Level, dictionary []byte) (codec.Encoder, error) {
+	e, err := a.Engine.(codec.DictionaryEngine).NewDictionaryEncoder(level, dictionary)
+	return struct {
+		codec.Encoder
+		witness
+	}{e, witness(a.used)}, err
+}
+
+func (a referringAccelerator) NewDictionaryDecoder(dictionary []byte) (codec.Decoder, error) {
+	d, err := a.Engine.(codec.DictionaryEngine).NewDictionaryDecoder(dictionary)
+	return struct {
+		codec.Decoder
+		witness
+	}{d, witness(a.used)}, err
+}
+
+// wrapping is an engine around another one.
+type wrapping struct{ codec.Engine }
+
+func (w wrapping) Unwrap() codec.Engine { return w.Engine }
+
+// TestDictionaryOnHardware: where an accelerator compresses that has dictionaries, short messages refer to one, from the
+// least size for hardware on by the accelerator and below by software; another machine reads them.
+func TestDictionaryOnHardware(t *testing.T) {
+	for name, test := range map[string]struct {
+		used, alone bool
+		size        int
+		path, read  meter.Path
+	}{
+		"by the accelerator":               {used: true, size: 3000, path: meter.Hardware, read: meter.Hardware},
+		"by software below its least size": {used: true, size: 1000, path: meter.Software, read: meter.Hardware},
+		"where it was not used":            {used: false, size: 3000, path: meter.Software, read: meter.Software},
+		"without software":                 {used: true, alone: true, size: 3000, path: meter.Hardware, read: meter.Hardware},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := wrapping{referringAccelerator{accelerator{goflate.New(), test.used}}}
+			all := codec.NewRegistry(engine, goflate.New())
+			k := &kept{}
+			d := k.trainFor(t, codec.Deflate, 3000, 0)
+			e, other := referring(t, k, func(o *message.EncodingOptions) {
+				o.Codecs, o.Engines, o.Accelerator = []codec.ID{codec.Deflate}, all, policy.Verified
+				o.Policy.HardwareMinSize, o.Policy.SoftwareDisabled = 2000, test.alone
+			})
+			if e.Referring() == nil || (e.Referring().Class() == codec.Hardware) != test.alone {
+				t.Errorf("dictionaries are measured with %v", e.Referring())
+			}
+			plain := codectest.Orders(1, 500, test.size)[499]
+			payload, form, outcome := encode(t, e, plain)
+			if form.Dictionary != d.Number || form.Class != codec.Software || outcome.Path != test.path {
+				t.Fatalf("%+v, %+v", form, outcome)
+			}
+			if got, err := decode(t, other, form, payload); err != nil || !bytes.Equal(got, plain) {
+				t.Errorf("on another machine: %v", err)
+			}
+			own, err := message.NewDecoding(all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer own.Close()
+			own.Use(k)
+			decoder, err := own.Decoder()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer decoder.Release()
+			if got, o, err := decoder.Decode(nil, form, payload, message.MaxLength); err != nil || !bytes.Equal(got, plain) ||
+				o.Path != test.read {
+				t.Errorf("on this one: %+v, %v", o, err)
+			}
+		})
+	}
+}
+
+// TestDictionaryOfAnotherCodec: messages of one codec refer to no dictionary of another.
+func TestDictionaryOfAnotherCodec(t *testing.T) {
+	k := &kept{}
+	e, d := referring(t, k, func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.Deflate} })
+	zstd := k.train(t, 1000, 0)
+	plain := codectest.Orders(1, 500, 1000)[499]
+	if _, form, _ := encode(t, e, plain); form.Codec != codec.Deflate || form.Dictionary != 0 {
+		t.Errorf("put as %+v", form)
+	}
+	k.trainFor(t, codec.Deflate, 1000, 0)
+	payload, form, _ := encode(t, e, plain)
+	form.Dictionary = zstd.Number
+	if _, err := decode(t, d, form, payload); !errors.Is(err, message.ErrCorrupt) {
+		t.Errorf("a message of deflate that names a dictionary of zstd: %v", err)
 	}
 }
 
@@ -320,7 +429,12 @@ func TestShortHeader(t *testing.T) {
 	if got := string(f.AppendHeaders(nil)); got != line {
 		t.Errorf("got %q", got)
 	}
-	longest := f
+	deflated := f
+	deflated.Codec = codec.Deflate
+	if got := string(deflated.AppendHeaders(nil)); got != "Lighterage-Codec: deflate;1000;AAEqvw8eLTxLWml4\r\n" {
+		t.Errorf("got %q", got)
+	}
+	longest := deflated
 	longest.Length = message.MaxLength
 	if got := len(longest.AppendHeaders(nil)); got != longest.Overhead() {
 		t.Errorf("%d bytes; the bound is %d", got, longest.Overhead())
@@ -330,7 +444,7 @@ func TestShortHeader(t *testing.T) {
 		"none": "zstd;", "no length": "zstd;;" + sum, "zero": "zstd;0;" + sum, "a leading zero": "zstd;01;" + sum,
 		"short": "zstd;1000;" + sum[:15], "long": "zstd;1000;" + sum + "A", "padded": "zstd;1000;AAEqvw8eLTxLWm==",
 		"another alphabet": "zstd;1000;AAEqvw8eLTxLWm+/", "number 0": "zstd;1000;AAAAAA8eLTxLWml4",
-		"too long": "zstd;67108865;" + sum, "another codec": "deflate;1000;" + sum, "more": "zstd;1000;" + sum + ";1",
+		"too long": "zstd;67108865;" + sum, "another codec": "brotli;1000;" + sum, "no codec": ";1000;" + sum, "more": "zstd;1000;" + sum + ";1",
 	} {
 		if f, err := message.ParseForm([]byte("NATS/1.0\r\nLighterage-Codec: " + value + "\r\n\r\n")); !errors.Is(
 			err, message.ErrHeader,
@@ -393,6 +507,10 @@ func FuzzShortHeader(f *testing.F) {
 	f.Add(form.Fields()[message.CodecHeader], payload)
 	f.Add("zstd;1000;AAEqvw8eLTxLWml4", []byte{0x28, 0xb5, 0x2f, 0xfd})
 	f.Add("zstd;67108864;AAEqvw8eLTxLWml4", payload)
+	deflate, _ := referring(f, k, func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.Deflate} })
+	k.trainFor(f, codec.Deflate, 1000, 0)
+	payload, form, _ = encode(f, deflate, codectest.Orders(1, 500, 1000)[499])
+	f.Add(form.Fields()[message.CodecHeader], payload)
 	f.Fuzz(func(t *testing.T, value string, payload []byte) {
 		parsed, err := message.FormOf(map[string][]string{message.CodecHeader: {value}})
 		if err != nil {

@@ -154,6 +154,14 @@ func (e *Encoding) decide(length int) policy.Decision {
 	return d
 }
 
+// engine of a class.
+func (e *Encoding) engine(class codec.Class) codec.Engine {
+	if class == codec.Hardware {
+		return e.hardware
+	}
+	return e.software
+}
+
 // yield returns why the accelerator yields a payload to software. Where no software has the codec, it never does.
 func (e *Encoding) yield(length int) policy.Reason {
 	settings := e.options.Policy
@@ -163,11 +171,23 @@ func (e *Encoding) yield(length int) policy.Reason {
 
 // Encoder puts messages into their form. It is not safe for concurrent use.
 type Encoder struct {
-	encoding           *Encoding
-	hardware, software codec.Encoder
-	// dictionary that short messages refer to, which referring encodes; nil: none.
+	encoding *Encoding
+	encoders
+	// dictionary is what short messages refer to if refers is set, which referring encodes; nil: none.
 	dictionary *Dictionary
-	referring  codec.Encoder
+	referring  encoders
+	refers     bool
+}
+
+// encoders of both classes, each nil where there is none.
+type encoders struct{ hardware, software codec.Encoder }
+
+// of a class.
+func (e encoders) of(class codec.Class) codec.Encoder {
+	if class == codec.Hardware {
+		return e.hardware
+	}
+	return e.software
 }
 
 func (e *Encoding) newEncoder() (*Encoder, error) {
@@ -179,8 +199,8 @@ func (e *Encoding) newEncoder() (*Encoder, error) {
 			return nil, err
 		}
 	}
-	if e.software != nil && !e.options.Policy.SoftwareDisabled {
-		if out.software, err = e.software.NewEncoder(level); err != nil {
+	if software := e.usable(); software != nil {
+		if out.software, err = software.NewEncoder(level); err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
 	}
@@ -190,7 +210,7 @@ func (e *Encoding) newEncoder() (*Encoder, error) {
 // Close frees the encoder, which is for who does not release it.
 func (e *Encoder) Close() error {
 	var errs []error
-	for _, c := range []codec.Encoder{e.hardware, e.software, e.referring} {
+	for _, c := range []codec.Encoder{e.hardware, e.software, e.referring.hardware, e.referring.software} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -215,16 +235,13 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if d.Class == codec.NoClass {
 		return dst, Form{}, stored(plain, d.Reason), nil
 	}
-	engine, encoder := e.encoding.software, e.software
-	dictionary := e.refersTo(len(plain))
-	switch {
-	case d.Class == codec.Hardware:
-		engine, encoder = e.encoding.hardware, e.hardware
-	case dictionary != 0:
-		encoder = e.referring
+	all, dictionary := e.encoders, e.refersTo(len(plain))
+	if dictionary != 0 {
+		all = e.referring
 	}
+	engine, encoder := e.encoding.engine(d.Class), all.of(d.Class)
 	e.encoding.offer(plain)
-	form := Form{Codec: d.Codec, Class: d.Class, Length: len(plain), Dictionary: dictionary}
+	form := Form{Codec: d.Codec, Class: codec.Software, Length: len(plain), Dictionary: dictionary}
 	start := len(dst)
 	dst = slices.Grow(dst, len(plain))
 	judged := d.NeedsSample && estimate.Judged(len(plain))
@@ -251,7 +268,7 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if d.Class == codec.Hardware {
 		if reason := e.encoding.yield(len(plain)); reason != "" {
 			d.Class, d.Reason = codec.Software, reason
-			engine, encoder = e.encoding.software, e.software
+			engine, encoder = e.encoding.software, all.software
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.
@@ -272,7 +289,9 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if judged {
 		e.encoding.trust.seen(len(plain), n)
 	}
-	form.Class, form.Checksum = d.Class, xxh3.Hash(plain)
+	if form.Checksum = xxh3.Hash(plain); dictionary == 0 {
+		form.Class = d.Class
+	}
 	path, reason := meter.Software, d.Reason
 	if d.Class == codec.Hardware {
 		path = meter.Hardware

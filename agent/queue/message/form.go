@@ -21,8 +21,8 @@ type Form struct {
 	// Length of the plain payload in bytes, Checksum is XXH3-64 of it.
 	Length   int
 	Checksum uint64
-	// Dictionary is the number of the dictionary of the queue that the payload refers to; 0: none. Codec and Class are
-	// Zstd and Software then.
+	// Dictionary is the number of the dictionary of the queue that the payload refers to; 0: none. Class is Software then,
+	// whatever compressed it.
 	Dictionary uint32
 }
 
@@ -151,16 +151,17 @@ func ParseForm(block []byte) (Form, error) {
 func (f *Form) set(which field, value []byte) error {
 	switch which {
 	case codecField:
-		switch string(value) {
+		name, rest, short := bytes.Cut(value, []byte(";"))
+		switch string(name) {
 		case "deflate":
 			f.Codec = codec.Deflate
 		case "zstd":
 			f.Codec = codec.Zstd
 		default:
-			if bytes.HasPrefix(value, shortPrefix) {
-				return f.setShort(value)
-			}
 			return fmt.Errorf("%w: %s is %.20q: use deflate or zstd", ErrHeader, CodecHeader, value)
+		}
+		if short {
+			return f.setShort(f.Codec, rest)
 		}
 	case engineField:
 		switch string(value) {

@@ -191,6 +191,8 @@ type QueueConfig struct {
 	Restore *QueueRestoreConfig `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
 	// dictionaries: messages may refer to dictionaries that are trained on the queue's own. All members know them.
 	Dictionaries bool `protobuf:"varint,47,opt,name=dictionaries,proto3" json:"dictionaries,omitempty"`
+	// deflate_dictionaries: they may be of deflate as well, which all members know.
+	DeflateDictionaries bool `protobuf:"varint,48,opt,name=deflate_dictionaries,json=deflateDictionaries,proto3" json:"deflate_dictionaries,omitempty"`
 	// generation as in HTTPConfig.
 	Generation    uint64 `protobuf:"varint,100,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -405,6 +407,13 @@ func (x *QueueConfig) GetRestore() *QueueRestoreConfig {
 func (x *QueueConfig) GetDictionaries() bool {
 	if x != nil {
 		return x.Dictionaries
+	}
+	return false
+}
+
+func (x *QueueConfig) GetDeflateDictionaries() bool {
+	if x != nil {
+		return x.DeflateDictionaries
 	}
 	return false
 }
@@ -2264,7 +2273,9 @@ type QueueDictionaries struct {
 	// trained is how many this member trained and put into use since the start or the last reset.
 	Trained uint64 `protobuf:"varint,4,opt,name=trained,proto3" json:"trained,omitempty"`
 	// messages that this member compressed with one since the start or the last reset.
-	Messages      uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	Messages uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	// deflate: this release knows dictionaries of deflate, beside those of zstd.
+	Deflate       bool `protobuf:"varint,6,opt,name=deflate,proto3" json:"deflate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2334,6 +2345,13 @@ func (x *QueueDictionaries) GetMessages() uint64 {
 	return 0
 }
 
+func (x *QueueDictionaries) GetDeflate() bool {
+	if x != nil {
+		return x.Deflate
+	}
+	return false
+}
+
 // QueueDictionary is a dictionary with what it was measured to do when it was trained.
 type QueueDictionary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2354,8 +2372,10 @@ type QueueDictionary struct {
 	CompressNanosWithout uint64 `protobuf:"varint,10,opt,name=compress_nanos_without,json=compressNanosWithout,proto3" json:"compress_nanos_without,omitempty"`
 	InflateNanos         uint64 `protobuf:"varint,11,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
 	InflateNanosWithout  uint64 `protobuf:"varint,12,opt,name=inflate_nanos_without,json=inflateNanosWithout,proto3" json:"inflate_nanos_without,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// codec is zstd or deflate; empty, as the first release with dictionaries writes: zstd.
+	Codec         string `protobuf:"bytes,13,opt,name=codec,proto3" json:"codec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueDictionary) Reset() {
@@ -2472,7 +2492,14 @@ func (x *QueueDictionary) GetInflateNanosWithout() uint64 {
 	return 0
 }
 
-// StoredDictionary is how the queue keeps one.
+func (x *QueueDictionary) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+// StoredDictionary is how the queue keeps one. A release that does not know its codec does not list it.
 type StoredDictionary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	About         *QueueDictionary       `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
@@ -2916,7 +2943,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\v\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1fagent/wire/v1/objectstore.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\v\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -2949,7 +2976,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"dialPolicy\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveConfigR\aarchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\x12\"\n" +
-	"\fdictionaries\x18/ \x01(\bR\fdictionaries\x12\x1e\n" +
+	"\fdictionaries\x18/ \x01(\bR\fdictionaries\x121\n" +
+	"\x14deflate_dictionaries\x180 \x01(\bR\x13deflateDictionaries\x12\x1e\n" +
 	"\n" +
 	"generation\x18d \x01(\x04R\n" +
 	"generation\"\x91\x01\n" +
@@ -3128,13 +3156,14 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x12;\n" +
 	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12I\n" +
 	"\fdictionaries\x186 \x01(\v2%.lighterage.wire.v1.QueueDictionariesR\fdictionaries\x12L\n" +
-	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xb6\x01\n" +
+	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xd0\x01\n" +
 	"\x11QueueDictionaries\x12=\n" +
 	"\acurrent\x18\x01 \x01(\v2#.lighterage.wire.v1.QueueDictionaryR\acurrent\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\rR\x04kept\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
 	"\atrained\x18\x04 \x01(\x04R\atrained\x12\x1a\n" +
-	"\bmessages\x18\x05 \x01(\x04R\bmessages\"\xfc\x03\n" +
+	"\bmessages\x18\x05 \x01(\x04R\bmessages\x12\x18\n" +
+	"\adeflate\x18\x06 \x01(\bR\adeflate\"\x92\x04\n" +
 	"\x0fQueueDictionary\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12=\n" +
 	"\ftrained_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vtrainedTime\x12\x14\n" +
@@ -3150,7 +3179,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x16compress_nanos_without\x18\n" +
 	" \x01(\x04R\x14compressNanosWithout\x12#\n" +
 	"\rinflate_nanos\x18\v \x01(\x04R\finflateNanos\x122\n" +
-	"\x15inflate_nanos_without\x18\f \x01(\x04R\x13inflateNanosWithout\"g\n" +
+	"\x15inflate_nanos_without\x18\f \x01(\x04R\x13inflateNanosWithout\x12\x14\n" +
+	"\x05codec\x18\r \x01(\tR\x05codec\"g\n" +
 	"\x10StoredDictionary\x129\n" +
 	"\x05about\x18\x01 \x01(\v2#.lighterage.wire.v1.QueueDictionaryR\x05about\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"+\n" +

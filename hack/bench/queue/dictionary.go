@@ -82,7 +82,7 @@ func refer(size int, seed uint64) (referred, error) {
 	if err != nil {
 		return referred{}, err
 	}
-	source := one{&message.Dictionary{Number: number, Content: content}}
+	source := one{&message.Dictionary{Codec: codec.Zstd, Number: number, Content: content}}
 	with, without := &way{source: &source}, &way{}
 	r := referred{size: size}
 	for range dictionaryTurns {

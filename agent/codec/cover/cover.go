@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package zstddict
+package cover
 
 import (
 	"encoding/binary"
