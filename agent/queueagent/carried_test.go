@@ -5,8 +5,10 @@ package queueagent_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -17,6 +19,11 @@ func TestDictionariesAcrossChannel(t *testing.T) {
 	p := newPair(t, func(p *pair) {
 		for _, m := range []*member{p.east, p.west} {
 			m.config.Dictionaries, m.config.CompressionMinSize = true, 1
+			m.dictionaries = dictionary.Timing{
+				Poll: 10 * time.Millisecond, Settle: 100 * time.Millisecond, First: time.Millisecond, Interval: 10 * time.Second,
+				Always: true, // Also where others leave this process little CPU time.
+			}
+			m.begin()
 		}
 	})
 	p.runs("zstd", 1)
