@@ -40,7 +40,7 @@ func referring(m *member, put func()) {
 			return
 		}
 		if time.Now().After(deadline) {
-			m.Fatal("messages refer to no dictionary")
+			m.Fatalf("messages refer to no dictionary: %v", m.Report(m.Context()).GetDictionaries())
 		}
 	}
 }
