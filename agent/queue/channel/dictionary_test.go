@@ -14,7 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/channel"
@@ -43,25 +43,32 @@ func (s shelf) Dictionary(number uint32) ([]byte, error) {
 }
 
 // newShelf trains a dictionary of its own for each seed.
-func newShelf(seeds ...uint64) (shelf, error) {
+func newShelf(id codec.ID, seeds ...uint64) (shelf, error) {
+	format, err := dictionaries.Of(id)
+	if err != nil {
+		return nil, err
+	}
 	var out shelf
 	for _, seed := range seeds {
-		content, _, err := zstddict.Train(codectest.Orders(seed, 100, orderLength), 8<<10)
+		content, _, err := format.Train(codectest.Orders(seed, 100, orderLength), 8<<10)
 		if err != nil {
 			return nil, err
 		}
-		number, err := zstddict.Number(content)
+		number, err := format.Number(content)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &message.Dictionary{Number: number, Content: content})
+		out = append(out, &message.Dictionary{Codec: id, Number: number, Content: content})
 	}
 	return out, nil
 }
 
-func trained(t *testing.T, seeds ...uint64) shelf {
+// trained are dictionaries of zstd.
+func trained(t *testing.T, seeds ...uint64) shelf { return trainedOf(t, codec.Zstd, seeds...) }
+
+func trainedOf(t *testing.T, id codec.ID, seeds ...uint64) shelf {
 	t.Helper()
-	s, err := newShelf(seeds...)
+	s, err := newShelf(id, seeds...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +85,7 @@ func (s shelf) decoding() *message.Decoding {
 // encoding compresses with the first dictionary.
 func (s shelf) encoding() (*message.Encoding, error) {
 	o := encoding(1)
-	o.Policy.Mode, o.Codecs, o.Dictionaries = policy.Auto, []codec.ID{codec.Zstd}, s
+	o.Policy.Mode, o.Codecs, o.Dictionaries = policy.Auto, []codec.ID{s[0].Codec}, s
 	return message.NewEncoding(o)
 }
 
@@ -238,10 +245,17 @@ func operations(m *meter.Meter) int64 {
 // its own form. Another dictionary follows when a message refers to it.
 func TestDictionarySentOnce(t *testing.T) {
 	t.Parallel()
+	for _, id := range []codec.ID{codec.Zstd, codec.Deflate} {
+		t.Run(id.String(), func(t *testing.T) { testSentOnce(t, id) })
+	}
+}
+
+func testSentOnce(t *testing.T, id codec.ID) {
+	t.Parallel()
 	a := newAcross(t, channel.Acceptance{Any: true}, nil)
-	first, second := trained(t, 1), trained(t, 2)
+	first, second := trainedOf(t, id, 1), trainedOf(t, id, 2)
 	all := slices.Concat(first, second)
-	sender := a.send(all, codec.Zstd)
+	sender := a.send(all, id)
 	a.put(first, 11, 150)
 	a.has()
 	if numbers, referring, _ := a.arrived.numbers(); !slices.Equal(numbers, []uint32{first[0].Number}) || referring != 150 {

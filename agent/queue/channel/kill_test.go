@@ -45,7 +45,7 @@ func member(role string) error {
 			return err
 		}
 	} else {
-		dictionaries, err := newShelf(killedSeeds...)
+		dictionaries, err := newShelf(codec.Zstd, killedSeeds...)
 		if err != nil {
 			return err
 		}
