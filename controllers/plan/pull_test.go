@@ -211,7 +211,10 @@ func TestPullOfAbsurdAnswers(t *testing.T) {
 	pick := func() uint64 { return numbers[random.IntN(len(numbers))] }
 	at := func() *timestamppb.Timestamp {
 		seconds := []int64{0, 1, now.Unix(), now.Add(time.Hour).Unix(), math.MaxInt64, math.MinInt64}
-		return &timestamppb.Timestamp{Seconds: seconds[random.IntN(len(seconds))], Nanos: int32(random.IntN(3)-1) << 30}
+		nanos := []int32{0, -1, 1 << 30}
+		return &timestamppb.Timestamp{
+			Seconds: seconds[random.IntN(len(seconds))], Nanos: nanos[random.IntN(len(nanos))],
+		}
 	}
 	texts := []string{"", "Transferring", "Retrying", "Complete", "Failed", "Paused", strings.Repeat("x", 1<<16), "\x1b[2J"}
 	text := func() string { return texts[random.IntN(len(texts))] }
