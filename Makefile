@@ -384,7 +384,7 @@ test-lifecycle: tools-go ## Upgrade, roll back, uninstall, restore and drain ins
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); previous=$$(hack/previous/images.sh); \
 		eval "$$previous"; $(SUBMAKE) demo-install VERSION=$$version; \
-		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 90m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
+		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 120m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
 
 # The faults are injected on this machine.
 .PHONY: faults-clusters
@@ -552,13 +552,17 @@ bench-object: build ## Measure moving trees through versitygw beside rclone and 
 		$(BENCHMARK) object $(EXTENT) $(if $(BENCH_SIZE_MIB),-size $(BENCH_SIZE_MIB)) $(if $(BENCH_RUNS),-runs $(BENCH_RUNS) -long-runs $(BENCH_RUNS)) \
 		-only "$(BENCH_ONLY)"
 
+.PHONY: bench-online
+bench-online: build ## Measure what runs do to the latency of an HTTPEndpoint beside them, by window; needs root, control groups of version 1 and 9 GiB in /dev/shm (BENCH=quick: a look, no result)
+	$(BENCHMARK) online $(EXTENT) $(if $(AGENT),-agent $(AGENT))
+
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, of Transfers, messages and bodies, over networks of its own; needs root (BENCH=quick: a look, no result; PART=messages: that part only, PART=10: that network)
 	$(ENSURE) network
 	$(ENGINES); $(BENCHMARK) policy $(EXTENT) $(if $(PART),-only $(PART) -merge)
 
 .PHONY: bench-wan
-bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
+bench-wan: build ## Measure moving trees over 200 Mbit/s with a round-trip time of 100 ms and losses, and over 100 Mbit/s and 1 Gbit/s, beside rsync, rclone and tar; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) wan
 	env=$$(hack/objectstores.sh rclone); eval "$$env"; $(BENCHMARK) wan $(EXTENT) -only "$(BENCH_ONLY)"
 

@@ -16,9 +16,12 @@ import (
 const (
 	// lookEvery is how many bodies of a class pass from one look at what is known to the next.
 	lookEvery = 16
-	// tryEvery is how many bodies of a class that is not compressed pass for one that is, to see what that would take
-	// now, as long as all that is tried takes at most this share of the CPU time of the process.
-	tryEvery = 64
+	// Of tryEvery bodies of a class that is not compressed the first tryRun are, to see what that would take now, as long
+	// as all that is tried takes at most this share of the CPU time of the process. The first tryCold of them count for
+	// nothing: they find the caches full of something else, which took twice the CPU time for messages of 70,000 bytes.
+	tryEvery = 256
+	tryRun   = 4
+	tryCold  = 2
 	tryShare = 0.01
 	// measureEvery is how many bodies there are for one of which it has to be measured what compressing takes.
 	measureEvery = 16
@@ -84,6 +87,9 @@ func (w Way) carrier(c policy.Carrier) policy.Carrier {
 type class struct {
 	bodies, bytes, trials atomic.Int64
 	measured              atomic.Bool // there were enough attempts
+	// trying says that bodies are being tried, tried how many of them were.
+	trying atomic.Bool
+	tried  atomic.Int64
 	// reason is the index in reasons of why its bodies are not compressed; 0: they are.
 	reason atomic.Int32
 
@@ -166,11 +172,20 @@ func (c *Classes) Choose(i int) Decision {
 		k.mu.Unlock()
 	}
 	reason := reasons[k.reason.Load()]
-	if reason != "" && n%tryEvery == 0 && c.affordable() {
+	if reason != "" && n%tryEvery < tryRun && c.tries(k, n%tryEvery == 0) {
 		k.trials.Add(1)
 		return Decision{Trial: true, Measured: true}
 	}
 	return Decision{Reason: reason, Measured: reason == "" && (n%measureEvery == 0 || !k.measured.Load())}
+}
+
+// tries reports whether a body is one of those that are tried: all of a run are if the first is.
+func (c *Classes) tries(k *class, first bool) bool {
+	if first {
+		k.trying.Store(c.affordable())
+		k.tried.Store(0)
+	}
+	return k.trying.Load()
 }
 
 // Peek returns why a body of the class would be sent as it is; empty: it would be compressed.
@@ -186,10 +201,12 @@ func (c *Classes) Passed(i int, plain int64) { c.classes[i].bytes.Add(plain) }
 
 // Attempted takes in what became of a body that was to be compressed.
 func (c *Classes) Attempted(i int, trial bool, a policy.Attempt) {
-	if trial {
-		c.tried.Add(int64(a.CPU * float64(time.Second)))
-	}
 	k := &c.classes[i]
+	if trial {
+		if c.tried.Add(int64(a.CPU * float64(time.Second))); k.tried.Add(1) <= tryCold {
+			return
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.known.Observe(a)

@@ -96,6 +96,33 @@ func TestClassesFollowTheNetwork(t *testing.T) {
 	}
 }
 
+// TestColdTrials: the first trials of each run take longer than they would if all bodies were compressed, and change
+// nothing.
+func TestColdTrials(t *testing.T) {
+	clock := new(spent)
+	c := adapt.NewClasses(1, whole, clock)
+	carry(c, 1e-10)
+	trials := 0
+	for range 100_000 {
+		clock.cpu.Add(int64(time.Millisecond))
+		d := c.Choose(0)
+		if d.Reason != "" {
+			continue
+		}
+		attempt := compressing
+		if d.Trial {
+			if trials++; trials%4 == 1 || trials%4 == 2 {
+				attempt.CPU *= 10
+			}
+		}
+		c.Attempted(0, d.Trial, attempt)
+	}
+	seen := c.Seen(1)[0]
+	if cpu := seen.Recent.CPU / seen.Recent.Plain; trials == 0 || cpu > 1.01*compressing.CPU/compressing.Plain {
+		t.Errorf("%d trials: %.2g s of CPU time a byte, want %.2g", trials, cpu, compressing.CPU/compressing.Plain)
+	}
+}
+
 // TestClassesFollowSettings: another objective counts at once, other engines make all begin again.
 func TestClassesFollowSettings(t *testing.T) {
 	clock := new(spent)

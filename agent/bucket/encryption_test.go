@@ -143,8 +143,8 @@ func nothingPlain(t *testing.T, store place) {
 // noteOfUpload reports whether a file is the note on an upload in a claim, which begins with the name of its object.
 func noteOfUpload(content []byte) bool { return bytes.HasPrefix(content, []byte(bucket.Reserved+"/")) }
 
-// firstMissing reports whether the first part of an upload in a claim is missing: the attempt broke off before it, or another
-// part, which is written beside it, was faster.
+// firstMissing reports whether the first part of an upload in a claim is missing: the attempt broke off before it, or
+// another part, which is written beside it, was faster.
 func firstMissing(content []byte) bool { return len(content) == 0 || content[0] == 0 }
 
 // TestEncryptedByOtherTools has age, or its library, and tar extract archives, and sha256sum verify what rests.

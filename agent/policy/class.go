@@ -45,7 +45,7 @@ type Attempt struct {
 	// Plain and Wire are bytes before and after.
 	Plain, Wire float64
 	// CPU is the seconds that samples and compressing took, Elapsed how long that was by the clock, waits for a
-	// processor included.
+	// processor included. Of several that are compressed at the same time it is a share of that.
 	CPU, Elapsed float64
 }
 

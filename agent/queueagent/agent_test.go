@@ -29,6 +29,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	"github.com/lighterage/lighterage/agent/queueagent"
@@ -45,6 +46,8 @@ type member struct {
 	*testing.T
 	*queueagent.Agent
 	directory, tokens string
+	// dictionaries says when they are trained by what begin makes.
+	dictionaries dictionary.Timing
 
 	mu     sync.Mutex
 	config *wirev1.QueueConfig
@@ -127,7 +130,7 @@ func freeAddressOf(t *testing.T, host string) string {
 
 func newMember(t *testing.T) *member {
 	t.Helper()
-	m := &member{T: t, directory: t.TempDir(), tokens: t.TempDir()}
+	m := &member{T: t, directory: t.TempDir(), tokens: t.TempDir(), dictionaries: hastyDictionaries}
 	m.write(filepath.Join(m.tokens, "clerk"), " secret\n")
 	m.config = &wirev1.QueueConfig{
 		Revision: "1", Queue: "orders", ControlAddress: "unused", HealthAddress: "unused",
@@ -153,7 +156,7 @@ func (m *member) beginAs(name string) {
 	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler),
-		Interval: 10 * time.Millisecond, Dictionaries: hastyDictionaries,
+		Interval: 10 * time.Millisecond, Dictionaries: m.dictionaries,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},

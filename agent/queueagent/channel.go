@@ -178,6 +178,7 @@ func (a *Agent) newChannels(
 	x.receiver = channel.NewReceiver(channel.ReceiverOptions{
 		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(),
 		Decoding: decoding, Work: &x.work,
+		Encoding: func() *message.Encoding { return r.front.Settings().Encoding }, Classes: r.front.Classes(),
 		MaxMessage: maxMessage(c), Log: a.options.Log,
 	}, accepts)
 	listener, err := datapath.Listen(ctx, datapath.Path(c.GetAcceptance().GetDataPath()), "tcp", address)

@@ -40,7 +40,7 @@ func referring(m *member, put func()) {
 			return
 		}
 		if time.Now().After(deadline) {
-			m.Fatal("messages refer to no dictionary")
+			m.Fatalf("messages refer to no dictionary: %v", m.Report(m.Context()).GetDictionaries())
 		}
 	}
 }
@@ -150,7 +150,9 @@ func dictionariesOf(t *testing.T, id codec.ID) {
 		t.Errorf("sampled %d of them: %v", sampled, err)
 	}
 	gotByService(t, m, client, total, byNATS, byService)
-	dead, err := client.Get(ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute), DeadLetters: true, Stored: true})
+	dead, err := client.Get(
+		ctx, &messagesv1.GetRequest{Wait: durationpb.New(time.Minute), DeadLetters: true, Stored: true},
+	)
 	if err != nil || len(dead.GetMessages()) != 1 || dead.GetMessages()[0].GetMessage().GetStoredForm() != nil ||
 		!bytes.Equal(dead.GetMessages()[0].GetMessage().GetPayload(), byNATS) {
 		t.Fatalf("the dead letter: %v, %v", dead, err)
@@ -245,8 +247,8 @@ func gotByNATS(t *testing.T, m *member, connect func() (*nats.Conn, error), want
 	}
 }
 
-// TestDictionariesByNATS: clients of NATS get plain what refers to a dictionary, also those who take messages as they are
-// stored, after a restart of the member, and what another queue was filled with from the archive.
+// TestDictionariesByNATS: clients of NATS get plain what refers to a dictionary, also those who take messages as they
+// are stored, after a restart of the member, and what another queue was filled with from the archive.
 func TestDictionariesByNATS(t *testing.T) {
 	claim := t.TempDir()
 	m := newMember(t)

@@ -84,8 +84,8 @@ func TestNoVolume(t *testing.T) {
 	}
 }
 
-// TestSpillRestarts: an agent that is started again finds the messages of a queue in memory that spills, and one that is
-// told of another bound wants that.
+// TestSpillRestarts: an agent that is started again finds the messages of a queue in memory that spills, and one that
+// is told of another bound wants that.
 func TestSpillRestarts(t *testing.T) {
 	m := newMember(t)
 	m.change(func(c *wirev1.QueueConfig) {

@@ -153,37 +153,32 @@ func (t *resting) index(path string, stored int64) (index *cargo.Index, what str
 
 // longIndex looks at the beginning of an index.
 func (t *resting) longIndex(e *tree.Entry, stored int64) (what string, err error) {
-	opened, err := t.source.Open(e)
-	if errors.Is(err, tree.ErrChanged) {
-		return Changing, nil
-	}
-	if err != nil {
-		return "", err //nolint:wrapcheck // It names the path.
-	}
-	defer opened.Close()
-	what, err = LongIndex(t.form, file{opened}, e.Size, stored)
-	if errors.Is(err, tree.ErrChanged) {
-		return Changing, nil
-	}
-	return what, err
+	return t.opened(e, func(of *tree.SourceFile) (string, error) { return LongIndex(t.form, file{of}, e.Size, stored) })
 }
 
 // verify compares a file with its index.
 func (t *resting) verify(ctx context.Context, f *Findings, e *tree.Entry, index *cargo.Index) (what string, err error) {
-	opened, err := t.source.Open(e)
+	return t.opened(e, func(of *tree.SourceFile) (string, error) {
+		f.Read(e.Size)
+		what, err := Resting(ctx, t.options, file{of}, e.Size, index, io.Discard)
+		if errors.Is(of.Check(), tree.ErrChanged) {
+			return Changing, nil
+		}
+		return what, err
+	})
+}
+
+// opened looks into a file, which may be changing.
+func (t *resting) opened(e *tree.Entry, look func(*tree.SourceFile) (string, error)) (what string, err error) {
+	of, err := t.source.Open(e)
+	if err == nil {
+		defer of.Close()
+		what, err = look(of)
+	}
 	if errors.Is(err, tree.ErrChanged) {
 		return Changing, nil
 	}
-	if err != nil {
-		return "", err //nolint:wrapcheck // It names the path.
-	}
-	defer opened.Close()
-	f.Read(e.Size)
-	what, err = Resting(ctx, t.options, file{opened}, e.Size, index, io.Discard)
-	if errors.Is(err, tree.ErrChanged) || errors.Is(opened.Check(), tree.ErrChanged) {
-		return Changing, nil
-	}
-	return what, err
+	return what, err //nolint:wrapcheck // It names the path.
 }
 
 // file is a file of a tree as cargo reads it.

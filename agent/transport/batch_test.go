@@ -43,7 +43,8 @@ func TestWritesOfMessages(t *testing.T) {
 	}), nil, 100)
 	var writes atomic.Int64
 	dialer := &transport.Dialer{
-		Address: address, Files: transport.NewFiles(east.ForRun(ledger.Run).Directory(t, west, "/ns/bank/transfer/ledger", "")),
+		Address: address,
+		Files:   transport.NewFiles(east.ForRun(ledger.Run).Directory(t, west, "/ns/bank/transfer/ledger", "")),
 		Connect: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			return writesConn{conn, &writes}, err

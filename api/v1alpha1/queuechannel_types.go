@@ -210,7 +210,7 @@ type QueueChannelStatus struct {
 	// uncompressedBytes of the messages as they were put.
 	// +optional
 	UncompressedBytes int64 `json:"uncompressedBytes"`
-	// bytes of them as they travelled.
+	// bytes of them as they travelled, with the dictionaries that they referred to.
 	// +optional
 	Bytes int64 `json:"bytes"`
 	// ratio is uncompressedBytes divided by bytes, as a decimal.
@@ -260,7 +260,7 @@ type ReceivedChannel struct {
 	// batches that were stored.
 	// +optional
 	Batches int64 `json:"batches"`
-	// bytes of the messages as they travelled.
+	// bytes of the messages as they travelled, with the dictionaries that they referred to.
 	// +optional
 	Bytes int64 `json:"bytes"`
 	// lastError is why the channel ended last.

@@ -288,7 +288,7 @@ const ThisCluster = "(this cluster)"
 // +structType=atomic
 type QueuedStatus struct {
 	// time since when it waits. Of those of one priority that wait in a namespace, the first that began to is the first
-	// to go on.
+	// to go on. It stays while the run waits for a window or a price, without place and waiting.
 	// +optional
 	Time metav1.Time `json:"time,omitzero"`
 	// route that it will take, which says whether it needs bandwidth.

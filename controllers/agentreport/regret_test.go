@@ -19,7 +19,9 @@ func zstd(permille int64, margin, units uint64) *wirev1.Decisions {
 }
 
 func TestRegretStatus(t *testing.T) {
-	shown := agentreport.DecisionsStatus([]*wirev1.Decisions{zstd(40, 20, 60), {Objective: "CPU"}, zstd(123, 31, 500)}, nil)
+	shown := agentreport.DecisionsStatus(
+		[]*wirev1.Decisions{zstd(40, 20, 60), {Objective: "CPU"}, zstd(123, 31, 500)}, nil,
+	)
 	want := v1alpha1.DecisionsStatus{
 		Objective: "CPU", RegretPercent: "12.3", RegretMarginPercent: "3.1", RegretSamples: 500, BestAlternative: "zstd Fast",
 	}

@@ -72,9 +72,15 @@ func TestLinkFindings(t *testing.T) {
 		"no Peer":        {func(east, _ *Facts) { east.Peers.Value = nil }, "peer", Error, "no Peer"},
 		"another CA":     {func(east, _ *Facts) { east.Peers.Value[0].Spec.CABundle = nil }, "peer", Error, "no Peer"},
 		"one cluster":    {func(east, west *Facts) { west.CA.Value = east.CA.Value }, "peer", Error, "same CA"},
-		"another place":  {func(east, _ *Facts) { east.Peers.Value[0].Status.KnownAs = "x" }, "peer", Error, "knows it as east"},
-		"not Ready":      {func(east, _ *Facts) { east.Peers.Value[0].Status.Conditions = nil }, "peer", Error, "not Ready"},
-		"receives only":  {func(east, _ *Facts) { east.Peers.Value[0].Spec.Endpoint = "" }, "peer", OK, "nothing can be sent"},
+		"another place": {
+			func(east, _ *Facts) { east.Peers.Value[0].Status.KnownAs = "x" },
+			"peer", Error, "knows it as east",
+		},
+		"not Ready": {func(east, _ *Facts) { east.Peers.Value[0].Status.Conditions = nil }, "peer", Error, "not Ready"},
+		"receives only": {
+			func(east, _ *Facts) { east.Peers.Value[0].Spec.Endpoint = "" },
+			"peer", OK, "nothing can be sent",
+		},
 		"two Peers": {func(east, _ *Facts) {
 			second := *east.Peers.Value[0].DeepCopy()
 			second.Name = "second"

@@ -155,7 +155,8 @@ func TestJudgeLocal(t *testing.T) {
 	}
 }
 
-// TestReconcileLocal: it counts what names it in its namespace, and a CompressionPolicy with its name counts the others.
+// TestReconcileLocal: it counts what names it in its namespace, and a CompressionPolicy with its name counts the
+// others.
 func TestReconcileLocal(t *testing.T) {
 	ctx, scheme := context.Background(), runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

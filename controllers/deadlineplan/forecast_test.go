@@ -50,9 +50,11 @@ func TestForecast(t *testing.T) {
 		"more than windows carry": {hours(8000, 0), nil, "", nights, "05-04 12:00", ""},
 		"absurd":                  {deadlineplan.Work{Active: math.MaxInt64}, &mi, "", nights, "05-04 12:00", ""},
 		"absurd bytes":            {deadlineplan.Work{WireBytes: math.MaxInt64}, &mi, "", nights, "05-04 12:00", ""},
-		"less than nothing":       {deadlineplan.Work{Active: math.MinInt64, WireBytes: -1}, &mi, "", nil, "05-04 12:00", "05-04 12:00"},
-		"an unknown zone":         {hours(1, 0), nil, "Mars/Olympus", nights, "05-04 12:00", ""},
-		"shorter than a start":    {hours(1, 0), nil, "", list{{Start: "22:00", End: "22:01"}}, "05-04 12:00", ""},
+		"less than nothing": {
+			deadlineplan.Work{Active: math.MinInt64, WireBytes: -1}, &mi, "", nil, "05-04 12:00", "05-04 12:00",
+		},
+		"an unknown zone":      {hours(1, 0), nil, "Mars/Olympus", nights, "05-04 12:00", ""},
+		"shorter than a start": {hours(1, 0), nil, "", list{{Start: "22:00", End: "22:01"}}, "05-04 12:00", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.TransferSpec{BandwidthLimit: c.limit}

@@ -67,19 +67,23 @@ func TestChoose(t *testing.T) {
 		now_, hurry bool
 	}{
 		"the night is cheaper": {
-			tariff: cheapNight, now: "05-04 12:00", by: "05-05 12:00", active: time.Hour, start: "05-04 20:00", end: "05-04 21:00",
+			tariff: cheapNight, now: "05-04 12:00", by: "05-05 12:00", active: time.Hour,
+			start: "05-04 20:00", end: "05-04 21:00",
 			latest: "05-05 10:40", now_: true,
 		},
 		"the night is too late": {
-			tariff: cheapNight, now: "05-04 12:00", by: "05-04 21:00", active: time.Hour, start: "05-04 19:40", end: "05-04 20:40",
+			tariff: cheapNight, now: "05-04 12:00", by: "05-04 21:00", active: time.Hour,
+			start: "05-04 19:40", end: "05-04 20:40",
 			now_: true,
 		},
 		"no cheap hour in time": {
-			tariff: cheapNight, now: "05-04 12:00", by: "05-04 20:00", active: time.Hour, start: "05-04 12:00", end: "05-04 13:00",
+			tariff: cheapNight, now: "05-04 12:00", by: "05-04 20:00", active: time.Hour,
+			start: "05-04 12:00", end: "05-04 13:00",
 			latest: "05-04 18:40", now_: true,
 		},
 		"the night of 23 hours": {
-			tariff: cheapNight, now: "03-28 12:00", by: "03-29 12:00", active: time.Hour, start: "03-28 21:00", end: "03-28 22:00",
+			tariff: cheapNight, now: "03-28 12:00", by: "03-29 12:00", active: time.Hour,
+			start: "03-28 21:00", end: "03-28 22:00",
 			latest: "03-29 10:40", now_: true,
 		},
 		"no time": {tariff: cheapNight, now: "05-04 12:00", by: "05-04 12:59", active: time.Hour},
@@ -120,7 +124,8 @@ func TestChoose(t *testing.T) {
 			}
 			if c.hurried > 0 {
 				q.Options = append(q.Options, deadlineplan.Option{
-					Objective: v1alpha1.ObjectiveElapsed, Work: deadlineplan.Work{Active: c.hurried}, CPU: 2 * time.Hour, Prices: course,
+					Objective: v1alpha1.ObjectiveElapsed, Work: deadlineplan.Work{Active: c.hurried}, CPU: 2 * time.Hour,
+					Prices: course,
 				})
 				q.Hurried = 1
 			}
@@ -260,7 +265,9 @@ func TestOracle(t *testing.T) {
 		for i, selector := range []map[string]string{nil, spot, nil} {
 			o := deadlineplan.Option{
 				Selector: selector, Prices: follow(t, subject, selector), CPU: time.Duration(1+random.IntN(300)) * time.Minute,
-				Work: deadlineplan.Work{Active: time.Duration(active/(i/2+1)) * time.Minute, WireBytes: int64(random.IntN(1 << 34))},
+				Work: deadlineplan.Work{
+					Active: time.Duration(active/(i/2+1)) * time.Minute, WireBytes: int64(random.IntN(1 << 34)),
+				},
 			}
 			o.WireBytes = o.Work.WireBytes
 			q.Options = append(q.Options, o)

@@ -81,7 +81,8 @@ func TestPlanned(t *testing.T) {
 	}}
 	_, text := explainObject(t, in.Transfer)
 	for _, want := range []string{
-		"2026-01-02T03:00:00Z", "2026-01-02T03:10:00Z", "0.5000 EUR", "class=spot", "Now", "2026-01-02T02:10:00Z", "2.0000 EUR",
+		"2026-01-02T03:00:00Z", "2026-01-02T03:10:00Z", "0.5000 EUR", "class=spot", "Now",
+		"2026-01-02T02:10:00Z", "2.0000 EUR",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

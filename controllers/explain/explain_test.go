@@ -244,35 +244,43 @@ func TestGoldenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 2*len(cases) {
-		t.Errorf("testdata has %d files for %d cases; there are two for each", len(files), len(cases))
+	if n := len(cases) + len(served); len(files) != 2*n {
+		t.Errorf("testdata has %d files for %d cases; there are two for each", len(files), n)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-		if cases[name] == nil {
+		if cases[name] == nil && served[name] == nil {
 			t.Errorf("%s belongs to no case", file)
 		}
 	}
 }
 
-// TestGuide: what the guide shows is what the program prints.
+// TestGuide: what guides show is what the program prints.
 func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/how-to/move-a-claim.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden, err := os.ReadFile("testdata/complete.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(guide), "kubectl lighterage explain transfer/ledger")
-	_, block, opened := strings.Cut(after, "\n```\n\n```\n")
-	block, _, closed := strings.Cut(block, "\n```\n")
-	if !found || !opened || !closed || strings.Count(block, "\n") < 5 {
-		t.Fatal("the guide lacks the output of kubectl lighterage explain")
-	}
-	if !strings.Contains(string(golden), block+"\n") {
-		t.Errorf("the guide shows what is not in testdata/complete.txt:\n%s", block)
+	for _, c := range []struct {
+		guide, before, golden string
+	}{
+		{"how-to/move-a-claim.md", "kubectl lighterage explain transfer/ledger", "complete.txt"},
+		{"concepts/policy.md", "make test-decisions", "endpoint.txt"},
+		{"concepts/policy.md", "kubectl lighterage explain queue/orders", "queue.txt"},
+	} {
+		guide, err := os.ReadFile(filepath.Join("../../docs", c.guide))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden, err := os.ReadFile(filepath.Join("testdata", c.golden))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, found := strings.Cut(string(guide), c.before)
+		_, block, opened := strings.Cut(after, "\n```text\n")
+		block, _, closed := strings.Cut(block, "\n```\n")
+		if !found || !opened || !closed || strings.Count(block, "\n") < 5 {
+			t.Fatalf("%s lacks an output behind %q", c.guide, c.before)
+		}
+		if !strings.Contains(string(golden), block+"\n") {
+			t.Errorf("%s shows what is not in testdata/%s:\n%s", c.guide, c.golden, block)
+		}
 	}
 }
 

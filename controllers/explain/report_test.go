@@ -152,7 +152,8 @@ func TestReport(t *testing.T) {
 	tried.Status.Canary = &v1alpha1.CanaryStatus{
 		State: v1alpha1.CanaryRolledBack, Objective: v1alpha1.ObjectiveCost, Currency: "EUR",
 		Inside:  v1alpha1.CanarySide{Objects: 4, Namespaces: 3, UncompressedBytes: 1 << 30, CostPerGiB: "0.2000"},
-		Outside: v1alpha1.CanarySide{Objects: 36, Namespaces: 9}, ChangePercent: "25.0", LowPercent: "20.0", HighPercent: "30.0",
+		Outside: v1alpha1.CanarySide{Objects: 36, Namespaces: 9}, ChangePercent: "25.0", LowPercent: "20.0",
+		HighPercent: "30.0",
 	}
 	tried.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionCanaryFinished, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCanaryRolledBack,

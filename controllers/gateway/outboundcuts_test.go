@@ -59,8 +59,8 @@ func descriptors(t *testing.T) int {
 }
 
 // While each control connection is cut a moment after it was made, no request is lost, data connections are made, and
-// those that are there never break. In the end nothing is left of all these connections. CONTROL_CUTS says for how long;
-// make test-reach has it last for ten minutes.
+// those that are there never break. In the end nothing is left of all these connections. CONTROL_CUTS says for how
+// long; make test-reach has it last for ten minutes.
 func TestControlConnectionsAreCut(t *testing.T) {
 	lasts := 20 * time.Second
 	if text := os.Getenv("CONTROL_CUTS"); text != "" {
@@ -178,7 +178,9 @@ func TestImpostorListens(t *testing.T) {
 func TestImpostorTakesDataConnections(t *testing.T) {
 	var taken atomic.Int32
 	var west string
-	serving := issue(t, newCA(t, "east"), pki.Identity{Cluster: "east", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
+	serving := issue(
+		t, newCA(t, "east"), pki.Identity{Cluster: "east", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName,
+	)
 	impostor := acceptAll(t, func(conn net.Conn) {
 		defer conn.Close()
 		hello := make([]byte, 16<<10)

@@ -417,8 +417,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestLocalPolicy: a policy of the namespace precedes one of the cluster, is followed when it changes and, like that one,
-// is missed when it goes.
+// TestLocalPolicy: a policy of the namespace precedes one of the cluster, is followed when it changes and, like that
+// one, is missed when it goes.
 func TestLocalPolicy(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	local := &v1alpha1.LocalCompressionPolicy{

@@ -55,7 +55,8 @@ var kind = replicastest.Kind[*v1alpha1.HTTPEndpoint]{
 	},
 	Status: func(e *v1alpha1.HTTPEndpoint) replicastest.Status {
 		return replicastest.Status{
-			Conditions: e.Status.Conditions, Policy: e.Status.Policy, Placement: e.Status.Placement, Baseline: e.Status.CanaryBaseline,
+			Conditions: e.Status.Conditions, Policy: e.Status.Policy, Placement: e.Status.Placement,
+			Baseline: e.Status.CanaryBaseline,
 		}
 	},
 	PodTemplate: func(e *v1alpha1.HTTPEndpoint) **v1alpha1.AgentPodTemplate { return &e.Spec.PodTemplate },

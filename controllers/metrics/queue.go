@@ -133,7 +133,8 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 			"Bytes of the messages that channels have sent, as they were put.",
 		),
 		sentBytes: n.counter(
-			"lighterage_queue_channel_sent_bytes_total", "Bytes of the messages that channels have sent, as they travelled.",
+			"lighterage_queue_channel_sent_bytes_total",
+			"Bytes of the messages that channels have sent, as they travelled, with the dictionaries that they referred to.",
 		),
 		recoded: n.counter(
 			"lighterage_queue_channel_recoded_messages_total", "Messages that were compressed, inflated or both for channels.",
@@ -150,7 +151,7 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		),
 		receivedBytes: n.counter(
 			"lighterage_queue_channel_received_bytes_total",
-			"Bytes of the messages that channels have received, as they travelled.",
+			"Bytes of the messages that channels have received, as they travelled, with the dictionaries that they referred to.",
 		),
 		channelWired: n.counter(
 			"lighterage_queue_channel_wire_bytes_total",

@@ -13,7 +13,6 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
-	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/deadlineplan"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
@@ -252,7 +251,7 @@ func (d *transferDecision) awaitPrice() {
 			message += fmt.Sprintf("; at %s it would have cost %s", text(other.StartTime.Time), other.ExpectedCost)
 		}
 	}
-	d.set(v1alpha1.TransferPending, conditions.Resting(v1alpha1.ReasonWaitingForPrice, message))
+	d.awaitTime(v1alpha1.TransferPending, hold{v1alpha1.ReasonWaitingForPrice, message})
 	wait := min(max(plan.StartTime.Sub(d.facts.Now), time.Second), clockPatience)
 	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, wait)
 }

@@ -19,6 +19,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // nightly is a Tariff whose nights, from 22:00 to 06:00, cost a quarter.
@@ -89,6 +90,26 @@ func (d *dated) planned(out plan.TransferDecision, start, cost string) {
 	}
 	if at := s.Plan.StartTime.UTC().Format("02 15:04"); at != start || s.Plan.ExpectedCost != cost || s.Message != "" {
 		d.t.Fatalf("at %s for %s, want %s for %s", at, s.Plan.ExpectedCost, start, cost)
+	}
+}
+
+// A run that waits for a limit through the cheap hours waits for the next ones, and is as old then as it was.
+func TestCheapestAndQueue(t *testing.T) {
+	d := newCheapest(t, "", within(48*time.Hour))
+	d.waits("04 12:00", "04 22:00", "0.5000")
+	d.facts.Quota = plan.QuotaFacts{Quotas: team, Answer: full}
+	d.want(d.at("04 22:00"), v1alpha1.TransferQueued, v1alpha1.ReasonQuotaExceeded, 0)
+	since := d.transfer.Status.Queued.Time
+	out := d.waits("05 05:50", "05 22:00", "0.5000")
+	if queued := out.Status.Queued; queued == nil || queued.Time != since {
+		t.Fatalf("%+v, since %s", queued, since)
+	}
+	if request, waits := quota.TransferWaits(d.transfer); waits {
+		t.Errorf("it asks before its price: %+v", request)
+	}
+	d.facts.Quota.Answer = granted(quota.Unlimited)
+	if out := d.begins("05 22:00"); out.Status.Queued != nil {
+		t.Errorf("%+v", out.Status.Queued)
 	}
 }
 
@@ -321,7 +342,8 @@ func TestCheapestNodes(t *testing.T) {
 	d.facts = gone(d.facts, false)
 	prefers(t, d.begins("04 14:20"))
 
-	// They vanish while it runs: the next attempt begins elsewhere, prefers them in case some come back, and keeps its plan.
+	// They vanish while it runs: the next attempt begins elsewhere, prefers them in case some come back, and keeps its
+	// plan.
 	for name, vanish := range map[string]func(spot *corev1.Node, facts *placement.Facts){
 		"removed":  func(_ *corev1.Node, facts *placement.Facts) { facts.Nodes = facts.Nodes[1:] },
 		"cordoned": func(spot *corev1.Node, _ *placement.Facts) { spot.Spec.Unschedulable = true },

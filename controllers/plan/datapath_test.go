@@ -98,7 +98,8 @@ func TestPathCost(t *testing.T) {
 			cost(v1alpha1.DataPathTCP, 2*gib, 4*time.Second),
 		},
 		"some connections fell back": {
-			func(r *wirev1.Report) { r.DataPath = &wirev1.DataPath{Type: "TCP", Reason: "FellBack"} }, v1alpha1.RouteGateway, nil,
+			func(r *wirev1.Report) { r.DataPath = &wirev1.DataPath{Type: "TCP", Reason: "FellBack"} },
+			v1alpha1.RouteGateway, nil,
 		},
 		"in one pod": {func(*wirev1.Report) {}, v1alpha1.RoutePod, cost(v1alpha1.DataPathPod, 4*gib, time.Second)},
 		"through an object store": {

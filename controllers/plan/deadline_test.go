@@ -205,8 +205,8 @@ func TestDeadlineWithoutFigures(t *testing.T) {
 	d.expect("04 22:30", "DeadlineMissed", "04 22:30", "")
 }
 
-// A deadline that cannot be kept has the earliest time that is possible in status, whatever keeps the run from it, and the
-// slack that is missing. It is the same for all strategies.
+// A deadline that cannot be kept has the earliest time that is possible in status, whatever keeps the run from it, and
+// the slack that is missing. It is the same for all strategies.
 func TestImpossibleDeadline(t *testing.T) {
 	nightly := []v1alpha1.ScheduleWindow{{Start: "22:00", End: "06:00"}}
 	short := []v1alpha1.ScheduleWindow{{Start: "22:00", End: "22:40"}} // an hour's run takes two of them

@@ -381,8 +381,8 @@ func TestOneDestinationFails(t *testing.T) {
 	f.expect(v1alpha1.TransferComplete, v1alpha1.TransferComplete, v1alpha1.TransferComplete)
 }
 
-// One whose grant is taken away, or whose CA has changed, says so and waits for somebody; one whose volume is full tries
-// again as others do. The others complete, and it goes on alone.
+// One whose grant is taken away, or whose CA has changed, says so and waits for somebody; one whose volume is full
+// tries again as others do. The others complete, and it goes on alone.
 func TestOneDestinationNeedsSomebody(t *testing.T) {
 	for reason, want := range map[wirev1.FailureReason]string{
 		wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED:      v1alpha1.ReasonNotGranted,

@@ -254,10 +254,20 @@ func (d *transferDecision) rest(phase v1alpha1.TransferPhase, why hold) {
 
 // awaitWindow has a run, or its next attempt, wait for a window.
 func (d *transferDecision) awaitWindow(held hold) {
+	phase := v1alpha1.TransferPending
 	if d.running() {
 		d.endDeliveries()
-		d.showHeld(held)
-		return
+		phase = v1alpha1.TransferPaused
 	}
-	d.set(v1alpha1.TransferPending, conditions.Resting(held.reason, held.message))
+	d.awaitTime(phase, held)
+}
+
+// awaitTime has a run, or its next attempt, wait for a time. If it waited for a limit before, it waits for none now, and
+// is as old among those that do when its time has come.
+func (d *transferDecision) awaitTime(phase v1alpha1.TransferPhase, held hold) {
+	before := d.transfer.Status.Queued
+	d.set(phase, conditions.Resting(held.reason, held.message))
+	if before != nil {
+		d.transfer.Status.Queued = &v1alpha1.QueuedStatus{Time: before.Time, Route: before.Route, Priority: before.Priority}
+	}
 }

@@ -379,6 +379,37 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// A run that waits for a limit when its window ends waits for the next one instead, and is as old then as it was.
+func TestWindowAndQueue(t *testing.T) {
+	w := newWindowed(t, "")
+	w.facts.Quota = plan.QuotaFacts{Quotas: team, Answer: full}
+	w.want(w.at("04 23:00"), "Queued", "QuotaExceeded", 0)
+	since := w.facts.Now
+	kept := func(what string, out plan.TransferDecision) {
+		t.Helper()
+		if queued := out.Status.Queued; queued == nil || !queued.Time.Time.Equal(since) {
+			t.Fatalf("%s: %+v", what, queued)
+		}
+	}
+	out := w.at("05 06:00")
+	w.want(out, "Pending", "OutsideWindow", 0)
+	kept("the window has ended", out)
+	if request, waits := quota.TransferWaits(w.transfer); waits {
+		t.Errorf("it asks outside of its windows: %+v", request)
+	}
+	before := w.transfer.Status.DeepCopy()
+	if out := w.at("05 12:00"); !equality.Semantic.DeepEqual(*before, out.Status) {
+		t.Errorf("looked at again: %+v", out.Status)
+	}
+	out = w.at("05 22:00")
+	w.want(out, "Queued", "QuotaExceeded", 0)
+	kept("the next one is open", out)
+	w.facts.Quota.Answer = granted(quota.Unlimited)
+	if out := w.at("05 22:01"); out.Start == nil || out.Status.Queued != nil {
+		t.Fatalf("its turn: %+v", out.Status)
+	}
+}
+
 // The clock is set over the end of a window and back: the run pauses once and goes on.
 func TestWindowAndClock(t *testing.T) {
 	w := newWindowed(t, "")

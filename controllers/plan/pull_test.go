@@ -4,12 +4,15 @@
 package plan_test
 
 import (
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,6 +200,64 @@ func TestPullShowsTheAnswer(t *testing.T) {
 	earlier := plan.HearPull(transfer, facts, plan.PullHeard{Answer: answerOf("zzzzz", "Complete")})
 	if earlier.Status.Run.CompletionTime != nil {
 		t.Error("the end of an earlier run counts for this one")
+	}
+}
+
+// What the source cluster says of its run may be anything: rates, times, counts and texts. It makes no status that the
+// API server rejects, nor a forecast that is not one, and the same answer changes nothing.
+func TestPullOfAbsurdAnswers(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 12)) //nolint:gosec // The same numbers each time.
+	numbers := []uint64{0, 1, 1 << 20, 1 << 40, math.MaxInt64, math.MaxUint64}
+	pick := func() uint64 { return numbers[random.IntN(len(numbers))] }
+	at := func() *timestamppb.Timestamp {
+		seconds := []int64{0, 1, now.Unix(), now.Add(time.Hour).Unix(), math.MaxInt64, math.MinInt64}
+		return &timestamppb.Timestamp{Seconds: seconds[random.IntN(len(seconds))], Nanos: int32(random.IntN(3)-1) << 30}
+	}
+	texts := []string{"", "Transferring", "Retrying", "Complete", "Failed", "Paused", strings.Repeat("x", 1<<16), "\x1b[2J"}
+	text := func() string { return texts[random.IntN(len(texts))] }
+	deadline := within(time.Hour)
+	for range 2000 {
+		transfer, facts := newPull()
+		transfer.Spec.Deadline = &deadline
+		transfer.Status = plan.DecidePull(transfer, facts).Status
+		answer := &wirev1.PullResponse{
+			Run: "abcde", RunId: text(), Attempt: uint32(pick()), Failures: uint32(pick()), //nolint:gosec // Anything will do.
+			Phase: text(), Reason: text(), Message: text(), Stalled: random.IntN(2) > 0, BytesPerSecond: pick(),
+			RecoveryPoint: at(), Report: &wirev1.Report{
+				Progress:    &wirev1.Progress{Bytes: pick(), BytesTotal: pick(), ResumedBytes: pick(), Scanned: random.IntN(2) > 0},
+				Compression: &wirev1.Compression{UncompressedBytes: pick(), CompressedBytes: pick()},
+			},
+		}
+		for range random.IntN(20) {
+			answer.Attempts = append(answer.Attempts, &wirev1.PullAttempt{
+				Attempt: uint32(pick()), Reason: text(), StartTime: at(), CompletionTime: at(), //nolint:gosec // As above.
+				Bytes: pick(), CompressedBytes: pick(), ResumedBytes: pick(),
+			})
+		}
+		facts.Now = now.Add(time.Minute)
+		transfer.Status = plan.HearPull(transfer, facts, plan.PullHeard{Answer: answer}).Status
+		s := transfer.Status
+		if d := s.Deadline; d == nil || d.PredictedTime != nil && (d.PredictedTime.Time.Before(facts.Now) ||
+			d.PredictedTime.After(facts.Now.Add(367*24*time.Hour))) {
+			t.Fatalf("%+v of %v", d, answer)
+		}
+		if p := s.Progress; p != nil && (p.Bytes < 0 || p.BytesPerSecond < 0 || p.Percent < 0 || p.Percent > 100) {
+			t.Fatalf("%+v of %v", p, answer)
+		}
+		if s.RecoveryPoint != nil && s.RecoveryPoint.After(facts.Now) || s.Run.Attempt < 0 || len(s.History) > 10 {
+			t.Fatalf("%+v of %v", s, answer)
+		}
+		for _, record := range s.History {
+			if record.Bytes < 0 || record.CompressedBytes < 0 || record.Duration != nil && record.Duration.Duration < 0 {
+				t.Fatalf("%+v of %v", record, answer)
+			}
+		}
+		small(t, "an absurd answer", transfer)
+		if again := plan.HearPull(transfer, facts, plan.PullHeard{Answer: answer}); s.Run.CompletionTime == nil {
+			if diff := cmp.Diff(s, again.Status); diff != "" {
+				t.Fatalf("the same answer changes the status: %s", diff)
+			}
+		}
 	}
 }
 

@@ -446,7 +446,8 @@ func TestStatisticsOfChannels(t *testing.T) {
 	}
 }
 
-// Members try what the manager does. One that listens for SMC begins again for it, and otherwise nothing changes for it.
+// Members try what the manager does. One that listens for SMC begins again for it, and otherwise nothing changes for
+// it.
 func TestDataPathOfChannels(t *testing.T) {
 	west := []v1alpha1.Peer{peerOf("west", "west.example:8443", authority(t, "west"))}
 	with := func(path string) (config *wirev1.QueueConfig, digest string) {

@@ -62,7 +62,8 @@ var kind = replicastest.Kind[*v1alpha1.Queue]{
 	},
 	Status: func(q *v1alpha1.Queue) replicastest.Status {
 		return replicastest.Status{
-			Conditions: q.Status.Conditions, Policy: q.Status.Policy, Placement: q.Status.Placement, Baseline: q.Status.CanaryBaseline,
+			Conditions: q.Status.Conditions, Policy: q.Status.Policy, Placement: q.Status.Placement,
+			Baseline: q.Status.CanaryBaseline,
 		}
 	},
 	PodTemplate: func(q *v1alpha1.Queue) **v1alpha1.AgentPodTemplate { return &q.Spec.PodTemplate },

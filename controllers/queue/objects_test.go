@@ -143,7 +143,8 @@ func TestSpillStart(t *testing.T) {
 // TestSpillIsStored: members are told how much stays in memory, and have of the disk what a volume of that size has.
 func TestSpillIsStored(t *testing.T) {
 	storage := want(t, newQueue(spilling("8Gi"))).Config.GetStorage()
-	volume := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("8Gi") })).Config.GetStorage()
+	large := newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("8Gi") })
+	volume := want(t, large).Config.GetStorage()
 	if !storage.GetMemory() || storage.GetCapacity() != volume.GetCapacity() ||
 		storage.GetSpill().GetMemoryBytes() != 1<<30 || storage.GetSpill().GetVolumeBytes() != 8<<30 {
 		t.Errorf("%+v", storage)

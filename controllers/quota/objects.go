@@ -41,10 +41,12 @@ func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 	return held, true
 }
 
-// TransferWaits reports whether a Transfer waits to be admitted, and what it asks for.
+// TransferWaits reports whether a Transfer waits to be admitted, and what it asks for. One that waits for a window or for
+// its price asks for nothing meanwhile.
 func TransferWaits(transfer *v1alpha1.Transfer) (Request, bool) {
-	queued := transfer.Status.Queued
-	if queued == nil || transfer.DeletionTimestamp != nil || transfer.Spec.Suspend || transfer.Spec.Pause {
+	queued, of := transfer.Status.Queued, transfer.Status.Conditions
+	if queued == nil || transfer.DeletionTimestamp != nil || transfer.Spec.Suspend || transfer.Spec.Pause ||
+		reasonIs(of, v1alpha1.ReasonOutsideWindow) || reasonIs(of, v1alpha1.ReasonWaitingForPrice) {
 		return Request{}, false
 	}
 	return TransferRequest(transfer, queued.Route), true

@@ -123,6 +123,12 @@ func TestTransferWaits(t *testing.T) {
 		"not queued":    func(x *v1alpha1.Transfer) { x.Status.Queued = nil },
 		"suspended":     func(x *v1alpha1.Transfer) { x.Spec.Suspend = true },
 		"being deleted": func(x *v1alpha1.Transfer) { x.DeletionTimestamp = &at },
+		"between windows": func(x *v1alpha1.Transfer) {
+			x.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonOutsideWindow}}
+		},
+		"before its price": func(x *v1alpha1.Transfer) {
+			x.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonWaitingForPrice}}
+		},
 	} {
 		other := transfer.DeepCopy()
 		change(other)

@@ -174,9 +174,9 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-// TestOneForAll: what HTTPEndpoints and Queues compress, they compress at exactly the level of their policy. Whether they
-// do is decided for each class by what they measure, so that a link over which nothing is worth compressing says neither
-// Never nor with what.
+// TestOneForAll: what HTTPEndpoints and Queues compress, they compress at exactly the level of their policy. Whether
+// they do is decided for each class by what they measure, so that a link over which nothing is worth compressing says
+// neither Never nor with what.
 func TestOneForAll(t *testing.T) {
 	body, message := v1alpha1.TrialUnitBody, v1alpha1.TrialUnitMessage
 	for name, test := range map[string]struct {

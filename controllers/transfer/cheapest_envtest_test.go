@@ -30,8 +30,8 @@ func (c *aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func (c *aheadClock) set(to time.Time) { c.ahead.Store(int64(time.Until(to))) }
 
-// TestCheapestStart: a run with history and a Tariff waits for the night, writes nothing meanwhile, follows an edit of the
-// Tariff, and starts when the price is low. One whose Tariff is gone starts at once.
+// TestCheapestStart: a run with history and a Tariff waits for the night, writes nothing meanwhile, follows an edit of
+// the Tariff, and starts when the price is low. One whose Tariff is gone starts at once.
 func TestCheapestStart(t *testing.T) {
 	f := prepareSerially(t)
 	t.Cleanup(func() { managerClock.ahead.Store(0) })
@@ -123,7 +123,8 @@ func TestCheapestStart(t *testing.T) {
 	f.because(v1alpha1.TransferPending, v1alpha1.ReasonInvalidSpec)
 	f.change(func(transfer *v1alpha1.Transfer) { transfer.Spec.Compression.Objective = v1alpha1.ObjectiveElapsed })
 	f.job(1)
-	if err := f.refresh(); err != nil || f.transfer.Status.Deadline.Plan != nil || f.transfer.Status.Deadline.Message == "" {
+	if err := f.refresh(); err != nil || f.transfer.Status.Deadline.Plan != nil ||
+		f.transfer.Status.Deadline.Message == "" {
 		t.Errorf("%v: %+v", err, f.transfer.Status.Deadline)
 	}
 }

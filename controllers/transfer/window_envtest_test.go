@@ -41,7 +41,9 @@ func TestWindowEnds(t *testing.T) {
 
 	managerClock.set(evening.Add(time.Hour))
 	f.transfer.Spec.MaxAttempts = 1 // a pause is none of its failures
-	f.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{{Start: "22:00", End: "02:00"}}}
+	f.transfer.Spec.Schedule = &v1alpha1.TransferSchedule{
+		Windows: []v1alpha1.ScheduleWindow{{Start: "22:00", End: "02:00"}},
+	}
 	f.create()
 	agents.Say(f.serverName(), transferring())
 	job := f.job(1)

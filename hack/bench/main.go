@@ -12,6 +12,7 @@ import (
 	"github.com/lighterage/lighterage/hack/bench/http"
 	"github.com/lighterage/lighterage/hack/bench/ledger"
 	"github.com/lighterage/lighterage/hack/bench/object"
+	"github.com/lighterage/lighterage/hack/bench/online"
 	"github.com/lighterage/lighterage/hack/bench/policy"
 	"github.com/lighterage/lighterage/hack/bench/queue"
 	"github.com/lighterage/lighterage/hack/bench/rest"
@@ -23,7 +24,7 @@ import (
 func main() {
 	harness.Main(
 		codec.Benchmark(), fanout.Benchmark(), http.Benchmark(), http.Long(), ledger.Benchmark(), object.Benchmark(),
-		policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(), transfer.Block(),
-		transfer.Checkpoint(), transfer.Memory(), wan.Benchmark(),
+		online.Benchmark(), policy.Benchmark(), queue.Benchmark(), rest.Benchmark(), scale.Benchmark(), transfer.Benchmark(),
+		transfer.Block(), transfer.Checkpoint(), transfer.Memory(), wan.Benchmark(),
 	)
 }

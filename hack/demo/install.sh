@@ -47,8 +47,8 @@ ingress() { # CLUSTER FIELD
 
 # pods_wait CLUSTER says what Helm waits for.
 pods_wait() {
-  "$1" -n "$NAMESPACE" get deployments,daemonsets \
-    -o 'jsonpath={range .items[*]}Waiting: {.metadata.name} of '"$1"' has {.status.readyReplicas}{.status.numberReady} ready{"\n"}{end}' 2>/dev/null
+  local each='Waiting: {.metadata.name} of '"$1"' has {.status.readyReplicas}{.status.numberReady} ready{"\n"}'
+  "$1" -n "$NAMESPACE" get deployments,daemonsets -o "jsonpath={range .items[*]}$each{end}" 2>/dev/null
 }
 # Charts of earlier releases do not have this value.
 if grep -qs '^pointInTime:' "${CHART:-charts/lighterage}/values.yaml"; then

@@ -345,13 +345,19 @@ func (c *cluster) versions(t *testing.T, namespace, label string) map[string]int
 func (f *traffic) rolled(r installable) {
 	f.t.Helper()
 	for _, label := range []string{v1alpha1.QueueLabel, v1alpha1.HTTPEndpointLabel} {
-		eventually(f.t, 10*time.Minute, "every pod with "+label+" to be of "+r.version, func() (bool, string) {
-			found := east.versions(f.t, f.namespace, label)
-			return len(found) == 1 && found[r.image("agent")] > 0, fmt.Sprint(found)
-		})
+		east.rolled(f.t, f.namespace, label, r)
 	}
 	east.waitForQueue(f.t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	waitForEndpoint(f.t, f.endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+}
+
+// rolled waits until all pods with a label are of a version.
+func (c *cluster) rolled(t *testing.T, namespace, label string, r installable) {
+	t.Helper()
+	eventually(t, 10*time.Minute, "every pod with "+label+" to be of "+r.version, func() (bool, string) {
+		found := c.versions(t, namespace, label)
+		return len(found) == 1 && found[r.image("agent")] > 0, fmt.Sprint(found)
+	})
 }
 
 // expectNothing fails if a cluster has objects of ours in a namespace.

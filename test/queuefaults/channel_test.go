@@ -238,15 +238,16 @@ func breakChannel(t *testing.T, at pace, replicas int, faults func(*pair) []faul
 	l := beginAt(at, p.east, p.west)
 	l.consume()
 	l.breaks(faults(p), d)
-	starts := 0
+	starts, carried := 0, 0
 	for _, m := range p.east.members {
 		log, err := os.ReadFile(m.log.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
 		starts += bytes.Count(log, []byte("Channel runs"))
+		carried += bytes.Count(log, []byte("Dictionary is sent before messages"))
 	}
-	t.Logf("the channel began %d times", starts)
+	t.Logf("the channel began %d times and carried %d dictionaries", starts, carried)
 	if starts < 2 {
 		t.Error("the channel was not broken once")
 	}

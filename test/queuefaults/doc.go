@@ -60,7 +60,7 @@
 //	ids after a restart            TestOneMember TestServiceOneMember agent/queueagent:TestPutAgainAfterRestart agent/queueagent:TestPutAgainByService
 //	clients that take nothing      agent/queue/front:TestStuckClients agent/queue/front:TestUntaken agent/queue/front:TestMemory agent/queue/front:TestSlowHolder agent/queue/front:TestShed
 //	ids, subscriptions and batches without end   agent/queue/ids:TestQuota agent/queue/front:TestQuota agent/queue/service:TestQuota agent/queue/front:TestManySubscriptions agent/queue/front:TestClientBatches agent/queue/front:TestBatches
-//	dictionaries that change       all of this package, in members that put one into use every few seconds; TestMinute agent/queue/dictionary:TestLife agent/queue/dictionary:TestSecondLeader
+//	dictionaries that change       all of this package, in members that put one into use every few seconds; TestMinute agent/queue/dictionary:TestLife agent/queue/dictionary:TestSecondLeader agent/queue/channel:TestKills agent/queue/channel:TestHostileDictionaries
 //	a hot key                      agent/queue/dispatch:TestHotKey agent/queue/dispatch:TestHotKeys
 //	revoked tokens and CAs         agent/queue/front:TestRevoked agent/queue/service:TestRevokedToken agent/queue/service:TestRevokedCA
 package queuefaults

@@ -32,9 +32,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// TestKilledInClaims kills agents that write a claim in a form before a system call that changes files, and the next attempt
-// before another one. Nothing half is under its name then, and the attempt after that leaves what a run leaves that
-// nobody kills.
+// TestKilledInClaims kills agents that write a claim in a form before a system call that changes files, and the next
+// attempt before another one. Nothing half is under its name then, and the attempt after that leaves what a run leaves
+// that nobody kills.
 func TestKilledInClaims(t *testing.T) {
 	for form, codec := range map[wirev1.Form]string{
 		wirev1.Form_FORM_GZIP: "deflate", wirev1.Form_FORM_ZSTD: "zstd", wirev1.Form_FORM_ARCHIVE: "deflate",

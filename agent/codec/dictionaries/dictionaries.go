@@ -18,6 +18,8 @@ type Format struct {
 	Train func(messages [][]byte, size int) (content []byte, used int, err error)
 	// Number returns the number of a dictionary, or an error that matches codec.ErrDictionary.
 	Number func(content []byte) (uint32, error)
+	// Check is Number for a dictionary that somebody else sent: its number is that which Train gives to what it holds.
+	Check func(content []byte) (uint32, error)
 	// TrainingSize is that of dictionaries that are trained, in bytes. docs/decisions/180-dictionaries-of-deflate.md has what
 	// those of deflate do at other sizes.
 	TrainingSize int
@@ -27,9 +29,15 @@ type Format struct {
 func Of(id codec.ID) (Format, error) {
 	switch id {
 	case codec.Zstd:
-		return Format{Train: zstddict.Train, Number: zstddict.Number, TrainingSize: zstddict.MaxSize}, nil
+		return Format{
+			Train: zstddict.Train, Number: zstddict.Number, Check: zstddict.Check,
+			TrainingSize: zstddict.MaxSize,
+		}, nil
 	case codec.Deflate:
-		return Format{Train: deflatedict.Train, Number: deflatedict.Number, TrainingSize: 8 << 10}, nil
+		return Format{
+			Train: deflatedict.Train, Number: deflatedict.Number, Check: deflatedict.Number,
+			TrainingSize: 8 << 10,
+		}, nil
 	default:
 		return Format{}, fmt.Errorf("%w: %v has none", codec.ErrDictionary, id)
 	}

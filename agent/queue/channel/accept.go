@@ -6,6 +6,7 @@ package channel
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,8 @@ type limits struct {
 	bytes      int
 	maxMessage int
 	codec      codec.ID
+	// dictionaries that the channel was sent; nil: it takes none.
+	dictionaries *arrivals
 }
 
 // checkBatch refuses a batch whose frame breaks the limits or that does not continue after a marker: with later
@@ -64,8 +67,19 @@ func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 	if len(messages) == 0 || len(messages) > l.messages {
 		return invalid("a batch of %d messages; it must have 1 to %d", len(messages), l.messages)
 	}
-	if len(messages) > 1 && proto.Size(b) > l.bytes {
-		return invalid("a batch of %d bytes; the limit is %d", proto.Size(b), l.bytes)
+	size := proto.Size(b)
+	for _, m := range messages {
+		if !refers(m) {
+			continue
+		}
+		if m.GetForm().GetLength() > message.MaxReferring {
+			return invalid("a message of %d bytes that refers to a dictionary; the limit is %d",
+				m.GetForm().GetLength(), message.MaxReferring)
+		}
+		size += int(m.GetForm().GetLength())
+	}
+	if len(messages) > 1 && size > l.bytes {
+		return invalid("a batch of %d bytes, with what refers to dictionaries inflated; the limit is %d", size, l.bytes)
 	}
 	if b.GetPutTime() != nil && (b.GetPutTime().CheckValid() != nil || b.GetPutTime().GetSeconds() > maxPutTime) {
 		return invalid("a batch that was put at no time")
@@ -83,15 +97,23 @@ func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 	return nil
 }
 
-// toMessage returns a message as it is published, if what a peer sent is sound: it is decoded to see.
-func toMessage(
-	m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, work *Work, scratch *[]byte,
-) (*nats.Msg, error) {
+// taker makes messages of what a peer sent, one at a time.
+type taker struct {
+	stream  string
+	limits  limits
+	decoder *message.Decoder
+	work    *Work
+	// compressor puts messages into the queue's own form that came with a dictionary; nil: none did.
+	compressor *compressor
+	scratch    []byte
+}
+
+// message returns a message as it is published, if what a peer sent is sound: it is decoded to see.
+func (t *taker) message(m *wirev1.ChannelMessage) (*nats.Msg, error) {
 	if err := checkFrame(m); err != nil {
 		return nil, err
 	}
-	out := nats.NewMsg(stream + m.GetSuffix())
-	out.Data = m.GetPayload()
+	out := nats.NewMsg(t.stream + m.GetSuffix())
 	for _, h := range m.GetHeaders() {
 		out.Header[h.GetName()] = append(out.Header[h.GetName()], string(h.GetValue()))
 	}
@@ -99,15 +121,8 @@ func toMessage(
 	if err != nil {
 		return nil, err
 	}
-	if !form.Plain() && form.Codec != l.codec {
-		return nil, invalid("a payload in %v, and %v was negotiated", form.Codec, l.codec)
-	}
-	if form.Plain() {
-		if len(m.GetPayload()) > l.maxMessage {
-			return nil, invalid("a payload of %d bytes; the limit is %d", len(m.GetPayload()), l.maxMessage)
-		}
-	} else if *scratch, err = work.decode(decoder, (*scratch)[:0], form, m.GetPayload(), l.maxMessage); err != nil {
-		return nil, invalid("a payload that cannot be read: %w", err)
+	if out.Data, form, err = t.payload(out.Subject, form, m.GetPayload()); err != nil {
+		return nil, err
 	}
 	envelope.SetForm(out, form)
 	if m.GetTimeToLive() != nil {
@@ -118,6 +133,35 @@ func toMessage(
 		out.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(int64(life/time.Second), 10)+"s")
 	}
 	return out, nil
+}
+
+// payload returns a payload as it is stored: as it came, unless it refers to a dictionary, which is not the queue's.
+func (t *taker) payload(subject string, form message.Form, payload []byte) ([]byte, message.Form, error) {
+	limit := t.limits.maxMessage
+	switch {
+	case form.Plain() && len(payload) > limit:
+		return nil, form, invalid("a payload of %d bytes; the limit is %d", len(payload), limit)
+	case form.Plain():
+		return payload, form, nil
+	case form.Codec != t.limits.codec:
+		return nil, form, invalid("a payload in %v, and %v was negotiated", form.Codec, t.limits.codec)
+	case form.Dictionary != 0 && t.compressor == nil:
+		return nil, form, invalid("a payload that refers to dictionary %d, and none were negotiated", form.Dictionary)
+	}
+	scratch := t.scratch[:0]
+	if form.Dictionary != 0 {
+		scratch = nil // It may be stored as it is.
+	}
+	plain, err := t.work.decode(t.decoder, scratch, form, payload, limit)
+	if err != nil {
+		return nil, form, invalid("a payload that cannot be read: %w", err)
+	}
+	if form.Dictionary != 0 {
+		payload, form = t.compressor.compress(subject, plain)
+		return payload, form, nil
+	}
+	t.scratch = plain
+	return payload, form, nil
 }
 
 // checkFrame refuses subjects and headers that no queue has. The sender checks the same before it sends.
@@ -171,22 +215,37 @@ func formFromWire(f *wirev1.ChannelForm) (message.Form, error) {
 	if !id.Valid() || id == codec.None || !slices.Contains([]codec.Class{codec.Software, codec.Hardware}, class) {
 		return message.Form{}, invalid("a payload in a form that this release (%s) does not know", wirev1.Version)
 	}
-	return message.Form{Codec: id, Class: class, Length: int(f.GetLength()), Checksum: f.GetChecksum()}, nil
+	return message.Form{
+		Codec: id, Class: class, Length: int(f.GetLength()), Checksum: f.GetChecksum(), Dictionary: f.GetDictionary(),
+	}, nil
 }
 
-// toMessages is toMessage for a batch, on all cores if there is work to do.
+// toMessages returns the messages of a batch as they are published, made on all cores if there is work to do.
 func toMessages(
 	ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding, work *Work,
 ) ([]*nats.Msg, error) {
 	out := make([]*nats.Msg, len(b.GetMessages()))
-	err := inParallel(ctx, len(out), func() (func(int) error, func(), error) {
+	most, own := runtime.GOMAXPROCS(0), l.dictionaries
+	if own == nil || own.decoding == nil || !slices.ContainsFunc(b.GetMessages(), refers) {
+		own = nil
+	} else {
+		decoding, most = own.decoding, carryingWorkers
+	}
+	err := inParallel(ctx, len(out), most, func(workers int) (func(int) error, func(), error) {
 		decoder, err := decoding.Decoder()
 		if err != nil {
 			return nil, nil, err
 		}
-		var scratch []byte
+		t, release := &taker{stream: stream, limits: l, decoder: decoder, work: work}, decoder.Release
+		if own != nil {
+			if t.compressor, err = newCompressor(own.encoding(), own.classes, work, workers); err != nil {
+				release()
+				return nil, nil, err
+			}
+			release = func() { decoder.Release(); t.compressor.release() }
+		}
 		return func(i int) error {
-			m, err := toMessage(b.GetMessages()[i], stream, l, decoder, work, &scratch)
+			m, err := t.message(b.GetMessages()[i])
 			if err != nil {
 				return failure.New(
 					wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "message %d of the sending queue is refused: %w",
@@ -195,7 +254,7 @@ func toMessages(
 			}
 			out[i] = m
 			return nil
-		}, decoder.Release, nil
+		}, release, nil
 	})
 	return out, err
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/codec/gozstd"
+	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/batch"
@@ -237,6 +239,10 @@ func FuzzRequest(f *testing.F) {
 				Headers: []*wirev1.ChannelHeader{{Name: "A", Value: []byte("b")}}, TimeToLive: durationpb.New(time.Minute),
 			},
 		}}}},
+		{Message: &wirev1.ChannelRunRequest_Dictionary{Dictionary: variant(f, testDictionary(f), 1)}},
+		{Message: &wirev1.ChannelRunRequest_Batch{Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{
+			with(f, testDictionary(f), 6),
+		}}}},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -244,20 +250,42 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	decoding := testDecoding(f)
+	decoding, sound, receiver := testDecoding(f), testDictionary(f), testReceiver(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m wirev1.ChannelRunRequest
 		if proto.Unmarshal(b, &m) != nil {
+			return
+		}
+		l := testLimits
+		var release func()
+		l.dictionaries, release = receiver.arrivals(codec.Zstd)
+		defer release()
+		if d := m.GetDictionary(); d != nil {
+			if l.dictionaries.add(d) != nil {
+				return
+			}
+			// What was taken can be used, or it is known why not.
+			decoder, err := gozstd.New().(codec.DictionaryEngine).NewDictionaryDecoder(d.GetContent())
+			if err != nil {
+				if !errors.Is(err, zstddict.ErrInvalid) {
+					t.Error(err)
+				}
+				return
+			}
+			_ = decoder.Close()
 			return
 		}
 		if m.GetBatch() == nil {
 			_ = checkBegin(m.GetBegin())
 			return
 		}
-		if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, testLimits) != nil {
+		if err := l.dictionaries.add(sound); err != nil {
+			t.Fatal(err)
+		}
+		if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, l) != nil {
 			return
 		}
-		out, err := toMessages(t.Context(), m.GetBatch(), "orders", testLimits, decoding, &Work{})
+		out, err := toMessages(t.Context(), m.GetBatch(), "orders", l, decoding, &Work{})
 		if err != nil {
 			return
 		}
@@ -270,8 +298,8 @@ func FuzzRequest(f *testing.F) {
 					t.Errorf("header %q", name)
 				}
 			}
-			if _, err := message.FormOf(sound.Header); err != nil {
-				t.Errorf("form: %v", err)
+			if form, err := message.FormOf(sound.Header); err != nil || form.Dictionary != 0 {
+				t.Errorf("form %+v: %v", form, err)
 			}
 		}
 	})

@@ -11,6 +11,10 @@
 // one fails. The sender removes what the receiver says it has, and after a break begins with the oldest message it
 // still holds; what the receiver has already, it skips. A message that no receiver could take becomes a dead letter of
 // the sending queue, so that it holds up no others.
+//
+// A message that refers to a dictionary of the sending queue travels as it rests, after the dictionary, where the other
+// end takes dictionaries. That keeps them in memory for as long as the channel lasts, and stores the message in the form
+// that its own queue gives to what is put.
 package channel
 
 import (

@@ -33,6 +33,8 @@ type fan struct {
 	net  map[string]*network
 	put  int
 	stop []func() // of what sends
+	// decoding of the sending queue; nil: it has no dictionaries.
+	decoding *message.Decoding
 }
 
 func newFan(t *testing.T, names ...string) *fan {
@@ -57,6 +59,9 @@ func (f *fan) send(names []string, running ...string) map[string]*channel.Sender
 	for _, name := range running {
 		s := senderOptions(f.east, f.net[name], codec.Zstd)
 		s.Fanout, s.Name = fanout, name
+		if f.decoding != nil {
+			s.Decoding = f.decoding
+		}
 		sender, stop := send(f.T, s)
 		senders[name], f.stop = sender, append(f.stop, stop)
 	}

@@ -273,21 +273,63 @@ func serveWith(
 	q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance,
 	work *channel.Work,
 ) (*channel.Receiver, *network, func(), error) {
-	if admit == nil {
-		admit = func(context.Context) (channel.Source, error) { return from, nil }
-	}
+	return serveAs(q, address, accepts, nil, func(o *channel.ReceiverOptions) {
+		o.Work = work
+		if admit != nil {
+			o.Admit = admit
+		}
+	})
+}
+
+// serveAs is serve with other options, and shows the requests that arrive.
+func serveAs(
+	q *queue, address string, accepts channel.Acceptance, seen func(*wirev1.ChannelRunRequest),
+	change func(*channel.ReceiverOptions),
+) (*channel.Receiver, *network, func(), error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	r := channel.NewReceiver(channel.ReceiverOptions{
-		Conn: q.conn, Stream: q.name, Admit: admit, Readable: registry.Codecs(), Decoding: newDecoding(),
-		MaxMessage: maxMessage, Work: work, Log: quiet,
-	}, accepts)
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(channel.FrameBound(maxMessage)))
+	put := encoding(1)
+	put.Codecs = []codec.ID{codec.Deflate}
+	puts, err := message.NewEncoding(put)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	o := channel.ReceiverOptions{
+		Conn: q.conn, Stream: q.name, Readable: registry.Codecs(), Decoding: newDecoding(), MaxMessage: maxMessage,
+		Admit:    func(context.Context) (channel.Source, error) { return from, nil },
+		Encoding: func() *message.Encoding { return puts }, Log: quiet,
+	}
+	if change != nil {
+		change(&o)
+	}
+	r := channel.NewReceiver(o, accepts)
+	s := grpc.NewServer(
+		grpc.MaxRecvMsgSize(channel.FrameBound(maxMessage)),
+		grpc.StreamInterceptor(func(
+			server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+		) error {
+			return handler(server, watched{stream, seen})
+		}),
+	)
 	wirev1.RegisterChannelServer(s, r)
 	go func() { _ = s.Serve(listener) }()
-	return r, &network{address: listener.Addr().String()}, s.Stop, nil
+	return r, &network{address: listener.Addr().String()}, func() { s.Stop(); puts.Close() }, nil
+}
+
+// watched is a stream whose requests are shown.
+type watched struct {
+	grpc.ServerStream
+	seen func(*wirev1.ChannelRunRequest)
+}
+
+func (w watched) RecvMsg(m any) error {
+	err := w.ServerStream.RecvMsg(m)
+	if request, ok := m.(*wirev1.ChannelRunRequest); ok && err == nil && w.seen != nil {
+		w.seen(request)
+	}
+	return err
 }
 
 func newReceiver(t *testing.T, q *queue, accepts channel.Acceptance) (*channel.Receiver, *network) {

@@ -31,6 +31,9 @@ const (
 	memberChannel   = "LIGHTERAGE_TEST_CHANNEL"
 )
 
+// killedSeeds are of the dictionaries that messages refer to while members are killed.
+var killedSeeds = []uint64{1, 2}
+
 func member(role string) error {
 	q, err := openQueue("orders", os.Getenv(memberDirectory), os.Getenv(memberNATS), nil)
 	if err != nil {
@@ -42,7 +45,13 @@ func member(role string) error {
 			return err
 		}
 	} else {
-		s, err := channel.NewSender(senderOptions(q, &network{address: os.Getenv(memberChannel)}, codec.Zstd))
+		dictionaries, err := newShelf(killedSeeds...)
+		if err != nil {
+			return err
+		}
+		o := senderOptions(q, &network{address: os.Getenv(memberChannel)}, codec.Zstd)
+		o.Decoding = dictionaries.decoding()
+		s, err := channel.NewSender(o)
 		if err != nil {
 			return err
 		}
@@ -114,14 +123,15 @@ func newProcess(t *testing.T, role, channel string) *process {
 
 // body of message i, of which the checker knows all.
 func body(i int) []byte {
-	plain := fmt.Appendf(nil, "%d %s", i, text(i*37%3000))
+	plain := fmt.Appendf(nil, "%d %s", i, text(200+i*37%3000))
 	sum := fnv.New64a()
 	_, _ = sum.Write(plain)
 	return fmt.Appendf(plain, " %016x", sum.Sum64())
 }
 
-// TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other.
-// Each message that was acknowledged to who put it comes out once, whole and in order.
+// TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other,
+// of which two thirds refer to one of two dictionaries. Each message that was acknowledged to who put it comes out once,
+// whole and in order.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	const count, kills = 250, 5
@@ -136,11 +146,12 @@ func TestKills(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	wire := freeAddress(t)
 	west, east := newProcess(t, "receiver", wire), newProcess(t, "sender", wire)
+	messages := killedMessages(t, count)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // processes start a dozen times
 	defer cancel()
 	put := make(chan error, 1)
-	go func() { put <- putAll(ctx, east.js, count) }()
+	go func() { put <- putAll(ctx, east.js, messages) }()
 	got := make(chan error, 1)
 	go func() { got <- getAll(ctx, west.js, count) }()
 	for left := kills; left > 0; left-- {
@@ -157,14 +168,31 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// killedMessages are plain, or refer to a dictionary, by turns.
+func killedMessages(t *testing.T, count int) []*nats.Msg {
+	t.Helper()
+	var out []*nats.Msg
+	all := trained(t, killedSeeds...)
+	for i := range count {
+		m := &nats.Msg{Subject: "orders", Data: body(i), Header: nats.Header{}}
+		if n := i % (len(all) + 1); n < len(all) {
+			referring, err := all[n:].refer(body(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m = referring[0]
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
 // putAll puts each message until it is acknowledged, at a pace that leaves some for after each kill. Message ids keep
 // the queue from storing one twice.
-func putAll(ctx context.Context, js jetstream.JetStream, count int) error {
-	for i := range count {
+func putAll(ctx context.Context, js jetstream.JetStream, messages []*nats.Msg) error {
+	for i, m := range messages {
 		time.Sleep(4 * time.Millisecond)
 		for {
-			m := nats.NewMsg("orders")
-			m.Data = body(i)
 			try, cancel := context.WithTimeout(ctx, time.Second)
 			_, err := js.PublishMsg(try, m, jetstream.WithMsgID(strconv.Itoa(i)))
 			cancel()

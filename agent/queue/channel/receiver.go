@@ -25,6 +25,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -44,7 +45,12 @@ type ReceiverOptions struct {
 	// Readable codecs.
 	Readable []codec.ID
 	Decoding *message.Decoding
-	// Work is where it is counted what looking into messages took; default: nobody counts.
+	// Encoding returns that by which the queue has what is put now, which messages get that came with a dictionary of the
+	// sending queue. Classes decide about them in mode Auto; nil: all are compressed. Without Encoding no dictionaries are
+	// taken.
+	Encoding func() *message.Encoding
+	Classes  *classes.Classes
+	// Work is where it is counted what the engines did with messages; default: nobody counts.
 	Work *Work
 	// MaxMessage is the length in bytes of the longest plain payload, until SetMaxMessage says another.
 	MaxMessage int
@@ -61,7 +67,9 @@ type Receiver struct {
 	maxMessage int
 	// batchMessages is how many messages of a batch the server is known to take.
 	batchMessages int
-	sources       map[Source]*source
+	// carrying is how many channels may be sent dictionaries.
+	carrying int
+	sources  map[Source]*source
 }
 
 // source is what is known of a sending queue.
@@ -302,6 +310,9 @@ func (r *Receiver) serve(
 		messages: batchMessages, bytes: maxBatchBytes, maxMessage: maxMessage,
 		codec: negotiate(begin.GetBegin().GetCodecs(), accepts, r.options.Readable),
 	}
+	var release func()
+	l.dictionaries, release = r.arrivals(l.codec)
+	defer release()
 	// Who has been told may ask for the status.
 	r.update(s, func(now *wirev1.ReceivedChannel) {
 		now.Connected, now.Codec, now.Position = true, l.codec.String(), at.position
@@ -309,6 +320,7 @@ func (r *Receiver) serve(
 	accepted := &wirev1.ChannelAccepted{
 		Codec: l.codec.String(), Position: at.position,
 		MaxBatchMessages: uint32(l.messages), MaxBatchBytes: uint64(l.bytes), MaxMessageBytes: uint64(l.maxMessage),
+		MaxDictionaries: l.dictionaries.most(),
 	}
 	if at.put != 0 {
 		accepted.PositionTime = timestamppb.New(time.Unix(0, at.put))
@@ -327,8 +339,15 @@ func (r *Receiver) serve(
 		if err != nil || m == nil {
 			return err
 		}
+		if d := m.GetDictionary(); d != nil {
+			if err := l.dictionaries.add(d); err != nil {
+				return err
+			}
+			r.update(s, func(now *wirev1.ReceivedChannel) { now.PayloadBytes += uint64(len(d.GetContent())) })
+			continue
+		}
 		if m.GetBatch() == nil {
-			return invalid("the sending queue sent something else than a batch")
+			return invalid("the sending queue sent neither a batch nor a dictionary")
 		}
 		if at, err = r.store(ctx, m.GetBatch(), name, at, l); err != nil {
 			return err

@@ -15,11 +15,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
@@ -41,6 +41,8 @@ type letter struct {
 	// form of the payload; damage says why it is not known.
 	form   message.Form
 	damage error
+	// carried: the payload travels as it rests though it refers to a dictionary, which the other end is sent.
+	carried bool
 
 	wire    *wirev1.ChannelMessage
 	plain   int
@@ -62,6 +64,7 @@ type recoder struct {
 	// suspect is the last message that is looked into though it travels as it is: the other end could not read one up
 	// to it.
 	suspect uint64
+	carrier *carrier
 }
 
 // weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small
@@ -70,35 +73,50 @@ func (r *recoder) weigh(l *letter) int {
 	if l.damage != nil {
 		return len(l.payload)
 	}
-	if l.form, l.damage = message.FormOf(l.headers); r.inflates(l.form) {
+	l.form, l.damage = message.FormOf(l.headers)
+	l.carried = l.damage == nil && r.carrier.carries(l.sequence, l.form)
+	if l.carried || r.inflates(l) {
+		// The other end inflates what is carried.
 		return max(l.form.Length, len(l.payload))
 	}
 	return len(l.payload)
 }
 
-// inflates reports whether payloads of a form do not travel as they are.
-func (r *recoder) inflates(f message.Form) bool {
-	return !f.Plain() && (f.Codec != r.codec || f.Dictionary != 0)
+// inflates reports whether the payload of a letter does not travel as it is.
+func (r *recoder) inflates(l *letter) bool {
+	return !l.form.Plain() && !l.carried && (l.form.Codec != r.codec || l.form.Dictionary != 0)
+}
+
+// encoded is the length in bytes of a letter in a batch, and of what the other end inflates of it and keeps.
+func (l *letter) encoded() int {
+	size := proto.Size(l.wire) + 8
+	if l.carried {
+		size += l.plain
+	}
+	return size
 }
 
 // all fills in what is to be sent of letters that were weighed, on all cores if there is work to do.
 func (r *recoder) all(ctx context.Context, letters []*letter) error {
-	return inParallel(ctx, len(letters), func() (func(int) error, func(), error) {
-		w := &worker{recoder: r}
+	return inParallel(ctx, len(letters), runtime.GOMAXPROCS(0), func(workers int) (func(int) error, func(), error) {
+		w := &worker{recoder: r, workers: workers}
 		release, err := w.begin()
 		return func(i int) error { return w.letter(letters[i]) }, release, err
 	})
 }
 
-// inParallel calls a function of each of several workers for the indices up to n, as often as there are any. The
-// workers are made by begin, which returns what ends one as well.
-func inParallel(ctx context.Context, n int, begin func() (work func(int) error, end func(), err error)) error {
+// inParallel calls a function of each of several workers, so many at most, for the indices up to n, as often as there
+// are any. The workers are made by begin, which is told how many there are and returns what ends one as well.
+func inParallel(
+	ctx context.Context, n, most int, begin func(workers int) (work func(int) error, end func(), err error),
+) error {
 	const share = 16 // of indices that make a goroutine worth it
 	var next atomic.Int64
+	workers := min(runtime.GOMAXPROCS(0), most, (n+share-1)/share)
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), (n+share-1)/share) {
+	for range workers {
 		group.Go(func() error {
-			work, end, err := begin()
+			work, end, err := begin(workers)
 			if err != nil {
 				return err
 			}
@@ -117,8 +135,9 @@ func inParallel(ctx context.Context, n int, begin func() (work func(int) error, 
 // worker recodes one message at a time.
 type worker struct {
 	*recoder
-	encoder *message.Encoder // nil when nothing is compressed
-	decoder *message.Decoder
+	workers    int         // of the batch
+	compressor *compressor // nil when nothing is compressed
+	decoder    *message.Decoder
 }
 
 func (w *worker) begin() (release func(), err error) {
@@ -128,11 +147,11 @@ func (w *worker) begin() (release func(), err error) {
 	if w.encoding == nil {
 		return w.decoder.Release, nil
 	}
-	if w.encoder, err = w.encoding.Encoder(); err != nil {
+	if w.compressor, err = newCompressor(w.encoding, w.classes, w.work, w.workers); err != nil {
 		w.decoder.Release()
 		return nil, err
 	}
-	return func() { w.decoder.Release(); w.encoder.Release() }, nil
+	return func() { w.decoder.Release(); w.compressor.release() }, nil
 }
 
 func (w *worker) letter(l *letter) error {
@@ -157,7 +176,7 @@ func (w *worker) letter(l *letter) error {
 			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize",
 			l.sequence, l.plain, w.maxMessage)
 	}
-	if inflates := w.inflates(form); inflates || !form.Plain() && l.sequence <= w.suspect {
+	if inflates := w.inflates(l); inflates || !form.Plain() && l.sequence <= w.suspect {
 		plain, err := w.work.decode(w.decoder, nil, form, payload, w.maxMessage)
 		if errors.Is(err, message.ErrCorrupt) {
 			l.unsendable = err
@@ -170,10 +189,9 @@ func (w *worker) letter(l *letter) error {
 			payload, form, l.recoded = plain, message.Form{}, true
 		}
 	}
-	if choice := w.choose(form, l.subject, payload); form.Plain() && w.encoder != nil && choice.Reason == "" {
-		// An engine that fails leaves the message plain.
-		packed, as, err := w.encode(choice, payload)
-		if err == nil && !as.Plain() {
+	if form.Plain() && w.compressor != nil {
+		packed, as := w.compressor.compress(l.subject, payload)
+		if !as.Plain() {
 			payload, form, l.recoded = packed, as, true
 		}
 	}
@@ -181,30 +199,11 @@ func (w *worker) letter(l *letter) error {
 	if !form.Plain() {
 		l.wire.Form = &wirev1.ChannelForm{
 			Codec: uint32(form.Codec), EngineClass: uint32(form.Class), Length: uint64(form.Length), Checksum: form.Checksum,
+			Dictionary: form.Dictionary,
 		}
 	}
 	l.headers, l.payload = nil, nil
 	return nil
-}
-
-// choose decides about a message that has a form when it comes to be compressed.
-func (w *worker) choose(form message.Form, subject string, payload []byte) classes.Choice {
-	if w.classes == nil || w.encoder == nil || !form.Plain() {
-		return classes.Choice{}
-	}
-	if _, skips := w.encoding.Skips(len(payload)); skips {
-		return classes.Choice{}
-	}
-	return w.classes.Choose(w.encoding, []byte(subject), payload)
-}
-
-func (w *worker) encode(choice classes.Choice, payload []byte) ([]byte, message.Form, error) {
-	return w.work.encode(func() ([]byte, message.Form, meter.Outcome, error) {
-		if w.classes == nil {
-			return w.encoder.Encode(nil, payload)
-		}
-		return w.classes.Encode(choice, w.encoder, nil, payload)
-	})
 }
 
 // unreadable is about this member, not about the message.

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -54,6 +53,8 @@ type session struct {
 	share *share
 	// window bounds the messages that are in doubt.
 	window *semaphore.Weighted
+	// announced are the bytes of dictionaries that were sent since the last batch. Only send uses it.
+	announced uint64
 
 	mu sync.Mutex
 	// sent batches that are in doubt, oldest first.
@@ -161,6 +162,7 @@ func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
 	}
 	r := &recoder{
 		codec: id, decoding: s.options.Decoding, work: s.options.Work, stream: s.options.Stream, suspect: s.suspect,
+		carrier:    newCarrier(accepted, id, s.options.Decoding, s.suspect),
 		maxMessage: int(min(accepted.GetMaxMessageBytes(), message.MaxLength)),
 	}
 	if id != codec.None {
@@ -267,6 +269,9 @@ func (x *session) send(ctx context.Context, js jetstream.JetStream, r *recoder) 
 		if letters, err = x.bury(ctx, js, letters); err != nil {
 			return err
 		}
+		if err := x.announce(r.carrier); err != nil {
+			return err
+		}
 		for len(letters) > 0 {
 			n := fits(letters, bytes)
 			if err := x.batch(ctx, letters[:n]); err != nil {
@@ -348,7 +353,7 @@ func acknowledge(conn *nats.Conn, keeper ids.Keeper, replies []string, gone []id
 func fits(letters []*letter, bytes int) int {
 	size := 0
 	for i, l := range letters {
-		if size += proto.Size(l.wire) + 8; size > bytes && i > 0 {
+		if size += l.encoded(); size > bytes && i > 0 {
 			return i
 		}
 	}
@@ -372,6 +377,7 @@ func (x *session) batch(ctx context.Context, letters []*letter) error {
 		}
 	}
 	b.PutTime = timestamppb.New(put)
+	sent.payload, x.announced = sent.payload+x.announced, 0
 	if err := x.window.Acquire(ctx, int64(len(letters))); err != nil {
 		return context.Cause(ctx)
 	}

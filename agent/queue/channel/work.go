@@ -10,8 +10,8 @@ import (
 
 // Work counts what the engines did for channels. The zero value is ready; it may be shared by several ends.
 type Work struct {
-	// Encoded are messages that were compressed for a channel; those that did not shrink count with their CPU time
-	// alone. Decoded are messages that were inflated for one, or to look whether they are sound.
+	// Encoded are messages that were compressed for a channel, or by the receiving queue; those that did not shrink count
+	// with their CPU time alone. Decoded are messages that were inflated for one, or to look whether they are sound.
 	Encoded, Decoded meter.Meter
 }
 

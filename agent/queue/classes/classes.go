@@ -117,7 +117,9 @@ func (c *Classes) weigh(afresh bool) {
 // Choice is what becomes of a message.
 type Choice struct {
 	adapt.Decision
-	class int
+	// Workers compress messages of one batch at the same time; 0: each is compressed alone.
+	Workers int
+	class   int
 	// option to compress it by; the zero value: there was nothing to decide.
 	option policy.Option
 }
@@ -130,7 +132,10 @@ func (c *Classes) Choose(e *message.Encoding, subject, payload []byte) Choice {
 	}
 	class := c.of(subject, len(payload))
 	c.Passed(class, int64(len(payload)))
-	choice := Choice{c.Classes.Choose(class), class, policy.Option{Codec: e.Codec(), Level: e.Policy().Level}}
+	choice := Choice{
+		Decision: c.Classes.Choose(class), class: class,
+		option: policy.Option{Codec: e.Codec(), Level: e.Policy().Level},
+	}
 	if choice.Reason != "" {
 		c.sampler.Offer(payload, policy.Option{})
 	}
@@ -152,7 +157,7 @@ func (c *Classes) Encode(choice Choice, e *message.Encoder, dst, plain []byte) (
 	if err == nil {
 		c.Attempted(choice.class, choice.Trial, policy.Attempt{
 			Plain: float64(o.PlainBytes), Wire: float64(o.WireBytes), CPU: cpu.Seconds(),
-			Elapsed: max(time.Since(begun), cpu).Seconds(),
+			Elapsed: max(time.Since(begun), cpu).Seconds() / float64(max(choice.Workers, 1)),
 		})
 	}
 	return out, form, o, err

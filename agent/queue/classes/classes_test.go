@@ -128,6 +128,25 @@ func TestFollowsTheDisk(t *testing.T) {
 	}
 }
 
+// TestWorkers: what several compress at the same time takes each of them a share.
+func TestWorkers(t *testing.T) {
+	took := func(workers int) float64 {
+		r := newRig(t, encoding(t, policy.Auto, policy.Bytes))
+		for range 200 {
+			choice := r.Choose(r.encoding, []byte("orders"), plain)
+			choice.Workers = workers
+			if _, _, _, err := r.Encode(choice, r.encoder, nil, plain); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recent := r.Seen(1)[0].Recent
+		return recent.Elapsed / recent.CPU
+	}
+	if alone, of := took(0), took(1000); alone < 1 || of > alone/2 {
+		t.Errorf("by the clock %.3f of the CPU time alone, %.3f as one of 1000", alone, of)
+	}
+}
+
 // TestModesAndObjectives: Always compresses, and so does Bytes, whatever the disk does.
 func TestModesAndObjectives(t *testing.T) {
 	for _, e := range []*message.Encoding{encoding(t, policy.Always, policy.Elapsed), encoding(t, policy.Auto, policy.Bytes)} {

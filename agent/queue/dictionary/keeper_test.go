@@ -148,8 +148,8 @@ func (m *member) put(plain []byte) (message.Form, uint64) {
 	return form, ack.Sequence
 }
 
-// refer puts a message until it refers to a dictionary, and returns its sequence. A member that stood still refers to none
-// for a while.
+// refer puts a message until it refers to a dictionary, and returns its sequence. A member that stood still refers to
+// none for a while.
 func (m *member) refer(plain []byte, number uint32) uint64 {
 	m.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -205,8 +205,8 @@ func (m *member) offer(messages [][]byte) {
 	}
 }
 
-// TestLife: a dictionary is trained, used by all members, replaced when messages change, kept as long as a message needs
-// it, also over a restart, and deleted then.
+// TestLife: a dictionary is trained, used by all members, replaced when messages change, kept as long as a message
+// needs it, also over a restart, and deleted then.
 func TestLife(t *testing.T) {
 	q := newQueue(t)
 	one, two := q.member(true, nil), q.member(false, nil)

@@ -75,8 +75,8 @@ func TestReplacedTwice(t *testing.T) {
 	}
 }
 
-// TestUsedAgain: what is known of a dictionary that is not in use is forgotten when another member puts it into use once
-// more.
+// TestUsedAgain: what is known of a dictionary that is not in use is forgotten when another member puts it into use
+// once more.
 func TestUsedAgain(t *testing.T) {
 	q := newQueue(t)
 	one, two := q.still(func(*dictionary.Timing) {}), q.still(func(*dictionary.Timing) {})

@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/test/vectors"
 )
 
-// TestDictionaryVectors: a stored message that refers to a dictionary is read as one machine wrote it, and its header is
-// written so on every machine.
+// TestDictionaryVectors: a stored message that refers to a dictionary is read as one machine wrote it, and its header
+// is written so on every machine.
 func TestDictionaryVectors(t *testing.T) {
 	const dictionaryFile, headerFile, payloadFile = "message/dictionary.bin", "message/dictionary-header.bin",
 		"message/dictionary-payload.bin"

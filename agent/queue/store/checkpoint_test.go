@@ -76,7 +76,9 @@ func TestCheckpoint(t *testing.T) {
 }
 
 func TestNoCheckpoint(t *testing.T) {
-	for name, o := range map[string]Options{"in memory": {Memory: true}, "spilling": {Spill: &Spill{}}, "always": {Sync: Sync{Always: true}}} {
+	for name, o := range map[string]Options{
+		"in memory": {Memory: true}, "spilling": {Spill: &Spill{}}, "always": {Sync: Sync{Always: true}},
+	} {
 		if s := (&Store{options: o}); s.NewCheckpoint() != nil {
 			t.Errorf("%s: there is one", name)
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store/enginetest"
 )
 
-// TestEngine: a server in this process does what every engine does, with a volume, in memory, and in memory that spills.
+// TestEngine: a server in this process does what every engine does, with a volume, in memory, and in memory that
+// spills.
 func TestEngine(t *testing.T) {
 	for name, o := range map[string]store.Options{"File": {Capacity: 1 << 30}, "Memory": {Capacity: 1 << 26,
 		Memory: true}, "Spill": {Capacity: 1 << 30, Spill: &store.Spill{Memory: 1 << 26, Volume: 2 << 30}}} {

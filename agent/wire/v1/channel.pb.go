@@ -90,6 +90,7 @@ type ChannelRunRequest struct {
 	//
 	//	*ChannelRunRequest_Begin
 	//	*ChannelRunRequest_Batch
+	//	*ChannelRunRequest_Dictionary
 	Message       isChannelRunRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,6 +151,15 @@ func (x *ChannelRunRequest) GetBatch() *ChannelBatch {
 	return nil
 }
 
+func (x *ChannelRunRequest) GetDictionary() *ChannelDictionary {
+	if x != nil {
+		if x, ok := x.Message.(*ChannelRunRequest_Dictionary); ok {
+			return x.Dictionary
+		}
+	}
+	return nil
+}
+
 type isChannelRunRequest_Message interface {
 	isChannelRunRequest_Message()
 }
@@ -162,9 +172,16 @@ type ChannelRunRequest_Batch struct {
 	Batch *ChannelBatch `protobuf:"bytes,2,opt,name=batch,proto3,oneof"`
 }
 
+type ChannelRunRequest_Dictionary struct {
+	// dictionary is sent only if ChannelAccepted allows it, and is not answered.
+	Dictionary *ChannelDictionary `protobuf:"bytes,3,opt,name=dictionary,proto3,oneof"`
+}
+
 func (*ChannelRunRequest_Begin) isChannelRunRequest_Message() {}
 
 func (*ChannelRunRequest_Batch) isChannelRunRequest_Message() {}
+
+func (*ChannelRunRequest_Dictionary) isChannelRunRequest_Message() {}
 
 type ChannelBegin struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -292,6 +309,71 @@ func (x *ChannelBatch) GetPutTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// ChannelDictionary is one that messages of later batches refer to, until the channel ends or the receiver has been sent as many more as
+// ChannelAccepted allows. The receiver knows it for this channel alone, and stores no message that refers to it.
+type ChannelDictionary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// codec by its permanent number, the one of ChannelAccepted.
+	Codec uint32 `protobuf:"varint,1,opt,name=codec,proto3" json:"codec,omitempty"`
+	// number by which messages name it: for zstd that in its header, which is a hash of what follows the tables.
+	Number uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// content of at most 64 KiB, for zstd in the format of RFC 8878, section 5.
+	Content       []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelDictionary) Reset() {
+	*x = ChannelDictionary{}
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelDictionary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelDictionary) ProtoMessage() {}
+
+func (x *ChannelDictionary) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelDictionary.ProtoReflect.Descriptor instead.
+func (*ChannelDictionary) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ChannelDictionary) GetCodec() uint32 {
+	if x != nil {
+		return x.Codec
+	}
+	return 0
+}
+
+func (x *ChannelDictionary) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ChannelDictionary) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
 // ChannelMessage is a message in the form in which queues store it.
 type ChannelMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -311,7 +393,7 @@ type ChannelMessage struct {
 
 func (x *ChannelMessage) Reset() {
 	*x = ChannelMessage{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +405,7 @@ func (x *ChannelMessage) String() string {
 func (*ChannelMessage) ProtoMessage() {}
 
 func (x *ChannelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +418,7 @@ func (x *ChannelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelMessage.ProtoReflect.Descriptor instead.
 func (*ChannelMessage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ChannelMessage) GetSequence() uint64 {
@@ -392,7 +474,7 @@ type ChannelHeader struct {
 
 func (x *ChannelHeader) Reset() {
 	*x = ChannelHeader{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +486,7 @@ func (x *ChannelHeader) String() string {
 func (*ChannelHeader) ProtoMessage() {}
 
 func (x *ChannelHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +499,7 @@ func (x *ChannelHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelHeader.ProtoReflect.Descriptor instead.
 func (*ChannelHeader) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChannelHeader) GetName() string {
@@ -441,15 +523,18 @@ type ChannelForm struct {
 	Codec       uint32 `protobuf:"varint,1,opt,name=codec,proto3" json:"codec,omitempty"`
 	EngineClass uint32 `protobuf:"varint,2,opt,name=engine_class,json=engineClass,proto3" json:"engine_class,omitempty"`
 	// length of the plain payload in bytes, checksum XXH3-64 of it.
-	Length        uint64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	Checksum      uint64 `protobuf:"fixed64,4,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	Length   uint64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	Checksum uint64 `protobuf:"fixed64,4,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// dictionary is the number of the ChannelDictionary of the same codec that the payload refers to; 0: none. The plain payload has at most
+	// 16 KiB then, and counts in max_batch_bytes beside the payload.
+	Dictionary    uint32 `protobuf:"varint,5,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChannelForm) Reset() {
 	*x = ChannelForm{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +546,7 @@ func (x *ChannelForm) String() string {
 func (*ChannelForm) ProtoMessage() {}
 
 func (x *ChannelForm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +559,7 @@ func (x *ChannelForm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelForm.ProtoReflect.Descriptor instead.
 func (*ChannelForm) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChannelForm) GetCodec() uint32 {
@@ -505,6 +590,13 @@ func (x *ChannelForm) GetChecksum() uint64 {
 	return 0
 }
 
+func (x *ChannelForm) GetDictionary() uint32 {
+	if x != nil {
+		return x.Dictionary
+	}
+	return 0
+}
+
 type ChannelRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -519,7 +611,7 @@ type ChannelRunResponse struct {
 
 func (x *ChannelRunResponse) Reset() {
 	*x = ChannelRunResponse{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +623,7 @@ func (x *ChannelRunResponse) String() string {
 func (*ChannelRunResponse) ProtoMessage() {}
 
 func (x *ChannelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +636,7 @@ func (x *ChannelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelRunResponse.ProtoReflect.Descriptor instead.
 func (*ChannelRunResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChannelRunResponse) GetMessage() isChannelRunResponse_Message {
@@ -616,14 +708,17 @@ type ChannelAccepted struct {
 	MaxMessageBytes uint64 `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	// position_time is the latest put_time of this epoch. A message up to the position that was put later is not stored: it has the sequence
 	// of one that the sending stream lost. Absent where the marker of an earlier release does not say it: everything up to the position is stored.
-	PositionTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=position_time,json=positionTime,proto3" json:"position_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PositionTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=position_time,json=positionTime,proto3" json:"position_time,omitempty"`
+	// max_dictionaries of the codec that the receiver keeps for this channel: one more takes the place of the one that was sent first. 0, which
+	// is what earlier releases say: it takes none.
+	MaxDictionaries uint32 `protobuf:"varint,7,opt,name=max_dictionaries,json=maxDictionaries,proto3" json:"max_dictionaries,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ChannelAccepted) Reset() {
 	*x = ChannelAccepted{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +730,7 @@ func (x *ChannelAccepted) String() string {
 func (*ChannelAccepted) ProtoMessage() {}
 
 func (x *ChannelAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +743,7 @@ func (x *ChannelAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelAccepted.ProtoReflect.Descriptor instead.
 func (*ChannelAccepted) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ChannelAccepted) GetCodec() string {
@@ -693,6 +788,13 @@ func (x *ChannelAccepted) GetPositionTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ChannelAccepted) GetMaxDictionaries() uint32 {
+	if x != nil {
+		return x.MaxDictionaries
+	}
+	return 0
+}
+
 type ChannelStored struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// position as in ChannelAccepted; everything up to it may be forgotten.
@@ -703,7 +805,7 @@ type ChannelStored struct {
 
 func (x *ChannelStored) Reset() {
 	*x = ChannelStored{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +817,7 @@ func (x *ChannelStored) String() string {
 func (*ChannelStored) ProtoMessage() {}
 
 func (x *ChannelStored) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +830,7 @@ func (x *ChannelStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelStored.ProtoReflect.Descriptor instead.
 func (*ChannelStored) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ChannelStored) GetPosition() uint64 {
@@ -772,7 +874,7 @@ type ChannelConfig struct {
 
 func (x *ChannelConfig) Reset() {
 	*x = ChannelConfig{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +886,7 @@ func (x *ChannelConfig) String() string {
 func (*ChannelConfig) ProtoMessage() {}
 
 func (x *ChannelConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +899,7 @@ func (x *ChannelConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelConfig.ProtoReflect.Descriptor instead.
 func (*ChannelConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChannelConfig) GetGatewayEndpoint() string {
@@ -909,7 +1011,7 @@ type ChannelAcceptance struct {
 
 func (x *ChannelAcceptance) Reset() {
 	*x = ChannelAcceptance{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1023,7 @@ func (x *ChannelAcceptance) String() string {
 func (*ChannelAcceptance) ProtoMessage() {}
 
 func (x *ChannelAcceptance) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1036,7 @@ func (x *ChannelAcceptance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelAcceptance.ProtoReflect.Descriptor instead.
 func (*ChannelAcceptance) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ChannelAcceptance) GetAddress() string {
@@ -988,7 +1090,7 @@ type ChannelPeer struct {
 
 func (x *ChannelPeer) Reset() {
 	*x = ChannelPeer{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1102,7 @@ func (x *ChannelPeer) String() string {
 func (*ChannelPeer) ProtoMessage() {}
 
 func (x *ChannelPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1115,7 @@ func (x *ChannelPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelPeer.ProtoReflect.Descriptor instead.
 func (*ChannelPeer) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChannelPeer) GetName() string {
@@ -1056,7 +1158,7 @@ type ChannelNamespace struct {
 
 func (x *ChannelNamespace) Reset() {
 	*x = ChannelNamespace{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1170,7 @@ func (x *ChannelNamespace) String() string {
 func (*ChannelNamespace) ProtoMessage() {}
 
 func (x *ChannelNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1183,7 @@ func (x *ChannelNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelNamespace.ProtoReflect.Descriptor instead.
 func (*ChannelNamespace) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChannelNamespace) GetName() string {
@@ -1107,7 +1209,8 @@ type ChannelStatus struct {
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// codec that was negotiated; empty while the channel does not run.
 	Codec string `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
-	// messages, batches and bytes that the other end has stored; payload_bytes as they travelled, plain_bytes as they were put.
+	// messages, batches and bytes that the other end has stored; payload_bytes as they travelled, with the dictionaries that they refer to;
+	// plain_bytes as they were put.
 	Messages     uint64 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
 	Batches      uint64 `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
 	PayloadBytes uint64 `protobuf:"varint,6,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
@@ -1147,7 +1250,7 @@ type ChannelStatus struct {
 
 func (x *ChannelStatus) Reset() {
 	*x = ChannelStatus{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1262,7 @@ func (x *ChannelStatus) String() string {
 func (*ChannelStatus) ProtoMessage() {}
 
 func (x *ChannelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1275,7 @@ func (x *ChannelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelStatus.ProtoReflect.Descriptor instead.
 func (*ChannelStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ChannelStatus) GetState() ChannelState {
@@ -1350,7 +1453,7 @@ type ReceivedChannel struct {
 
 func (x *ReceivedChannel) Reset() {
 	*x = ReceivedChannel{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1465,7 @@ func (x *ReceivedChannel) String() string {
 func (*ReceivedChannel) ProtoMessage() {}
 
 func (x *ReceivedChannel) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1478,7 @@ func (x *ReceivedChannel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedChannel.ProtoReflect.Descriptor instead.
 func (*ReceivedChannel) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReceivedChannel) GetPeer() string {
@@ -1459,10 +1562,13 @@ var File_agent_wire_v1_channel_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/wire/v1/channel.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n" +
+	"\x1bagent/wire/v1/channel.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x01\n" +
 	"\x11ChannelRunRequest\x128\n" +
 	"\x05begin\x18\x01 \x01(\v2 .lighterage.wire.v1.ChannelBeginH\x00R\x05begin\x128\n" +
-	"\x05batch\x18\x02 \x01(\v2 .lighterage.wire.v1.ChannelBatchH\x00R\x05batchB\t\n" +
+	"\x05batch\x18\x02 \x01(\v2 .lighterage.wire.v1.ChannelBatchH\x00R\x05batch\x12G\n" +
+	"\n" +
+	"dictionary\x18\x03 \x01(\v2%.lighterage.wire.v1.ChannelDictionaryH\x00R\n" +
+	"dictionaryB\t\n" +
 	"\amessage\"\x8c\x01\n" +
 	"\fChannelBegin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x14\n" +
@@ -1471,7 +1577,11 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\rlast_sequence\x18\x04 \x01(\x04R\flastSequence\"\x85\x01\n" +
 	"\fChannelBatch\x12>\n" +
 	"\bmessages\x18\x01 \x03(\v2\".lighterage.wire.v1.ChannelMessageR\bmessages\x125\n" +
-	"\bput_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aputTime\"\x8d\x02\n" +
+	"\bput_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aputTime\"[\n" +
+	"\x11ChannelDictionary\x12\x14\n" +
+	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x18\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent\"\x8d\x02\n" +
 	"\x0eChannelMessage\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06suffix\x18\x02 \x01(\tR\x06suffix\x12;\n" +
@@ -1482,24 +1592,28 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"timeToLive\"9\n" +
 	"\rChannelHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"z\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x9a\x01\n" +
 	"\vChannelForm\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12!\n" +
 	"\fengine_class\x18\x02 \x01(\rR\vengineClass\x12\x16\n" +
 	"\x06length\x18\x03 \x01(\x04R\x06length\x12\x1a\n" +
-	"\bchecksum\x18\x04 \x01(\x06R\bchecksum\"\xd8\x01\n" +
+	"\bchecksum\x18\x04 \x01(\x06R\bchecksum\x12\x1e\n" +
+	"\n" +
+	"dictionary\x18\x05 \x01(\rR\n" +
+	"dictionary\"\xd8\x01\n" +
 	"\x12ChannelRunResponse\x12A\n" +
 	"\baccepted\x18\x01 \x01(\v2#.lighterage.wire.v1.ChannelAcceptedH\x00R\baccepted\x12;\n" +
 	"\x06stored\x18\x02 \x01(\v2!.lighterage.wire.v1.ChannelStoredH\x00R\x06stored\x127\n" +
 	"\arefused\x18\x03 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\arefusedB\t\n" +
-	"\amessage\"\x86\x02\n" +
+	"\amessage\"\xb1\x02\n" +
 	"\x0fChannelAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x04R\bposition\x12,\n" +
 	"\x12max_batch_messages\x18\x03 \x01(\rR\x10maxBatchMessages\x12&\n" +
 	"\x0fmax_batch_bytes\x18\x04 \x01(\x04R\rmaxBatchBytes\x12*\n" +
 	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
-	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
+	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\x12)\n" +
+	"\x10max_dictionaries\x18\a \x01(\rR\x0fmaxDictionaries\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x04R\bposition\"\xd3\x03\n" +
 	"\rChannelConfig\x12)\n" +
@@ -1599,63 +1713,65 @@ func file_agent_wire_v1_channel_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_agent_wire_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(ChannelState)(0),             // 0: lighterage.wire.v1.ChannelState
 	(*ChannelRunRequest)(nil),     // 1: lighterage.wire.v1.ChannelRunRequest
 	(*ChannelBegin)(nil),          // 2: lighterage.wire.v1.ChannelBegin
 	(*ChannelBatch)(nil),          // 3: lighterage.wire.v1.ChannelBatch
-	(*ChannelMessage)(nil),        // 4: lighterage.wire.v1.ChannelMessage
-	(*ChannelHeader)(nil),         // 5: lighterage.wire.v1.ChannelHeader
-	(*ChannelForm)(nil),           // 6: lighterage.wire.v1.ChannelForm
-	(*ChannelRunResponse)(nil),    // 7: lighterage.wire.v1.ChannelRunResponse
-	(*ChannelAccepted)(nil),       // 8: lighterage.wire.v1.ChannelAccepted
-	(*ChannelStored)(nil),         // 9: lighterage.wire.v1.ChannelStored
-	(*ChannelConfig)(nil),         // 10: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),     // 11: lighterage.wire.v1.ChannelAcceptance
-	(*ChannelPeer)(nil),           // 12: lighterage.wire.v1.ChannelPeer
-	(*ChannelNamespace)(nil),      // 13: lighterage.wire.v1.ChannelNamespace
-	(*ChannelStatus)(nil),         // 14: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),       // 15: lighterage.wire.v1.ReceivedChannel
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*Failure)(nil),               // 18: lighterage.wire.v1.Failure
-	(CompressionLevel)(0),         // 19: lighterage.wire.v1.CompressionLevel
-	(*Decisions)(nil),             // 20: lighterage.wire.v1.Decisions
-	(*DataPath)(nil),              // 21: lighterage.wire.v1.DataPath
+	(*ChannelDictionary)(nil),     // 4: lighterage.wire.v1.ChannelDictionary
+	(*ChannelMessage)(nil),        // 5: lighterage.wire.v1.ChannelMessage
+	(*ChannelHeader)(nil),         // 6: lighterage.wire.v1.ChannelHeader
+	(*ChannelForm)(nil),           // 7: lighterage.wire.v1.ChannelForm
+	(*ChannelRunResponse)(nil),    // 8: lighterage.wire.v1.ChannelRunResponse
+	(*ChannelAccepted)(nil),       // 9: lighterage.wire.v1.ChannelAccepted
+	(*ChannelStored)(nil),         // 10: lighterage.wire.v1.ChannelStored
+	(*ChannelConfig)(nil),         // 11: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),     // 12: lighterage.wire.v1.ChannelAcceptance
+	(*ChannelPeer)(nil),           // 13: lighterage.wire.v1.ChannelPeer
+	(*ChannelNamespace)(nil),      // 14: lighterage.wire.v1.ChannelNamespace
+	(*ChannelStatus)(nil),         // 15: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),       // 16: lighterage.wire.v1.ReceivedChannel
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*Failure)(nil),               // 19: lighterage.wire.v1.Failure
+	(CompressionLevel)(0),         // 20: lighterage.wire.v1.CompressionLevel
+	(*Decisions)(nil),             // 21: lighterage.wire.v1.Decisions
+	(*DataPath)(nil),              // 22: lighterage.wire.v1.DataPath
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
 	3,  // 1: lighterage.wire.v1.ChannelRunRequest.batch:type_name -> lighterage.wire.v1.ChannelBatch
-	4,  // 2: lighterage.wire.v1.ChannelBatch.messages:type_name -> lighterage.wire.v1.ChannelMessage
-	16, // 3: lighterage.wire.v1.ChannelBatch.put_time:type_name -> google.protobuf.Timestamp
-	5,  // 4: lighterage.wire.v1.ChannelMessage.headers:type_name -> lighterage.wire.v1.ChannelHeader
-	6,  // 5: lighterage.wire.v1.ChannelMessage.form:type_name -> lighterage.wire.v1.ChannelForm
-	17, // 6: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
-	8,  // 7: lighterage.wire.v1.ChannelRunResponse.accepted:type_name -> lighterage.wire.v1.ChannelAccepted
-	9,  // 8: lighterage.wire.v1.ChannelRunResponse.stored:type_name -> lighterage.wire.v1.ChannelStored
-	18, // 9: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
-	16, // 10: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
-	17, // 11: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
-	19, // 12: lighterage.wire.v1.ChannelConfig.levels:type_name -> lighterage.wire.v1.CompressionLevel
-	12, // 13: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
-	13, // 14: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
-	0,  // 15: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
-	18, // 16: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 17: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	16, // 18: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	20, // 19: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
-	19, // 20: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
-	21, // 21: lighterage.wire.v1.ChannelStatus.data_path:type_name -> lighterage.wire.v1.DataPath
-	18, // 22: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	16, // 23: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 24: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 25: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	4,  // 2: lighterage.wire.v1.ChannelRunRequest.dictionary:type_name -> lighterage.wire.v1.ChannelDictionary
+	5,  // 3: lighterage.wire.v1.ChannelBatch.messages:type_name -> lighterage.wire.v1.ChannelMessage
+	17, // 4: lighterage.wire.v1.ChannelBatch.put_time:type_name -> google.protobuf.Timestamp
+	6,  // 5: lighterage.wire.v1.ChannelMessage.headers:type_name -> lighterage.wire.v1.ChannelHeader
+	7,  // 6: lighterage.wire.v1.ChannelMessage.form:type_name -> lighterage.wire.v1.ChannelForm
+	18, // 7: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
+	9,  // 8: lighterage.wire.v1.ChannelRunResponse.accepted:type_name -> lighterage.wire.v1.ChannelAccepted
+	10, // 9: lighterage.wire.v1.ChannelRunResponse.stored:type_name -> lighterage.wire.v1.ChannelStored
+	19, // 10: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
+	17, // 11: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
+	18, // 12: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
+	20, // 13: lighterage.wire.v1.ChannelConfig.levels:type_name -> lighterage.wire.v1.CompressionLevel
+	13, // 14: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
+	14, // 15: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
+	0,  // 16: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
+	19, // 17: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	17, // 18: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	17, // 19: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
+	21, // 20: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
+	20, // 21: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
+	22, // 22: lighterage.wire.v1.ChannelStatus.data_path:type_name -> lighterage.wire.v1.DataPath
+	19, // 23: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	17, // 24: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 25: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	8,  // 26: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }
@@ -1668,8 +1784,9 @@ func file_agent_wire_v1_channel_proto_init() {
 	file_agent_wire_v1_channel_proto_msgTypes[0].OneofWrappers = []any{
 		(*ChannelRunRequest_Begin)(nil),
 		(*ChannelRunRequest_Batch)(nil),
+		(*ChannelRunRequest_Dictionary)(nil),
 	}
-	file_agent_wire_v1_channel_proto_msgTypes[6].OneofWrappers = []any{
+	file_agent_wire_v1_channel_proto_msgTypes[7].OneofWrappers = []any{
 		(*ChannelRunResponse_Accepted)(nil),
 		(*ChannelRunResponse_Stored)(nil),
 		(*ChannelRunResponse_Refused)(nil),
@@ -1680,7 +1797,7 @@ func file_agent_wire_v1_channel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_channel_proto_rawDesc), len(file_agent_wire_v1_channel_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -159,7 +159,8 @@ func TestPicturesOfSeveral(t *testing.T) {
 	}
 	rows := drawn.all[0].Rows
 	if rows[0].Cells[1].Text != "100 %" || rows[0].Cells[2].Text != "ObjectStore archive" ||
-		rows[1].Cells[2].Text != "west" || !strings.HasPrefix(rows[1].Why, "PeerGone: ") || strings.Contains(rows[1].Why, "\x1b") {
+		rows[1].Cells[2].Text != "west" || !strings.HasPrefix(rows[1].Why, "PeerGone: ") ||
+		strings.Contains(rows[1].Why, "\x1b") {
 		t.Errorf("%+v", rows)
 	}
 	set := &v1alpha1.TransferSet{}
@@ -281,7 +282,8 @@ func TestObjects(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"Transfer ledger": "What compressed the data; Cost in EUR, and what compression saved; " +
-			"Alternatives by cost: the run as measured, others as estimated, for a GiB; History: last attempts by how long they took",
+			"Alternatives by cost: the run as measured, others as estimated, for a GiB; " +
+			"History: last attempts by how long they took",
 		"Queue orders":        "Messages; What compressed the data; Cost in EUR, and what compression saved",
 		"Statement 2026-11":   "Cost by kind, in EUR; Cost by Peer, in EUR; Cost by day, in EUR",
 		"DataQuota team":      "Limits",

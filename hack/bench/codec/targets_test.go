@@ -6,6 +6,7 @@ package codec
 import (
 	"testing"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 )
 
@@ -34,5 +35,30 @@ func TestCoresTarget(t *testing.T) {
 	}
 	if _, ok := coresTarget(r, 1); ok {
 		t.Error("one core is compared with itself")
+	}
+}
+
+// named is an engine of a name.
+type named struct{ codec.Engine }
+
+func (named) Name() string    { return "engine" }
+func (named) Codec() codec.ID { return codec.Deflate }
+
+// TestRandomDecision: what a block costs without what it costs in mode Never may be below 0 in a round, and is judged
+// by its interval all the same.
+func TestRandomDecision(t *testing.T) {
+	for want, auto := range map[string][]float64{
+		"ok":   {2.1, 1.9, 2.1, 2.1, 2}, // the second round is below Never's
+		"miss": {4.1, 1.9, 4.1, 2.1, 2},
+	} {
+		cell := func(cpu ...float64) result { return result{corpus: "random", cpu: cpu} }
+		r := &results{decisions: decisionResults{modes: []modeResult{{
+			setting: setting{engine: named{}}, never: cell(2, 2, 2, 2, 2), auto: cell(auto...), always: cell(9, 9, 9, 9, 9),
+		}}}}
+		targets := (&bench{}).decisionTargets(r)
+		got := targets[len(targets)-1]
+		if got.Name != "random-decision-deflate" || got.Verdict() != want || !(got.Measured.Low < got.Measured.High) {
+			t.Errorf("%s from %v to %v, want %s", got.Line(), got.Measured.Low, got.Measured.High, want)
+		}
 	}
 }

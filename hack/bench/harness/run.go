@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -38,6 +39,40 @@ func (r *Run) Rounds(rounds int, round func(round int) error) error {
 		}
 	}
 	return nil
+}
+
+// Undisturbed measures until the hypervisor has stolen no more than 1 % of the processors' time meanwhile. What was
+// measured before is discarded. After 20 turns it gives up.
+func Undisturbed[T any](what string, measure func() (T, error)) (T, error) {
+	return undisturbed(what, Stolen, measure)
+}
+
+func undisturbed[T any](what string, stolen func() (time.Duration, error), measure func() (T, error)) (T, error) {
+	const turns, most = 20, 0.01
+	var none T
+	for range turns {
+		before, err := stolen()
+		if err != nil {
+			return none, err
+		}
+		begun := time.Now()
+		measured, err := measure()
+		if err != nil {
+			return none, err
+		}
+		took := time.Since(begun)
+		after, err := stolen()
+		if err != nil {
+			return none, err
+		}
+		share := float64(after-before) / float64(took) / float64(runtime.NumCPU())
+		if share <= most {
+			return measured, nil
+		}
+		Log("%s: discarded, because the hypervisor has stolen %.1f %% of the processors' time", what, 100*share)
+	}
+	return none, fmt.Errorf("%s: in each of %d turns the hypervisor has stolen more than 1 %% of the processors' time",
+		what, turns)
 }
 
 // Order in which n contenders take their turns in a round. It differs from round to round, so that nobody always comes

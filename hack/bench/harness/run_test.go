@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,45 @@ func testRounds(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	if err := (&Run{}).Rounds(3, func(int) error { return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+// TestUndisturbed: what was measured while more than a hundredth of the processors' time was stolen does not count, and
+// a machine on which that never ends has no result.
+func TestUndisturbed(t *testing.T) { synctest.Test(t, testUndisturbed) }
+
+func testUndisturbed(t *testing.T) {
+	const took = time.Second
+	all := took * time.Duration(runtime.NumCPU())
+	for _, c := range []struct {
+		stolen  []time.Duration // by turn, and nothing later
+		forever bool
+		want    int
+	}{
+		{nil, false, 1},
+		{[]time.Duration{all / 100}, false, 1},
+		{[]time.Duration{all / 50, all / 10}, false, 3},
+		{nil, true, 20},
+	} {
+		turns, total := 0, time.Hour
+		got, err := undisturbed("a turn", func() (time.Duration, error) { return total, nil }, func() (int, error) {
+			time.Sleep(took)
+			switch {
+			case c.forever:
+				total += all / 50
+			case turns < len(c.stolen):
+				total += c.stolen[turns]
+			}
+			turns++
+			return turns, nil
+		})
+		if turns != c.want || (err != nil) != c.forever || err == nil && got != c.want {
+			t.Errorf("%v: %d after %d turns, want %d: %v", c.stolen, got, turns, c.want, err)
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := Undisturbed("a turn", func() (int, error) { return 0, broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }

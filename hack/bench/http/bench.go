@@ -32,7 +32,7 @@ type extent struct {
 
 var (
 	full = extent{
-		rounds: 3, turn: 2 * time.Second, hold: 40 * time.Second,
+		rounds: 11, turn: 2 * time.Second, hold: 40 * time.Second,
 		sizes: []int{3000, 5000, 12000, 20000, 40000, 64000, 128000, 240000}, json: []int{20000, 128000},
 	}
 	quick = extent{rounds: 1, turn: time.Second, hold: 5 * time.Second, sizes: []int{5000, 20000, 64000, 240000}}
@@ -188,7 +188,7 @@ func (b *bench) measure(ctx context.Context, r *harness.Run) error {
 		}
 		if err := r.Rounds(b.rounds, func(round int) error {
 			for _, i := range harness.Order(round, len(turns)) {
-				t, err := b.loadOn(ctx, turns[i])
+				t, err := harness.Undisturbed(turns[i].contender, func() (turn, error) { return b.loadOn(ctx, turns[i]) })
 				if err != nil {
 					return fmt.Errorf("%+v: %w", turns[i], err)
 				}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -201,26 +202,35 @@ func (b *bench) agent(ctx context.Context, c *contender, program string, engines
 	if err != nil {
 		return err
 	}
-	config := &wirev1.HTTPConfig{
-		ListenAddress: c.address, ServingDirectory: b.certificates, ControlAddress: "127.0.0.1:0",
-		HealthAddress: "127.0.0.1:0",
-		Backend:       &wirev1.HTTPBackend{Address: b.backendAddress, HealthInterval: durationpb.New(1 << 30)},
-		DialPolicy:    &wirev1.DialPolicy{AllowLoopback: true}, // the backend of a measurement is on this machine
-		Codings:       []string{c.coding},
-		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
-			SoftwareEngines: engines,
-			// On loopback another objective would have bodies sent as they are, and others compress each of them.
-			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
-		},
+	c.Process, err = StartAgent(ctx, program, dir, &wirev1.HTTPConfig{
+		ListenAddress: c.address, ServingDirectory: b.certificates,
+		Backend: &wirev1.HTTPBackend{Address: b.backendAddress}, Codings: []string{c.coding},
+		Compression: &wirev1.CompressionSettings{SoftwareEngines: engines},
+	})
+	if err == nil {
+		b.processes = append(b.processes, c.Process)
 	}
+	return err
+}
+
+// StartAgent starts the agent in mode http, which compresses each body at level Fast and finds its backend on this
+// machine. Its configuration is completed, and is written to a directory that exists.
+func StartAgent(ctx context.Context, program, dir string, config *wirev1.HTTPConfig) (*harness.Process, error) {
+	config.ControlAddress, config.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	config.Backend.HealthInterval = durationpb.New(1 << 30)
+	config.DialPolicy = &wirev1.DialPolicy{AllowLoopback: true}
+	config.Compression.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	config.Compression.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST
+	// On loopback another objective would have bodies sent as they are, and others compress each of them.
+	config.Compression.Objective = wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES
 	text, err := protojson.Marshal(config)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("encode the configuration of the agent: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
-		return err
+		return nil, fmt.Errorf("write the configuration of the agent: %w", err)
 	}
-	c.Process, err = b.spawn(ctx, c.address, program, "http", "-config-dir", dir)
-	return err
+	return harness.StartListening(
+		ctx, exec.CommandContext(ctx, program, "http", "-config-dir", dir), config.GetListenAddress(),
+	)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -157,6 +158,40 @@ func TestTargets(t *testing.T) {
 	met = targets(slices.Concat(made(0, kinds[1], 2, 0), clear.rows(time.Now())))
 	if met[0].Measured.Value > 0.01 || met[1].Measured.Value < 499 || met[2].Measured.Value < 199 {
 		t.Errorf("a median of %v, at worst %v, over none %v", met[0].Measured, met[1].Measured, met[2].Measured)
+	}
+}
+
+// TestTargetsOverNone: each objective is compared with none by its own figure, on the unlimited network alone.
+func TestTargetsOverNone(t *testing.T) {
+	const over = 3 // percent; none takes 2 of everything
+	for name, c := range map[string]struct {
+		link speed
+		auto map[policy.Objective]outcome
+		want float64 // percent
+		at   policy.Objective
+	}{
+		"time": {
+			0, map[policy.Objective]outcome{policy.Elapsed: {elapsed: 2.2, cpu: 1, bytes: 1e8}}, 10, policy.Elapsed,
+		},
+		"CPU":         {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 1, cpu: 2.4, bytes: 1e8}}, 20, policy.CPU},
+		"not for CPU": {0, map[policy.Objective]outcome{policy.CPU: {elapsed: 9, cpu: 1, bytes: 9e8}}, -49.5, ""},
+		"cost": {
+			0, map[policy.Objective]outcome{policy.Cost: {elapsed: 1, cpu: 2.1, bytes: 2.1e8}}, 5, policy.Cost,
+		},
+		"bytes": {
+			0, map[policy.Objective]outcome{policy.Bytes: {elapsed: 1, cpu: 1, bytes: 2.5e8}}, 25, policy.Bytes,
+		},
+		"a slow network": {100, map[policy.Objective]outcome{policy.CPU: {elapsed: 1, cpu: 9, bytes: 1e8}}, math.NaN(), ""},
+	} {
+		cell := measuredCell(c.link, kinds[1], 2, 0.01, 0)
+		for objective, run := range c.auto {
+			cell.auto[objective].runs = []outcome{run, run, run}
+		}
+		got := targets(cell.rows(time.Unix(1e9, 0)))[2]
+		if math.Abs(got.Measured.Value-c.want) > 0.01 || math.IsNaN(got.Measured.Value) != math.IsNaN(c.want) ||
+			got.OK() != (c.want <= over) || !strings.HasSuffix(got.Note, string(c.at)) {
+			t.Errorf("%s: %s, at %q", name, got.Line(), got.Note)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 
 // targets are in percent, of each part those cells that are not noise. Noise does not hide what is large: a cell whose
 // whole interval is above the bound of the worst one counts there all the same. The interval of the median is that of
-// the medians of all ends.
+// the medians of all ends. Beside none each objective is judged by its own figure, as the regret is: who minimises CPU time
+// or cost is not to spend more of it than sending everything as it is would, whatever time that takes.
 func targets(rows []row) (all []harness.Target) {
 	for _, p := range parts {
 		all = append(all, p.targets(pick(rows, func(r row) bool { return r.of() == p }))...)
@@ -49,10 +50,10 @@ func (p part) targets(rows []row) []harness.Target {
 		if r.counts(e, worstBound) && !(e.Value <= worst.Value) {
 			worst, worstAt = e, r.where()
 		}
-		if r.Network != 0 || r.Objective != policy.Elapsed || r.None == nil {
+		if r.Network != 0 || r.None == nil {
 			continue
 		}
-		e = percentOver(r.Auto.Value / *r.None, r.OverNoneInterval)
+		e = percentOver(r.atLeast(r.Auto.Value)/r.atLeast(*r.None), r.OverNoneInterval)
 		if r.counts(e, overNoneBound) && !(e.Value <= over.Value) {
 			over, overAt = e, r.where()
 		}
@@ -70,7 +71,7 @@ func (p part) targets(rows []row) []harness.Target {
 			Note: fmt.Sprintf("%d of %d are noise", noise, len(rows))},
 		{Name: name("regret-worst"), What: "the worst regret", Measured: worst, Bound: worstBound, Digits: 2, Note: worstAt},
 		{Name: name("unlimited-over-none"), Measured: over, Bound: overNoneBound, Digits: 2, Note: overAt,
-			What: "how much longer Auto takes than none at worst, over an unlimited network"},
+			What: "by how much the figure of Auto's objective is worse than none's at worst, over an unlimited network"},
 	}
 }
 

@@ -77,6 +77,8 @@ func TestReport(t *testing.T) {
 		"puts-deflate-12000":      "target puts-deflate-12000 1.20 >=1.20 ok",
 		"put-cpu-deflate-12000":   "target put-cpu-deflate-12000 0.78 <=0.80 ok",
 		"gets-deflate-12000":      "target gets-deflate-12000 1.10 >=1.20 miss",
+		"gets-zstd-3000":          "target gets-zstd-3000 1.10 >=1.20 miss",
+		"puts-deflate-5000":       "", // it has none
 		"get-cpu-deflate-12000":   "target get-cpu-deflate-12000 0.82 <=0.80 miss",
 		"stored-deflate-12000":    "target stored-deflate-12000 0.40 <=0.50 ok",
 		"puts-zstd-12000":         "target puts-zstd-12000 1.19 >=1.20 miss",
@@ -90,7 +92,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("got %q, want %q", verdicts[name], want)
 		}
 	}
-	if len(verdicts) != 48 {
+	if len(verdicts) != 52 {
 		t.Errorf("%d targets", len(verdicts))
 	}
 	contains(t, b.Out, map[string][]string{
@@ -122,7 +124,7 @@ func contains(t *testing.T, directory string, texts map[string][]string) {
 // TestReportWithout: what was not run has neither rows nor targets.
 func TestReportWithout(t *testing.T) {
 	run, r := measured(t, results{memory: made(contenders, func(*turn) {})})
-	if len(r.Targets) != 30 {
+	if len(r.Targets) != 34 {
 		t.Errorf("%d targets", len(r.Targets))
 	}
 	b, err := os.ReadFile(filepath.Join(run.Out, "queue.md"))

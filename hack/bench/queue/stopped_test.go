@@ -13,7 +13,9 @@ import (
 func TestStopped(t *testing.T) {
 	var got results
 	for round := range 3 {
-		for name, written := range map[string]float64{plain: 33000, uncompressed: 32000, spilling: 32000, deflate: 12800, zstd: 16000} {
+		for name, written := range map[string]float64{
+			plain: 33000, uncompressed: 32000, spilling: 32000, deflate: 12800, zstd: 16000,
+		} {
 			one := stoppedTurn{turn: turn{contender: name, size: stoppedSize, messages: 10, stored: 100}, late: round}
 			one.put.written = written
 			got.stopped = append(got.stopped, one)

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -146,7 +145,9 @@ func (o *options) move(ctx context.Context, r *harness.Run, f field) (tableOf, e
 	err = r.Rounds(o.runs, func(round int) error {
 		for _, i := range harness.Order(round, len(f.contenders)) {
 			c := f.contenders[i]
-			s, err := o.undisturbed(ctx, c, source, destination, tree)
+			s, err := harness.Undisturbed(c.name, func() (sample, error) {
+				return measure(ctx, c, o.cpu, source, destination, tree)
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -156,33 +157,6 @@ func (o *options) move(ctx context.Context, r *harness.Run, f field) (tableOf, e
 		return nil
 	})
 	return table, err
-}
-
-// undisturbed measures until the hypervisor has stolen no more than 1 % of the processors' time.
-func (o *options) undisturbed(
-	ctx context.Context, c contender, source, destination string, want trees.Size,
-) (sample, error) {
-	const tries, most = 5, 0.01
-	for range tries {
-		before, err := harness.Stolen()
-		if err != nil {
-			return sample{}, err
-		}
-		s, err := measure(ctx, c, o.cpu, source, destination, want)
-		if err != nil {
-			return s, err
-		}
-		after, err := harness.Stolen()
-		if err != nil {
-			return s, err
-		}
-		stolen := (after - before).Seconds() / s.wall.Seconds() / float64(runtime.NumCPU())
-		if stolen <= most {
-			return s, nil
-		}
-		harness.Log("%s: discarded, because the hypervisor has stolen %.1f %% of the processors", c.name, 100*stolen)
-	}
-	return sample{}, fmt.Errorf("in each of %d runs the hypervisor has stolen more than 1 %% of the processors' time", tries)
 }
 
 // measure runs a contender once, into an empty directory, and holds what arrived against the source.

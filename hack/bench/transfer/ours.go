@@ -26,6 +26,7 @@ import (
 const (
 	namespace, transfer = "bench", "tree"
 	serverName          = "00000000-0000-0000-0000-000000000001.receive.lighterage.internal"
+	senderName          = "sender.send.lighterage.internal"
 	// linkPort is where the gateway listens in a namespace of its own, and linkInner where the receiver does behind it.
 	linkPort, linkInner = ":8443", "127.0.0.1:8444"
 )
@@ -63,6 +64,9 @@ type bench struct {
 	via             *wirev1.StoreEnd
 	receiver, relay *harness.Process
 	gateway         *harness.Process // with a link
+	// ca is that of both clusters, and control where the sender listens for its manager.
+	ca      *pki.CA
+	control string
 }
 
 // sending is the mode of the sender.
@@ -81,10 +85,13 @@ func (b *bench) prepare(
 	if err != nil {
 		return fmt.Errorf("make a CA: %w", err)
 	}
-	data, err := harness.FreeAddress()
-	if err != nil {
+	b.ca = ca
+	data, err1 := harness.FreeAddress()
+	control, err2 := harness.FreeAddress()
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
+	b.control = control
 	if b.link != nil {
 		data = linkInner
 	}
@@ -95,7 +102,7 @@ func (b *bench) prepare(
 	send := &wirev1.SendConfig{
 		RunId: "bench", Attempt: max(b.attempt, 1), CheckpointInterval: b.interval,
 		Destination: &wirev1.ClaimPath{Namespace: namespace, ClaimName: "copy", Path: "/"},
-		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
+		Volume:      source, Path: ".", Verify: verify, ControlAddress: control,
 		Compression: settings, Block: b.block,
 	}
 	if b.link != nil {
@@ -115,7 +122,7 @@ func (b *bench) prepare(
 		sending = &wirev1.HandOffConfig{Send: send, Via: b.via}
 	}
 	if err := b.configure(ca, b.sending(), sending, pki.Template{
-		Identity: pki.TransferIdentity("bench", namespace, transfer), DNSNames: []string{"sender.send.lighterage.internal"},
+		Identity: pki.TransferIdentity("bench", namespace, transfer), DNSNames: []string{senderName},
 		Claims: &pki.RunClaims{
 			Run: send.GetRunId(), Audience: []string{pki.Fingerprint(ca.Certificate)}, Namespace: namespace, Claim: "copy",
 			Path: "/",

@@ -5,10 +5,14 @@ package transfer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"time"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/hack/bench/harness"
 	"github.com/lighterage/lighterage/hack/bench/network"
 )
@@ -66,9 +70,41 @@ func (p *Pair) Relay() *harness.Process { return p.bench.relay }
 // Receiver is the process of the receiver.
 func (p *Pair) Receiver() harness.PID { return p.bench.receiver.PID() }
 
+// Ended is closed when the receiver has ended.
+func (p *Pair) Ended() <-chan struct{} { return p.bench.receiver.Ended() }
+
+// Begin starts the sender.
+func (p *Pair) Begin(ctx context.Context) (*harness.Process, error) {
+	return harness.Start(p.bench.command(ctx, p.bench.sending()))
+}
+
+// Manager asks the sender what managers ask of it.
+func (p *Pair) Manager() (agentclient.Agents, agentclient.Target, error) {
+	pair, err := p.bench.ca.Issue(pki.Template{
+		Identity: pki.Identity{Cluster: "bench", Path: pki.ManagerPath}, DNSNames: []string{pki.ManagerServerName},
+		Lifetime: time.Hour,
+	}, time.Now())
+	if err != nil {
+		return nil, agentclient.Target{}, fmt.Errorf("issue the manager's certificate: %w", err)
+	}
+	certificate, err := pair.TLS()
+	return agentclient.NewAgents(agentclient.Options{Credentials: manager{&certificate, p.bench.ca}}),
+		agentclient.Target{Address: p.bench.control, ServerName: senderName, Soon: true}, err
+}
+
+// manager has its certificate.
+type manager struct {
+	certificate *tls.Certificate
+	ca          *pki.CA
+}
+
+func (m manager) Certificate(context.Context) (*tls.Certificate, *pki.CA, error) {
+	return m.certificate, m.ca, nil
+}
+
 // Move runs the sender, of which started is told, and waits for both.
 func (p *Pair) Move(ctx context.Context, started func(sender harness.PID)) (send, receive End, err error) {
-	sender, err := harness.Start(p.bench.command(ctx, p.bench.sending()))
+	sender, err := p.Begin(ctx)
 	if err != nil {
 		return send, receive, err
 	}

@@ -1,11 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wan measures moving trees over a long link, with delay and loss of packets: our agents beside rsync through
-// stunnel, which is how VolSync moves data, rclone over SFTP, and tar through TLS, in one run.
+// Package wan measures moving trees over links: a long one, with delay and loss of packets, and short ones. Our agents
+// are beside rsync through stunnel, which is how VolSync moves data, rclone over SFTP, and tar through TLS, in one run.
 package wan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,7 +26,7 @@ import (
 
 const (
 	name = "wan"
-	// linkMbits and linkRTT are those of all cells.
+	// linkMbits and linkRTT are those of the long link.
 	linkMbits, linkRTT = 200, 100 * time.Millisecond
 )
 
@@ -38,12 +39,12 @@ type options struct {
 func Benchmark() harness.Benchmark {
 	o := &options{}
 	return harness.Benchmark{
-		Name: name, About: "moving trees over a long link beside rsync, rclone and tar; needs root and /dev/net/tun",
+		Name: name, About: "moving trees over links beside rsync, rclone and tar; needs root and /dev/net/tun",
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary")
 			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are, in a directory of their own")
-			f.StringVar(&o.only, "only", "", "measure one cell alone: long, lossy or small")
+			f.StringVar(&o.only, "only", "", "measure one cell alone: long, lossy, small, hundred or gigabit")
 			f.IntVar(&o.runs, "runs", 5, "runs of each contender")
 		},
 		Run:   o.run,
@@ -54,13 +55,15 @@ func Benchmark() harness.Benchmark {
 // cell is a tree and a path.
 type cell struct {
 	name, about string
-	loss        float64
-	make        func(root string) error
+	// mbits is the speed of a link without delay; 0: it is the long one, with a share of packets that it loses.
+	mbits int
+	loss  float64
+	make  func(root string) error
 	// without is a contender that is left out; empty: none is.
 	without string
 }
 
-// cells are a link that loses nothing, one that loses packets, and many files.
+// cells are a long link that loses nothing, one that loses packets, and many files over it; and short links.
 func (o *options) cells(quick bool) []cell {
 	long, lossy, small := 256, 8, 20
 	if quick {
@@ -81,7 +84,55 @@ func (o *options) cells(quick bool) []cell {
 			// Several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
 			without: viaSFTP,
 		},
+		{name: "hundred", about: fmt.Sprintf(short, 100), mbits: 100, make: trees.Deep},
+		{name: "gigabit", about: fmt.Sprintf(short, 1000), mbits: 1000, make: trees.Deep},
 	}
+}
+
+// short says what cells with short links are.
+const short = "3,000 files of mixed kinds and sizes, half of them small ones in a deep tree, over a link of %d Mbit/s " +
+	"without delay"
+
+// speed of the link in Mbit/s.
+func (c cell) speed() int { return cmp.Or(c.mbits, linkMbits) }
+
+// link is one that a contender has for a turn. String says what passed.
+type link interface {
+	fmt.Stringer
+	pair() *network.Pair
+	Close() error
+}
+
+// wideLink and shortLink are the two kinds.
+type (
+	wideLink  struct{ *network.Wide }
+	shortLink struct {
+		*network.Pair
+		mbits int
+	}
+)
+
+func (l wideLink) pair() *network.Pair { return &l.Pair }
+
+func (d shortLink) pair() *network.Pair { return d.Pair }
+
+// String implements link.
+func (d shortLink) String() string { return fmt.Sprintf("%d Mbit/s", d.mbits) }
+
+func (c cell) link(ctx context.Context) (link, error) {
+	const space, prefix = "ltgw", "10.231.11."
+	if c.mbits == 0 {
+		wide, err := network.NewWide(ctx, space, prefix, network.Path{Mbits: linkMbits, RTT: linkRTT, Loss: c.loss})
+		return wideLink{wide}, err
+	}
+	pair, err := network.New(ctx, space, prefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := pair.Limit(ctx, c.mbits); err != nil {
+		return nil, errors.Join(err, pair.Close()) //nolint:contextcheck // also when the context has ended
+	}
+	return shortLink{pair, c.mbits}, nil
 }
 
 // noise makes files that nothing compresses.
@@ -164,7 +215,9 @@ func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measur
 	err = r.Rounds(o.runs, func(round int) error {
 		for _, i := range harness.Order(round, len(contenders)) {
 			one := contenders[i]
-			got, err := o.turn(ctx, c, one, round, source, m.tree)
+			got, err := harness.Undisturbed(one.name, func() (sample, error) {
+				return o.turn(ctx, c, one, round, source, m.tree)
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
@@ -188,7 +241,7 @@ func (o *options) turn(
 	if err := os.Mkdir(destination, 0o755); err != nil {
 		return s, fmt.Errorf("make the destination: %w", err)
 	}
-	link, err := network.NewWide(ctx, "ltgw", "10.231.11.", network.Path{Mbits: linkMbits, RTT: linkRTT, Loss: c.loss})
+	link, err := c.link(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -201,7 +254,7 @@ func (o *options) turn(
 			<-p.Ended() // before its namespace goes
 		}
 	}()
-	way := way{link: &link.Pair, dir: dir, source: source, destination: destination, served: &served}
+	way := way{link: link.pair(), dir: dir, source: source, destination: destination, served: &served}
 	move, err := one.setUp(ctx, o, way)
 	if err != nil {
 		return s, err

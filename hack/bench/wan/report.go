@@ -22,7 +22,7 @@ func cpu(s sample) float64  { return s.cpu.Seconds() }
 
 // share of the link that the files' bytes take in the time.
 func (m measured) share(seconds float64) float64 {
-	return float64(m.tree.Bytes) * 8 / 1e6 / linkMbits / seconds
+	return float64(m.tree.Bytes) * 8 / 1e6 / float64(m.speed()) / seconds
 }
 
 // String is the table of a cell.
@@ -83,6 +83,11 @@ func targets(all []measured) (targets []harness.Target) {
 			targets = append(targets, harness.Target{
 				Name: "wan-small-wall", What: "wall of many small files by that of the best peer, " + m.best(),
 				Measured: byBest, Bound: 0.5, Digits: 2,
+			})
+		default:
+			targets = append(targets, harness.Target{
+				Name: "wan-" + m.name + "-wall", What: fmt.Sprintf("wall over %d Mbit/s by that of %s", m.mbits, viaStunnel),
+				Measured: harness.RatioOf(mine, m.of(viaStunnel), wall), Bound: 0.85, Digits: 2,
 			})
 		}
 	}

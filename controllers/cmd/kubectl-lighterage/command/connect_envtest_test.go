@@ -311,7 +311,8 @@ func tryDisconnectRights(
 	west.Create(t, role, binding)
 	controllertest.Eventually(t, func() error {
 		_, _, err := run("disconnect", "--to", "west-nobody", "--force")
-		if err == nil || !strings.Contains(err.Error(), "cluster west-nobody: delete peergrants.lighterage.dev in namespace vault") ||
+		if err == nil ||
+			!strings.Contains(err.Error(), "cluster west-nobody: delete peergrants.lighterage.dev in namespace vault") ||
 			strings.Contains(err.Error(), "cluster east:") {
 			return fmt.Errorf("%w, %d Peers", err, countPeers(t, west))
 		}

@@ -113,7 +113,8 @@ func tryWatchNamespaces(t *testing.T, clusters map[string]*controllertest.Cluste
 		}
 		set(append(slices.Clone(all), watchFlag+"bank,shop")...)
 		_, said, err := try(t, "", "verify", "--to", "west", "--kubeconfig", kubeconfig)
-		if err == nil || !strings.Contains(err.Error(), "cluster "+name) || !strings.Contains(err.Error(), "watchNamespaces") {
+		if err == nil || !strings.Contains(err.Error(), "cluster "+name) ||
+			!strings.Contains(err.Error(), "watchNamespaces") {
 			t.Errorf("%v\n%s", err, said)
 		}
 		for name, cluster := range clusters {

@@ -400,7 +400,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveral: the pod that sends, and the one that an object store among the destinations has, which is of a leg.
+// TestLogsOfSeveral: the pod that sends, and the one that an object store among the destinations has, which is of a
+// leg.
 func TestLogsOfSeveral(t *testing.T) {
 	whole := running("ledger")
 	whole.Spec.Destinations = []v1alpha1.NamedDestination{{Name: "vault"}, {Name: "west"}}

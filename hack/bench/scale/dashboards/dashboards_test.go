@@ -75,8 +75,8 @@ var empty = map[string]string{
 	"fleet: Data connections by result":                          "senders of the fleet connect to nothing",
 	"fleet: Configurations sent to agents":                       "no configuration of the fleet changes",
 	"cost: Cost of canaries":                                     "no object of the fleet uses the policy that has one",
-	"nodes: Busy accelerators":                                   "nodes of the fleet have no counters, whose window is five minutes",
-	"nodes: Contention for accelerators":                         "nodes of the fleet have no counters, whose window is five minutes",
+	"nodes: Busy accelerators":                                   "nodes of the fleet have no counters over five minutes",
+	"nodes: Contention for accelerators":                         "nodes of the fleet have no counters over five minutes",
 }
 
 var directory string
