@@ -316,7 +316,7 @@ test-cargo: tools-go ## Files that rest compressed: forms, records, stores, bad 
 
 # Tests on the clusters that test-sources has, and test-e2e not.
 OF_SOURCES := TestCopyTrigger|TestGroupSnapshot|TestHooksAroundASnapshot|TestKeepsHistory|TestKeepsHistoryAtAPeer
-OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim|TestStoreAmongSeveral
+OF_SOURCES := $(OF_SOURCES)|TestPopulatedClaimIsDeleted|TestBlockImage|TestEncryptedArchiveInAClaim|TestStoreAmongSeveral|TestWindow
 
 .PHONY: test-sources
 test-sources: tools-go ## Kill managers at every write of a run, with hooks and without, check the CSI driver (as root), and take a snapshot of a volume that a program writes to without end, on the local clusters; brings them up and leaves them
