@@ -19,9 +19,11 @@ const (
 	MaxSamples = 4 << 20
 	// MinSamples is the least number of samples: what fewer have in common is chance.
 	MinSamples = 16
-	// FirstNumber and LastNumber bound the numbers of dictionaries. RFC 8878 reserves those below 1<<15 and from 1<<31,
-	// and those below 1<<16 have a shorter form in its frames.
-	FirstNumber, LastNumber = 1 << 16, 1<<31 - 1
+	// FirstNumber is the least number of a dictionary. RFC 8878 reserves those below 1<<15, and those below 1<<16 have a
+	// shorter form in its frames.
+	FirstNumber = 1 << 16
+	// LastNumber is the greatest. RFC 8878 reserves those beyond.
+	LastNumber = 1<<31 - 1
 
 	// least is the shortest in bytes that samples have in common and that is worth a dictionary.
 	least = 64
