@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -49,7 +50,7 @@ func newDictionaries(t *testing.T) *dictionaries {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &dictionaries{one: &message.Dictionary{Number: number, Content: content}}
+	return &dictionaries{one: &message.Dictionary{Codec: codec.Zstd, Number: number, Content: content}}
 }
 
 // referring starts a queue with one message that refers to a dictionary.
