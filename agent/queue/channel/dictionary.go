@@ -189,7 +189,7 @@ func (a *arrivals) add(d *wirev1.ChannelDictionary) error {
 	if len(a.all) == maxDictionaries {
 		a.all = slices.Delete(a.all, 0, 1)
 	}
-	a.all = append(a.all, message.Dictionary{Number: number, Content: d.GetContent()})
+	a.all = append(a.all, message.Dictionary{Codec: a.codec, Number: number, Content: d.GetContent()})
 	return nil
 }
 

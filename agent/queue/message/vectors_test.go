@@ -31,7 +31,7 @@ func TestDictionaryVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.current.Store(&message.Dictionary{Number: number, Content: content})
+		k.current.Store(&message.Dictionary{Codec: codec.Zstd, Number: number, Content: content})
 		payload, form, _ := encode(t, e, plain)
 		vectors.Write(t, dictionaryFile, content)
 		vectors.Write(t, headerFile, form.AppendBlock(nil, nil))
