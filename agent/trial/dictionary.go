@@ -53,8 +53,9 @@ func (o *Options) compare(
 	ctx context.Context, engine codec.DictionaryEngine, dictionary []byte, items [][]byte, to *wirev1.TrialDictionary,
 ) error {
 	bench := &calibrate.Bench{
-		Items: items, Overhead: o.Sample.Overhead, DictionaryOverhead: message.Form{Codec: engine.Codec(), Dictionary: 1}.Overhead(),
-		Budget: max(leastBudget, time.Duration(to.GetPlainBytes())*budget),
+		Items: items, Overhead: o.Sample.Overhead,
+		DictionaryOverhead: message.Form{Codec: engine.Codec(), Dictionary: 1}.Overhead(),
+		Budget:             max(leastBudget, time.Duration(to.GetPlainBytes())*budget),
 	}
 	// They compress by turns, so that what else runs on the machine hits both alike. Inflating is measured one after the
 	// other, on what each made at its lowest level.

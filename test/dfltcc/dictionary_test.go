@@ -190,7 +190,8 @@ func TestQueueDictionary(t *testing.T) {
 	all := codec.NewRegistry(append([]codec.Engine{engine}, engines.All()...)...)
 	encoding, err := message.NewEncoding(message.EncodingOptions{
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 2000}, MinSize: 1,
-		Codecs: []codec.ID{codec.Deflate}, Engines: all, Accelerator: verdict.Accelerator(codec.Fast), Dictionaries: dictionary,
+		Codecs: []codec.ID{codec.Deflate}, Engines: all, Accelerator: verdict.Accelerator(codec.Fast),
+		Dictionaries: dictionary,
 	})
 	if err != nil {
 		t.Fatal(err)

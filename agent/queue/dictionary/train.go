@@ -96,7 +96,8 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		return stop(fmt.Sprintf("messages refer to %d earlier dictionaries, and there are no more at once", len(now.entries)))
 	}
 	about := &wirev1.QueueDictionary{
-		Codec: id.String(), Number: number, TrainedTime: timestamppb.Now(), Bytes: uint32(len(content)), TrainingMessages: uint32(used),
+		Codec: id.String(), Number: number, TrainedTime: timestamppb.Now(), Bytes: uint32(len(content)),
+		TrainingMessages: uint32(used),
 		MeasuredMessages: uint32(len(later)), PlainBytes: uint64(o.without.Plain), WireBytes: uint64(o.candidate.Wire),
 		WireBytesWithout: uint64(o.without.Wire), CompressNanos: nanos(o.candidate.CPU),
 		CompressNanosWithout: nanos(o.without.CPU), InflateNanos: nanos(o.candidate.Inflate),

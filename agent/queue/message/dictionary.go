@@ -133,11 +133,7 @@ func (d *Decoder) refer(id codec.ID, number uint32) (engineDecoder, error) {
 	if engine == nil {
 		return engineDecoder{}, &CodecError{Codec: id}
 	}
-	known := d.decoding.dictionaries.Load()
-	if known == nil {
-		return engineDecoder{}, fmt.Errorf("%w: number %d", ErrDictionary, number)
-	}
-	content, err := (*known).Dictionary(number)
+	content, err := d.decoding.Dictionary(number)
 	if errors.Is(err, ErrDictionary) {
 		return engineDecoder{}, err
 	}

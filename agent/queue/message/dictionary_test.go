@@ -237,7 +237,9 @@ func TestMoreDictionariesThanPrepared(t *testing.T) {
 // TestUnusableDictionary: what an engine cannot use stops no message.
 func TestUnusableDictionary(t *testing.T) {
 	k := &kept{}
-	k.current.Store(&message.Dictionary{Codec: codec.Zstd, Number: 7, Content: []byte("\x37\xa4\x30\xec\x07\x00\x00\x00 and no tables")})
+	k.current.Store(&message.Dictionary{
+		Codec: codec.Zstd, Number: 7, Content: []byte("\x37\xa4\x30\xec\x07\x00\x00\x00 and no tables"),
+	})
 	encoding, decoding := referring(t, k, nil)
 	plain := codectest.Orders(2, 1, 4000)[0]
 	payload, form, _ := encode(t, encoding, plain)
@@ -444,7 +446,8 @@ func TestShortHeader(t *testing.T) {
 		"none": "zstd;", "no length": "zstd;;" + sum, "zero": "zstd;0;" + sum, "a leading zero": "zstd;01;" + sum,
 		"short": "zstd;1000;" + sum[:15], "long": "zstd;1000;" + sum + "A", "padded": "zstd;1000;AAEqvw8eLTxLWm==",
 		"another alphabet": "zstd;1000;AAEqvw8eLTxLWm+/", "number 0": "zstd;1000;AAAAAA8eLTxLWml4",
-		"too long": "zstd;67108865;" + sum, "another codec": "brotli;1000;" + sum, "no codec": ";1000;" + sum, "more": "zstd;1000;" + sum + ";1",
+		"too long": "zstd;67108865;" + sum, "another codec": "brotli;1000;" + sum, "no codec": ";1000;" + sum,
+		"more": "zstd;1000;" + sum + ";1",
 	} {
 		if f, err := message.ParseForm([]byte("NATS/1.0\r\nLighterage-Codec: " + value + "\r\n\r\n")); !errors.Is(
 			err, message.ErrHeader,

@@ -20,8 +20,8 @@
 //
 // It has the codec, the length, and in base64 (RFC 4648, section 5, without padding) the number of the dictionary in 4
 // bytes and the checksum in 8, the most significant first; not the class of the engine. Releases without dictionaries of
-// the codec find such a header invalid, as they do any codec that they do not know. Only agents of the queue have its dictionaries: nothing else gets this form, or may
-// put it.
+// the codec find such a header invalid, as they do any codec that they do not know. Only agents of the queue have its
+// dictionaries: nothing else gets this form, or may put it.
 //
 // The checksum finds damage. It does not find forgery.
 package message
