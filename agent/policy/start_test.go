@@ -93,3 +93,58 @@ func TestFirstGuess(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingCarried: blocks that shrink to nothing say nothing of what a network carries, so that none of them is sent
+// as it is to find out.
+func TestNothingCarried(t *testing.T) {
+	c := controller(policy.Elapsed, prices, 1)
+	b := policy.Block{Size: 1 << 20, Predicted: 100, Software: true}
+	for range 64 {
+		choice := c.Choose(b)
+		if choice.Stored() {
+			t.Fatalf("%+v", choice)
+		}
+		c.Observe(policy.Outcome{
+			Option: choice.Option, Size: b.Size, Predicted: b.Predicted, Wire: 100, CPU: float64(b.Size) / 2.5e9,
+		})
+		// As seen over 10 Mbit/s: a sender that does little but compress.
+		c.Window(policy.Window{
+			Elapsed: 0.5e-3, Streams: 1, Plain: 1 << 20, Wire: 100, CPU: 0.47e-3, Compress: 0.42e-3, Worked: 0.46e-3,
+			WorkedCPU: 0.46e-3, Carried: true, Delivered: 100, Busy: 0.1e-3,
+		})
+		c.Peer(policy.Peer{
+			Elapsed: 0.5e-3, Streams: 1, Plain: 1 << 20, Wire: 100, CPU: 0.26e-3, Inflate: 0.2e-3, Inflated: 1 << 20,
+			Busy: 0.3e-3,
+		})
+	}
+}
+
+// TestPeerLikeThisMachine: before the peer says anything of itself, a sender that takes less CPU time than is assumed
+// expects that of the peer too, and sends blocks as they are where compressing them is what takes longest.
+func TestPeerLikeThisMachine(t *testing.T) {
+	c := policy.NewController(policy.ControllerOptions{
+		Objective: policy.Elapsed, Cores: 1, Ways: []policy.Way{{
+			Option:       policy.Option{Codec: codec.Zstd, Class: codec.Software, Level: codec.Fast},
+			CompressRate: 700e6, InflateRate: 1500e6, Ratio: 3,
+		}},
+	})
+	b := policy.Block{Size: 1 << 20, Predicted: 230 << 10, Software: true}
+	choice := c.Choose(b)
+	if choice.Stored() {
+		t.Fatalf("at first: %+v", choice)
+	}
+	for range 4 {
+		const compress = 1.5e-9 * (1 << 20)
+		c.Observe(policy.Outcome{
+			Option: choice.Option, Size: b.Size, Predicted: b.Predicted, Wire: 220 << 10, CPU: compress,
+		})
+		// As seen over loopback, with one core on either side.
+		c.Window(policy.Window{
+			Elapsed: 1.9e-3, Streams: 1, Plain: 1 << 20, Wire: 220 << 10, CPU: compress + 0.32e-3, Compress: compress,
+			Worked: 1.9e-3, WorkedCPU: 1.9e-3, Carried: true, Delivered: 220 << 10, Busy: 0.1e-3,
+		})
+	}
+	if next := c.Choose(b); !next.Stored() {
+		t.Errorf("%+v though the peer takes less than compressing", next)
+	}
+}

@@ -86,6 +86,11 @@ const (
 	firstRecall, maxRecall = 128, 4096
 	// sameAgain is how much more they must do then to be called changed.
 	sameAgain = 1.25
+	// A network that was not the bottleneck is taken to carry so many times as much at most, or assumedLink: that of
+	// blocks which shrink a thousandfold says nothing of what sending them as they are would take.
+	unproven = 64
+	// maxLink is more than any network carries.
+	maxLink = 1e15
 	// After so many windows that the network held up, what it carries is no guess any more.
 	settled = 3
 )
@@ -127,6 +132,11 @@ func (c *Controller) Window(w Window) {
 	c.contention(w)
 	if overhead := w.CPU - w.Compress; positive(overhead) {
 		c.model.sendScale = c.sent.approach(c.model.sendScale, sound(overhead/c.model.sending(w.Plain, w.Wire), 0.05, 20))
+		if c.received == 0 {
+			// Until the peer has said something of itself it is taken to be like this machine, unless that is slower than
+			// what is assumed: the first windows of a connection are.
+			c.model.receiveScale = min(c.model.sendScale, 1)
+		}
 	}
 	rate := w.Wire / w.Elapsed
 	if w.Carried && positive(w.Delivered) {
@@ -200,15 +210,21 @@ func (c *Controller) linkSeen(l limit, rate float64) {
 		}
 		c.linkKnown = true
 	case !c.linkKnown:
-		m.link = 0 // it carries what it was given, and who knows how much more
+		c.forgetLink(rate) // it carries what it was given, and who knows how much more
 	case rate > sameAgain*m.link && c.linkBounds < settled:
 		// What a window or two took for all it carries, such as while the connection was young, was not.
-		m.link, c.linkKnown, c.linkBounds = 0, false, 0
+		c.forgetLink(rate)
 	case rate > m.link:
 		m.link = rate
 	case c.linkRecall.free(m.link):
-		m.link, c.linkKnown, c.linkBounds = 0, false, 0
+		c.forgetLink(rate)
 	}
+}
+
+// forgetLink goes on with what a network may carry that was not the bottleneck at a rate.
+func (c *Controller) forgetLink(rate float64) {
+	c.model.link = sound(unproven*rate, assumedLink, maxLink)
+	c.linkKnown, c.linkBounds = false, 0
 }
 
 // peerSeen learns how fast the peer is.
@@ -255,7 +271,7 @@ func (c *Controller) Peer(p Peer) {
 		first := !c.peerKnown
 		c.peerKnown, c.peerBusy = true, sound(p.Busy/(p.Elapsed*float64(p.Streams)), 0, 1)
 		if first && c.peerBusy >= peerBusy {
-			c.model.link, c.linkKnown, c.linkBounds = 0, false, 0 // it may have been the peer all the time
+			c.forgetLink(p.Wire / p.Elapsed) // it may have been the peer all the time
 		}
 		if c.peerBusy < peerBusy {
 			// It could have done more, at least by as much as it waited.
