@@ -9,6 +9,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/regret"
@@ -200,12 +201,21 @@ func (x *exchange) learn(p plan, o *outcome) {
 	})
 }
 
-// draw draws a sample of a body of a class whose parts do not travel while the next ones are compressed.
+// draw draws a sample of a body of a class whose parts do not travel while the next ones are compressed. It is
+// compressed by the codec of the class, and by others that the client accepts equally: another order of codings would
+// send those.
 func (x *exchange) draw(p plan, plain []byte) *regret.Unit {
 	if !p.classed || p.class/len(classCodecs)%len(lengths) == streamed {
 		return nil
 	}
-	return x.server.sampler.Draw(plain, classCodecs[p.class%len(classCodecs)])
+	only := classCodecs[p.class%len(classCodecs)]
+	for _, c := range x.generation.offered {
+		if coding.Codec(c) != only && x.prefers.accepted.Indifferent(x.prefers.coding, c) {
+			only = 0
+			break
+		}
+	}
+	return x.server.sampler.Draw(plain, only)
 }
 
 // keep has a sample measured of a body that was, or was not, compressed.

@@ -24,7 +24,7 @@ type conn struct {
 	closed   atomic.Bool
 	written  atomic.Int64 // when the deadline for writing was set last, since epoch; 0: never
 	patience readDeadline
-	// link is nil where nobody looks at what the connection carries.
+	// link is nil where what the connection carries is not used in any decision.
 	link *link
 
 	mu sync.Mutex

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// linkEvery is how many requests of a connection there are from one look at what it carried to the next,
-	// linkShare one in how many connections is looked at.
-	linkEvery, linkShare = 4, 4
+	// linkEvery is how many requests of a connection there are from one look at what it carried to the next. Once the
+	// network is known one in linkShare connections is looked at so often, and at its end. The others are looked at
+	// every linkRarely requests: clients may keep a few connections for ever.
+	linkEvery, linkShare, linkRarely = 4, 4, 16
 )
 
 // link finds out what the connection of a client carries.
 type link struct {
 	conn    net.Conn
 	classes *adapt.Classes
+	rarely  bool
 
 	mu     sync.Mutex
 	seen   int64 // requests
@@ -31,23 +33,27 @@ type link struct {
 	writing time.Duration
 }
 
-// newLink returns what looks at a connection; nil for most, once the network is known.
+// newLink returns what looks at a connection.
 func (s *Server) newLink(conn net.Conn) *link {
-	if s.accepted.Add(1)%linkShare != 0 && s.classes.Carrier().Link > 0 {
-		return nil
+	return &link{
+		conn: conn, classes: s.classes, rarely: s.accepted.Add(1)%linkShare != 0 && s.classes.Carrier().Link > 0,
 	}
-	return &link{conn: conn, classes: s.classes}
 }
 
-// look takes in what was carried since the look before, when so many requests have begun. At the end of the connection
-// it is looked at however few there were.
+// look takes in what was carried since the look before, when so many requests have begun. Connections that are looked
+// at often are also looked at when they end, however few there were.
 func (l *link) look(requests int64, end bool) {
 	if l == nil || !l.mu.TryLock() { // another request of HTTP/2 looks
 		return
 	}
 	defer l.mu.Unlock()
-	answers := requests - l.seen
-	if answers < linkEvery && !(end && answers > 0) {
+	answers, due := requests-l.seen, int64(linkEvery)
+	if l.rarely {
+		due = linkRarely
+	} else if end {
+		due = 1
+	}
+	if answers < due {
 		return
 	}
 	c, err := transport.Measure(l.conn)

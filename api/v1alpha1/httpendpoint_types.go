@@ -184,8 +184,11 @@ type HTTPCompression struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
+	// objective is what mode Auto minimises. Cost needs prices of the policy or of a Tariff.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode says whether to compress. Auto leaves out bodies whose first block does not promise to shrink, and those of
-	// which status.decisions says that compressing them does not serve the policy's objective.
+	// which status.decisions says that compressing them does not serve the objective.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 	// level trades CPU for ratio. Every body that is compressed is compressed at exactly this level.

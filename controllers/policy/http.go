@@ -14,26 +14,31 @@ import (
 const builtInHTTPSoftwareMinSize = 1024
 
 // ResolveHTTP applies the inheritance for an HTTPEndpoint, of policies as Resolve does. Codecs are empty: HTTP
-// negotiates codings. The error is a *NotFoundError or an *InvalidError.
+// negotiates codings. Only who asks for the objective Cost by itself needs prices: where the policy does and there are
+// none, replicas minimise Elapsed. The error is a *NotFoundError or an *InvalidError.
 func ResolveHTTP(
-	uid types.UID, inline *v1alpha1.HTTPCompression, policies []v1alpha1.CompressionPolicy,
+	uid types.UID, inline *v1alpha1.HTTPCompression, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
 ) (Resolved, error) {
 	if inline == nil {
 		inline = &v1alpha1.HTTPCompression{}
 	}
 	common := &v1alpha1.Compression{
-		PolicyName: inline.PolicyName, Mode: inline.Mode, Level: inline.Level, Placement: inline.Placement,
-		Software: inline.Software,
+		PolicyName: inline.PolicyName, Objective: inline.Objective, Mode: inline.Mode, Level: inline.Level,
+		Placement: inline.Placement, Software: inline.Software,
 	}
 	return withCanary(uid, common, policies, func(policies []v1alpha1.CompressionPolicy) (Resolved, error) {
-		return resolveHTTP(inline, common, policies)
+		return resolveHTTP(inline, common, policies, tariffs)
 	})
 }
 
 func resolveHTTP(
 	inline *v1alpha1.HTTPCompression, common *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy,
+	tariffs []v1alpha1.Tariff,
 ) (Resolved, error) {
 	resolved, err := inherit(common, policies)
+	if err == nil && inline.Objective != "" {
+		err = resolved.checkPrices(tariffs)
+	}
 	if err != nil {
 		return resolved, err
 	}

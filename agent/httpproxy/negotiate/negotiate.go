@@ -215,3 +215,9 @@ func (a Accepted) Choose(offered []Coding) (c Coding, acceptable bool) {
 	}
 	return best, best != Identity || a.Accepts(Identity)
 }
+
+// Indifferent reports whether the client accepts both codings with the same weight, be it that of "*", so that the
+// server may send either.
+func (a Accepted) Indifferent(c, other Coding) bool {
+	return a.stated && c < codings && other < codings && a.weight[c] > 0 && a.weight[c] == a.weight[other]
+}

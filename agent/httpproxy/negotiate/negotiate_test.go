@@ -192,6 +192,23 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+func TestIndifferent(t *testing.T) {
+	for field, want := range map[string]bool{
+		"gzip, zstd": true, "*": true, "gzip, *": true, "gzip;q=0.5, zstd;q=0.5": true, "x-gzip, zstd": true,
+		"gzip": false, "zstd": false, "gzip;q=0.9, zstd": false, "gzip;q=0, zstd;q=0": false, "": false, "identity": false,
+	} {
+		if got := Parse([]string{field}).Indifferent(Gzip, Zstd); got != want {
+			t.Errorf("%q: %v", field, got)
+		}
+	}
+	if Parse(nil).Indifferent(Gzip, Zstd) {
+		t.Error("a client that says nothing accepts codings alike")
+	}
+	if Parse([]string{"gzip"}).Indifferent(Gzip, codings) {
+		t.Error("what is no coding is accepted")
+	}
+}
+
 // FuzzParse holds what follows from any field, however broken.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
