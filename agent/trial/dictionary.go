@@ -11,46 +11,76 @@ import (
 
 	"github.com/lighterage/lighterage/agent/calibrate"
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// dictionary measures what a dictionary does for messages: it is trained on half of the sample, at most 4 MiB of it,
-// and the other half is compressed with it and without. The messages of a sample are in a random order. It returns nil
-// where there are no messages, or no engine of zstd has dictionaries.
-func (o *Options) dictionary(ctx context.Context) *wirev1.TrialDictionary {
-	i := slices.IndexFunc(o.Software, func(e codec.Engine) bool {
-		_, ok := e.(codec.DictionaryEngine)
-		return ok && e.Codec() == codec.Zstd
-	})
-	if o.Sample.Unit != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE || i < 0 {
-		return nil
-	}
-	engine := o.Software[i].(codec.DictionaryEngine)
-	o.Progress("a dictionary", 0, 0)
-	half := len(o.Sample.Items) / 2
-	training, measured := o.Sample.Items[:half], o.Sample.Items[half:]
-	d := &wirev1.TrialDictionary{Engine: engine.Name(), Items: uint64(len(measured))}
-	for _, item := range measured {
-		d.PlainBytes += uint64(len(item))
-	}
-	dictionary, used, err := zstddict.Train(training, zstddict.MaxSize)
-	d.TrainingItems = uint64(used)
-	if err == nil {
-		d.Bytes = uint64(len(dictionary))
-		err = o.compare(ctx, engine, dictionary, measured, d)
-	}
-	if err != nil {
-		d.Rows, d.Problem = nil, failure.Shorten(err.Error(), maxProblem)
-	}
-	return d
+// trained is the dictionary of a codec, and the levels at which it was not measured yet.
+type trained struct {
+	content []byte
+	used    int
+	err     error
+	levels  []codec.Level
 }
 
-// compare fills in what an engine does at each level.
+// dictionaries measures what dictionaries do for messages that are short enough to refer to one in a Queue. For each
+// codec one as long as those of Queues is trained on half of them, at most 4 MiB, and the other half is compressed with
+// it and without, at each level by the first engine that has it. The messages of a sample are in a random order. It
+// returns nil where there are no messages, or no engine has dictionaries.
+func (o *Options) dictionaries(ctx context.Context) []*wirev1.TrialDictionary {
+	if o.Sample.Unit != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE {
+		return nil
+	}
+	short := slices.DeleteFunc(slices.Clone(o.Sample.Items), func(m []byte) bool { return len(m) > message.MaxReferring })
+	half := len(short) / 2
+	training, measured := short[:half], short[half:]
+	var plain uint64
+	for _, item := range measured {
+		plain += uint64(len(item))
+	}
+	var all []*wirev1.TrialDictionary
+	made := make(map[codec.ID]*trained)
+	for _, e := range o.Software {
+		engine, ok := e.(codec.DictionaryEngine)
+		format, err := dictionaries.Of(e.Codec())
+		if !ok || err != nil || ctx.Err() != nil {
+			continue
+		}
+		of := made[e.Codec()]
+		if of == nil {
+			o.Progress("a dictionary of "+e.Codec().String(), 0, 0)
+			of = &trained{levels: codec.Levels()}
+			of.content, of.used, of.err = format.Train(training, format.TrainingSize)
+			made[e.Codec()] = of
+		}
+		levels := slices.DeleteFunc(slices.Clone(of.levels), func(l codec.Level) bool { return !engine.HasLevel(l) })
+		if len(levels) == 0 {
+			continue
+		}
+		of.levels = slices.DeleteFunc(of.levels, engine.HasLevel)
+		d := &wirev1.TrialDictionary{
+			Codec: e.Codec().String(), Engine: engine.Name(), Bytes: uint64(len(of.content)),
+			TrainingItems: uint64(of.used), Items: uint64(len(measured)), PlainBytes: plain,
+		}
+		if err = of.err; err != nil {
+			of.levels = nil // One entry says it.
+		} else {
+			err = o.compare(ctx, engine, of.content, levels, measured, d)
+		}
+		if err != nil {
+			d.Rows, d.Problem = nil, failure.Shorten(err.Error(), maxProblem)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// compare fills in what an engine does at levels that it has.
 func (o *Options) compare(
-	ctx context.Context, engine codec.DictionaryEngine, dictionary []byte, items [][]byte, to *wirev1.TrialDictionary,
+	ctx context.Context, engine codec.DictionaryEngine, dictionary []byte, levels []codec.Level, items [][]byte,
+	to *wirev1.TrialDictionary,
 ) error {
 	bench := &calibrate.Bench{
 		Items: items, Overhead: o.Sample.Overhead,
@@ -72,10 +102,7 @@ func (o *Options) compare(
 		}
 		inflate[i] = nanos(gib / f.BytesPerSecond)
 	}
-	for _, level := range codec.Levels() {
-		if !engine.HasLevel(level) {
-			continue
-		}
+	for _, level := range levels {
 		f := bench.Compress(ctx, both, level)
 		if err := errors.Join(usable(f[0]), usable(f[1])); err != nil {
 			return err

@@ -112,7 +112,7 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	for link := range o.Links {
 		r.Best = append(r.Best, uint32(best(forecasts, link)))
 	}
-	r.Dictionary = o.dictionary(ctx)
+	r.Dictionaries = o.dictionaries(ctx)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

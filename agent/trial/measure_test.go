@@ -306,15 +306,22 @@ func TestReportFits(t *testing.T) {
 			result.WaitCpuNanos, uint64(time.Hour),
 		), append(result.WaitCostNanos, 1<<50)
 	}
-	result.Dictionary = &wirev1.TrialDictionary{
-		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 8192, Items: 8192, PlainBytes: trial.MaxSample,
-	}
-	for _, level := range []wirev1.CompressionLevel{1, 2, 3} {
-		result.Dictionary.Rows = append(result.Dictionary.Rows, &wirev1.TrialDictionaryRow{
-			Level: level, WireBytes: trial.MaxSample, WireBytesWithout: trial.MaxSample,
-			CompressNanos: uint64(20 * time.Minute), CompressNanosWithout: uint64(20 * time.Minute),
-			InflateNanos: uint64(20 * time.Minute), InflateNanosWithout: uint64(20 * time.Minute),
-		})
+	// Isa-l has one level, and another engine of deflate the others.
+	for engine, levels := range map[string][]wirev1.CompressionLevel{
+		"isa-l": {1}, "zlib-ng": {2, 3}, "libzstd": {1, 2, 3},
+	} {
+		d := &wirev1.TrialDictionary{
+			Codec: "deflate", Engine: engine, Bytes: 64 << 10, TrainingItems: 8192, Items: 8192,
+			PlainBytes: trial.MaxSample,
+		}
+		for _, level := range levels {
+			d.Rows = append(d.Rows, &wirev1.TrialDictionaryRow{
+				Level: level, WireBytes: trial.MaxSample, WireBytesWithout: trial.MaxSample,
+				CompressNanos: uint64(20 * time.Minute), CompressNanosWithout: uint64(20 * time.Minute),
+				InflateNanos: uint64(20 * time.Minute), InflateNanosWithout: uint64(20 * time.Minute),
+			})
+		}
+		result.Dictionaries = append(result.Dictionaries, d)
 	}
 	report := trial.NewReport()
 	report.Progress("x", 1, 2)
@@ -337,7 +344,7 @@ func TestReportFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := proto.Unmarshal(read.Trial, &found); err != nil || len(found.Rows) != 16 ||
-		!proto.Equal(found.Rows[3], result.Rows[3]) {
+		!proto.Equal(found.Rows[3], result.Rows[3]) || len(found.Dictionaries) != 3 {
 		t.Errorf("%v: %v", err, &found)
 	}
 

@@ -346,11 +346,14 @@ type TrialDictionaryResult struct {
 	DecompressSecondsPerGiBWithout string `json:"decompressSecondsPerGiBWithout,omitempty"`
 }
 
-// TrialDictionary is what a zstd dictionary does for the messages of a Queue: it is trained on half of the sample, at
-// most 4 MiB of it, and measured on the other half.
+// TrialDictionary is what a dictionary does for the messages of a Queue that can refer to one, those of at most 16 KiB:
+// it is trained on half of those in the sample, at most 4 MiB, and measured on the other half.
 //
 // +structType=atomic
 type TrialDictionary struct {
+	// codec that the dictionary is for. A Queue has one for the first of its codecs.
+	// +optional
+	Codec string `json:"codec,omitempty"`
 	// engine that compressed with the dictionary and without.
 	// +optional
 	Engine string `json:"engine,omitempty"`
@@ -364,7 +367,7 @@ type TrialDictionary struct {
 	// items are how many messages were measured.
 	// +optional
 	Items int64 `json:"items,omitempty"`
-	// results by level.
+	// results by level, for those at which this engine is the first of its codec.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
@@ -461,9 +464,15 @@ type CompressionTrialStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Results []TrialResult `json:"results,omitempty"`
-	// dictionary is what one would do for the messages of a Queue; absent for other sources.
+	// dictionary is the first of dictionaries that is of zstd.
 	// +optional
 	Dictionary *TrialDictionary `json:"dictionary,omitempty"`
+	// dictionaries are what one of each codec would do for the messages of a Queue, with each engine that is the first of
+	// its codec at any level; absent for other sources.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Dictionaries []TrialDictionary `json:"dictionaries,omitempty"`
 	// recommendation made of the results.
 	// +optional
 	Recommendation *TrialRecommendation `json:"recommendation,omitempty"`

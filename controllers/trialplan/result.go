@@ -4,9 +4,11 @@
 package trialplan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -20,8 +22,10 @@ import (
 
 const (
 	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave
-	// no sample, maxDictionaryRows how many levels a dictionary has, and maxDictionary its length in bytes.
-	maxResults, maxResultText, maxSilence, maxDictionaryRows, maxDictionary = 32, 128, 256, 3, 64 << 10
+	// no sample, maxDictionaries how many there are by the API, maxDictionaryRows how many levels one has, and
+	// maxDictionary its length in bytes.
+	maxResults, maxResultText, maxSilence             = 32, 128, 256
+	maxDictionaries, maxDictionaryRows, maxDictionary = 8, 3, 64 << 10
 )
 
 // apply shows in status what the agent found, and what follows from it. The error says what is wrong with a result
@@ -61,7 +65,14 @@ func apply(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
-	status.Dictionary = dictionary(result.GetDictionary())
+	status.Dictionary, status.Dictionaries = nil, nil
+	for _, d := range dictionariesOf(result) {
+		status.Dictionaries = append(status.Dictionaries, dictionary(d))
+	}
+	zstd := func(d v1alpha1.TrialDictionary) bool { return d.Codec == string(v1alpha1.CodecZstd) }
+	if i := slices.IndexFunc(status.Dictionaries, zstd); i >= 0 {
+		status.Dictionary = status.Dictionaries[i].DeepCopy()
+	}
 	best := make([]int, len(links))
 	for i, row := range result.GetBest() {
 		best[i] = int(row)
@@ -114,8 +125,13 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 			return fmt.Errorf("row %d lacks figures", i)
 		}
 	}
-	if err := checkDictionary(r.GetDictionary(), r.GetSample()); err != nil {
-		return err
+	if n := len(r.GetDictionaries()); n > maxDictionaries {
+		return fmt.Errorf("it has %d dictionaries", n)
+	}
+	for _, d := range dictionariesOf(r) {
+		if err := checkDictionary(d, r.GetSample()); err != nil {
+			return err
+		}
 	}
 	for _, best := range r.GetBest() {
 		if int(best) >= len(rows) || rows[best].GetProblem() != "" {
@@ -125,10 +141,15 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 	return nil
 }
 
-func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) error {
-	if d == nil {
-		return nil
+// dictionariesOf are what a result has, also one of an agent of an earlier release.
+func dictionariesOf(r *wirev1.TrialResult) []*wirev1.TrialDictionary {
+	if d := r.GetDictionary(); d != nil && len(r.GetDictionaries()) == 0 {
+		return []*wirev1.TrialDictionary{d}
 	}
+	return r.GetDictionaries()
+}
+
+func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) error {
 	measured := len(d.GetRows()) > 0
 	switch {
 	case sample.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:
@@ -142,7 +163,7 @@ func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) erro
 			"its dictionary was trained on %d and measured on %d of %d messages", d.GetTrainingItems(), d.GetItems(),
 			sample.GetItems(),
 		)
-	case len(d.GetEngine()) > maxResultText || len(d.GetProblem()) > maxResultText:
+	case len(d.GetCodec()) > maxResultText || len(d.GetEngine()) > maxResultText || len(d.GetProblem()) > maxResultText:
 		return errors.New("its dictionary has a long text")
 	case len(d.GetRows()) > maxDictionaryRows:
 		return fmt.Errorf("its dictionary has %d rows", len(d.GetRows()))
@@ -162,12 +183,9 @@ func checkDictionary(d *wirev1.TrialDictionary, sample *wirev1.TrialSample) erro
 	return nil
 }
 
-// dictionary is nil where none was tried.
-func dictionary(d *wirev1.TrialDictionary) *v1alpha1.TrialDictionary {
-	if d == nil {
-		return nil
-	}
-	status := &v1alpha1.TrialDictionary{
+func dictionary(d *wirev1.TrialDictionary) v1alpha1.TrialDictionary {
+	status := v1alpha1.TrialDictionary{
+		Codec:  cmp.Or(d.GetCodec(), string(v1alpha1.CodecZstd)),
 		Engine: d.GetEngine(), Bytes: agentreport.Clamp(d.GetBytes()), Problem: d.GetProblem(),
 		TrainingItems: agentreport.Clamp(d.GetTrainingItems()), Items: agentreport.Clamp(d.GetItems()),
 	}

@@ -198,7 +198,7 @@ func (d *decision) newRun() {
 	status.LastRunRequest = d.trial.Annotations[v1alpha1.RunAnnotation]
 	status.Links = d.trial.Spec.Links
 	status.Sample, status.Cores, status.Accelerator, status.Results, status.Recommendation = nil, 0, nil, nil, nil
-	status.Dictionary = nil
+	status.Dictionary, status.Dictionaries = nil, nil
 }
 
 func (d *decision) retry() {

@@ -5,7 +5,6 @@ package trialplan_test
 
 import (
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -80,66 +79,6 @@ func trialResult() *wirev1.TrialResult {
 			{Codec: "deflate", Engine: "go", Problem: "no memory"},
 		},
 		Best: []uint32{1, 0}, WaitCpuNanos: []uint64{8e9, 1e9}, WaitCostNanos: []uint64{40_000_000, 0},
-	}
-}
-
-// trialDictionary is what an agent finds of messages.
-func trialDictionary() *wirev1.TrialDictionary {
-	return &wirev1.TrialDictionary{
-		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 100, Items: 101, PlainBytes: 100_000,
-		Rows: []*wirev1.TrialDictionaryRow{{
-			Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, WireBytes: 20_000, WireBytesWithout: 40_000,
-			CompressNanos: 5e9, CompressNanosWithout: 6e9, InflateNanos: 1e9, InflateNanosWithout: 2e9,
-		}},
-	}
-}
-
-// messageResult is trialResult of messages, with a dictionary of two levels.
-func messageResult() *wirev1.TrialResult {
-	result := trialResult()
-	result.Sample.Unit, result.Sample.Items = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201
-	result.Dictionary = trialDictionary()
-	high := proto.CloneOf(result.Dictionary.Rows[0])
-	high.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH
-	result.Dictionary.Rows = append(result.Dictionary.Rows, high)
-	return result
-}
-
-// TestTrialOfDictionary: what a dictionary does is shown, and why there is none.
-func TestTrialOfDictionary(t *testing.T) {
-	for name, test := range map[string]struct {
-		found *wirev1.TrialDictionary
-		want  *v1alpha1.TrialDictionary
-	}{
-		"none": {nil, nil},
-		"figures": {trialDictionary(), &v1alpha1.TrialDictionary{
-			Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 100, Items: 101,
-			Results: []v1alpha1.TrialDictionaryResult{{
-				Level: "Fast", Ratio: "5.000", RatioWithout: "2.500", CompressSecondsPerGiB: "5.00",
-				CompressSecondsPerGiBWithout: "6.00", DecompressSecondsPerGiB: "1.00", DecompressSecondsPerGiBWithout: "2.00",
-			}},
-		}},
-		"a problem": {
-			&wirev1.TrialDictionary{Engine: "libzstd", Items: 3, Problem: "few"},
-			&v1alpha1.TrialDictionary{Engine: "libzstd", Items: 3, Problem: "few"},
-		},
-	} {
-		trial, facts := runningTrial()
-		result := trialResult()
-		result.Dictionary, result.Sample.Unit, result.Sample.Items = test.found, wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 201
-		facts.Pod = ended(0, "", trialReport(t, result))
-		trial.Status = trialplan.Decide(trial, facts, image).Status
-		if !reflect.DeepEqual(trial.Status.Dictionary, test.want) {
-			t.Errorf("%s: %+v, want %+v", name, trial.Status.Dictionary, test.want)
-		}
-		if d := trialplan.Decide(trial, facts, image); !equality.Semantic.DeepEqual(d.Status, trial.Status) {
-			t.Errorf("%s: decided once more: %+v, want %+v", name, d.Status, trial.Status)
-		}
-		trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
-		facts.NewRunID = "fghij"
-		if d := trialplan.Decide(trial, facts, image); d.Status.Dictionary != nil {
-			t.Errorf("%s: the next run begins with %+v", name, d.Status.Dictionary)
-		}
 	}
 }
 
@@ -443,22 +382,35 @@ func TestTrialResultIsChecked(t *testing.T) {
 		"long":                     func(r *wirev1.TrialResult) { r.Rows[1].Engine = strings.Repeat("x", 1000) },
 		"long silence":             func(r *wirev1.TrialResult) { r.Sample.Silence = strings.Repeat("x", 257) },
 		"unknown unit":             func(r *wirev1.TrialResult) { r.Sample.Unit = 3 },
-		"dictionary of nothing":    func(r *wirev1.TrialResult) { r.Dictionary.PlainBytes = 0 },
-		"dictionary, no bytes":     func(r *wirev1.TrialResult) { r.Dictionary.Rows[0].WireBytes = 0 },
-		"dictionary, none without": func(r *wirev1.TrialResult) { r.Dictionary.Rows[0].WireBytesWithout = 0 },
-		"dictionary, no level":     func(r *wirev1.TrialResult) { r.Dictionary.Rows[0].Level = 0 },
-		"dictionary, many levels":  func(r *wirev1.TrialResult) { r.Dictionary.Rows = slices.Repeat(r.Dictionary.Rows, 4) },
-		"dictionary of bodies":     func(r *wirev1.TrialResult) { r.Sample.Unit = wirev1.TrialUnit_TRIAL_UNIT_BODY },
-		"dictionary, problem":      func(r *wirev1.TrialResult) { r.Dictionary.Problem = "few" },
-		"dictionary, no rows":      func(r *wirev1.TrialResult) { r.Dictionary.Rows = nil },
-		"dictionary, level twice":  func(r *wirev1.TrialResult) { r.Dictionary.Rows[1].Level = r.Dictionary.Rows[0].Level },
-		"dictionary, descending":   func(r *wirev1.TrialResult) { slices.Reverse(r.Dictionary.Rows) },
-		"dictionary, long":         func(r *wirev1.TrialResult) { r.Dictionary.Bytes = 64<<10 + 1 },
-		"dictionary, empty":        func(r *wirev1.TrialResult) { r.Dictionary.Bytes = 0 },
-		"dictionary, trained":      func(r *wirev1.TrialResult) { r.Dictionary.TrainingItems = 101 },
-		"dictionary, measured":     func(r *wirev1.TrialResult) { r.Dictionary.Items = math.MaxUint64 },
-		"dictionary, long engine":  func(r *wirev1.TrialResult) { r.Dictionary.Engine = strings.Repeat("x", 1000) },
-		"dictionary, long problem": func(r *wirev1.TrialResult) { r.Dictionary.Problem = strings.Repeat("x", 1000) },
+		"dictionary of nothing":    func(r *wirev1.TrialResult) { r.Dictionaries[0].PlainBytes = 0 },
+		"dictionary, no bytes":     func(r *wirev1.TrialResult) { r.Dictionaries[0].Rows[0].WireBytes = 0 },
+		"dictionary, none without": func(r *wirev1.TrialResult) { r.Dictionaries[0].Rows[0].WireBytesWithout = 0 },
+		"dictionary, no level":     func(r *wirev1.TrialResult) { r.Dictionaries[0].Rows[0].Level = 0 },
+		"dictionary, many levels": func(r *wirev1.TrialResult) {
+			d := r.Dictionaries[0]
+			d.Rows = slices.Repeat(d.Rows, 4)
+		},
+		"dictionary of bodies": func(r *wirev1.TrialResult) { r.Sample.Unit = wirev1.TrialUnit_TRIAL_UNIT_BODY },
+		"dictionary, problem":  func(r *wirev1.TrialResult) { r.Dictionaries[0].Problem = "few" },
+		"dictionary, no rows":  func(r *wirev1.TrialResult) { r.Dictionaries[0].Rows = nil },
+		"dictionary, level twice": func(r *wirev1.TrialResult) {
+			d := r.Dictionaries[0]
+			d.Rows[1].Level = d.Rows[0].Level
+		},
+		"dictionary, descending":   func(r *wirev1.TrialResult) { slices.Reverse(r.Dictionaries[0].Rows) },
+		"dictionary, long":         func(r *wirev1.TrialResult) { r.Dictionaries[0].Bytes = 64<<10 + 1 },
+		"dictionary, empty":        func(r *wirev1.TrialResult) { r.Dictionaries[0].Bytes = 0 },
+		"dictionary, trained":      func(r *wirev1.TrialResult) { r.Dictionaries[0].TrainingItems = 101 },
+		"dictionary, measured":     func(r *wirev1.TrialResult) { r.Dictionaries[0].Items = math.MaxUint64 },
+		"dictionary, long engine":  func(r *wirev1.TrialResult) { r.Dictionaries[0].Engine = strings.Repeat("x", 1000) },
+		"dictionary, long problem": func(r *wirev1.TrialResult) { r.Dictionaries[0].Problem = strings.Repeat("x", 1000) },
+		"dictionary, long codec":   func(r *wirev1.TrialResult) { r.Dictionaries[0].Codec = strings.Repeat("x", 1000) },
+		"the second dictionary":    func(r *wirev1.TrialResult) { r.Dictionaries[1].PlainBytes = 0 },
+		"many dictionaries":        func(r *wirev1.TrialResult) { r.Dictionaries = slices.Repeat(r.Dictionaries, 5) },
+		"an earlier agent's": func(r *wirev1.TrialResult) {
+			r.Dictionary, r.Dictionaries = r.Dictionaries[0], nil
+			r.Dictionary.PlainBytes = 0
+		},
 	} {
 		trial, facts := runningTrial()
 		result := messageResult()
@@ -502,9 +454,13 @@ func FuzzTrialResult(f *testing.F) {
 			len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
 			t.Errorf("%+v", decision.Status)
 		}
-		if d := decision.Status.Dictionary; d != nil && (len(d.Results) > 3 || d.Bytes < 0 || d.Items < 0 ||
-			d.TrainingItems < 0) {
-			t.Errorf("%+v", d)
+		if n := len(decision.Status.Dictionaries); n > 8 {
+			t.Errorf("%d dictionaries", n)
+		}
+		for _, d := range decision.Status.Dictionaries {
+			if len(d.Results) > 3 || d.Bytes < 0 || d.Items < 0 || d.TrainingItems < 0 || len(d.Codec) > 128 {
+				t.Errorf("%+v", d)
+			}
 		}
 		if s := decision.Status.Sample; s != nil && (s.Unit == "" || s.Items < 0 || s.Agents < 0 || s.SilentAgents < 0 ||
 			len(s.SilentMessage) > 256) {

@@ -5,6 +5,7 @@ package trialreport
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"io"
@@ -120,8 +121,8 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 			),
 		)
 	}
-	if s.Dictionary != nil {
-		all = append(all, dictionary(s.Dictionary)...)
+	for _, d := range dictionaries(s) {
+		all = append(all, dictionary(d)...)
 	}
 	var links []string
 	for _, link := range s.Links {
@@ -140,16 +141,25 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 	return all
 }
 
-// dictionary says what one would do.
-func dictionary(d *v1alpha1.TrialDictionary) []string {
-	if d.Problem != "" {
-		return []string{fmt.Sprintf("No dictionary was measured: %s.", d.Problem)}
+// dictionaries are those that were tried. A manager of an earlier release has one, which is of zstd.
+func dictionaries(s *v1alpha1.CompressionTrialStatus) []v1alpha1.TrialDictionary {
+	if s.Dictionary != nil && len(s.Dictionaries) == 0 {
+		return []v1alpha1.TrialDictionary{*s.Dictionary}
 	}
-	all := []string{fmt.Sprintf("A zstd dictionary of %s, trained on %d of the messages, was measured with %s on "+
-		"the other %d.", table.Bytes(d.Bytes), d.TrainingItems, d.Engine, d.Items)}
+	return s.Dictionaries
+}
+
+// dictionary says what one would do.
+func dictionary(d v1alpha1.TrialDictionary) []string {
+	id := cmp.Or(d.Codec, string(v1alpha1.CodecZstd))
+	if d.Problem != "" {
+		return []string{fmt.Sprintf("No %s dictionary was measured: %s.", id, d.Problem)}
+	}
+	all := []string{fmt.Sprintf("A %s dictionary of %s, trained on %d of the messages, was measured with %s on %d others.",
+		id, table.Bytes(d.Bytes), d.TrainingItems, d.Engine, d.Items)}
 	for _, r := range d.Results {
-		all = append(all, fmt.Sprintf("With the dictionary at level %s: ratio %s (without %s), %s CPU seconds for a "+
-			"GiB to compress (without %s) and %s to decompress (without %s).", r.Level, r.Ratio, r.RatioWithout,
+		all = append(all, fmt.Sprintf("With the %s dictionary at level %s: ratio %s (without %s), %s CPU seconds for a "+
+			"GiB to compress (without %s) and %s to decompress (without %s).", id, r.Level, r.Ratio, r.RatioWithout,
 			r.CompressSecondsPerGiB, r.CompressSecondsPerGiBWithout, r.DecompressSecondsPerGiB,
 			r.DecompressSecondsPerGiBWithout))
 	}

@@ -225,15 +225,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestDictionary(t *testing.T) {
+func TestDictionaries(t *testing.T) {
 	c := trial()
-	c.Status.Dictionary = &v1alpha1.TrialDictionary{
-		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 500, Items: 501,
-		Results: []v1alpha1.TrialDictionaryResult{{
-			Level: "Fast", Ratio: "5.100", RatioWithout: "2.300", CompressSecondsPerGiB: "4.40",
-			CompressSecondsPerGiBWithout: "5.50", DecompressSecondsPerGiB: "1.10", DecompressSecondsPerGiBWithout: "1.20",
-		}},
-	}
 	says := func(want ...string) {
 		t.Helper()
 		var text, page bytes.Buffer
@@ -246,9 +239,21 @@ func TestDictionary(t *testing.T) {
 			}
 		}
 	}
-	says("libzstd", "64.00 KiB", "500", "501", "5.100", "2.300", "4.40", "5.50", "1.10", "1.20")
-	c.Status.Dictionary = &v1alpha1.TrialDictionary{Problem: "too few samples"}
-	says("too few samples")
+	one := v1alpha1.TrialDictionary{
+		Engine: "libzstd", Bytes: 64 << 10, TrainingItems: 500, Items: 501,
+		Results: []v1alpha1.TrialDictionaryResult{{
+			Level: "Fast", Ratio: "5.100", RatioWithout: "2.300", CompressSecondsPerGiB: "4.40",
+			CompressSecondsPerGiBWithout: "5.50", DecompressSecondsPerGiB: "1.10", DecompressSecondsPerGiBWithout: "1.20",
+		}},
+	}
+	c.Status.Dictionaries = []v1alpha1.TrialDictionary{
+		one, {Codec: "deflate", Engine: "isa-l", Problem: "too few samples"},
+	}
+	figures := []string{"zstd", "libzstd", "64.00 KiB", "500", "501", "5.100", "2.300", "4.40", "5.50", "1.10", "1.20"}
+	says(append(figures, "deflate", "too few samples")...)
+	// What a manager of an earlier release has.
+	c.Status.Dictionary, c.Status.Dictionaries = &one, nil
+	says(figures...)
 }
 
 // TestTerminal: what comes from a cluster cannot command the terminal, nor feign lines.
@@ -257,7 +262,7 @@ func TestTerminal(t *testing.T) {
 	hostile := trial()
 	s := &hostile.Status
 	s.Accelerator.Message, s.Results[1].Engine, s.Results[6].Problem, s.Links[0].Name = bad, bad, bad, bad
-	s.Dictionary = &v1alpha1.TrialDictionary{Problem: bad}
+	s.Dictionaries = []v1alpha1.TrialDictionary{{Codec: bad, Problem: bad}, {Codec: bad, Engine: bad}}
 	s.Recommendation.Message, s.Recommendation.Choices[0].Message, s.Recommendation.Policy = bad, bad,
 		"kind: CompressionPolicy\n# \x1b[31m\n"
 	var out bytes.Buffer

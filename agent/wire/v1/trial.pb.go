@@ -291,8 +291,10 @@ type TrialResult struct {
 	WaitCpuNanos []uint64 `protobuf:"varint,6,rep,packed,name=wait_cpu_nanos,json=waitCpuNanos,proto3" json:"wait_cpu_nanos,omitempty"`
 	// wait_cost_nanos is what that costs in billionths of the currency; zeros without prices.
 	WaitCostNanos []uint64 `protobuf:"varint,7,rep,packed,name=wait_cost_nanos,json=waitCostNanos,proto3" json:"wait_cost_nanos,omitempty"`
-	// dictionary is absent unless the sample is of messages, and where no engine has dictionaries.
-	Dictionary    *TrialDictionary `protobuf:"bytes,8,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
+	// dictionary is of agents of earlier releases, which try one of zstd alone and have no dictionaries.
+	Dictionary *TrialDictionary `protobuf:"bytes,8,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
+	// dictionaries are absent unless the sample is of messages, and where no engine has dictionaries.
+	Dictionaries  []*TrialDictionary `protobuf:"bytes,9,rep,name=dictionaries,proto3" json:"dictionaries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +381,13 @@ func (x *TrialResult) GetWaitCostNanos() []uint64 {
 func (x *TrialResult) GetDictionary() *TrialDictionary {
 	if x != nil {
 		return x.Dictionary
+	}
+	return nil
+}
+
+func (x *TrialResult) GetDictionaries() []*TrialDictionary {
+	if x != nil {
+		return x.Dictionaries
 	}
 	return nil
 }
@@ -666,8 +675,8 @@ func (x *TrialRow) GetProblem() string {
 	return ""
 }
 
-// TrialDictionary is what a zstd dictionary does that was trained on half of the messages of a sample, at most 4 MiB of
-// it, measured on the other half.
+// TrialDictionary is what a dictionary does that was trained on half of the messages of a sample that can refer to one,
+// at most 4 MiB, measured on the other half.
 type TrialDictionary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// engine that was measured with and without.
@@ -679,10 +688,12 @@ type TrialDictionary struct {
 	// items and plain_bytes that were measured.
 	Items      uint64 `protobuf:"varint,4,opt,name=items,proto3" json:"items,omitempty"`
 	PlainBytes uint64 `protobuf:"varint,5,opt,name=plain_bytes,json=plainBytes,proto3" json:"plain_bytes,omitempty"`
-	// rows for levels.
+	// rows for the levels at which the engine is preferred.
 	Rows []*TrialDictionaryRow `protobuf:"bytes,6,rep,name=rows,proto3" json:"rows,omitempty"`
 	// problem is why there are no rows, at most 96 bytes.
-	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	// codec that the dictionary is for; empty: zstd, of which agents of earlier releases were.
+	Codec         string `protobuf:"bytes,8,opt,name=codec,proto3" json:"codec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -762,6 +773,13 @@ func (x *TrialDictionary) GetRows() []*TrialDictionaryRow {
 func (x *TrialDictionary) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *TrialDictionary) GetCodec() string {
+	if x != nil {
+		return x.Codec
 	}
 	return ""
 }
@@ -883,7 +901,7 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
 	"serverName\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x83\x03\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xcc\x03\n" +
 	"\vTrialResult\x127\n" +
 	"\x06sample\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.TrialSampleR\x06sample\x12L\n" +
 	"\vaccelerator\x18\x02 \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12\x14\n" +
@@ -894,7 +912,8 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\x0fwait_cost_nanos\x18\a \x03(\x04R\rwaitCostNanos\x12C\n" +
 	"\n" +
 	"dictionary\x18\b \x01(\v2#.lighterage.wire.v1.TrialDictionaryR\n" +
-	"dictionary\"\xd0\x03\n" +
+	"dictionary\x12G\n" +
+	"\fdictionaries\x18\t \x03(\v2#.lighterage.wire.v1.TrialDictionaryR\fdictionaries\"\xd0\x03\n" +
 	"\vTrialSample\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1f\n" +
@@ -927,7 +946,7 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"cost_nanos\x18\b \x01(\x04R\tcostNanos\x12#\n" +
 	"\relapsed_nanos\x18\t \x03(\x04R\felapsedNanos\x12\x18\n" +
 	"\aproblem\x18\n" +
-	" \x01(\tR\aproblem\"\xf3\x01\n" +
+	" \x01(\tR\aproblem\"\x89\x02\n" +
 	"\x0fTrialDictionary\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12%\n" +
@@ -936,7 +955,8 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vplain_bytes\x18\x05 \x01(\x04R\n" +
 	"plainBytes\x12:\n" +
 	"\x04rows\x18\x06 \x03(\v2&.lighterage.wire.v1.TrialDictionaryRowR\x04rows\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\"\xd3\x02\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12\x14\n" +
+	"\x05codec\x18\b \x01(\tR\x05codec\"\xd3\x02\n" +
 	"\x12TrialDictionaryRow\x12:\n" +
 	"\x05level\x18\x01 \x01(\x0e2$.lighterage.wire.v1.CompressionLevelR\x05level\x12\x1d\n" +
 	"\n" +
@@ -988,15 +1008,16 @@ var file_agent_wire_v1_trial_proto_depIdxs = []int32{
 	10, // 5: lighterage.wire.v1.TrialResult.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
 	5,  // 6: lighterage.wire.v1.TrialResult.rows:type_name -> lighterage.wire.v1.TrialRow
 	6,  // 7: lighterage.wire.v1.TrialResult.dictionary:type_name -> lighterage.wire.v1.TrialDictionary
-	0,  // 8: lighterage.wire.v1.TrialSample.unit:type_name -> lighterage.wire.v1.TrialUnit
-	11, // 9: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
-	7,  // 10: lighterage.wire.v1.TrialDictionary.rows:type_name -> lighterage.wire.v1.TrialDictionaryRow
-	11, // 11: lighterage.wire.v1.TrialDictionaryRow.level:type_name -> lighterage.wire.v1.CompressionLevel
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 8: lighterage.wire.v1.TrialResult.dictionaries:type_name -> lighterage.wire.v1.TrialDictionary
+	0,  // 9: lighterage.wire.v1.TrialSample.unit:type_name -> lighterage.wire.v1.TrialUnit
+	11, // 10: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
+	7,  // 11: lighterage.wire.v1.TrialDictionary.rows:type_name -> lighterage.wire.v1.TrialDictionaryRow
+	11, // 12: lighterage.wire.v1.TrialDictionaryRow.level:type_name -> lighterage.wire.v1.CompressionLevel
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_trial_proto_init() }
