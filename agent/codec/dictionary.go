@@ -21,6 +21,11 @@ type DictionaryEngine interface {
 	NewDictionaryDecoder(dictionary []byte) (Decoder, error)
 }
 
+// OnlyBlocks is an encoder without what else it implements, as one with a dictionary is no StreamEncoder.
+func OnlyBlocks(e Encoder) Encoder { return onlyBlocks{e} }
+
+type onlyBlocks struct{ Encoder }
+
 // Wrapped is implemented by an engine that adds to another one.
 type Wrapped interface {
 	// Unwrap returns the other one.

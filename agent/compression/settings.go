@@ -38,11 +38,8 @@ func Read(c *wirev1.CompressionSettings) (Settings, error) {
 		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES:   policy.Bytes,
 	}
 	s := policy.Settings{
-		Objective: objectives[c.GetObjective()],
-		Prices: policy.Prices{
-			CPUHour:    float64(c.GetPrices().GetCpuHourNanos()) / 1e9,
-			NetworkGiB: float64(c.GetPrices().GetNetworkGibNanos()) / 1e9,
-		},
+		Objective:        objectives[c.GetObjective()],
+		Prices:           Prices(c.GetPrices()),
 		Mode:             modes[c.GetMode()],
 		Level:            Level(c.GetLevel()),
 		HardwareMinSize:  size(c.GetHardwareMinSize()),
@@ -62,6 +59,13 @@ func Read(c *wirev1.CompressionSettings) (Settings, error) {
 		ids = append(ids, id)
 	}
 	return Settings{Policy: s, Codecs: ids, Engines: c.GetSoftwareEngines()}, nil
+}
+
+// Prices of a configuration; the zero value where it has none.
+func Prices(p *wirev1.Prices) policy.Prices {
+	return policy.Prices{
+		CPUHour: float64(p.GetCpuHourNanos()) / 1e9, NetworkGiB: float64(p.GetNetworkGibNanos()) / 1e9,
+	}
 }
 
 // levels by their number on the wire.

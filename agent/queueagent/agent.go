@@ -418,6 +418,8 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		if err := r.channels.send(ctx, c); err != nil {
 			return err
 		}
+	} else {
+		r.channels.price(c)
 	}
 	if c.GetArchive() != nil {
 		settings, err := a.archiveSettings(ctx, c)

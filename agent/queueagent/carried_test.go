@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/queue/dictionary"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -25,17 +27,27 @@ func TestDictionariesAcrossChannel(t *testing.T) {
 			}
 			m.begin()
 		}
+		p.east.config.Channel.BatchMessages = 50 // Each batch waits for the disk, which tests beside this one may keep busy.
 	})
 	p.runs("zstd", 1)
 	orders := codectest.Orders(9, 2000, 1000)
 	put := func() {
 		t.Helper()
-		for range 20 {
+		puts := make([]jetstream.PubAckFuture, 50)
+		for i := range puts {
 			plain := orders[len(p.put)%len(orders)]
-			if _, err := p.putter.Publish(t.Context(), p.subject, plain); err != nil {
+			var err error
+			if puts[i], err = p.putter.PublishAsync(p.subject, plain); err != nil {
 				t.Fatal(err)
 			}
 			p.put = append(p.put, plain)
+		}
+		for _, put := range puts {
+			select {
+			case <-put.Ok():
+			case err := <-put.Err():
+				t.Fatal(err)
+			}
 		}
 	}
 	referring(p.east, put)
@@ -44,7 +56,8 @@ func TestDictionariesAcrossChannel(t *testing.T) {
 	p.get(len(p.put))
 	p.east.await("all has gone as it rested", func(r *wirev1.QueueReport) bool {
 		c := r.GetChannel()
-		return c.GetMessages() >= uint64(len(p.put)) && c.GetRecoded() == 0 && c.GetDeadLetters() == 0
+		return c.GetMessages() >= uint64(len(p.put)) && c.GetRecoded() == 0 && c.GetDeadLetters() == 0 &&
+			c.GetDictionaries() > 0
 	})
 	own := func(m *member) uint32 {
 		return m.await("a dictionary is in use", func(r *wirev1.QueueReport) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/ids"
@@ -161,7 +162,7 @@ func (a *Agent) newChannels(
 ) (*channels, error) {
 	x := &channels{
 		agent: a, store: r.store, conn: r.conn, ids: r.ids, decoding: decoding,
-		files: transport.NewFiles(a.options.Directory),
+		files: transport.NewFiles(a.options.Directory), work: channel.Work{Failed: r.front.EngineFailed},
 	}
 	address := c.GetAcceptance().GetAddress()
 	if address == "" {
@@ -238,23 +239,58 @@ func (x *channels) limit(c *wirev1.QueueConfig) {
 
 // sendsAnew reports whether a change of the configuration takes another sending end.
 func sendsAnew(before, c *wirev1.QueueConfig) bool {
-	return !proto.Equal(sendingOf(before), sendingOf(c)) ||
-		sends(c) && !proto.Equal(before.GetCompression(), c.GetCompression())
+	return !proto.Equal(sendingOf(before), sendingOf(c))
 }
 
-// sendingOf is what of a configuration is about sending ends.
+// sendingOf is what of a configuration is about sending ends, prices excepted: those that run are told others.
 func sendingOf(c *wirev1.QueueConfig) *wirev1.QueueConfig {
-	return &wirev1.QueueConfig{Channel: c.GetChannel(), Channels: c.GetChannels()}
+	var own wirev1.QueueConfig
+	for _, one := range endsOf(c) {
+		one = proto.CloneOf(one)
+		one.Prices = nil
+		own.Channels = append(own.Channels, one)
+	}
+	if settings := c.GetCompression(); sends(c) && settings != nil {
+		own.Compression = proto.CloneOf(settings)
+		own.Compression.Prices = nil
+	}
+	return &own
+}
+
+// endsOf are the sending ends that a configuration asks for.
+func endsOf(c *wirev1.QueueConfig) []*wirev1.ChannelConfig {
+	if c.GetChannel() != nil {
+		return []*wirev1.ChannelConfig{c.GetChannel()}
+	}
+	return c.GetChannels()
+}
+
+// pricesOf are those by which a channel decides.
+func pricesOf(c *wirev1.QueueConfig, one *wirev1.ChannelConfig) policy.Prices {
+	if one.GetPrices() != nil {
+		return compression.Prices(one.GetPrices())
+	}
+	return compression.Prices(c.GetCompression().GetPrices())
+}
+
+// price tells sending ends that run the prices of a configuration.
+func (x *channels) price(c *wirev1.QueueConfig) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range x.sending {
+		for _, one := range endsOf(c) {
+			if one.GetName() == s.name {
+				s.classes.Price(pricesOf(c, one))
+			}
+		}
+	}
 }
 
 // send starts the sending ends that a configuration asks for, in place of those that run. After an error those go on.
 // What cannot be run yet, or not any more, keeps clients away by the consumer of a Fanout, which removes nothing then,
 // as one of several does. The context is that of the ends' life.
 func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
-	wanted := c.GetChannels()
-	if c.GetChannel() != nil {
-		wanted = []*wirev1.ChannelConfig{c.GetChannel()}
-	}
+	wanted := endsOf(c)
 	var fanout *channel.Fanout
 	if len(c.GetChannels()) > 0 || slices.ContainsFunc(wanted, func(s *wirev1.ChannelConfig) bool { return !runs(s) }) {
 		o := channel.FanoutOptions{
@@ -314,6 +350,7 @@ func (x *channels) newSending(
 		}
 	}
 	s := &sending{classes: classes.New(c.GetQueue(), true, nil), own: wanted.GetAddress() != "", name: wanted.GetName()}
+	s.classes.Price(pricesOf(c, wanted))
 	s.to = &channel.Destination{
 		Address: wanted.GetAddress(), ServerName: wanted.GetServerName(),
 		Gateway: wanted.GetGatewayEndpoint(), Tunnel: wanted.GetGatewayTunnel(), Namespace: wanted.GetNamespace(),

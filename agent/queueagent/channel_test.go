@@ -13,6 +13,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -366,6 +367,40 @@ func TestChannel(t *testing.T) {
 	p.meet()
 	p.gone()
 	p.get(waiting)
+}
+
+// TestChannelIsPriced: a channel decides by its prices, and by those of the queue where it has none. Other prices do
+// not begin it again. Where nothing costs anything time is what counts.
+func TestChannelIsPriced(t *testing.T) {
+	t.Parallel()
+	some := &wirev1.Prices{CpuHourNanos: 1e9, NetworkGibNanos: 1e9}
+	p := newPair(t, func(p *pair) {
+		c := p.east.config
+		c.Compression.Objective = wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST
+		c.Compression.Prices, c.Channel.Prices = some, &wirev1.Prices{}
+	})
+	p.runs("zstd", 1)
+	sent := 0
+	for i, step := range []struct {
+		queue, channel           *wirev1.Prices
+		ofTheQueue, ofTheChannel string
+	}{
+		{some, &wirev1.Prices{}, "Cost", "Elapsed"}, {some, some, "Cost", "Cost"},
+		{&wirev1.Prices{}, some, "Elapsed", "Cost"}, {&wirev1.Prices{}, nil, "Elapsed", "Elapsed"},
+		{some, nil, "Cost", "Cost"},
+	} {
+		revision := strconv.Itoa(i + 1)
+		p.east.change(func(c *wirev1.QueueConfig) {
+			c.Revision, c.Compression.Prices, c.Channel.Prices = revision, step.queue, step.channel
+		})
+		p.send(2)
+		sent += 2
+		p.east.await("it decides by other prices", func(r *wirev1.QueueReport) bool {
+			return r.GetRevision() == revision && r.GetChannel().GetMessages() == uint64(sent) &&
+				r.GetDecisions().GetObjective() == step.ofTheQueue &&
+				r.GetChannel().GetDecisions().GetObjective() == step.ofTheChannel
+		})
+	}
 }
 
 // TestChannelIsRevoked: who is not granted any more is disconnected, and what cannot be taken over besides does not

@@ -69,20 +69,20 @@ func (g *gauge) look(ctx context.Context, r *running, c *wirev1.QueueConfig) {
 			g.members.Look(to.Classes, now, each)
 		}
 	}
-	rest := 0.0
+	write, rest := usualRest, 0.0
 	if !r.store.Shared() {
-		rest = usualRest * float64(len(c.GetMembers()))
 		if r.syncs == nil {
 			to.Rested(memoryByte)
 		} else if byte, cpu, ok := r.syncs.rate(); ok {
 			to.Rested(byte)
-			rest = cpu * float64(len(c.GetMembers()))
+			write = cpu
 		}
+		rest = write * float64(len(c.GetMembers()))
 	}
 	inflate := inflating(decoded)
 	to.SetWay(way(c, rest, inflate, storedShare(decoded, r.front.Statistics().GetStoredFormGets())))
 	g.crowd(ctx, r, c)
-	r.channels.measure(each, to.Carrier().Send, inflate)
+	r.channels.measure(each, to.Carrier().Send, write, inflate)
 }
 
 // way is what becomes of messages that are put.
@@ -190,9 +190,9 @@ func crowded(before bool, share float64) bool {
 	return share > crowdedFrom
 }
 
-// measure takes in what the connections of the sending ends carry. Send is the CPU time of a byte on a connection of
-// this member.
-func (x *channels) measure(each, send, inflate float64) {
+// measure takes in what the connections of the sending ends carry. Send, write and inflate are the CPU seconds of a
+// byte for a connection of this member, for writing and for inflating it. The other queue is taken to be like this one.
+func (x *channels) measure(each, send, write, inflate float64) {
 	x.mu.Lock()
 	all := x.sending
 	x.mu.Unlock()
@@ -200,8 +200,9 @@ func (x *channels) measure(each, send, inflate float64) {
 		send = new(policy.SendCost).PerByte()
 	}
 	for _, s := range all {
-		// Readers are at the other end, which inflates.
-		s.classes.SetWay(adapt.Way{Rest: send, Inflate: inflate})
+		// The other end receives what is sent and stores it as it came, once at least: how many members it has is not
+		// known here. Its readers are there as well, where it is inflated.
+		s.classes.SetWay(adapt.Way{Rest: 2*send + write, Inflate: inflate, Unpriced: s.own})
 		s.links.Look(s.classes.Classes, s.sent.Measure(), each)
 	}
 }

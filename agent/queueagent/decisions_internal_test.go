@@ -11,6 +11,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/classes"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -56,6 +58,37 @@ func TestWay(t *testing.T) {
 	}
 	if match := reaches(external); !match(50000, 4333) || !match(50000, 4222) || match(4222, 50000) {
 		t.Error("external servers")
+	}
+}
+
+// TestChannelsMeasure: a byte is sent here, and received and written at the other end. Within the cluster it costs only
+// CPU time.
+func TestChannelsMeasure(t *testing.T) {
+	const send, write, inflate = 1, 0.25, 3
+	to := func(own bool) *sending { return &sending{classes: classes.New("orders", true, nil), own: own} }
+	toPeer, toOwn := to(false), to(true)
+	x := &channels{sending: []*sending{toPeer, toOwn}}
+	x.measure(1000, send, write, inflate)
+	for name, c := range map[string]struct {
+		of           *sending
+		objective    policy.Objective
+		asIs, packed float64
+	}{
+		"CPU":                     {toPeer, policy.CPU, 2.25, 5 + 3 + 2.25/2},
+		"CPU within the cluster":  {toOwn, policy.CPU, 2.25, 5 + 3 + 2.25/2},
+		"Cost":                    {toPeer, policy.Cost, 2.25 + 100, 5 + 3 + 2.25/2 + 50},
+		"Cost within the cluster": {toOwn, policy.Cost, 2.25, 5 + 3 + 2.25/2},
+	} {
+		// A second costs 1, and a byte 100.
+		prices := policy.Prices{CPUHour: 3600, NetworkGiB: 100 << 30}
+		c.of.classes.Classes.Set(policy.Serving{Objective: c.objective, Prices: prices}, false)
+		asIs := c.of.classes.Value(policy.Spent{Plain: 1, Wire: 1})
+		packed := c.of.classes.Value(
+			policy.Spent{Plain: 1, Wire: 0.5, CPU: 5, Inflate: c.of.classes.Inflate(policy.Option{})},
+		)
+		if asIs != c.asIs || packed != c.packed {
+			t.Errorf("%s: %g as it is and %g compressed, want %g and %g", name, asIs, packed, c.asIs, c.packed)
+		}
 	}
 }
 

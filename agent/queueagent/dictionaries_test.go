@@ -33,7 +33,7 @@ var hastyDictionaries = dictionary.Timing{
 // referring puts an order until it refers to a dictionary.
 func referring(m *member, put func()) {
 	m.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(3 * patience); ; { // As await.
 		before := m.Report(m.Context()).GetDictionaries().GetMessages()
 		put()
 		if m.Report(m.Context()).GetDictionaries().GetMessages() > before {

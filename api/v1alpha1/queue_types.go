@@ -89,6 +89,9 @@ type QueueCompression struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
+	// objective is what mode Auto minimises. Cost needs prices of the policy or of a Tariff.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode says whether to compress.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`

@@ -213,6 +213,10 @@ type QueueChannelStatus struct {
 	// bytes of them as they travelled, with the dictionaries that they referred to.
 	// +optional
 	Bytes int64 `json:"bytes"`
+	// dictionaries that were sent, as a rule each once per start of the channel. After a reset messages may refer to
+	// earlier ones.
+	// +optional
+	Dictionaries int64 `json:"dictionaries,omitempty"`
 	// ratio is uncompressedBytes divided by bytes, as a decimal.
 	// +optional
 	Ratio string `json:"ratio,omitempty"`
@@ -263,6 +267,10 @@ type ReceivedChannel struct {
 	// bytes of the messages as they travelled, with the dictionaries that they referred to.
 	// +optional
 	Bytes int64 `json:"bytes"`
+	// dictionaries that arrived, as a rule each once per start of the channel. After a reset messages may refer to
+	// earlier ones.
+	// +optional
+	Dictionaries int64 `json:"dictionaries,omitempty"`
 	// lastError is why the channel ended last.
 	// +optional
 	LastError *ChannelError `json:"lastError,omitempty"`

@@ -16,6 +16,11 @@ type QueueDictionariesStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Kept int32 `json:"kept,omitempty"`
+	// keptDeflate is how many of kept are of deflate, in use or not; the others are of zstd. Releases that know
+	// dictionaries of zstd alone cannot read messages that refer to these.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	KeptDeflate int32 `json:"keptDeflate,omitempty"`
 	// current is the one that messages refer to that are put now; absent: none.
 	// +optional
 	Current *QueueDictionary `json:"current,omitempty"`
@@ -31,6 +36,9 @@ type QueueDictionary struct {
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Number int64 `json:"number,omitempty"`
+	// codec of the messages that refer to it.
+	// +optional
+	Codec Codec `json:"codec,omitempty"`
 	// trainedTime is when it was trained.
 	// +optional
 	TrainedTime *metav1.Time `json:"trainedTime,omitempty"`
@@ -42,6 +50,10 @@ type QueueDictionary struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TrainingMessages int32 `json:"trainingMessages,omitempty"`
+	// measuredMessages is how many later messages savedPercent, savedPercentWithout and cpuRatio are of. At most 512.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MeasuredMessages int32 `json:"measuredMessages,omitempty"`
 	// savedPercent is by how much messages became shorter with it, in percent of their length, headers of their form
 	// included.
 	// +required

@@ -44,6 +44,7 @@ type Queues struct {
 	checkpointing                       *prometheus.GaugeVec
 	referring, trained                  *prometheus.CounterVec
 	dictionaries                        *prometheus.GaugeVec
+	carried                             *prometheus.CounterVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -152,6 +153,12 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		receivedBytes: n.counter(
 			"lighterage_queue_channel_received_bytes_total",
 			"Bytes of the messages that channels have received, as they travelled, with the dictionaries that they referred to.",
+		),
+		carried: n.counter(
+			"lighterage_queue_channel_dictionaries_total",
+			"Dictionaries that channels sent and received, as a rule each once per start of a channel: direction is send or "+
+				"receive, for the end that is here.",
+			"direction",
 		),
 		channelWired: n.counter(
 			"lighterage_queue_channel_wire_bytes_total",
@@ -417,6 +424,8 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 		return c.GetWireBytes()
 	}), 1, "send")
 	count(q.channelWired, (*wirev1.QueueReport).GetReceivedWireBytes, 1, "receive")
+	count(q.carried, sumOfSending((*wirev1.ChannelStatus).GetDictionaries), 1, "send")
+	count(q.carried, sumOfReceived((*wirev1.ReceivedChannel).GetDictionaries), 1, "receive")
 	count(q.received, sumOfReceived((*wirev1.ReceivedChannel).GetMessages), 1)
 	count(q.receivedBytes, sumOfReceived((*wirev1.ReceivedChannel).GetPayloadBytes), 1)
 	const seconds = 1e-9

@@ -89,7 +89,7 @@ func TestArchiveClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(func(s *v1alpha1.QueueSpec) { archived(s); test.change(s) })
-			_, problem := queue.Want(q, nil, queue.Neighbours{Claims: test.claims}, false)
+			_, problem := queue.Want(q, nil, nil, queue.Neighbours{Claims: test.claims}, false, now)
 			if test.reason == "" && problem != nil || test.reason != "" && (problem == nil || problem.Reason != test.reason ||
 				!strings.Contains(problem.Message, test.says)) {
 				t.Errorf("problem %+v", problem)
@@ -101,9 +101,9 @@ func TestArchiveClaims(t *testing.T) {
 func wantArchived(t *testing.T, change func(*v1alpha1.QueueSpec)) queue.Wanted {
 	t.Helper()
 	q := newQueue(func(s *v1alpha1.QueueSpec) { archived(s); change(s) })
-	wanted, problem := queue.Want(q, nil, queue.Neighbours{Claims: []corev1.PersistentVolumeClaim{
+	wanted, problem := queue.Want(q, nil, nil, queue.Neighbours{Claims: []corev1.PersistentVolumeClaim{
 		claim("archives", corev1.ReadWriteMany), claim("rescued", corev1.ReadOnlyMany),
-	}}, false)
+	}}, false, now)
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}

@@ -87,7 +87,7 @@ func TestArchiveStores(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problem := queue.Want(newQueue(test.change), nil, queue.Neighbours{Stores: test.stores}, false)
+			_, problem := queue.Want(newQueue(test.change), nil, nil, queue.Neighbours{Stores: test.stores}, false, now)
 			if test.reason == "" && problem != nil || test.reason != "" && (problem == nil || problem.Reason != test.reason) {
 				t.Errorf("problem %+v", problem)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/policy"
 	"github.com/lighterage/lighterage/controllers/route"
+	"github.com/lighterage/lighterage/controllers/tariff"
 )
 
 // Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to
@@ -96,6 +97,8 @@ func (w *Wanted) addChannels() error {
 		}
 		if w.ChannelProblems[i] = problem; problem != nil {
 			config, ca = &wirev1.ChannelConfig{}, nil
+		} else if spec.Peer != "" && w.Policy.Objective == v1alpha1.ObjectiveCost {
+			config.Prices = tariff.Wire(w.Policy.Priced(w.tariffs, spec.Peer, w.now).Prices)
 		}
 		if w.Queue.Spec.Channel != nil {
 			w.Config.Channel = config

@@ -64,7 +64,7 @@ func toWest(s *v1alpha1.QueueSpec) {
 
 func wantWith(t *testing.T, q *v1alpha1.Queue, neighbours queue.Neighbours) queue.Wanted {
 	t.Helper()
-	wanted, problem := queue.Want(q, nil, neighbours, false)
+	wanted, problem := queue.Want(q, nil, nil, neighbours, false, now)
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}
@@ -375,7 +375,7 @@ func TestStatisticsOfChannels(t *testing.T) {
 	wanted, facts := sends(t, &wirev1.ChannelStatus{
 		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd",
 		Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, Messages: 30, Batches: 3, PlainBytes: 4000,
-		PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
+		PayloadBytes: 1000, Recoded: 2, InDoubt: 7, Dictionaries: 6,
 		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200, DeadLetters: 4,
 		DataPath: &wirev1.DataPath{
 			Type: "MPTCP", Reason: "Negotiated", RoundTripNanos: 40_000_000, CongestionControl: "bbr",
@@ -384,7 +384,7 @@ func TestStatisticsOfChannels(t *testing.T) {
 	arrived := func(queue string, connected bool, position uint64) *wirev1.ReceivedChannel {
 		return &wirev1.ReceivedChannel{
 			Peer: "north", Namespace: "bank", Queue: queue, Connected: connected, Codec: "zstd", Position: position, Messages: 5,
-			Batches: 1, PayloadBytes: 50,
+			Batches: 1, PayloadBytes: 50, Dictionaries: 3,
 		}
 	}
 	facts.Members[0].Report.Received = []*wirev1.ReceivedChannel{
@@ -408,15 +408,17 @@ func TestStatisticsOfChannels(t *testing.T) {
 		MessagesPerSecond: "1.5", Messages: 50,
 		Batches: 3, InDoubt: 7,
 		UncompressedBytes: 4000, Bytes: 1000, Ratio: "4.00", Recoded: 2, WireBytes: 1200, Starts: 2, DeadLetters: 4,
+		Dictionaries: 6,
 	}) {
 		t.Errorf("channel %+v", c)
 	}
 	if len(status.Received) != 2 ||
 		status.Received[0] != (v1alpha1.ReceivedChannel{
-			Source: "north/bank/a", Position: 3, Messages: 5, Batches: 1, Bytes: 50,
+			Source: "north/bank/a", Position: 3, Messages: 5, Batches: 1, Bytes: 50, Dictionaries: 3,
 		}) ||
 		status.Received[1] != (v1alpha1.ReceivedChannel{
 			Source: "north/bank/b", Connected: true, NegotiatedCodec: "zstd", Position: 40, Messages: 10, Batches: 2, Bytes: 100,
+			Dictionaries: 6,
 		}) {
 		t.Errorf("received %+v", status.Received)
 	}
@@ -435,13 +437,14 @@ func TestStatisticsOfChannels(t *testing.T) {
 	}
 	channel.DataPath.Type = "TCP"
 	channel.Level = 0
-	channel.Messages, channel.State, channel.Codec = 99, wirev1.ChannelState_CHANNEL_STATE_RETRYING, ""
+	channel.Messages, channel.Dictionaries, channel.Codec = 99, 99, ""
+	channel.State = wirev1.ChannelState_CHANNEL_STATE_RETRYING
 	channel.LastError, channel.LastErrorTime = &wirev1.Failure{
 		Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
 	}, timestamppb.New(now)
 	status = queue.Observe(wanted.Queue, &wanted, facts)
-	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" || c.NegotiatedLevel != "" ||
-		c.DataPath != nil || c.LastError.Reason != v1alpha1.ReasonNotGranted {
+	if c := status.Channel; c.Messages != 50 || c.Dictionaries != 6 || c.State != "Retrying" || c.NegotiatedCodec != "" ||
+		c.NegotiatedLevel != "" || c.DataPath != nil || c.LastError.Reason != v1alpha1.ReasonNotGranted {
 		t.Errorf("channel %+v", c)
 	}
 }

@@ -178,7 +178,7 @@ func TestSeveralChannels(t *testing.T) {
 	q = newQueue(toQueues(
 		v1alpha1.QueueChannel{Peer: "west", Queue: "x"}, v1alpha1.QueueChannel{Peer: "west", Namespace: "bank", Queue: "x"},
 	))
-	if _, problem := queue.Want(q, nil, neighbours, false); problem == nil {
+	if _, problem := queue.Want(q, nil, nil, neighbours, false, now); problem == nil {
 		t.Error("a Queue is named twice")
 	}
 }

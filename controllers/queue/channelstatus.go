@@ -291,6 +291,7 @@ func channelCounts(
 		all.PlainBytes += one.GetPlainBytes()
 		all.Recoded += one.GetRecoded()
 		all.DeadLetters += one.GetDeadLetters()
+		all.Dictionaries += one.GetDictionaries()
 		all.WireBytes += one.GetWireBytes()
 		all.Starts += one.GetStarts()
 		if one.GetLastError() != nil && (all.LastError == nil ||
@@ -311,6 +312,7 @@ func channelCounts(
 		InDoubt:           clamp(channel.GetInDoubt()),
 		UncompressedBytes: clamp(all.GetPlainBytes()),
 		Bytes:             clamp(all.GetPayloadBytes()),
+		Dictionaries:      clamp(all.GetDictionaries()),
 		Ratio:             replicas.Ratio(all.GetPlainBytes(), all.GetPayloadBytes()),
 		Recoded:           clamp(all.GetRecoded()),
 		DeadLetters:       clamp(all.GetDeadLetters()),
@@ -382,6 +384,7 @@ func addReceived(all *v1alpha1.ReceivedChannel, one *wirev1.ReceivedChannel) {
 	all.Messages += clamp(one.GetMessages())
 	all.Batches += clamp(one.GetBatches())
 	all.Bytes += clamp(one.GetPayloadBytes())
+	all.Dictionaries += clamp(one.GetDictionaries())
 	if failed := channelError(one.GetLastError(), one.GetLastErrorTime()); failed != nil &&
 		(all.LastError == nil || all.LastError.Time.Before(failed.Time)) {
 		all.LastError = failed

@@ -34,6 +34,8 @@ type decision struct {
 	// apply: what is usable is to be made, on nodes of the affinity.
 	apply    bool
 	affinity *corev1.Affinity
+	// pricesLast is how long the prices certainly last that members decide by; 0 for ever.
+	pricesLast time.Duration
 	// keepServing, if set, is why nothing of the spec is made. Members that run go on with what it said before.
 	keepServing *agentpod.Problem
 	// facts are those for Observe, but what comes of carrying this out.
@@ -53,7 +55,7 @@ func decide(
 			return d, nil
 		}
 	}
-	wanted, problem := Want(queue, in.policies, in.neighbours, in.privilegeAllowed)
+	wanted, problem := Want(queue, in.policies, in.tariffs, in.neighbours, in.privilegeAllowed, now)
 	if problem == nil {
 		problem = in.former
 	}
@@ -61,6 +63,7 @@ func decide(
 		d.keepServing = problem
 		return d, nil
 	}
+	d.pricesLast = wanted.Policy.ServesFor(in.tariffs, now)
 	if err := d.admit(wanted, answer); err != nil || d.usable == nil {
 		return d, err
 	}

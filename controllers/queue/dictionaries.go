@@ -64,15 +64,12 @@ func dictionariesStatus(
 	queue *v1alpha1.Queue, wanted *Wanted, members []Member, before *v1alpha1.QueueDictionariesStatus,
 ) *v1alpha1.QueueDictionariesStatus {
 	leading := leadingDictionaries(members)
-	kept := min(leading.GetKept(), maxDictionaries)
-	if leading == nil && before != nil {
-		kept = uint32(max(before.Kept, 0))
-	}
+	kept, deflate := keptDictionaries(leading, before)
 	auto := queue.Spec.Compression != nil && queue.Spec.Compression.Dictionaries == v1alpha1.QueueDictionariesAuto
 	if !auto && kept == 0 {
 		return nil
 	}
-	status := &v1alpha1.QueueDictionariesStatus{Kept: int32(kept)}
+	status := &v1alpha1.QueueDictionariesStatus{Kept: kept, KeptDeflate: deflate}
 	for _, member := range members {
 		n := replicas.Clamp(member.Report.GetDictionaries().GetMessages())
 		status.Messages += min(n, math.MaxInt64-status.Messages)
@@ -81,6 +78,9 @@ func dictionariesStatus(
 	switch {
 	case !auto:
 		status.Message = fmt.Sprintf("%d dictionaries stay until the messages that refer to them have left", kept)
+		if problem := leading.GetProblem(); problem != "" {
+			status.Message += "; " + problem
+		}
 	case queue.Spec.Engine.External != nil:
 		status.Message = "dictionaries are for members' own storage, and external servers keep the messages"
 	case wanted == nil || !wanted.Config.GetDictionaries():
@@ -111,13 +111,32 @@ func leadingDictionaries(members []Member) *wirev1.QueueDictionaries {
 	return nil
 }
 
+// keptDictionaries is how many there are, and how many of them are of deflate. While the member that leads does not
+// know, it is what was known last.
+func keptDictionaries(
+	leading *wirev1.QueueDictionaries, before *v1alpha1.QueueDictionariesStatus,
+) (all, deflate int32) {
+	if leading == nil || leading.KeptDeflate == nil && leading.GetKept() == 0 {
+		if before == nil {
+			return 0, 0
+		}
+		return max(before.Kept, 0), max(before.KeptDeflate, 0)
+	}
+	kept := min(leading.GetKept(), maxDictionaries)
+	return int32(kept), int32(min(leading.GetKeptDeflate(), kept))
+}
+
+// codecOf a dictionary. The first release with them does not say that one is of zstd.
+func codecOf(d *wirev1.QueueDictionary) v1alpha1.Codec {
+	if d.GetCodec() == string(v1alpha1.CodecDeflate) {
+		return v1alpha1.CodecDeflate
+	}
+	return v1alpha1.CodecZstd
+}
+
 // nameOf a dictionary, for people.
 func nameOf(d *wirev1.QueueDictionary) string {
-	of := "zstd"
-	if d.GetCodec() == "deflate" {
-		of = "deflate"
-	}
-	return fmt.Sprintf("dictionary %d of %s", d.GetNumber(), of)
+	return fmt.Sprintf("dictionary %d of %s", d.GetNumber(), codecOf(d))
 }
 
 // dictionaryStatus is nil if there is none, or one that no agent of this release has.
@@ -136,8 +155,11 @@ func dictionaryStatus(d *wirev1.QueueDictionary) *v1alpha1.QueueDictionary {
 	with := float64(d.GetCompressNanos()) + float64(d.GetInflateNanos())
 	without := float64(d.GetCompressNanosWithout()) + float64(d.GetInflateNanosWithout())
 	return &v1alpha1.QueueDictionary{
-		Number: int64(d.GetNumber()), TrainedTime: trained, Bytes: int32(min(d.GetBytes(), math.MaxInt32)),
-		TrainingMessages: int32(min(d.GetTrainingMessages(), math.MaxInt32)), SavedPercent: saved(d.GetWireBytes()),
+		Number: int64(d.GetNumber()), Codec: codecOf(d), TrainedTime: trained,
+		Bytes:               int32(min(d.GetBytes(), math.MaxInt32)),
+		TrainingMessages:    int32(min(d.GetTrainingMessages(), math.MaxInt32)),
+		MeasuredMessages:    int32(min(d.GetMeasuredMessages(), math.MaxInt32)),
+		SavedPercent:        saved(d.GetWireBytes()),
 		SavedPercentWithout: saved(d.GetWireBytesWithout()),
 		CPURatio:            strconv.FormatFloat(with/max(without, 1), 'f', 2, 64),
 	}

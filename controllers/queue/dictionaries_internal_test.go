@@ -102,8 +102,30 @@ func TestDictionariesStatus(t *testing.T) {
 	if old == nil || old.Kept != 2 || old.Message == "" || old.Current != nil {
 		t.Fatalf("messages refer to two: %+v", old)
 	}
+	if s := show(leader(&wirev1.QueueDictionaries{Kept: 2, Problem: "full"}), nil); s == nil || s.Message == old.Message {
+		t.Errorf("the one in use stays in use for a reason: %+v", s)
+	}
 	if s := show([]Member{follower}, old); s == nil || s.Kept != 2 {
 		t.Errorf("the member that leads does not answer: %+v", s)
+	}
+	// Not in use any more, and messages refer to them.
+	mixed := show(leader(&wirev1.QueueDictionaries{Kept: 3, KeptDeflate: new(uint32(2)), Deflate: true}), old)
+	if mixed == nil || mixed.Kept != 3 || mixed.KeptDeflate != 2 || mixed.Current != nil {
+		t.Fatalf("two of three are of deflate: %+v", mixed)
+	}
+	for what, members := range map[string][]Member{
+		"does not answer": {follower}, "has just begun": leader(&wirev1.QueueDictionaries{Deflate: true}),
+	} {
+		if s := show(members, mixed); s == nil || s.Kept != 3 || s.KeptDeflate != 2 {
+			t.Errorf("the member that leads %s: %+v", what, s)
+		}
+	}
+	if s := show(leader(&wirev1.QueueDictionaries{Kept: 1, KeptDeflate: new(uint32(0))}), mixed); s == nil ||
+		s.Kept != 1 || s.KeptDeflate != 0 {
+		t.Errorf("those of deflate are deleted: %+v", s)
+	}
+	if s := show(leader(&wirev1.QueueDictionaries{KeptDeflate: new(uint32(0))}), mixed); s != nil {
+		t.Errorf("all are deleted: %+v", s)
 	}
 	q.Spec.Compression = &v1alpha1.QueueCompression{Dictionaries: v1alpha1.QueueDictionariesAuto}
 	texts := map[string]bool{}
@@ -123,13 +145,15 @@ func TestDictionariesStatus(t *testing.T) {
 	}
 	s := show(leader(&wirev1.QueueDictionaries{
 		Kept: 3, Messages: 6, Current: &wirev1.QueueDictionary{
-			Number: 70000, TrainedTime: timestamppb.Now(), Bytes: 65000, TrainingMessages: 1500, PlainBytes: 1000,
-			WireBytes: 220, WireBytesWithout: 550, CompressNanos: 30, CompressNanosWithout: 40, InflateNanos: 10,
+			Number: 70000, TrainedTime: timestamppb.Now(), Bytes: 65000, TrainingMessages: 1500, MeasuredMessages: 500,
+			PlainBytes: 1000,
+			WireBytes:  220, WireBytesWithout: 550, CompressNanos: 30, CompressNanosWithout: 40, InflateNanos: 10,
 			InflateNanosWithout: 10,
 		},
 	}), nil)
 	if s.Kept != 3 || s.Messages != 11 || s.Current == nil || s.Current.Number != 70000 || s.Current.Bytes != 65000 ||
-		s.Current.TrainingMessages != 1500 || s.Current.SavedPercent != "78.0" || s.Current.SavedPercentWithout != "45.0" ||
+		s.Current.Codec != v1alpha1.CodecZstd || s.Current.TrainingMessages != 1500 || s.Current.MeasuredMessages != 500 ||
+		s.Current.SavedPercent != "78.0" || s.Current.SavedPercentWithout != "45.0" ||
 		s.Current.CPURatio != "0.80" || s.Current.TrainedTime == nil {
 		t.Errorf("%+v, %+v", s, s.Current)
 	}
@@ -139,14 +163,18 @@ func TestDictionariesStatus(t *testing.T) {
 	}
 	endless := uint64(math.MaxUint64)
 	s = show(append(leader(&wirev1.QueueDictionaries{
-		Kept: math.MaxUint32, Messages: endless, Problem: strings.Repeat("no ", 1000), Current: &wirev1.QueueDictionary{
+		Kept: math.MaxUint32, KeptDeflate: new(uint32(math.MaxUint32)), Messages: endless,
+		Problem: strings.Repeat("no ", 1000), Current: &wirev1.QueueDictionary{
 			Number: math.MaxUint32, TrainedTime: &timestamppb.Timestamp{Seconds: math.MaxInt64}, Bytes: math.MaxUint32,
-			TrainingMessages: math.MaxUint32, PlainBytes: 1, WireBytes: endless, WireBytesWithout: endless,
+			TrainingMessages: math.MaxUint32, MeasuredMessages: math.MaxUint32, Codec: "deflate", PlainBytes: 1,
+			WireBytes: endless, WireBytesWithout: endless,
 			CompressNanos: endless, InflateNanos: 1, CompressNanosWithout: endless, InflateNanosWithout: 1,
 		},
 	}), follower), nil)
-	if s.Kept != 16 || s.Messages != math.MaxInt64 || len(s.Message) > 512 || s.Current == nil || s.Current.Bytes < 0 ||
-		s.Current.TrainingMessages < 0 || s.Current.TrainedTime != nil || s.Current.CPURatio != "1.00" {
+	if s.Kept != 16 || s.KeptDeflate != 16 || s.Messages != math.MaxInt64 || len(s.Message) > 512 || s.Current == nil ||
+		s.Current.Bytes < 0 ||
+		s.Current.TrainingMessages < 0 || s.Current.MeasuredMessages < 0 || s.Current.Codec != v1alpha1.CodecDeflate ||
+		s.Current.TrainedTime != nil || s.Current.CPURatio != "1.00" {
 		t.Errorf("what no agent has: %+v, %+v", s, s.Current)
 	}
 	wanted.Config.Dictionaries = false

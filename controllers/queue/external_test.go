@@ -96,7 +96,7 @@ func TestExternalMembers(t *testing.T) {
 	).Config.GetExternal().GetOwner(); got == x.GetOwner() {
 		t.Error("a Queue of another cluster is the same")
 	}
-	_, problem := queue.Want(newQueue(inExternal([]byte("none"))), nil, queue.Neighbours{}, false)
+	_, problem := queue.Want(newQueue(inExternal([]byte("none"))), nil, nil, queue.Neighbours{}, false, now)
 	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec ||
 		!strings.Contains(problem.Message, "spec.engine.external.caBundle") {
 		t.Errorf("a bundle without certificates: %+v", problem)
@@ -191,14 +191,14 @@ func TestExternalCredentials(t *testing.T) {
 	_, problem := queue.Want(newQueue(func(s *v1alpha1.QueueSpec) {
 		inExternal(ca)(s)
 		s.Engine.External.Servers = []string{"tls://a:1", "nats://b:2"}
-	}), nil, queue.Neighbours{}, false)
+	}), nil, nil, queue.Neighbours{}, false, now)
 	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec ||
 		!strings.Contains(problem.Message, "spec.engine.external.servers") {
 		t.Errorf("servers without TLS: %+v", problem)
 	}
 	if _, problem := queue.Want(newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Engine.External = &v1alpha1.QueueExternal{Servers: []string{"nats://b:2"}}
-	}), nil, queue.Neighbours{}, false); problem != nil {
+	}), nil, nil, queue.Neighbours{}, false, now); problem != nil {
 		t.Errorf("without credentials: %+v", problem)
 	}
 }

@@ -54,7 +54,7 @@ func spilling(size string) func(*v1alpha1.QueueSpec) {
 
 func want(t *testing.T, q *v1alpha1.Queue, policies ...v1alpha1.CompressionPolicy) queue.Wanted {
 	t.Helper()
-	wanted, problem := queue.Want(q, policies, queue.Neighbours{}, false)
+	wanted, problem := queue.Want(q, policies, nil, queue.Neighbours{}, false, now)
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}

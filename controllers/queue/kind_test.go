@@ -49,7 +49,7 @@ var kind = replicastest.Kind[*v1alpha1.Queue]{
 			r.Fatal(err)
 		}
 		neighbours := queue.Neighbours{Stores: stores.Items, Queues: queues.Items}
-		wanted, problem := queue.Want(r.Object, r.Policies(), neighbours, true)
+		wanted, problem := queue.Want(r.Object, r.Policies(), r.Tariffs(), neighbours, true, r.Clock.Now())
 		if problem != nil {
 			r.Fatal(problem.Message)
 		}

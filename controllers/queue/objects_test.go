@@ -151,7 +151,7 @@ func TestSpillIsStored(t *testing.T) {
 	}
 	q := newQueue(spilling("128Mi"))
 	q.Spec.Limits.MaxMessageSize = ptr.To(resource.MustParse("32Mi"))
-	if _, problem := queue.Want(q, nil, queue.Neighbours{}, false); problem == nil ||
+	if _, problem := queue.Want(q, nil, nil, queue.Neighbours{}, false, now); problem == nil ||
 		!strings.Contains(problem.Message, "spec.storage.spill.size must be at least") {
 		t.Errorf("messages that never fit: %v", problem)
 	}

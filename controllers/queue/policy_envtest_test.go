@@ -57,3 +57,36 @@ func TestLocalPolicy(t *testing.T) {
 	}
 	told(wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, never, false)
 }
+
+// TestPricesAreFollowed: members that decide by money are told another price when the Tariff says it.
+func TestPricesAreFollowed(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	tariff := &v1alpha1.Tariff{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "4"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "1"},
+		},
+	}
+	cluster.Create(t, tariff, &v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.CompressionPolicySpec{TariffName: namespace},
+	})
+	q := create(t, namespace, func(spec *v1alpha1.QueueSpec) {
+		spec.Compression = &v1alpha1.QueueCompression{PolicyName: namespace}
+	})
+	told := func(cpuHourNanos uint64) {
+		t.Helper()
+		controllertest.Eventually(t, func() error {
+			config, _ := secret(t, set(t, q))
+			if got := config.GetCompression().GetPrices(); got.GetCpuHourNanos() != cpuHourNanos {
+				return fmt.Errorf("the members are told %v", got)
+			}
+			return nil
+		})
+	}
+	told(4_000_000_000)
+	tariff.Spec.CPUHour.Price = "3"
+	if err := cluster.Client.Update(ctx, tariff); err != nil {
+		t.Fatal(err)
+	}
+	told(3_000_000_000)
+}

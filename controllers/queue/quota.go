@@ -27,12 +27,12 @@ func (r *Reconciler) newLine() *line.Line[*v1alpha1.Queue] {
 	}
 }
 
-// decide has the namespace's quotas admit the storage that a Queue asks for. written is to be called when the status
-// that was decided is written, or is not going to be.
+// decide has the namespace's quotas admit the storage that a Queue asks for. written is to be called as line.Line says
+// when the status that was decided is written, or is not going to be.
 func (r *Reconciler) decide(
 	ctx context.Context, queue *v1alpha1.Queue, in inputs,
-) (d decision, written func(), err error) {
-	now, written := r.Clock.Now().Truncate(time.Second), func() {}
+) (d decision, written func(error), err error) {
+	now, written := r.Clock.Now().Truncate(time.Second), func(error) {}
 	if d, err = decide(queue, in, r.Image, now, nil); err != nil || d.ask == nil {
 		return d, written, err
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) decide(
 	if err != nil {
 		return d, written, err
 	}
-	answer, written, err := r.line.Admit(ctx, queue.Namespace, *d.ask, quotas)
+	answer, written, err := r.line.Admit(ctx, queue, *d.ask, quotas)
 	if err != nil {
 		return d, written, err
 	}
@@ -74,12 +74,14 @@ func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
 // view is what a namespace's Queues hold and wait for.
 func view(
 	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+	options ...client.ListOption,
 ) (quota.View, error) {
 	if len(quotas) == 0 {
 		return quota.View{}, nil
 	}
 	queues := &v1alpha1.QueueList{}
-	if err := reader.List(ctx, queues, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err := reader.List(ctx, queues, options...); err != nil {
 		return quota.View{}, fmt.Errorf("listing Queues in %s: %w", namespace, err)
 	}
 	return quota.Queues(quotas, queues.Items), nil

@@ -119,7 +119,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	d, written, err := r.decide(ctx, queue, in)
-	defer written()
+	defer written(nil)
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
@@ -134,17 +134,20 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.protect(ctx, queue); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.noteAdmitted(ctx, queue, d.admitted); err != nil {
+	err = r.noteAdmitted(ctx, queue, d.admitted)
+	written(err)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	written()
 	facts, err := r.execute(ctx, queue, in, d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
 	result := ctrl.Result{
-		RequeueAfter: replicas.LookAgain(facts.Members, startGrace, r.Lifetime, in.expires, kept, facts.Now),
+		RequeueAfter: replicas.LookAgain(
+			facts.Members, startGrace, r.Lifetime, kept, facts.Now, in.expires, d.pricesLast,
+		),
 	}
 	if !in.members.Asked {
 		return result, nil // this wakes when they have been

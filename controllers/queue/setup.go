@@ -48,6 +48,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, queues)),
 			wake.LaterIf(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), wake.LaterIf(specOrAnnotations),
+		).
 		Watches(&v1alpha1.ObjectStore{}, handler.EnqueueRequestsFromMapFunc(r.ofStore), later).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), specChanged).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), specChanged).
@@ -139,6 +142,15 @@ func (r *Reconciler) ofGrant(ctx context.Context, object client.Object) []reconc
 func opens(grant *v1alpha1.PeerGrant, queue *v1alpha1.Queue) bool {
 	return grant.Namespace == queue.Namespace && slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
 		return to.Kind == v1alpha1.GrantedQueue && (to.Name == "" || to.Name == queue.Name)
+	})
+}
+
+// ofTariff is for those that decide by money, or ask for it, and those of which it is not known yet.
+func (r *Reconciler) ofTariff(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, func(q *v1alpha1.Queue) bool {
+		own, policy := q.Spec.Compression, q.Status.Policy
+		return policy == nil || policy.Objective == v1alpha1.ObjectiveCost ||
+			own != nil && own.Objective == v1alpha1.ObjectiveCost
 	})
 }
 

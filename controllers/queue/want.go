@@ -23,8 +23,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
-// Wanted is what a Queue asks for. It is pure: policies, neighbours, and whether the namespace allows privilege, are
-// given.
+// Wanted is what a Queue asks for. It is pure: policies, Tariffs, neighbours, the time, and whether the namespace
+// allows privilege, are given.
 type Wanted struct {
 	Queue  *v1alpha1.Queue
 	Policy policy.Resolved
@@ -43,16 +43,19 @@ type Wanted struct {
 	Files map[string][]byte
 
 	neighbours Neighbours
+	tariffs    []v1alpha1.Tariff
+	now        time.Time
 	// record is by which the StatefulSet remembers Config.
 	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
-// A policy that was deleted or made unusable is none as long as status has the last one.
+// Want reads a spec, with the prices of now. The problem is why nothing can be made of it; what runs goes on then, see
+// Reconciler.keepServing. A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(
-	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool,
+	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff, neighbours Neighbours,
+	privilegeAllowed bool, now time.Time,
 ) (Wanted, *agentpod.Problem) {
-	resolved, err := policy.ResolveQueue(queue.UID, queue.Spec.Compression, policies)
+	resolved, err := policy.ResolveQueue(queue.UID, queue.Spec.Compression, policies, tariffs)
 	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if queue.Status.Policy == nil {
@@ -76,7 +79,10 @@ func Want(
 	if problem := agentpod.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
-	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, Inherited: inherited, neighbours: neighbours}
+	wanted := Wanted{
+		Queue: queue, Policy: resolved, PolicyProblem: policyProblem, Inherited: inherited, neighbours: neighbours,
+		tariffs: tariffs, now: now,
+	}
 	wanted, err = wanted.configured()
 	if err != nil {
 		return Wanted{}, agentpod.SpecProblem(err)
@@ -95,7 +101,7 @@ func inheritedMinSize(
 		return queue.Status.InheritedMinSize
 	}
 	// Without what the Queue says itself, which it may take back.
-	resolved, err := policy.ResolveQueue("", nil, policies)
+	resolved, err := policy.ResolveQueue("", nil, policies, nil)
 	if err != nil {
 		return nil
 	}
@@ -105,7 +111,7 @@ func inheritedMinSize(
 
 // configured fills in what the members are told.
 func (w Wanted) configured() (Wanted, error) {
-	config, err := configOf(w.Queue, w.Policy)
+	config, err := configOf(w.Queue, w.Policy.Serving(w.tariffs, "", w.now))
 	if err != nil {
 		return w, err
 	}

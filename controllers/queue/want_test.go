@@ -144,7 +144,7 @@ func TestWantRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problem := queue.Want(newQueue(test.change), nil, queue.Neighbours{}, false)
+			_, problem := queue.Want(newQueue(test.change), nil, nil, queue.Neighbours{}, false, now)
 			if problem == nil || problem.Reason != test.reason || !strings.Contains(problem.Message, test.says) {
 				t.Errorf("problem %+v", problem)
 			}
@@ -290,5 +290,73 @@ func TestRoles(t *testing.T) {
 		v1alpha1.QueueTokenRole{Token: "till", Operations: both}, v1alpha1.QueueTokenRole{Token: "*", Operations: put},
 	); mounted != nil || told != "till true true; * true false; "+certificate {
 		t.Errorf("with others: %v, %s", mounted, told)
+	}
+}
+
+// TestWantPrices: members are told the prices of the Tariff that applies where they decide by them, channels those of
+// their Peers, and a change of prices by which nothing is decided does not change their configuration.
+func TestWantPrices(t *testing.T) {
+	price := func(cpuHour string) []v1alpha1.Tariff {
+		return []v1alpha1.Tariff{{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "datacentre", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+			},
+			Spec: v1alpha1.TariffSpec{
+				Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: cpuHour},
+				NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0.05", Rules: []v1alpha1.NetworkGiBRule{
+					{Price: "7", Peers: []string{"west"}, Direction: v1alpha1.DirectionReceive},
+					{Price: "0.09", Peers: []string{"west"}},
+				}},
+			},
+		}}
+	}
+	neighbours := queue.Neighbours{
+		Peers:  []v1alpha1.Peer{peerOf("west", "west.example:8443", authority(t, "west"))},
+		Queues: []v1alpha1.Queue{{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "copies"}}},
+	}
+	channels := func(s *v1alpha1.QueueSpec) {
+		s.Channels = []v1alpha1.QueueChannel{
+			{Peer: "west", Queue: "invoices"}, {Queue: "copies"}, {Peer: "gone", Queue: "lost"},
+		}
+	}
+	config := func(
+		objective v1alpha1.CompressionObjective, cpuHour string, change func(*v1alpha1.QueueSpec),
+	) *wirev1.QueueConfig {
+		t.Helper()
+		policies := []v1alpha1.CompressionPolicy{policyWith(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Objective = objective
+		})}
+		wanted, problem := queue.Want(newQueue(change), policies, price(cpuHour), neighbours, false, now)
+		if problem != nil {
+			t.Fatal(problem.Message)
+		}
+		if wanted.Policy.Prices != nil {
+			t.Errorf("status shows prices of the Tariff as those of the policy: %v", wanted.Policy.Prices)
+		}
+		return wanted.Config
+	}
+	cost := config(v1alpha1.ObjectiveCost, "0.04", channels)
+	if p := cost.GetCompression().GetPrices(); p.GetCpuHourNanos() != 40_000_000 || p.GetNetworkGibNanos() != 50_000_000 {
+		t.Errorf("prices of the Tariff: %v", p)
+	}
+	west, copies, gone := cost.GetChannels()[0], cost.GetChannels()[1], cost.GetChannels()[2]
+	if p := west.GetPrices(); p.GetCpuHourNanos() != 40_000_000 || p.GetNetworkGibNanos() != 90_000_000 {
+		t.Errorf("prices of the channel to a Peer: %v", p)
+	}
+	if copies.GetPrices() != nil || gone.GetPrices() != nil {
+		t.Errorf("prices within the cluster: %v, and of no Peer: %v", copies.GetPrices(), gone.GetPrices())
+	}
+	if p := config(v1alpha1.ObjectiveCost, "0.04", toWest).GetChannel().GetPrices(); p.GetNetworkGibNanos() != 90_000_000 {
+		t.Errorf("prices of the only channel: %v", p)
+	}
+	if config(v1alpha1.ObjectiveCost, "0.01", channels).GetRevision() == cost.GetRevision() {
+		t.Error("another price is the same configuration")
+	}
+	elapsed := config(v1alpha1.ObjectiveElapsed, "0.01", channels)
+	if elapsed.GetRevision() != config(v1alpha1.ObjectiveElapsed, "0.04", channels).GetRevision() {
+		t.Error("a price that does not matter is another configuration")
+	}
+	if p := elapsed.GetChannels()[0].GetPrices(); p != nil {
+		t.Errorf("a channel that does not decide by money is told %v", p)
 	}
 }

@@ -158,6 +158,12 @@ var queues = dashboard{
 					{`sum(rate(lighterage_queue_channel_received_messages_total[$__rate_interval]))`, "received"},
 				},
 			}, {
+				title: "Dictionaries of channels", kind: timeseries, unit: short, width: 8,
+				description: "Dictionaries that channels sent and received since the point before, by direction. As a rule each " +
+					"is sent once per start of a channel.",
+				queries: one(`sum by (direction) (increase(lighterage_queue_channel_dictionaries_total[$__rate_interval]))`,
+					"{{direction}}"),
+			}, {
 				title: "Wire bytes of channels", kind: timeseries, unit: bytesPerSec, width: 8,
 				description: "Bytes between clusters, TLS included, by direction.",
 				queries: one(`sum by (direction) (rate(lighterage_queue_channel_wire_bytes_total[$__rate_interval]))`,

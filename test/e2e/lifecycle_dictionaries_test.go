@@ -31,9 +31,17 @@ const (
 	slowly = 20 * time.Minute
 )
 
-// TestLifecycleDictionaries: a Queue of three of the previous state trains a dictionary after an upgrade, and messages
-// that refer to it outlive a restart of all members. After a rollback that nobody prepared they are delivered as they
-// are stored, with an error that says so, and none is lost: after the next upgrade they are plain again.
+// letterbox is a Queue with a client, into which so many letters were put.
+type letterbox struct {
+	queue *v1alpha1.Queue
+	clerk *queueClient
+	put   int
+}
+
+// TestLifecycleDictionaries: Queues of three of the previous state, one for each codec, train a dictionary after an
+// upgrade, and messages that refer to it outlive a restart of all members. After a rollback that nobody prepared they
+// are delivered as they are stored, with an error that says so, and none is lost: after the next upgrade they are plain
+// again.
 func TestLifecycleDictionaries(t *testing.T) {
 	previous, current := releases(t)
 	east.install(t, previous)
@@ -46,71 +54,96 @@ func TestLifecycleDictionaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = east.Delete(context.Background(), policy) })
-	queue, clerk := east.newQueue(t, namespace, "letters", func(s *v1alpha1.QueueSpec) {
-		s.Replicas, s.Storage.Size = 3, resource.MustParse("128Mi")
-		s.Compression = &v1alpha1.QueueCompression{
-			PolicyName: policy.Name, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd},
-			MinSize: ptr.To(resource.MustParse("100")),
-		}
-	})
-	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	var boxes []*letterbox
+	for _, codec := range []v1alpha1.Codec{v1alpha1.CodecDeflate, v1alpha1.CodecZstd} {
+		queue, clerk := east.newQueue(t, namespace, "letters-"+string(codec), func(s *v1alpha1.QueueSpec) {
+			s.Replicas, s.Storage.Size = 3, resource.MustParse("128Mi")
+			s.Compression = &v1alpha1.QueueCompression{
+				PolicyName: policy.Name, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{codec},
+				MinSize: ptr.To(resource.MustParse("100")),
+			}
+		})
+		boxes = append(boxes, &letterbox{queue: queue, clerk: clerk})
+	}
 	letters := codectest.Orders(1, 440, letterBytes)
 	earlier, referring, further := letters[:400], letters[400:430], letters[430:]
-	clerk.connect(t)
-	clerk.putNext(t, earlier[:20])
+	// serve waits until members serve, and connects to them.
+	serve := func() {
+		t.Helper()
+		for _, box := range boxes {
+			east.waitForQueue(t, box.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+			box.clerk.connect(t)
+		}
+	}
+	// install has them be of a release.
+	install := func(r installable) {
+		t.Helper()
+		east.install(t, r)
+		east.rolled(t, namespace, v1alpha1.QueueLabel, r)
+		serve()
+	}
+	serve()
+	for _, box := range boxes {
+		box.clerk.putNext(t, earlier[:20])
+	}
 
 	// To which member the clerk puts is a matter of luck; with so many letters the one that leads can train on what is
 	// stored as well.
-	east.install(t, current)
-	east.rolled(t, namespace, v1alpha1.QueueLabel, current)
-	patch(t, queue, func() { queue.Spec.Compression.Dictionaries = v1alpha1.QueueDictionariesAuto })
-	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	clerk.connect(t)
-	for some := range slices.Chunk(earlier[20:], 50) {
-		clerk.putNext(t, some)
+	install(current)
+	for _, box := range boxes {
+		patch(t, box.queue, func() { box.queue.Spec.Compression.Dictionaries = v1alpha1.QueueDictionariesAuto })
 	}
-	eventually(t, slowly, "a dictionary to be in use", func() (bool, string) {
-		d := dictionariesOf(t, queue)
-		return d != nil && d.Current != nil, fmt.Sprintf("%+v", d)
-	})
-	put := len(earlier)
-	clerk.connect(t)
-	eventually(t, slowly, "letters to refer to the dictionary", func() (bool, string) {
-		clerk.putNext(t, further)
-		put += len(further)
-		d := dictionariesOf(t, queue)
-		return d != nil && d.Messages > 0, fmt.Sprintf("%+v", d)
-	})
-	clerk.take(t, put, clerk.plain(t, letters))
-	clerk.putNext(t, referring)
-
-	restartMembers(t, queue)
-	clerk.connect(t)
-	clerk.take(t, 10, clerk.plain(t, referring))
-
-	east.install(t, previous)
-	east.rolled(t, namespace, v1alpha1.QueueLabel, previous)
-	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	clerk.connect(t)
-	unreadable := 0
-	clerk.take(t, 20, func(m jetstream.Msg) (acknowledge bool) {
-		if m.Headers().Get(errorHeader) != "" {
-			unreadable++
+	serve()
+	for _, box := range boxes {
+		for some := range slices.Chunk(earlier[20:], 50) {
+			box.clerk.putNext(t, some)
 		}
-		return false
-	})
-	if unreadable == 0 {
-		t.Errorf("the previous state read all of 20 letters: none referred to a dictionary, and nothing was tested")
+		box.put = len(earlier)
+	}
+	for _, box := range boxes {
+		eventually(t, slowly, "a dictionary of "+box.queue.Name+" to be in use", func() (bool, string) {
+			d := dictionariesOf(t, box.queue)
+			return d != nil && d.Current != nil, fmt.Sprintf("%+v", d)
+		})
+		box.clerk.connect(t)
+		eventually(t, slowly, "letters of "+box.queue.Name+" to refer to the dictionary", func() (bool, string) {
+			box.clerk.putNext(t, further)
+			box.put += len(further)
+			d := dictionariesOf(t, box.queue)
+			return d != nil && d.Messages > 0, fmt.Sprintf("%+v", d)
+		})
+		box.clerk.take(t, box.put, box.clerk.plain(t, letters))
+		box.clerk.putNext(t, referring)
 	}
 
-	east.install(t, current)
-	east.rolled(t, namespace, v1alpha1.QueueLabel, current)
-	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	clerk.connect(t)
-	clerk.take(t, 20, clerk.plain(t, referring))
-	east.see(t, queue, "be empty, and keep the dictionary for a while", func(s v1alpha1.QueueStatus) bool {
-		return s.Statistics != nil && s.Statistics.Depth == 0 && s.Dictionaries != nil && s.Dictionaries.Kept > 0
-	})
+	for _, box := range boxes {
+		restartMembers(t, box.queue)
+		box.clerk.connect(t)
+		box.clerk.take(t, 10, box.clerk.plain(t, referring))
+	}
+
+	install(previous)
+	for _, box := range boxes {
+		unreadable := 0
+		box.clerk.take(t, 20, func(m jetstream.Msg) (acknowledge bool) {
+			if m.Headers().Get(errorHeader) != "" {
+				unreadable++
+			}
+			return false
+		})
+		if unreadable == 0 {
+			t.Errorf("the previous state read all of 20 letters of %s: none referred to a dictionary, and nothing was "+
+				"tested", box.queue.Name)
+		}
+	}
+
+	install(current)
+	for _, box := range boxes {
+		box.clerk.take(t, 20, box.clerk.plain(t, referring))
+		east.see(t, box.queue, "be empty, and keep the dictionary for a while", func(s v1alpha1.QueueStatus) bool {
+			return s.Statistics != nil && s.Statistics.Depth == 0 && s.Dictionaries != nil && s.Dictionaries.Kept > 0
+		})
+	}
 }
 
 // dictionariesOf is what status says of them now.

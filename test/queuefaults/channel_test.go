@@ -251,6 +251,9 @@ func breakChannel(t *testing.T, at pace, replicas int, faults func(*pair) []faul
 	if starts < 2 {
 		t.Error("the channel was not broken once")
 	}
+	if carried == 0 {
+		t.Error("the channel carried no dictionary")
+	}
 }
 
 // TestChannel breaks a channel between queues of one member, and kills, fills up and restarts its ends.

@@ -88,7 +88,9 @@ var skew = func() (n int64) {
 	if err := os.WriteFile(overlay, list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", agent, "../../agent/cmd/agent")
+	build := exec.CommandContext(
+		t.Context(), "go", "build", "-tags", "faults", "-overlay", overlay, "-o", agent, "../../agent/cmd/agent",
+	)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v: %s", err, out)

@@ -179,6 +179,9 @@ func TestThreeMembers(t *testing.T) {
 // and get, and judges what they saw.
 func (l *load) breaks(faults []fault, duration time.Duration) {
 	l.Helper()
+	if err := l.awaitDictionaries(1); err != nil {
+		l.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(l.Context(), duration)
 	defer cancel()
 	begun := time.Now()
@@ -217,7 +220,7 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 	}
 	l.Logf("%d members in %.0f s: %v", len(l.to.members), time.Since(begun).Seconds(), broken)
 	l.Logf("%d dictionaries were put into use meanwhile", l.to.dictionaries())
-	if err := l.awaitDictionaries(); err != nil {
+	if err := l.awaitDictionaries(2); err != nil {
 		l.Error(err)
 	}
 	l.judge()

@@ -102,8 +102,6 @@ type load struct {
 	healed atomic.Int64
 	// deposed is when there may have been two leaders.
 	deposed []queuefaults.Span
-	// dictionaries is how many have to be put into use.
-	dictionaries int
 	// hasty: what is got is acknowledged, so that the queue becomes empty.
 	hasty atomic.Bool
 }
@@ -347,12 +345,12 @@ func (l *load) flows() error {
 	return nil
 }
 
-// awaitDictionaries waits, while clients put, until as many dictionaries were put into use as have to be: on a busy
-// machine members that are broken all the time train few.
-func (l *load) awaitDictionaries() error {
-	for deadline := time.Now().Add(patience); l.to.dictionaries() < l.dictionaries; time.Sleep(time.Second) {
+// awaitDictionaries waits, while clients put, until n dictionaries were put into use since the beginning: faults meet
+// messages that refer to one, and on a busy machine members that are broken all the time train few.
+func (l *load) awaitDictionaries(n int) error {
+	for deadline := time.Now().Add(patience); l.to.dictionaries() < n; time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d dictionaries were put into use, not %d", l.to.dictionaries(), l.dictionaries)
+			return fmt.Errorf("%d dictionaries were put into use, not %d", l.to.dictionaries(), n)
 		}
 	}
 	return nil

@@ -27,7 +27,6 @@ func TestMinute(t *testing.T) {
 		now := time.Now()
 		l.deposed = []queuefaults.Span{{From: now, To: now.Add(24 * time.Hour)}}
 		l.consume()
-		l.dictionaries = 2
 		l.breaks([]fault{
 			{name: "leader killed", breaks: killLeader}, {name: "leader disconnected", breaks: partLeader, deposes: true},
 			{name: "followers killed", breaks: killFollowers, deposes: true},

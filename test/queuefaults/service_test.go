@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	messagesv1 "github.com/lighterage/lighterage/api/messages/v1"
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
@@ -337,9 +338,12 @@ func (l *load) judgeService() {
 	}
 }
 
-// TestServiceOneMember breaks a queue of one member whose clients speak gRPC and HTTP.
+// TestServiceOneMember breaks a queue of one member whose clients speak gRPC and HTTP, and whose dictionaries are those
+// of deflate.
 func TestServiceOneMember(t *testing.T) {
-	l := serve(newQueue(t, 1))
+	at := home(t)
+	at.configure = func(c *wirev1.QueueConfig) { c.Compression.Codecs, c.DeflateDictionaries = []string{"deflate"}, true }
+	l := serve(newQueueAt(t, at, 1))
 	l.breaks(oneMember, duration(t, 15*time.Second))
 	l.judgeService()
 }

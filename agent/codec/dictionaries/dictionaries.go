@@ -20,10 +20,12 @@ type Format struct {
 	Number func(content []byte) (uint32, error)
 	// Check is Number for a dictionary that somebody else sent: its number is that which Train gives to what it holds.
 	Check func(content []byte) (uint32, error)
-	// TrainingSize is that of dictionaries that are trained, in bytes. docs/decisions/180-dictionaries-of-deflate.md has what
-	// those of deflate do at other sizes.
+	// TrainingSize is that of dictionaries that are trained, in bytes.
 	TrainingSize int
 }
+
+// deflateTrainingSize is that of deflate. docs/decisions/180-dictionaries-of-deflate.md has what others do.
+const deflateTrainingSize = 8 << 10
 
 // Of returns the format of a codec. The error matches codec.ErrDictionary if it has no dictionaries.
 func Of(id codec.ID) (Format, error) {
@@ -36,7 +38,7 @@ func Of(id codec.ID) (Format, error) {
 	case codec.Deflate:
 		return Format{
 			Train: deflatedict.Train, Number: deflatedict.Number, Check: deflatedict.Number,
-			TrainingSize: 8 << 10,
+			TrainingSize: deflateTrainingSize,
 		}, nil
 	default:
 		return Format{}, fmt.Errorf("%w: %v has none", codec.ErrDictionary, id)

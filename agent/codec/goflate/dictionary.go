@@ -27,7 +27,7 @@ func (engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (codec.
 	if err != nil {
 		return nil, fmt.Errorf("make a %s encoder of level %d: %w", Name, n, err)
 	}
-	return &dictionaryEncoder{blocks: &encoder{w: w}}, nil
+	return codec.OnlyBlocks(&encoder{w: w}), nil
 }
 
 // NewDictionaryDecoder implements codec.DictionaryEngine.
@@ -37,12 +37,3 @@ func (engine) NewDictionaryDecoder(dictionary []byte) (codec.Decoder, error) {
 	}
 	return newDecoder(bytes.Clone(dictionary)), nil
 }
-
-// dictionaryEncoder is not a codec.StreamEncoder, as encoder is.
-type dictionaryEncoder struct{ blocks *encoder }
-
-// Encode implements codec.Encoder.
-func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) { return e.blocks.Encode(dst, src) }
-
-// Close implements codec.Encoder.
-func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }

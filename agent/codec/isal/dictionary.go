@@ -29,7 +29,7 @@ func (e engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (code
 	if C.isal_block_deflate_dictionary(made.stream, pointer(dictionary), C.uint32_t(len(dictionary))) != 0 {
 		return nil, errors.Join(fmt.Errorf("make an %s encoder: the library has no memory", Name), made.Close())
 	}
-	return &dictionaryEncoder{blocks: made}, nil
+	return codec.OnlyBlocks(made), nil
 }
 
 // NewDictionaryDecoder implements codec.DictionaryEngine.
@@ -44,12 +44,3 @@ func (engine) NewDictionaryDecoder(dictionary []byte) (codec.Decoder, error) {
 	made.dictionary = bytes.Clone(dictionary)
 	return made, nil
 }
-
-// dictionaryEncoder is not a codec.StreamEncoder, as encoder is.
-type dictionaryEncoder struct{ blocks *encoder }
-
-// Encode implements codec.Encoder.
-func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) { return e.blocks.Encode(dst, src) }
-
-// Close implements codec.Encoder.
-func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }

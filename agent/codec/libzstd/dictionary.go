@@ -29,7 +29,7 @@ func (engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (codec.
 	if err := loaded(n); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a %s encoder: %w", Name, err), e.Close())
 	}
-	return &dictionaryEncoder{blocks: e}, nil
+	return codec.OnlyBlocks(e), nil
 }
 
 // NewDictionaryDecoder implements codec.DictionaryEngine.
@@ -63,14 +63,3 @@ func loaded(n C.int) error {
 		return errBroken
 	}
 }
-
-// dictionaryEncoder is not a codec.StreamEncoder, as encoder is.
-type dictionaryEncoder struct {
-	blocks *encoder
-}
-
-// Encode implements codec.Encoder.
-func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) { return e.blocks.Encode(dst, src) }
-
-// Close implements codec.Encoder.
-func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }

@@ -24,9 +24,10 @@ func (e engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (code
 	}
 	made.dictionary = bytes.Clone(dictionary)
 	if e.options.Hardware {
-		return &hardwareDictionaryEncoder{blocks: hardwareEncoder{*made}}, nil
+		witness := &hardwareEncoder{*made}
+		return hardwareBlocks{witness, witness, witness}, nil
 	}
-	return &dictionaryEncoder{blocks: made}, nil
+	return codec.OnlyBlocks(made), nil
 }
 
 // NewDictionaryDecoder implements codec.DictionaryEngine.
@@ -45,28 +46,9 @@ func (e engine) NewDictionaryDecoder(dictionary []byte) (codec.Decoder, error) {
 	return made, nil
 }
 
-// dictionaryEncoder is not a codec.StreamEncoder, as encoder is.
-type dictionaryEncoder struct{ blocks *encoder }
-
-// Encode implements codec.Encoder.
-func (e *dictionaryEncoder) Encode(dst, src []byte) (int, error) { return e.blocks.Encode(dst, src) }
-
-// Close implements codec.Encoder.
-func (e *dictionaryEncoder) Close() error { return e.blocks.Close() }
-
-// hardwareDictionaryEncoder is one that bears witness.
-type hardwareDictionaryEncoder struct{ blocks hardwareEncoder }
-
-// Encode implements codec.Encoder.
-func (e *hardwareDictionaryEncoder) Encode(dst, src []byte) (int, error) {
-	return e.blocks.Encode(dst, src)
+// hardwareBlocks is codec.OnlyBlocks of an encoder that bears witness.
+type hardwareBlocks struct {
+	codec.Encoder
+	codec.Witness
+	Explained
 }
-
-// UsedHardware implements codec.Witness.
-func (e *hardwareDictionaryEncoder) UsedHardware() bool { return e.blocks.UsedHardware() }
-
-// Obstacle implements Explained.
-func (e *hardwareDictionaryEncoder) Obstacle() Obstacle { return e.blocks.Obstacle() }
-
-// Close implements codec.Encoder.
-func (e *hardwareDictionaryEncoder) Close() error { return e.blocks.Close() }

@@ -56,7 +56,12 @@ func (e engine) Name() string { return e.options.name() }
 func (e engine) Codec() codec.ID { return codec.Deflate }
 
 // Class implements codec.Engine.
-func (e engine) Class() codec.Class { return e.options.class() }
+func (e engine) Class() codec.Class {
+	if e.options.Hardware {
+		return codec.Hardware
+	}
+	return codec.Software
+}
 
 // compressLevel maps a level to the library's. docs/decisions/002-deflate-levels.md
 // has the measurements. DFLTCC knows no levels; it takes all of these.

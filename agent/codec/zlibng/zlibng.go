@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/servicetime"
 )
 
@@ -82,13 +81,6 @@ func (o Options) name() string {
 		return HardwareName
 	}
 	return SoftwareName
-}
-
-func (o Options) class() codec.Class {
-	if o.Hardware {
-		return codec.Hardware
-	}
-	return codec.Software
 }
 
 // served is how long the accelerator worked for this process.

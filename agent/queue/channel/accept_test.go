@@ -16,8 +16,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/codec/gozstd"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/batch"
@@ -226,7 +224,7 @@ func TestNegotiate(t *testing.T) {
 
 // FuzzRequest gives a receiver whatever a peer may send. What passes has to be sound.
 func FuzzRequest(f *testing.F) {
-	for _, m := range []*wirev1.ChannelRunRequest{
+	seeds := []*wirev1.ChannelRunRequest{
 		{
 			Message: &wirev1.ChannelRunRequest_Begin{
 				Begin: &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "17", Codecs: []string{"zstd"}},
@@ -239,70 +237,91 @@ func FuzzRequest(f *testing.F) {
 				Headers: []*wirev1.ChannelHeader{{Name: "A", Value: []byte("b")}}, TimeToLive: durationpb.New(time.Minute),
 			},
 		}}}},
-		{Message: &wirev1.ChannelRunRequest_Dictionary{Dictionary: variant(f, testDictionary(f), 1)}},
-		{Message: &wirev1.ChannelRunRequest_Batch{Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{
-			with(f, testDictionary(f), 6),
-		}}}},
-	} {
+	}
+	sound := map[codec.ID]*wirev1.ChannelDictionary{}
+	for _, id := range carried {
+		sound[id] = testDictionary(f, id)
+		seeds = append(
+			seeds, &wirev1.ChannelRunRequest{
+				Message: &wirev1.ChannelRunRequest_Dictionary{Dictionary: variant(f, sound[id], 1)},
+			},
+			&wirev1.ChannelRunRequest{Message: &wirev1.ChannelRunRequest_Batch{
+				Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{with(f, sound[id], 6)}},
+			}},
+		)
+	}
+	for _, m := range seeds {
 		b, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
-	decoding, sound, receiver := testDecoding(f), testDictionary(f), testReceiver(f)
+	decoding, receiver := testDecoding(f), testReceiver(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m wirev1.ChannelRunRequest
 		if proto.Unmarshal(b, &m) != nil {
 			return
 		}
-		l := testLimits
-		var release func()
-		l.dictionaries, release = receiver.arrivals(codec.Zstd)
-		defer release()
-		if d := m.GetDictionary(); d != nil {
-			if l.dictionaries.add(d) != nil {
-				return
-			}
-			// What was taken can be used, or it is known why not.
-			decoder, err := gozstd.New().(codec.DictionaryEngine).NewDictionaryDecoder(d.GetContent())
-			if err != nil {
-				if !errors.Is(err, zstddict.ErrInvalid) {
-					t.Error(err)
-				}
-				return
-			}
-			_ = decoder.Close()
-			return
-		}
-		if m.GetBatch() == nil {
-			_ = checkBegin(m.GetBegin())
-			return
-		}
-		if err := l.dictionaries.add(sound); err != nil {
-			t.Fatal(err)
-		}
-		if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, l) != nil {
-			return
-		}
-		out, err := toMessages(t.Context(), m.GetBatch(), "orders", l, decoding, &Work{})
-		if err != nil {
-			return
-		}
-		for _, sound := range out {
-			if sound.Subject != "orders" && !strings.HasPrefix(sound.Subject, "orders.") {
-				t.Errorf("subject %q", sound.Subject)
-			}
-			for name := range sound.Header {
-				if batch.IsControl(name) && name != "Nats-TTL" {
-					t.Errorf("header %q", name)
-				}
-			}
-			if form, err := message.FormOf(sound.Header); err != nil || form.Dictionary != 0 {
-				t.Errorf("form %+v: %v", form, err)
-			}
+		for _, id := range carried {
+			takes(t, &m, sound[id], receiver, decoding)
 		}
 	})
+}
+
+// takes gives a request to a session that was sent a dictionary.
+func takes(
+	t *testing.T, m *wirev1.ChannelRunRequest, had *wirev1.ChannelDictionary, receiver *Receiver,
+	decoding *message.Decoding,
+) {
+	t.Helper()
+	l := testLimits
+	l.codec = codec.ID(had.GetCodec())
+	var release func()
+	l.dictionaries, release = receiver.arrivals(l.codec)
+	defer release()
+	if err := l.dictionaries.add(had); err != nil {
+		t.Fatal(err)
+	}
+	if d := m.GetDictionary(); d != nil {
+		if l.dictionaries.add(d) != nil {
+			return
+		}
+		// What was taken can be used, or it is known why not.
+		decoder, err := referring(l.codec).NewDictionaryDecoder(d.GetContent())
+		if err != nil {
+			if !errors.Is(err, codec.ErrDictionary) {
+				t.Error(err)
+			}
+			return
+		}
+		_ = decoder.Close()
+		return
+	}
+	if m.GetBatch() == nil {
+		_ = checkBegin(m.GetBegin())
+		return
+	}
+	if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, l) != nil {
+		return
+	}
+	out, err := toMessages(t.Context(), m.GetBatch(), "orders", l, decoding, &Work{})
+	if err != nil {
+		return
+	}
+	for _, sound := range out {
+		if sound.Subject != "orders" && !strings.HasPrefix(sound.Subject, "orders.") {
+			t.Errorf("subject %q", sound.Subject)
+		}
+		for name := range sound.Header {
+			if batch.IsControl(name) && name != "Nats-TTL" {
+				t.Errorf("header %q", name)
+			}
+		}
+		if form, err := message.FormOf(sound.Header); err != nil || form.Dictionary != 0 {
+			t.Errorf("form %+v: %v", form, err)
+		}
+	}
 }
 
 func TestNextVersion(t *testing.T) {

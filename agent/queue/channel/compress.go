@@ -42,7 +42,7 @@ func (c *compressor) compress(subject string, plain []byte) ([]byte, message.For
 		}
 		return c.classes.Encode(choice, c.encoder, nil, plain)
 	})
-	// An engine that fails leaves the message plain.
+	// An engine that fails leaves the message plain, and Work has it reported.
 	if err != nil || form.Plain() {
 		return plain, message.Form{}
 	}

@@ -4,6 +4,7 @@
 package channel
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,13 +13,12 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/queue/classes"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
-	// maxDictionaries bounds those that an end keeps for a session. A queue has at most as many.
-	maxDictionaries = 16
-	// maxCarrying bounds the sessions of a receiver that have dictionaries at a time.
+	// maxCarrying bounds the sessions of a receiver that may be sent dictionaries at a time, whether any arrive or not.
 	maxCarrying = 16
 	// carryingWorkers bounds the goroutines that decode what refers to dictionaries: each has decoders of its own.
 	carryingWorkers = 4
@@ -52,7 +52,7 @@ type carrier struct {
 
 func newCarrier(accepted *wirev1.ChannelAccepted, id codec.ID, decoding *message.Decoding, suspect uint64) *carrier {
 	return &carrier{
-		codec: id, most: int(min(accepted.GetMaxDictionaries(), maxDictionaries)), beyond: suspect, decoding: decoding,
+		codec: id, most: int(min(accepted.GetMaxDictionaries(), store.MaxDictionaries)), beyond: suspect, decoding: decoding,
 		needed: map[uint32]bool{},
 	}
 }
@@ -109,6 +109,7 @@ func (x *session) announce(c *carrier) error {
 			return err
 		}
 		x.announced += uint64(len(d.GetContent()))
+		x.status.update(func(now *wirev1.ChannelStatus) { now.Dictionaries++ })
 		x.options.Log.Info("Dictionary is sent before messages that refer to it",
 			"stream", x.options.Stream, "number", d.GetNumber(), "bytes", len(d.GetContent()))
 	}
@@ -158,10 +159,10 @@ func (a *arrivals) most() uint32 {
 	if a == nil {
 		return 0
 	}
-	return maxDictionaries
+	return store.MaxDictionaries
 }
 
-// add takes one that a peer sent, in place of the oldest if need be.
+// add takes one that a peer sent, in place of the oldest if need be. One that is there already becomes the newest.
 func (a *arrivals) add(d *wirev1.ChannelDictionary) error {
 	switch {
 	case a == nil:
@@ -183,10 +184,14 @@ func (a *arrivals) add(d *wirev1.ChannelDictionary) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.all, func(had message.Dictionary) bool { return had.Number == number }) {
-		return invalid("dictionary %d twice", number)
-	}
-	if len(a.all) == maxDictionaries {
+	had := slices.IndexFunc(a.all, func(d message.Dictionary) bool { return d.Number == number })
+	switch {
+	case had >= 0 && !bytes.Equal(a.all[had].Content, d.GetContent()):
+		return invalid("another dictionary %d than before", number)
+	case had >= 0:
+		// A sender that keeps fewer sends one again, as the newest.
+		a.all = slices.Delete(a.all, had, had+1)
+	case len(a.all) == store.MaxDictionaries:
 		a.all = slices.Delete(a.all, 0, 1)
 	}
 	a.all = append(a.all, message.Dictionary{Codec: a.codec, Number: number, Content: d.GetContent()})

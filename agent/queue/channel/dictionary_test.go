@@ -293,6 +293,17 @@ func testSentOnce(t *testing.T, id codec.ID) {
 	if got := a.receiver.Status()[0].GetPayloadBytes(); got != payload {
 		t.Errorf("the receiver counts %d bytes, want %d", got, payload)
 	}
+	counted := func(want uint64) {
+		t.Helper()
+		if sent, arrived := sender.Status().GetDictionaries(), a.receiver.Status()[0].GetDictionaries(); sent != want ||
+			arrived != want {
+			t.Errorf("%d dictionaries are counted as sent, %d as received; want %d", sent, arrived, want)
+		}
+	}
+	counted(2)
+	sender.ResetStatistics()
+	a.receiver.ResetStatistics()
+	counted(0)
 }
 
 // TestDictionaryAgain: a session that begins again is sent the dictionary again.
@@ -342,8 +353,8 @@ func TestNoDictionaries(t *testing.T) {
 			if numbers, referring, _ := a.arrived.numbers(); len(numbers)+referring != 0 {
 				t.Errorf("%d messages came with dictionaries %v", referring, numbers)
 			}
-			if n := sender.Status().GetRecoded(); n != 40 {
-				t.Errorf("%d messages were recoded", n)
+			if now := sender.Status(); now.GetRecoded() != 40 || now.GetDictionaries() != 0 {
+				t.Errorf("%d messages were recoded, and %d dictionaries sent", now.GetRecoded(), now.GetDictionaries())
 			}
 		})
 	}

@@ -112,7 +112,7 @@ func (r *Receiver) ResetStatistics() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sources {
-		s.status.Messages, s.status.Batches, s.status.PayloadBytes = 0, 0, 0
+		s.status.Messages, s.status.Batches, s.status.PayloadBytes, s.status.Dictionaries = 0, 0, 0, 0
 	}
 }
 
@@ -343,7 +343,10 @@ func (r *Receiver) serve(
 			if err := l.dictionaries.add(d); err != nil {
 				return err
 			}
-			r.update(s, func(now *wirev1.ReceivedChannel) { now.PayloadBytes += uint64(len(d.GetContent())) })
+			r.update(s, func(now *wirev1.ReceivedChannel) {
+				now.PayloadBytes += uint64(len(d.GetContent()))
+				now.Dictionaries++
+			})
 			continue
 		}
 		if m.GetBatch() == nil {

@@ -87,9 +87,16 @@ func (r *recoder) inflates(l *letter) bool {
 	return !l.form.Plain() && !l.carried && (l.form.Codec != r.codec || l.form.Dictionary != 0)
 }
 
-// encoded is the length in bytes of a letter in a batch, and of what the other end inflates of it and keeps.
+const (
+	// aroundMessage bounds what a batch has around the encoding of each message, in bytes: a tag and a length.
+	aroundMessage = 8
+	// putTimeBytes bounds the time of a batch: a tag and a length, and a tag and 5 bytes each of seconds and nanoseconds.
+	putTimeBytes = 16
+)
+
+// encoded is the length in bytes of a letter in a batch at most, and of what the other end inflates of it and keeps.
 func (l *letter) encoded() int {
-	size := proto.Size(l.wire) + 8
+	size := proto.Size(l.wire) + aroundMessage
 	if l.carried {
 		size += l.plain
 	}

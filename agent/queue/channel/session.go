@@ -349,9 +349,9 @@ func acknowledge(conn *nats.Conn, keeper ids.Keeper, replies []string, gone []id
 	return nil
 }
 
-// fits returns how many messages at the front fit into a batch, one at least.
+// fits returns how many messages at the front fit into a batch, one at least. The other end counts the same, or less.
 func fits(letters []*letter, bytes int) int {
-	size := 0
+	size := putTimeBytes
 	for i, l := range letters {
 		if size += l.encoded(); size > bytes && i > 0 {
 			return i

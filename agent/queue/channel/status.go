@@ -87,8 +87,8 @@ func (s *status) report(now time.Time) *wirev1.ChannelStatus {
 // reset begins all counters again.
 func (s *status) reset() {
 	s.update(func(now *wirev1.ChannelStatus) {
-		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters = 0, 0, 0, 0, 0,
-			0, 0
+		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters,
+			now.Dictionaries = 0, 0, 0, 0, 0, 0, 0, 0
 	})
 }
 

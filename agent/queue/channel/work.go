@@ -8,11 +8,14 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
-// Work counts what the engines did for channels. The zero value is ready; it may be shared by several ends.
+// Work counts what the engines did for channels, and has their failures reported. The zero value is ready; it may be
+// shared by several ends.
 type Work struct {
 	// Encoded are messages that were compressed for a channel, or by the receiving queue; those that did not shrink count
 	// with their CPU time alone. Decoded are messages that were inflated for one, or to look whether they are sound.
 	Encoded, Decoded meter.Meter
+	// Failed is told why an engine failed to compress a message, which then stays plain; nil: nobody is.
+	Failed func(error)
 }
 
 // encode is that of an encoder.
@@ -21,6 +24,9 @@ func (w *Work) encode(
 ) (packed []byte, form message.Form, err error) {
 	var o meter.Outcome
 	spent := meter.ThreadCPU(func() { packed, form, o, err = encode() })
+	if err != nil && w.Failed != nil {
+		w.Failed(err)
+	}
 	if err != nil || form.Plain() {
 		w.Encoded.AddCPU(spent)
 		return packed, form, err

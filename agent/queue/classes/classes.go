@@ -60,6 +60,7 @@ type Classes struct {
 
 	mu      sync.Mutex
 	serving policy.Serving
+	prices  *policy.Prices // in place of those of serving; nil: none are
 	crowded bool
 	swept   [subjects]int64 // bodies at the last sweep
 }
@@ -95,6 +96,14 @@ func (c *Classes) Set(e, before *message.Encoding) {
 	c.sampler.Set(ways)
 }
 
+// Price has messages weighed by prices in place of those of encodings' policies, also of encodings that are set later.
+func (c *Classes) Price(p policy.Prices) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prices = &p
+	c.weigh(false)
+}
+
 // Crowd says whether the queue has so little space that only bytes count.
 func (c *Classes) Crowd(crowded bool) {
 	c.mu.Lock()
@@ -108,6 +117,9 @@ func (c *Classes) Crowd(crowded bool) {
 // weigh sets what is minimised. mu is held.
 func (c *Classes) weigh(afresh bool) {
 	s := c.serving
+	if c.prices != nil {
+		s.Prices = *c.prices
+	}
 	if c.crowded {
 		s.Objective = policy.Bytes
 	}

@@ -29,9 +29,13 @@ func (s *spent) CPU() time.Duration { return time.Duration(s.cpu.Load()) }
 
 func encoding(t testing.TB, mode policy.Mode, objective policy.Objective) *message.Encoding {
 	t.Helper()
+	return encodingBy(t, policy.Settings{Mode: mode, Level: codec.Fast, Objective: objective})
+}
+
+func encodingBy(t testing.TB, settings policy.Settings) *message.Encoding {
+	t.Helper()
 	e, err := message.NewEncoding(message.EncodingOptions{
-		Policy: policy.Settings{Mode: mode, Level: codec.Fast, Objective: objective}, Codecs: []codec.ID{codec.Zstd},
-		MinSize: 100, Engines: engines.Default(),
+		Policy: settings, Codecs: []codec.ID{codec.Zstd}, MinSize: 100, Engines: engines.Default(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +129,38 @@ func TestFollowsTheDisk(t *testing.T) {
 	if c.GetContent() != "new" || c.GetSize() != "<16Ki" || c.GetCodec() != "zstd" || c.GetOperations() != 2100 ||
 		c.GetBytes() != uint64(2100*len(plain)) || c.GetTrials() == 0 || !c.GetKnown() || c.GetOtherPermille() <= 0 {
 		t.Errorf("%v", c)
+	}
+}
+
+// TestPrice: prices precede those of the policy, also of one that is set later. Where CPU time alone costs something
+// and sending takes none, nothing is compressed; where bytes alone do, all is.
+func TestPrice(t *testing.T) {
+	cpu, network := policy.Prices{CPUHour: 1}, policy.Prices{NetworkGiB: 1}
+	settings := policy.Settings{Mode: policy.Auto, Level: codec.Fast, Objective: policy.Cost, Prices: cpu}
+	r := newRig(t, encodingBy(t, settings))
+	run := func() (last policy.Reason) {
+		t.Helper()
+		for range 100 {
+			if choice := r.put(t, "orders.new"); !choice.Trial {
+				last = choice.Reason
+			}
+		}
+		return last
+	}
+	if got := run(); got != policy.CPUDearer {
+		t.Errorf("by the policy's: %q", got)
+	}
+	r.Price(network)
+	if got := run(); got != "" {
+		t.Errorf("by others: %q", got)
+	}
+	r.Set(encodingBy(t, settings), nil)
+	if got := run(); got != "" || r.Serving() != (policy.Serving{Objective: policy.Cost, Prices: network}) {
+		t.Errorf("with another encoding: %q by %+v", got, r.Serving())
+	}
+	r.Price(cpu)
+	if got := run(); got != policy.CPUDearer {
+		t.Errorf("by others again: %q", got)
 	}
 }
 

@@ -36,8 +36,17 @@ func (k *Keeper) Retire(ctx context.Context) error {
 	if err := k.Refresh(ctx); err != nil {
 		return err
 	}
+	s, now := k.state()
+	return k.retire(ctx, s, now)
+}
+
+// Look is one of Run.
+func (k *Keeper) Look(ctx context.Context) { k.look(ctx) }
+
+// InUse is the number of the dictionary that the store says is in use, as it was read last; 0: none.
+func (k *Keeper) InUse() uint32 {
 	_, now := k.state()
-	return k.retire(ctx, now)
+	return now.current
 }
 
 // Settle changes Timing.Settle of one that does not run.

@@ -40,13 +40,16 @@ type Timing struct {
 	// Grace is how long one that is not in use any more is taken for used, for messages under way, and how long it is kept
 	// when the messages have left that refer to it. It is twice Lease and Settle together at least. Default 10 min.
 	Grace time.Duration
-	// First and Interval are between the beginning, or a look whether a dictionary pays, and the next. Default 1 min and
-	// 10 min.
+	// First and Interval are between the beginning, or the end of a look whether a dictionary pays, and the next. Default
+	// 1 min and 10 min.
 	First, Interval time.Duration
-	// Always has each look put a new dictionary into use, whether it pays or not and however little CPU time there is. It
-	// is for tests.
+	// Always has each look put a new dictionary into use, trained on the newest messages alone, whether it pays or not and
+	// however little CPU time there is. It is for tests.
 	Always bool
 }
+
+// usualGrace is the default of Timing.Grace.
+const usualGrace = 10 * time.Minute
 
 func (t Timing) withDefaults(sync time.Duration) Timing {
 	for _, d := range []struct {
@@ -56,7 +59,7 @@ func (t Timing) withDefaults(sync time.Duration) Timing {
 		{&t.Poll, 10 * time.Second},
 		{&t.Settle, max(30*time.Second, 2*sync)},
 		{&t.Lease, time.Minute},
-		{&t.Grace, 10 * time.Minute},
+		{&t.Grace, usualGrace},
 		{&t.First, time.Minute},
 		{&t.Interval, 10 * time.Minute},
 	} {
@@ -163,6 +166,7 @@ func (k *Keeper) Set(s Settings) {
 	k.samples.keep(s.active())
 	if !s.active() {
 		k.using.Store(nil)
+		k.problem = ""
 	}
 }
 
@@ -226,8 +230,16 @@ func (k *Keeper) Report() *wirev1.QueueDictionaries {
 	}
 	if k.options.Leads() {
 		r.Problem = k.problem
-		if k.settings.Use && k.settings.Engine == nil {
+		if r.Problem == "" && k.settings.Use && k.settings.Engine == nil {
 			r.Problem = k.settings.Problem
+		}
+	}
+	if k.until.Load() != 0 { // What there is was read once.
+		r.KeptDeflate = new(uint32)
+		for _, e := range k.listed.entries {
+			if e.codec == codec.Deflate {
+				*r.KeptDeflate++
+			}
 		}
 	}
 	if using != nil {
@@ -276,21 +288,41 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 	if err == nil && leads {
 		if now.there {
-			err = k.retire(ctx, now)
+			err = k.retire(ctx, s, now)
 		}
-		e, known := now.entries[now.current]
-		switch {
-		case err != nil:
-		case now.current != 0 && (!s.active() || known && !s.uses(e)):
-			k.next = time.Now().Add(k.timing.First) // Where the codec is another one now, it has none.
-			err = k.catalog.use(ctx, 0, now.sequence)
-		case s.active() && !time.Now().Before(k.next):
-			err = k.consider(ctx, s, now)
+		if err == nil {
+			err = k.change(ctx, s, now)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
 		k.options.Log.Warn("Dictionaries of the queue cannot be looked after", "error", err.Error())
 	}
+}
+
+// change puts dictionaries into use and out of it. Why that failed is reported until it does not.
+func (k *Keeper) change(ctx context.Context, s Settings, now listed) (err error) {
+	e, known := now.entries[now.current]
+	switch {
+	case now.current != 0 && (!s.active() || known && !s.uses(e)):
+		k.next = time.Now().Add(k.timing.First) // Where the codec is another one now, it has none.
+		if err = k.use(ctx, 0, now.sequence); err == nil {
+			k.note("")
+		}
+	case s.active() && !time.Now().Before(k.next):
+		err = k.consider(ctx, s, now)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.note(err.Error())
+	}
+	return err
+}
+
+// use is that of the catalog. A stream of an earlier release may have no space for the record.
+func (k *Keeper) use(ctx context.Context, number uint32, sequence uint64) error {
+	if err := k.options.Ensure(ctx); err != nil {
+		return fmt.Errorf("make a place for dictionaries: %w", err)
+	}
+	return k.catalog.use(ctx, number, sequence)
 }
 
 func (k *Keeper) state() (Settings, listed) {

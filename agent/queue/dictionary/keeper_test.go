@@ -10,20 +10,18 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/codec/goflate"
-	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/dictionary"
@@ -33,180 +31,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-const patience = 5 * time.Minute
-
-// hasty does within moments what takes minutes.
-var hasty = dictionary.Timing{
-	Poll: 10 * time.Millisecond, Settle: 50 * time.Millisecond, Lease: 2 * time.Second, Grace: 50 * time.Millisecond,
-	First: time.Millisecond, Interval: 100 * time.Millisecond,
-}
-
-// quick trains small dictionaries on few messages, which the race detector does not make take long.
-func quick(count, size int) func([][]byte, int) ([]byte, int, error) {
-	return func(messages [][]byte, _ int) ([]byte, int, error) {
-		return zstddict.Train(messages[max(0, len(messages)-count):], size)
-	}
-}
-
-// queue is a store with the stream of a queue.
-type queue struct {
-	*testing.T
-	store *store.Store
-	conn  *nats.Conn
-	js    jetstream.JetStream
-}
-
-func newQueue(t *testing.T) *queue {
-	t.Helper()
-	s, conn, js := storetest.Open(t, store.Options{Capacity: 64 << 20}, store.Settings{MaxBytes: 64 << 20})
-	return &queue{t, s, conn, js}
-}
-
-// member is a keeper with what encodes and decodes by it.
-type member struct {
-	*queue
-	*dictionary.Keeper
-	leads    atomic.Bool
-	encoding *message.Encoding
-	decoding *message.Decoding
-	stop     func()
-}
-
-func (q *queue) member(leads bool, change func(*dictionary.Options)) *member {
-	q.Helper()
-	m := &member{queue: q}
-	m.leads.Store(leads)
-	conn, _ := storetest.Connect(q.T, q.store)
-	o := dictionary.Options{
-		Conn: conn, Queue: storetest.Queue, Leads: m.leads.Load, Timing: hasty, Log: slog.New(slog.DiscardHandler),
-		Ensure: func(ctx context.Context) error { return q.store.EnsureDictionaries(ctx, conn, store.Settings{}) },
-		Train:  quick(200, 16<<10),
-	}
-	if change != nil {
-		change(&o)
-	}
-	m.Keeper = dictionary.New(o)
-	var err error
-	if m.encoding, err = message.NewEncoding(message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1,
-		Engines: engines.Default(), Dictionaries: m.Keeper,
-	}); err != nil {
-		q.Fatal(err)
-	}
-	q.Cleanup(m.encoding.Close)
-	if m.decoding, err = message.NewDecoding(engines.Default()); err != nil {
-		q.Fatal(err)
-	}
-	q.Cleanup(m.decoding.Close)
-	m.decoding.Use(m.Keeper)
-	m.use(true)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { m.Run(ctx) })
-	m.stop = func() { cancel(); running.Wait() }
-	q.Cleanup(m.stop)
-	return m
-}
-
-// use says whether messages may refer to dictionaries.
-func (m *member) use(on bool) {
-	m.Set(dictionary.Settings{
-		Use: on, Engine: gozstd.New().(codec.DictionaryEngine), Level: codec.Fast,
-		Value: func(s policy.Spent) float64 { return s.Wire / max(s.Plain, 1) },
-	})
-}
-
-func (q *queue) await(what string, done func() bool) {
-	q.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			q.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// put stores a message and returns its form and sequence.
-func (m *member) put(plain []byte) (message.Form, uint64) {
-	m.Helper()
-	encoder, err := m.encoding.Encoder()
-	if err != nil {
-		m.Fatal(err)
-	}
-	defer encoder.Release()
-	payload, form, _, err := encoder.Encode(nil, plain)
-	if err != nil {
-		m.Fatal(err)
-	}
-	msg := &nats.Msg{Subject: "orders.new", Data: payload, Header: nats.Header{}}
-	for name, value := range form.Fields() {
-		msg.Header[name] = []string{value}
-	}
-	ack, err := m.js.PublishMsg(m.Context(), msg)
-	if err != nil {
-		m.Fatal(err)
-	}
-	return form, ack.Sequence
-}
-
-// refer puts a message until it refers to a dictionary, and returns its sequence. A member that stood still refers to
-// none for a while.
-func (m *member) refer(plain []byte, number uint32) uint64 {
-	m.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		form, sequence := m.put(plain)
-		if form.Dictionary == number {
-			return sequence
-		}
-		if time.Now().After(deadline) {
-			m.Fatalf("put as %+v; want dictionary %d", form, number)
-		}
-		m.remove(sequence)
-	}
-}
-
-// get returns a stored message, inflated.
-func (m *member) get(sequence uint64) ([]byte, error) {
-	m.Helper()
-	stream, err := m.js.Stream(m.Context(), storetest.Queue)
-	if err != nil {
-		m.Fatal(err)
-	}
-	raw, err := stream.GetMsg(m.Context(), sequence)
-	if err != nil {
-		m.Fatal(err)
-	}
-	form, err := message.FormOf(raw.Header)
-	if err != nil {
-		return nil, err
-	}
-	decoder, err := m.decoding.Decoder()
-	if err != nil {
-		m.Fatal(err)
-	}
-	defer decoder.Release()
-	plain, _, err := decoder.Decode(nil, form, raw.Data, message.MaxLength)
-	return plain, err
-}
-
-func (m *member) remove(sequence uint64) {
-	m.Helper()
-	stream, err := m.js.Stream(m.Context(), storetest.Queue)
-	if err == nil {
-		err = stream.DeleteMsg(m.Context(), sequence)
-	}
-	if err != nil {
-		m.Fatal(err)
-	}
-}
-
-func (m *member) offer(messages [][]byte) {
-	for _, plain := range messages {
-		m.Offer(plain)
-	}
-}
-
-// TestLife: a dictionary is trained, used by all members, replaced when messages change, kept as long as a message
-// needs it, also over a restart, and deleted then.
+// TestLife: a dictionary is trained, used by all members, replaced when messages change, kept over a restart, and
+// deleted where dictionaries are not used any more and no message needs it.
 func TestLife(t *testing.T) {
 	q := newQueue(t)
 	one, two := q.member(true, nil), q.member(false, nil)
@@ -269,31 +95,51 @@ func TestLife(t *testing.T) {
 		d := again.Current()
 		return d != nil && d.Number == second
 	})
-	again.remove(old)
-	again.remove(1)
-	q.await("the first is deleted", func() bool {
-		// What was put before it is known that no more messages refer to the first has to leave as well.
-		next := again.refer(other[8], second)
-		again.remove(late)
-		late = next
-		time.Sleep(hasty.Poll)
-		_, err := again.Dictionary(first)
-		return errors.Is(err, message.ErrDictionary)
-	})
-	if _, err := again.Dictionary(second); err != nil || again.Report().GetKept() != 1 {
-		t.Errorf("the second: %v, %v", err, again.Report())
-	}
-
 	again.use(false)
 	if again.Current() != nil {
 		t.Error("one is in use where none is to be")
 	}
+	again.remove(old)
+	again.remove(1)
 	time.Sleep(20 * hasty.Poll)
 	if _, err := again.Dictionary(second); err != nil {
 		t.Errorf("it is gone while a message refers to it: %v", err)
 	}
 	again.remove(late)
 	q.await("none is kept", func() bool { return again.Report().GetKept() == 0 })
+}
+
+// TestSlowTraining: a member that takes longer to train than the interval does other things in between.
+func TestSlowTraining(t *testing.T) {
+	q := newQueue(t)
+	const interval = 50 * time.Millisecond
+	type span struct{ from, to time.Time }
+	trained := make(chan span, 1)
+	m := q.member(true, func(o *dictionary.Options) {
+		o.Timing.Interval, o.Timing.Always = interval, true
+		train := o.Train
+		o.Train = func(messages [][]byte, size int) ([]byte, int, error) {
+			from := time.Now()
+			time.Sleep(2 * interval)
+			content, used, err := train(messages, size)
+			trained <- span{from, time.Now()}
+			return content, used, err
+		}
+	})
+	m.offer(codectest.Orders(1, 300, 1000))
+	before := <-trained
+	for range 3 {
+		next := <-trained
+		if pause := next.from.Sub(before.to); pause < interval {
+			t.Errorf("trained again after %v; want %v at least", pause, interval)
+		}
+		before = next
+	}
+	m.leads.Store(false)
+	select { // One may be under way.
+	case <-trained:
+	case <-time.After(10 * interval):
+	}
 }
 
 // TestAnotherCodec: where messages are compressed with another codec from now on, a dictionary of that takes the place of
@@ -330,8 +176,26 @@ func TestAnotherCodec(t *testing.T) {
 			t.Errorf("message %d: %v", sequence, err)
 		}
 	}
-	if r := m.Report(); r.GetCurrent().GetCodec() != "deflate" || r.GetKept() != 2 || !r.GetDeflate() {
+	if r := m.Report(); r.GetCurrent().GetCodec() != "deflate" || r.GetKept() != 2 || r.GetKeptDeflate() != 1 ||
+		!r.GetDeflate() {
 		t.Errorf("reported: %v", r)
+	}
+}
+
+// TestNotRead: before a member has read what there is, it does not say that there is nothing.
+func TestNotRead(t *testing.T) {
+	q := newQueue(t)
+	k := dictionary.New(dictionary.Options{
+		Conn: q.conn, Queue: storetest.Queue, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+	})
+	if r := k.Report(); r.KeptDeflate != nil {
+		t.Errorf("reported before anything was read: %v", r)
+	}
+	if err := k.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := k.Report(); r.KeptDeflate == nil || r.GetKept() != 0 {
+		t.Errorf("reported of a queue without dictionaries: %v", r)
 	}
 }
 
@@ -404,20 +268,38 @@ func changing(o *dictionary.Options) {
 	o.Sample = func(context.Context) ([][]byte, error) { return codectest.Orders(seed.Add(1), 260, 300), nil }
 }
 
+// TestFailure: why no dictionary comes into use is reported until one does.
+func TestFailure(t *testing.T) {
+	var failure atomic.Pointer[error]
+	full := errors.New("the volume is full")
+	failure.Store(&full)
+	m := newQueue(t).member(true, func(o *dictionary.Options) {
+		ensure := o.Ensure
+		o.Ensure = func(ctx context.Context) error {
+			if err := failure.Load(); err != nil {
+				return *err
+			}
+			return ensure(ctx)
+		}
+	})
+	m.offer(codectest.Orders(1, 400, 1000))
+	m.await("it says why", func() bool { return strings.Contains(m.Report().GetProblem(), full.Error()) })
+	failure.Store(nil)
+	m.await("one is in use", func() bool { return m.Current() != nil && m.Report().GetProblem() == "" })
+	failure.Store(&full)
+	m.use(false)
+	m.await("it says why it stays in use", func() bool { return strings.Contains(m.Report().GetProblem(), full.Error()) })
+	failure.Store(nil)
+	m.await("none is in use", func() bool { return m.InUse() == 0 && m.Report().GetProblem() == "" })
+}
+
 // TestBound: there are no more than the bound, whatever messages need.
 func TestBound(t *testing.T) {
 	q := newQueue(t)
 	m := q.member(true, changing)
-	orders := codectest.Orders(1, 100, 300)
-	at := 0
-	m.put(orders[0])
-	last := uint32(0)
+	m.put(codectest.Orders(1, 1, 300)[0])
 	var full *wirev1.QueueDictionaries
 	q.await("as many are kept as may be", func() bool {
-		if c := m.Current(); c != nil && c.Number != last {
-			last, at = c.Number, (at+1)%100
-			m.put(orders[at])
-		}
 		// The last one is in use a moment after it is kept.
 		full = m.Report()
 		return full.GetKept() == store.MaxDictionaries && full.GetTrained() >= store.MaxDictionaries &&
@@ -436,6 +318,39 @@ func TestBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.await("others are trained when messages have left", func() bool { return m.Report().GetTrained() > trained })
+}
+
+// TestAllInUse: each of as many dictionaries as may be comes into use, and the last one out of it, with one member and
+// with three, also where the stream is as earlier releases made it, which had space for the entries alone.
+func TestAllInUse(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) *queue{"one member": newQueue, "three members": newMembers} {
+		t.Run(name, func(t *testing.T) {
+			q := open(t)
+			k := q.still(func(*dictionary.Timing) {})
+			var last uint32
+			for i := range uint64(store.MaxDictionaries) {
+				last = q.adopt(k, i+1)
+			}
+			if k.InUse() != last || k.Report().GetKept() != store.MaxDictionaries {
+				t.Fatalf("dictionary %d is in use, not %d: %v", k.InUse(), last, k.Report())
+			}
+			q.answered(func(ctx context.Context) error {
+				stream, err := q.js.Stream(ctx, store.DictionaryStream(storetest.Queue))
+				if err != nil {
+					return err
+				}
+				earlier := stream.CachedInfo().Config
+				earlier.MaxMsgs = store.MaxDictionaries + 1
+				_, err = q.js.UpdateStream(ctx, earlier)
+				return err
+			})
+			k.Set(dictionary.Settings{})
+			q.await("none is in use", func() bool {
+				k.Look(t.Context())
+				return k.InUse() == 0
+			})
+		})
+	}
 }
 
 // TestSecondLeader: of two members that think that they lead, each leaves what the other has put into use readable.

@@ -4,9 +4,18 @@
 package dictionary
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
+
+// spared is how many stay as long as dictionaries are used, whether messages refer to them or not: a put that was under
+// way for very long, as of a member that stood still, may refer to one.
+const spared = store.MaxDictionaries / 2
 
 // retirement is what a member that leads knows of a dictionary that is not in use. Another that leads begins with it
 // again, which keeps a dictionary longer. Times are of Keeper.watched.
@@ -33,8 +42,8 @@ func (k *Keeper) watch(now time.Time) {
 	k.lookedAt = now
 }
 
-// retire deletes dictionaries that no message refers to.
-func (k *Keeper) retire(ctx context.Context, now listed) error {
+// retire deletes dictionaries that no message refers to, the oldest first, but for those that are spared.
+func (k *Keeper) retire(ctx context.Context, s Settings, now listed) error {
 	k.watch(time.Now())
 	for number, r := range k.retired {
 		if e, ok := now.entries[number]; !ok || number == now.current || e.sequence != r.entry {
@@ -42,7 +51,11 @@ func (k *Keeper) retire(ctx context.Context, now listed) error {
 		}
 	}
 	var first, last uint64
-	for number, e := range now.entries {
+	kept := len(now.entries)
+	for _, e := range slices.SortedFunc(maps.Values(now.entries), func(a, b entry) int {
+		return cmp.Compare(a.sequence, b.sequence)
+	}) {
+		number := e.about.GetNumber()
 		if number == now.current {
 			continue
 		}
@@ -52,6 +65,10 @@ func (k *Keeper) retire(ctx context.Context, now listed) error {
 			continue
 		}
 		if k.watched-r.since < k.timing.Grace {
+			continue
+		}
+		if s.active() && kept <= spared {
+			r.noted, r.gone = false, false // What comes meanwhile has to leave as well, once it is not spared any more.
 			continue
 		}
 		if last == 0 {
@@ -75,6 +92,7 @@ func (k *Keeper) retire(ctx context.Context, now listed) error {
 				return err
 			}
 			delete(k.retired, number)
+			kept--
 			k.options.Log.Info("Dictionary is deleted: no message refers to it", "number", number)
 		}
 	}

@@ -7,15 +7,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/queue/dictionary"
-	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queue/store/storetest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -28,7 +31,7 @@ func (q *queue) still(change func(*dictionary.Timing)) *dictionary.Keeper {
 	change(&timing)
 	k := dictionary.New(dictionary.Options{
 		Conn: conn, Queue: storetest.Queue, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
-		Ensure: func(ctx context.Context) error { return q.store.EnsureDictionaries(ctx, conn, store.Settings{}) },
+		Ensure: func(ctx context.Context) error { return q.store.EnsureDictionaries(ctx, conn, q.settings) },
 		Timing: timing,
 	})
 	k.Set(dictionary.Settings{Use: true, Engine: gozstd.New().(codec.DictionaryEngine), Level: codec.Fast})
@@ -43,13 +46,58 @@ func (q *queue) adopt(k *dictionary.Keeper, seed uint64) uint32 {
 		q.Fatal(err)
 	}
 	number, err := zstddict.Number(content)
+	if err != nil {
+		q.Fatal(err)
+	}
+	q.answered(func(ctx context.Context) error {
+		return k.Adopt(ctx, &wirev1.QueueDictionary{Number: number}, content)
+	})
+	return number
+}
+
+// retire has a keeper look so often that it has deleted what it deletes.
+func (q *queue) retire(k *dictionary.Keeper) {
+	q.Helper()
+	for range 9 {
+		if err := k.Retire(q.Context()); err != nil {
+			q.Fatal(err)
+		}
+	}
+}
+
+// publish stores what stands for a message that refers to a dictionary, and returns its sequence.
+func (q *queue) publish() uint64 {
+	q.Helper()
+	ack, err := q.js.Publish(q.Context(), "orders.new", nil)
+	if err != nil {
+		q.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+func (q *queue) remove(sequence uint64) {
+	q.Helper()
+	stream, err := q.js.Stream(q.Context(), storetest.Queue)
 	if err == nil {
-		err = k.Adopt(q.Context(), &wirev1.QueueDictionary{Number: number}, content)
+		err = stream.DeleteMsg(q.Context(), sequence)
 	}
 	if err != nil {
 		q.Fatal(err)
 	}
-	return number
+}
+
+// has reports whether an entry is in the store.
+func (q *queue) has(number uint32) bool {
+	q.Helper()
+	stream, err := q.js.Stream(q.Context(), store.DictionaryStream(storetest.Queue))
+	if err == nil {
+		subject := store.DictionarySubject(storetest.Queue, strconv.FormatUint(uint64(number), 10))
+		_, err = stream.GetLastMsgForSubject(q.Context(), subject)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		q.Fatal(err)
+	}
+	return err == nil
 }
 
 // TestReplacedTwice: a member that did not come to use the next dictionary stops using the one before when that is
@@ -80,44 +128,91 @@ func TestReplacedTwice(t *testing.T) {
 func TestUsedAgain(t *testing.T) {
 	q := newQueue(t)
 	one, two := q.still(func(*dictionary.Timing) {}), q.still(func(*dictionary.Timing) {})
+	one.Set(dictionary.Settings{}) // Otherwise so few are spared.
 	number := q.adopt(one, 1)
 	q.adopt(one, 2)
-	retire := func(times int) {
-		t.Helper()
-		for range times {
-			if err := one.Retire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+	for range 2 { // It is noted that no message refers to it.
+		if err := one.Retire(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
-	retire(2) // It is noted that no message refers to it.
 	if again := q.adopt(two, 1); again != number {
 		t.Fatalf("trained %d and then %d on the same messages", number, again)
 	}
-	ack, err := q.js.Publish(t.Context(), "orders.new", []byte("stands for one that refers to it"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sequence := q.publish()
 	q.adopt(two, 2)
-	retire(9)
-	if err := two.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
+	q.retire(one)
+	if !q.has(number) {
+		t.Fatal("it is gone while a message may refer to it")
 	}
-	if _, err := two.Dictionary(number); err != nil {
-		t.Fatalf("it is gone while a message may refer to it: %v", err)
+	q.remove(sequence)
+	q.retire(one)
+	if q.has(number) {
+		t.Error("it is kept while no message refers to it")
 	}
-	stream, err := q.js.Stream(t.Context(), storetest.Queue)
-	if err == nil {
-		err = stream.DeleteMsg(t.Context(), ack.Sequence)
+}
+
+// TestSpared: while dictionaries are used, half of what may be kept stays though no message refers to it, for a put
+// that was under way for long, and the oldest are deleted first. When they are not used any more, the others are
+// deleted as well once all messages have left.
+func TestSpared(t *testing.T) {
+	q := newQueue(t)
+	k := q.still(func(*dictionary.Timing) {})
+	var numbers []uint32
+	adopt := func(count int) {
+		t.Helper()
+		for range count {
+			numbers = append(numbers, q.adopt(k, uint64(len(numbers)+1)))
+		}
+		q.retire(k)
 	}
+	kept := func(when string, want ...uint32) {
+		t.Helper()
+		for i, number := range numbers {
+			if has := q.has(number); has != slices.Contains(want, number) {
+				t.Errorf("%s, dictionary %d of %d is there: %v", when, i, len(numbers), has)
+			}
+		}
+	}
+	adopt(store.MaxDictionaries / 2)
+	kept("with half of them", numbers...)
+	late := q.publish()
+	adopt(2)
+	kept("with more, while there is a message", numbers...)
+	q.remove(late)
+	q.retire(k)
+	kept("with more", numbers[2:]...)
+	late = q.publish()
+	q.retire(k)
+	k.Set(dictionary.Settings{})
+	q.retire(k)
+	kept("without any in use, while there is a message", numbers[2:]...)
+	q.remove(late)
+	q.retire(k)
+	kept("without any in use", numbers[len(numbers)-1])
+}
+
+// TestUnknownCodec: an entry of a codec that this release does not know is left to a newer one.
+func TestUnknownCodec(t *testing.T) {
+	q := newQueue(t)
+	k := q.still(func(*dictionary.Timing) {})
+	k.Set(dictionary.Settings{})
+	number := q.adopt(k, 1)
+	q.adopt(k, 2)
+	const unknown = 1 << 16
+	entry, err := dictionary.Marshal(&wirev1.QueueDictionary{Number: unknown, Codec: "brotli"}, []byte("of another form"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	retire(9)
-	if err := two.Refresh(t.Context()); err != nil {
+	subject := store.DictionarySubject(storetest.Queue, strconv.Itoa(unknown))
+	if _, err := q.js.Publish(t.Context(), subject, entry); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := two.Dictionary(number); !errors.Is(err, message.ErrDictionary) {
-		t.Errorf("it is kept while no message refers to it: %v", err)
+	q.retire(k)
+	if q.has(number) {
+		t.Error("one that is known and not needed is kept")
+	}
+	if !q.has(unknown) {
+		t.Error("one that is not known is gone")
 	}
 }

@@ -49,7 +49,11 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 			message.MaxReferring, leastMessages))
 		return nil
 	}
-	k.next = time.Now().Add(k.timing.Interval)
+	// Where training takes longer than the interval, the member would do nothing else if it counted from the beginning.
+	defer func() { k.next = time.Now().Add(k.timing.Interval) }()
+	if k.timing.Always {
+		recent = recent[len(recent)-leastMessages:]
+	}
 	split := len(recent) * 3 / 4
 	training, later := recent[:split], recent[max(split, len(recent)-maxMeasured):]
 	current, pays, ages, err := k.pays(s, now, later)
@@ -65,7 +69,7 @@ func (k *Keeper) consider(ctx context.Context, s Settings, now listed) error {
 		if current == nil || pays {
 			return nil
 		}
-		return k.catalog.use(ctx, 0, now.sequence)
+		return k.use(ctx, 0, now.sequence)
 	}
 	id := s.Engine.Codec()
 	format, err := dictionaries.Of(id)

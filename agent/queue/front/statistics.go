@@ -276,5 +276,5 @@ func (f *Front) CountUndecodable(err error) {
 
 // EngineFailed logs a fault of an engine, which costs the saving and nothing else.
 func (f *Front) EngineFailed(err error) {
-	f.options.Log.Error("Engine failed, messages are stored as they are", "error", err.Error())
+	f.options.Log.Error("Engine failed, messages stay as they are", "error", err.Error())
 }

@@ -35,7 +35,10 @@ func (s *Streams) EnsureDictionaries(ctx context.Context, conn *nats.Conn, setti
 		Name: DictionaryStream(s.queue), Subjects: []string{DictionarySubject(s.queue, "*")},
 		// No MaxBytes, which the server would reserve: a server of a release without dictionaries has no space for that, and
 		// would not open its other streams.
-		MaxMsgs: MaxDictionaries + 1, MaxBytes: -1, MaxMsgsPerSubject: 1, MaxMsgSize: MaxDictionaryEntry, MaxConsumers: -1,
+		// Who trains them bounds their number. Here is space for more than that: where members replicate a stream, the server
+		// counts a message beside the one that it takes the place of.
+		MaxMsgs:  maxDictionaryBytes / MaxDictionaryEntry,
+		MaxBytes: -1, MaxMsgsPerSubject: 1, MaxMsgSize: MaxDictionaryEntry, MaxConsumers: -1,
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
 		Replicas: max(settings.Replicas, 1), Duplicates: defaultDuplicateWindow,
 		// Readers ask the member that leads: another one may lag behind.

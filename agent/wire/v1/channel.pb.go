@@ -867,7 +867,11 @@ type ChannelConfig struct {
 	// ca_file beside config.json vouches for the other cluster; empty: peer-ca.crt.
 	CaFile string `protobuf:"bytes,18,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
 	// data_path that connections are to take, as in SendConfig.
-	DataPath      string `protobuf:"bytes,19,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	DataPath string `protobuf:"bytes,19,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	// prices of what is sent to the other cluster, by which the channel decides where the objective is COST; absent, as
+	// from managers of earlier releases: those of the queue's compression. Agents of earlier releases ignore them and
+	// use those.
+	Prices        *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -991,6 +995,13 @@ func (x *ChannelConfig) GetDataPath() string {
 		return x.DataPath
 	}
 	return ""
+}
+
+func (x *ChannelConfig) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
 }
 
 // ChannelAcceptance is what the receiving end of channels accepts.
@@ -1243,7 +1254,9 @@ type ChannelStatus struct {
 	// position is the sequence, in the sending queue, of the last message that the other queue is known to have.
 	Position uint64 `protobuf:"varint,27,opt,name=position,proto3" json:"position,omitempty"`
 	// data_path of the connections of the channel; absent while it does not run.
-	DataPath      *DataPath `protobuf:"bytes,28,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	DataPath *DataPath `protobuf:"bytes,28,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
+	// dictionaries that were sent, each as often as it was.
+	Dictionaries  uint64 `protobuf:"varint,29,opt,name=dictionaries,proto3" json:"dictionaries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1432,6 +1445,13 @@ func (x *ChannelStatus) GetDataPath() *DataPath {
 	return nil
 }
 
+func (x *ChannelStatus) GetDictionaries() uint64 {
+	if x != nil {
+		return x.Dictionaries
+	}
+	return 0
+}
+
 // ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
 type ReceivedChannel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1447,6 +1467,8 @@ type ReceivedChannel struct {
 	PayloadBytes  uint64                 `protobuf:"varint,9,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
 	LastError     *Failure               `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// dictionaries that were received, each as often as it was.
+	Dictionaries  uint64 `protobuf:"varint,12,opt,name=dictionaries,proto3" json:"dictionaries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1558,6 +1580,13 @@ func (x *ReceivedChannel) GetLastErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ReceivedChannel) GetDictionaries() uint64 {
+	if x != nil {
+		return x.Dictionaries
+	}
+	return 0
+}
+
 var File_agent_wire_v1_channel_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_channel_proto_rawDesc = "" +
@@ -1615,7 +1644,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\x12)\n" +
 	"\x10max_dictionaries\x18\a \x01(\rR\x0fmaxDictionaries\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xd3\x03\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\x87\x04\n" +
 	"\rChannelConfig\x12)\n" +
 	"\x10gateway_endpoint\x18\x01 \x01(\tR\x0fgatewayEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1631,7 +1660,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"serverName\x12\x12\n" +
 	"\x04name\x18\x11 \x01(\tR\x04name\x12\x17\n" +
 	"\aca_file\x18\x12 \x01(\tR\x06caFile\x12\x1b\n" +
-	"\tdata_path\x18\x13 \x01(\tR\bdataPath\"\xb6\x01\n" +
+	"\tdata_path\x18\x13 \x01(\tR\bdataPath\x122\n" +
+	"\x06prices\x18\x14 \x01(\v2\x1a.lighterage.wire.v1.PricesR\x06prices\"\xb6\x01\n" +
 	"\x11ChannelAcceptance\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
@@ -1648,7 +1678,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\"\x80\a\n" +
+	"serverName\"\xa4\a\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1676,7 +1706,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"ownCluster\x12\x12\n" +
 	"\x04name\x18\x1a \x01(\tR\x04name\x12\x1a\n" +
 	"\bposition\x18\x1b \x01(\x04R\bposition\x129\n" +
-	"\tdata_path\x18\x1c \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\"\x84\x03\n" +
+	"\tdata_path\x18\x1c \x01(\v2\x1c.lighterage.wire.v1.DataPathR\bdataPath\x12\"\n" +
+	"\fdictionaries\x18\x1d \x01(\x04R\fdictionaries\"\xa8\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1690,7 +1721,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\n" +
 	" \x01(\v2\x1b.lighterage.wire.v1.FailureR\tlastError\x12B\n" +
-	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime*\x9d\x01\n" +
+	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\"\n" +
+	"\fdictionaries\x18\f \x01(\x04R\fdictionaries*\x9d\x01\n" +
 	"\fChannelState\x12\x1d\n" +
 	"\x19CHANNEL_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CHANNEL_STATE_STANDBY\x10\x01\x12\x1c\n" +
@@ -1736,8 +1768,9 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
 	(*Failure)(nil),               // 19: lighterage.wire.v1.Failure
 	(CompressionLevel)(0),         // 20: lighterage.wire.v1.CompressionLevel
-	(*Decisions)(nil),             // 21: lighterage.wire.v1.Decisions
-	(*DataPath)(nil),              // 22: lighterage.wire.v1.DataPath
+	(*Prices)(nil),                // 21: lighterage.wire.v1.Prices
+	(*Decisions)(nil),             // 22: lighterage.wire.v1.Decisions
+	(*DataPath)(nil),              // 23: lighterage.wire.v1.DataPath
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
@@ -1754,24 +1787,25 @@ var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	17, // 11: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
 	18, // 12: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
 	20, // 13: lighterage.wire.v1.ChannelConfig.levels:type_name -> lighterage.wire.v1.CompressionLevel
-	13, // 14: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
-	14, // 15: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
-	0,  // 16: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
-	19, // 17: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	17, // 18: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	17, // 19: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	21, // 20: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
-	20, // 21: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
-	22, // 22: lighterage.wire.v1.ChannelStatus.data_path:type_name -> lighterage.wire.v1.DataPath
-	19, // 23: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	17, // 24: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 25: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	8,  // 26: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	21, // 14: lighterage.wire.v1.ChannelConfig.prices:type_name -> lighterage.wire.v1.Prices
+	13, // 15: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
+	14, // 16: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
+	0,  // 17: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
+	19, // 18: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	17, // 19: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	17, // 20: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
+	22, // 21: lighterage.wire.v1.ChannelStatus.decisions:type_name -> lighterage.wire.v1.Decisions
+	20, // 22: lighterage.wire.v1.ChannelStatus.level:type_name -> lighterage.wire.v1.CompressionLevel
+	23, // 23: lighterage.wire.v1.ChannelStatus.data_path:type_name -> lighterage.wire.v1.DataPath
+	19, // 24: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	17, // 25: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 26: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	8,  // 27: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	27, // [27:28] is the sub-list for method output_type
+	26, // [26:27] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }

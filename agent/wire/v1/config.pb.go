@@ -134,7 +134,7 @@ type CompressionObjective int32
 
 const (
 	CompressionObjective_COMPRESSION_OBJECTIVE_UNSPECIFIED CompressionObjective = 0
-	// COST is money at the prices, which are there then.
+	// COST is money at the prices.
 	CompressionObjective_COMPRESSION_OBJECTIVE_COST CompressionObjective = 1
 	// ELAPSED is the time until the work is done.
 	CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED CompressionObjective = 2
@@ -260,7 +260,8 @@ type CompressionSettings struct {
 	// software_engines by name that may be used, in order of preference; empty: what a measurement at start-up prefers.
 	SoftwareEngines []string             `protobuf:"bytes,8,rep,name=software_engines,json=softwareEngines,proto3" json:"software_engines,omitempty"`
 	Objective       CompressionObjective `protobuf:"varint,9,opt,name=objective,proto3,enum=lighterage.wire.v1.CompressionObjective" json:"objective,omitempty"`
-	// prices are absent where the policy states none; the objective is not COST then.
+	// prices in force when the configuration was made; absent where there are none, and COST is ELAPSED then. Runs with
+	// COST have some. What serves is told others when they change.
 	Prices        *Prices `protobuf:"bytes,10,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

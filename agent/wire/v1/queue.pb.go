@@ -2275,7 +2275,10 @@ type QueueDictionaries struct {
 	// messages that this member compressed with one since the start or the last reset.
 	Messages uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
 	// deflate: this release knows dictionaries of deflate, beside those of zstd.
-	Deflate       bool `protobuf:"varint,6,opt,name=deflate,proto3" json:"deflate,omitempty"`
+	Deflate bool `protobuf:"varint,6,opt,name=deflate,proto3" json:"deflate,omitempty"`
+	// kept_deflate are those of kept that are of deflate; absent while it is not known what there is, and from earlier
+	// releases.
+	KeptDeflate   *uint32 `protobuf:"varint,7,opt,name=kept_deflate,json=keptDeflate,proto3,oneof" json:"kept_deflate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2350,6 +2353,13 @@ func (x *QueueDictionaries) GetDeflate() bool {
 		return x.Deflate
 	}
 	return false
+}
+
+func (x *QueueDictionaries) GetKeptDeflate() uint32 {
+	if x != nil && x.KeptDeflate != nil {
+		return *x.KeptDeflate
+	}
+	return 0
 }
 
 // QueueDictionary is a dictionary with what it was measured to do when it was trained.
@@ -3156,14 +3166,16 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05store\x184 \x01(\v2 .lighterage.wire.v1.StoreTrafficR\x05store\x12;\n" +
 	"\tdecisions\x185 \x01(\v2\x1d.lighterage.wire.v1.DecisionsR\tdecisions\x12I\n" +
 	"\fdictionaries\x186 \x01(\v2%.lighterage.wire.v1.QueueDictionariesR\fdictionaries\x12L\n" +
-	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\xd0\x01\n" +
+	"\rconfiguration\x18d \x01(\v2&.lighterage.wire.v1.ConfigurationStateR\rconfiguration\"\x89\x02\n" +
 	"\x11QueueDictionaries\x12=\n" +
 	"\acurrent\x18\x01 \x01(\v2#.lighterage.wire.v1.QueueDictionaryR\acurrent\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\rR\x04kept\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
 	"\atrained\x18\x04 \x01(\x04R\atrained\x12\x1a\n" +
 	"\bmessages\x18\x05 \x01(\x04R\bmessages\x12\x18\n" +
-	"\adeflate\x18\x06 \x01(\bR\adeflate\"\x92\x04\n" +
+	"\adeflate\x18\x06 \x01(\bR\adeflate\x12&\n" +
+	"\fkept_deflate\x18\a \x01(\rH\x00R\vkeptDeflate\x88\x01\x01B\x0f\n" +
+	"\r_kept_deflate\"\x92\x04\n" +
 	"\x0fQueueDictionary\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12=\n" +
 	"\ftrained_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vtrainedTime\x12\x14\n" +
@@ -3390,6 +3402,7 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_objectstore_proto_init()
 	file_agent_wire_v1_report_proto_init()
 	file_agent_wire_v1_queue_proto_msgTypes[17].OneofWrappers = []any{}
+	file_agent_wire_v1_queue_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
