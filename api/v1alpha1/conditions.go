@@ -81,7 +81,7 @@ const (
 	// ReasonSuspended (Transfer, TransferSet, Drill): spec.suspend keeps runs and attempts from starting. Set it to false
 	// to continue.
 	ReasonSuspended = "Suspended"
-	// ReasonPausing (Transfer): the agents are being ended, by spec.pause or the end of a window. The next state is
+	// ReasonPausing (Transfer): the agents are being stopped, by spec.pause or the end of a window. The next state is
 	// Paused, when their pods have ended.
 	ReasonPausing = "Pausing"
 	// ReasonPaused (Transfer, Delivery): spec.pause keeps agents from running. Set it to false: the run goes on from its

@@ -47,8 +47,8 @@ type TransferSchedule struct {
 // A rule for the range of bandwidthLimit, in a list within a template, exceeds what the API server allows rules to
 // cost; the manager checks it.
 
-// ScheduleWindow is a time of the week, by the clock on the wall in the time zone of the schedule. Of an hour that is
-// there twice because the clock is set back, both are in the window; one that is left out is in none.
+// ScheduleWindow is a time of the week, in local time of the schedule's time zone. Of an hour that is there twice
+// because the clock is set back, both are in the window; one that is left out is in none.
 // +kubebuilder:validation:XValidation:rule="has(self.days) || has(self.start)",message="a window needs days, or start and end; for runs at all times leave windows out"
 // +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.end)",message="a window needs both of start and end, or neither for whole days"
 // +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start != self.end",message="start and end must differ; for whole days leave both out"

@@ -34,7 +34,7 @@ const (
 	DirectionReceive Direction = "Receive"
 )
 
-// TariffWindow is a time of the week, by the clock on the wall in the time zone of the Tariff.
+// TariffWindow is a time of the week, in local time of the Tariff's time zone.
 // +kubebuilder:validation:XValidation:rule="has(self.days) || has(self.start)",message="a window needs days, or start and end; to have a price at all times leave windows out"
 // +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.end)",message="a window needs both of start and end, or neither for whole days"
 // +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start != self.end",message="start and end must differ; for whole days leave both out"

@@ -800,6 +800,13 @@ func (in *CompressionTrialStatus) DeepCopyInto(out *CompressionTrialStatus) {
 		*out = new(TrialDictionary)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Dictionaries != nil {
+		in, out := &in.Dictionaries, &out.Dictionaries
+		*out = make([]TrialDictionary, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Recommendation != nil {
 		in, out := &in.Recommendation, &out.Recommendation
 		*out = new(TrialRecommendation)

@@ -17,6 +17,8 @@ import (
 type decision struct {
 	// usable is what the spec asks for; nil when it cannot be used.
 	usable *Wanted
+	// pricesLast is how long the prices certainly last that replicas decide by; 0 for ever.
+	pricesLast time.Duration
 	// apply: what is usable is to be made, on nodes of the affinity.
 	apply    bool
 	affinity *corev1.Affinity
@@ -39,6 +41,7 @@ func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image agentpod.Image, no
 		return d, nil
 	}
 	d.usable, d.facts.NotAllowed = &wanted, in.permission.Problem
+	d.pricesLast = wanted.Policy.ServesFor(in.tariffs, now)
 	where, err := in.cluster.Decide(wanted.Placement(image.Architectures))
 	if err != nil {
 		return d, err

@@ -47,7 +47,7 @@ var kind = replicastest.Kind[*v1alpha1.HTTPEndpoint]{
 		return reconciler, &reconciler.Topology
 	},
 	Say: func(r *running) {
-		wanted, problem := httpendpoint.Want(r.Object, r.Policies(), nil, true, now)
+		wanted, problem := httpendpoint.Want(r.Object, r.Policies(), r.Tariffs(), true, r.Clock.Now())
 		if problem != nil {
 			r.Fatal(problem.Message)
 		}

@@ -124,7 +124,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
 	result := ctrl.Result{
-		RequeueAfter: replicas.LookAgain(facts.Replicas, startGrace, r.Lifetime, 0, kept, facts.Now),
+		RequeueAfter: replicas.LookAgain(facts.Replicas, startGrace, r.Lifetime, kept, facts.Now, d.pricesLast),
 	}
 	if !in.replicas.Asked {
 		return result, nil // this wakes when they have been

@@ -51,6 +51,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&v1alpha1.LocalCompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(wake.OfPolicy(r.Client, endpoints)),
 			wake.LaterIf(specOrAnnotations),
 		).
+		Watches(
+			&v1alpha1.Tariff{}, handler.EnqueueRequestsFromMapFunc(r.ofTariff), wake.LaterIf(specOrAnnotations),
+		).
 		// Those that are not Ready. Others are planned again by the clock, where that changes anything.
 		WatchesRawSource(o.Topology.Waiting(wake.Waiting(r.Client, endpoints))).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
@@ -76,6 +79,15 @@ func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []rec
 	return r.requests(
 		ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{index.Backend: service.GetName()},
 	)
+}
+
+// ofTariff is for those that decide by money, or ask for it, and those of which it is not known yet.
+func (r *Reconciler) ofTariff(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, func(e *v1alpha1.HTTPEndpoint) bool {
+		own, policy := e.Spec.Compression, e.Status.Policy
+		return policy == nil || policy.Objective == v1alpha1.ObjectiveCost ||
+			own != nil && own.Objective == v1alpha1.ObjectiveCost
+	})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

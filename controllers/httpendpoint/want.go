@@ -37,13 +37,13 @@ type Wanted struct {
 	record map[string]string
 }
 
-// Want reads a spec, with the prices of now. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
-// A policy that was deleted or made unusable is none as long as status has the last one.
+// Want reads a spec, with the prices of now. The problem is why nothing can be made of it; what runs goes on then, see
+// Reconciler.keepServing. A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(
 	endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, tariffs []v1alpha1.Tariff,
 	privilegeAllowed bool, now time.Time,
 ) (Wanted, *agentpod.Problem) {
-	resolved, err := policy.ResolveHTTP(endpoint.UID, endpoint.Spec.Compression, policies)
+	resolved, err := policy.ResolveHTTP(endpoint.UID, endpoint.Spec.Compression, policies, tariffs)
 	policyProblem := agentpod.SpecProblem(err)
 	if policyProblem != nil {
 		if endpoint.Status.Policy == nil {
@@ -56,11 +56,7 @@ func Want(
 	); problem != nil {
 		return Wanted{}, problem
 	}
-	decides := resolved
-	if resolved.Objective == v1alpha1.ObjectiveCost { // prices that nothing is decided by need not be told
-		decides = resolved.Priced(tariffs, "", now)
-	}
-	config, err := configOf(endpoint, decides)
+	config, err := configOf(endpoint, resolved.Serving(tariffs, "", now))
 	if err != nil {
 		return Wanted{}, agentpod.SpecProblem(err)
 	}

@@ -97,17 +97,17 @@ func TestCanaryOfServing(t *testing.T) {
 	all, inside, _ := measured(unchanged, v1alpha1.CanarySettings{
 		Objective: v1alpha1.ObjectiveBytes, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd},
 	})
-	queue, err := policy.ResolveQueue(inside, nil, all)
+	queue, err := policy.ResolveQueue(inside, nil, all, nil)
 	if err != nil || queue.Codecs[0] != v1alpha1.CodecZstd || queue.Objective != v1alpha1.ObjectiveBytes ||
 		queue.SoftwareMinSize != 1024 || queue.Canary == nil {
 		t.Errorf("%+v, %v", queue, err)
 	}
-	endpoint, err := policy.ResolveHTTP(inside, nil, all)
+	endpoint, err := policy.ResolveHTTP(inside, nil, all, nil)
 	if err != nil || endpoint.Objective != v1alpha1.ObjectiveBytes || endpoint.Canary == nil {
 		t.Errorf("%+v, %v", endpoint, err)
 	}
 	all, inside, _ = measured(unchanged, v1alpha1.CanarySettings{Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}})
-	if endpoint, err = policy.ResolveHTTP(inside, nil, all); err != nil || endpoint.Canary != nil {
+	if endpoint, err = policy.ResolveHTTP(inside, nil, all, nil); err != nil || endpoint.Canary != nil {
 		t.Errorf("codecs mean nothing to HTTP: %+v, %v", endpoint, err)
 	}
 	local := localPolicy("p")

@@ -150,6 +150,31 @@ func (r Resolved) Priced(tariffs []v1alpha1.Tariff, peer string, now time.Time) 
 	return r
 }
 
+// Serving is the policy as agents are told it that serve: with the prices of Priced where they decide by money. Prices
+// that nothing is decided by need not be told, so that a change of them changes no configuration.
+func (r Resolved) Serving(tariffs []v1alpha1.Tariff, peer string, now time.Time) Resolved {
+	if r.Objective != v1alpha1.ObjectiveCost {
+		return r
+	}
+	return r.Priced(tariffs, peer, now)
+}
+
+// ServesFor is how long what Serving returns certainly stays the same if nobody changes a Tariff; 0 for ever.
+func (r Resolved) ServesFor(tariffs []v1alpha1.Tariff, now time.Time) time.Duration {
+	if r.Objective != v1alpha1.ObjectiveCost {
+		return 0
+	}
+	// A Tariff that cannot be used has no prices until somebody changes it. Those of Peers do not depend on the time.
+	course, err := tariff.Follow(tariff.Query{Tariffs: tariffs, Name: r.TariffName, Stated: r.Prices})
+	if course == nil || err != nil {
+		return 0
+	}
+	if _, until := course.At(now); !until.IsZero() {
+		return until.Sub(now)
+	}
+	return 0
+}
+
 // checkCodecs is about codecs that exclude what else was resolved.
 func (r Resolved) checkCodecs() error {
 	if r.Placement == v1alpha1.PlacementRequireHardware && r.Codecs[0] != v1alpha1.CodecDeflate {

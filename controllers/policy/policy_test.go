@@ -325,12 +325,98 @@ func TestTariffs(t *testing.T) {
 		!strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("got %v", err)
 	}
-	// Where nothing is chosen by money, a Tariff that is not there stops nothing.
-	if _, err := policy.ResolveHTTP("", nil, missing); err != nil {
-		t.Error(err)
+}
+
+// TestServingObjectives: what serves asks for an objective by itself as Transfers do. A Tariff of the policy that is
+// not there stops nothing that does not.
+func TestServingObjectives(t *testing.T) {
+	missing := named("p", 1, true, v1alpha1.CompressionPolicySpec{TariffName: "gone"})
+	bytes := named("p", 1, true, v1alpha1.CompressionPolicySpec{Objective: v1alpha1.ObjectiveBytes})
+	usual := v1alpha1.Tariff{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "usual", Annotations: map[string]string{v1alpha1.DefaultTariffAnnotation: "true"},
+		},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "0.05"}, NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0"},
+		},
 	}
-	if _, err := policy.ResolveQueue("", nil, missing); err != nil {
-		t.Error(err)
+	only := func(p v1alpha1.CompressionPolicy) []v1alpha1.CompressionPolicy {
+		return []v1alpha1.CompressionPolicy{p}
+	}
+	for name, c := range map[string]struct {
+		asked    v1alpha1.CompressionObjective
+		policies []v1alpha1.CompressionPolicy
+		tariffs  []v1alpha1.Tariff
+		want     v1alpha1.CompressionObjective
+		message  string
+	}{
+		"of the policy":         {"", only(bytes), nil, v1alpha1.ObjectiveBytes, ""},
+		"its own":               {v1alpha1.ObjectiveCPU, only(bytes), nil, v1alpha1.ObjectiveCPU, ""},
+		"its own, built in":     {v1alpha1.ObjectiveBytes, nil, nil, v1alpha1.ObjectiveBytes, ""},
+		"the policy's Tariff":   {"", only(missing), nil, v1alpha1.ObjectiveCost, ""},
+		"CPU without a Tariff":  {v1alpha1.ObjectiveCPU, only(missing), nil, v1alpha1.ObjectiveCPU, ""},
+		"Cost":                  {v1alpha1.ObjectiveCost, nil, []v1alpha1.Tariff{usual}, v1alpha1.ObjectiveCost, ""},
+		"Cost without prices":   {v1alpha1.ObjectiveCost, nil, nil, "", v1alpha1.DefaultTariffAnnotation},
+		"Cost without a Tariff": {v1alpha1.ObjectiveCost, only(missing), nil, "", `"gone"`},
+		"none":                  {"Beauty", nil, nil, "", "Cost, Elapsed, CPU or Bytes"},
+	} {
+		check := func(kind string, got policy.Resolved, err error) {
+			t.Helper()
+			var invalid *policy.InvalidError
+			switch {
+			case c.message == "" && (err != nil || got.Objective != c.want):
+				t.Errorf("%s: %s: %q, %v", name, kind, got.Objective, err)
+			case c.message != "" && (!errors.As(err, &invalid) || invalid.Field != "spec.compression.objective" ||
+				!strings.Contains(err.Error(), c.message)):
+				t.Errorf("%s: %s: %v, want a message with %q", name, kind, err, c.message)
+			}
+		}
+		endpoint, err := policy.ResolveHTTP("", &v1alpha1.HTTPCompression{Objective: c.asked}, c.policies, c.tariffs)
+		check("HTTPEndpoint", endpoint, err)
+		queue, err := policy.ResolveQueue("", &v1alpha1.QueueCompression{Objective: c.asked}, c.policies, c.tariffs)
+		check("Queue", queue, err)
+	}
+}
+
+// TestServing: only who decides by money is told prices, and they last until the next window.
+func TestServing(t *testing.T) {
+	tariffs := []v1alpha1.Tariff{{
+		ObjectMeta: metav1.ObjectMeta{Name: "t"},
+		Spec: v1alpha1.TariffSpec{
+			Currency: "EUR", CPUHour: v1alpha1.CPUHourPrice{Price: "2", Rules: []v1alpha1.CPUHourRule{
+				{Price: "1", Windows: []v1alpha1.TariffWindow{{Start: "06:00", End: "07:00"}}},
+			}},
+			NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "3", Rules: []v1alpha1.NetworkGiBRule{
+				{Price: "4", Peers: []string{"west"}},
+			}},
+		},
+	}}
+	stated := &v1alpha1.PricesStatus{Currency: "EUR", CPUHour: "7", NetworkGiB: "8"}
+	byMoney := policy.Resolved{Objective: v1alpha1.ObjectiveCost, TariffName: "t"}
+	for name, c := range map[string]struct {
+		resolved         policy.Resolved
+		peer             string
+		at               time.Duration
+		cpuHour, network string
+		lasts            time.Duration
+	}{
+		"at night":       {byMoney, "", 0, "2", "3", 6 * time.Hour},
+		"to a Peer":      {byMoney, "west", 0, "2", "4", 6 * time.Hour},
+		"in the morning": {byMoney, "", 6 * time.Hour, "1", "3", time.Hour},
+		"stated":         {policy.Resolved{Objective: v1alpha1.ObjectiveCost, Prices: stated}, "", 0, "7", "8", 0},
+		"none":           {policy.Resolved{Objective: v1alpha1.ObjectiveCost}, "", 0, "", "", 0},
+		"gone":           {policy.Resolved{Objective: v1alpha1.ObjectiveCost, TariffName: "gone"}, "", 0, "", "", 0},
+		"not by money":   {policy.Resolved{Objective: v1alpha1.ObjectiveCPU, TariffName: "t"}, "", 0, "", "", 0},
+	} {
+		now := epoch.Add(c.at)
+		var got v1alpha1.PricesStatus
+		if prices := c.resolved.Serving(tariffs, c.peer, now).Prices; prices != nil {
+			got = *prices
+		}
+		if lasts := c.resolved.ServesFor(tariffs, now); got.CPUHour != c.cpuHour || got.NetworkGiB != c.network ||
+			lasts != c.lasts {
+			t.Errorf("%s: %+v for %s", name, got, lasts)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestDaylightSaving: a window goes by the clock on the wall. The hour that is left out in spring is in none, and the
+// TestDaylightSaving: a window is in local time. The hour that is left out in spring is in none, and the
 // one that is there twice in autumn is in a window twice.
 func TestDaylightSaving(t *testing.T) {
 	subject := berlin()

@@ -10,16 +10,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/windows"
 )
 
-const defaultTimeZone = "Etc/UTC"
-
-// location is the time zone of a Tariff. One without windows needs none.
+// location is the time zone of a Tariff.
 func location(t *v1alpha1.Tariff) (*time.Location, error) {
-	if t.Spec.TimeZone == "" || t.Spec.TimeZone == defaultTimeZone {
-		return time.UTC, nil
-	}
-	zone, ok := windows.Zone(t.Spec.TimeZone)
-	if !ok {
-		return nil, &InvalidError{t.Name, "spec.timeZone", "must be in the tz database; write for example Europe/Berlin"}
+	zone, err := windows.Zone(t.Spec.TimeZone)
+	if err != nil {
+		return nil, &InvalidError{t.Name, "spec.timeZone", err.Error()}
 	}
 	return zone, nil
 }
