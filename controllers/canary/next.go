@@ -5,6 +5,7 @@ package canary
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -92,8 +93,9 @@ func Condition(status *v1alpha1.CanaryStatus, c *v1alpha1.CompressionCanary) (co
 		return metav1.Condition{}, false
 	}
 	condition = metav1.Condition{Type: v1alpha1.ConditionCanaryFinished, Status: metav1.ConditionTrue}
-	took := fmt.Sprintf("a GiB takes %s %% more in the canary (%s to %s), and may take %g %% more",
-		status.ChangePercent, status.LowPercent, status.HighPercent, increase(c))
+	took := fmt.Sprintf(
+		"the cost of a GiB changes by %s %% in the canary (95 %% interval %s to %s); the bound is %+g %%",
+		signed(status.ChangePercent), signed(status.LowPercent), signed(status.HighPercent), increase(c))
 	switch {
 	case status.State == v1alpha1.CanaryMeasuring:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonCanaryMeasuring
@@ -114,8 +116,16 @@ func Condition(status *v1alpha1.CanaryStatus, c *v1alpha1.CompressionCanary) (co
 			leastNamespaces)
 	default:
 		condition.Reason = v1alpha1.ReasonCanaryUndecided
-		condition.Message = took + ": objects differ too much to tell. Change spec.canary.duration, sharePercent or " +
+		condition.Message = took + ". Objects differ too much to tell: change spec.canary.duration, sharePercent or " +
 			"maxCostIncreasePercent to measure again"
 	}
 	return condition, true
+}
+
+// signed is a decimal of status with its sign.
+func signed(decimal string) string {
+	if strings.HasPrefix(decimal, "-") {
+		return decimal
+	}
+	return "+" + decimal
 }

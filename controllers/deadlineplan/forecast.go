@@ -4,7 +4,6 @@
 package deadlineplan
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -21,8 +20,6 @@ const (
 	maxSteps = 250
 	// MostActive bounds what figures of agents make of a forecast.
 	MostActive = 10 * Horizon
-	// defaultTimeZone is that of a schedule which names none.
-	defaultTimeZone = "Etc/UTC"
 )
 
 // Work is what a run, or the rest of one, has to do.
@@ -42,24 +39,29 @@ type Terms struct {
 }
 
 // NewTerms are those of a Transfer. The error is for a schedule that cannot be used.
-func NewTerms(spec *v1alpha1.TransferSpec) (t Terms, err error) {
+func NewTerms(spec *v1alpha1.TransferSpec) (Terms, error) {
+	var t Terms
 	if spec.BandwidthLimit != nil {
 		t.own = spec.BandwidthLimit.Value()
 	}
 	if s := spec.Schedule; s != nil && len(s.Windows) > 0 {
-		zone, ok := windows.Zone(cmp.Or(s.TimeZone, defaultTimeZone))
-		if !ok {
-			return t, fmt.Errorf("time zone %q is not in the tz database", s.TimeZone)
+		zone, err := windows.Zone(s.TimeZone)
+		if err != nil {
+			return t, fmt.Errorf("schedule.timeZone %w", err)
 		}
-		t.all, err = windows.New(s.Windows, zone)
+		if t.all, err = windows.New(s.Windows, zone); err != nil {
+			return t, fmt.Errorf("schedule.windows: %w", err)
+		}
 	}
-	return t, err
+	return t, nil
 }
 
 // stretch of time in which windows and limits stay as they are. A time to that is zero is never.
 type stretch struct {
 	from, to time.Time
 	open     bool
+	// closes is when windows open or end next, while at to perhaps a limit changes only; zero: never.
+	closes time.Time
 	// limit of bandwidth in bytes per second; 0: none.
 	limit int64
 }
@@ -69,7 +71,8 @@ func (t Terms) at(from time.Time) stretch {
 	if t.all == nil {
 		return s
 	}
-	s.open, s.to = t.all.At(from)
+	s.open, s.closes = t.all.At(from)
+	s.to = s.closes
 	windowed, until := t.all.Limit(from)
 	if !until.IsZero() && (s.to.IsZero() || until.Before(s.to)) {
 		s.to = until

@@ -17,6 +17,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/tariff"
+	"github.com/lighterage/lighterage/controllers/windows"
 )
 
 const (
@@ -30,8 +31,6 @@ const (
 	MaxBoundaries = 128
 	// tolerance is by which part a start may cost more than the cheapest if it is earlier.
 	tolerance = 0.01
-	// startMargin is how much of a window must be left for an attempt to begin.
-	startMargin = time.Minute
 )
 
 // Option is a way in which a run could be made.
@@ -277,7 +276,7 @@ func (p *planner) inTime(c Choice) bool {
 // opens is when an attempt may begin within stretches; false: in none.
 func opens(all iter.Seq[stretch]) (time.Time, bool) {
 	for s := range all {
-		if s.open && (s.to.IsZero() || s.to.Sub(s.from) > startMargin) {
+		if s.open && windows.Begins(s.from, s.closes) {
 			return s.from, true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -169,6 +170,27 @@ func TestOtherNodes(t *testing.T) {
 	q.By = minute(t, "05-05 18:00")
 	if a, ok = deadlineplan.Choose(q); !ok || a.Chosen.Cost != 0.25 || a.Now.Cost != 1 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestStartBeforeALimit: a run may start just before the limit of a window begins, and not just before its windows end.
+func TestStartBeforeALimit(t *testing.T) {
+	limit := resource.MustParse("1Mi")
+	spec := &v1alpha1.TransferSpec{Schedule: &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{
+		{Start: "12:00", End: "15:00"}, {Start: "13:00", End: "14:00", BandwidthLimit: &limit},
+	}}}
+	for now, want := range map[string]string{"05-04 12:59": "05-04 12:59", "05-04 14:59": "05-05 12:00"} {
+		q := deadlineplan.Question{
+			Terms: terms(t, spec), Now: minute(t, now).Add(30 * time.Second), Hurried: -1,
+			Options: []deadlineplan.Option{{
+				Work: deadlineplan.Work{Active: 10 * time.Minute}, CPU: time.Minute, Prices: follow(t, priced("", "1"), nil),
+			}},
+		}
+		q.By = q.Now.Add(24 * time.Hour)
+		a, ok := deadlineplan.Choose(q)
+		if !ok || a.Chosen.Start.Format("01-02 15:04") != want {
+			t.Errorf("at %s: it starts at %s, want %s", now, a.Chosen.Start, want)
+		}
 	}
 }
 

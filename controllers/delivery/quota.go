@@ -25,16 +25,16 @@ func (r *Reconciler) newLine() *line.Line[*v1alpha1.Delivery] {
 	}
 }
 
-// decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when
-// the status that was decided is written, or is not going to be.
+// decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called as
+// line.Line says when the status that was decided is written, or is not going to be.
 func (r *Reconciler) decide(
 	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts,
-) (decision plan.DeliveryDecision, written func(), err error) {
-	decision, written = plan.DecideDelivery(delivery, facts, r.Image), func() {}
+) (decision plan.DeliveryDecision, written func(error), err error) {
+	decision, written = plan.DecideDelivery(delivery, facts, r.Image), func(error) {}
 	if decision.Ask == nil {
 		return decision, written, nil
 	}
-	answer, written, err := r.line.Admit(ctx, delivery.Namespace, *decision.Ask, facts.Quota.Quotas)
+	answer, written, err := r.line.Admit(ctx, delivery, *decision.Ask, facts.Quota.Quotas)
 	if err != nil {
 		return decision, written, err
 	}
@@ -46,9 +46,11 @@ func (r *Reconciler) decide(
 // long as they run.
 func (r *Reconciler) view(
 	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+	options ...client.ListOption,
 ) (quota.View, error) {
 	deliveries := &v1alpha1.DeliveryList{}
-	if err := reader.List(ctx, deliveries, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err := reader.List(ctx, deliveries, options...); err != nil {
 		return quota.View{}, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
 	}
 	view := quota.Deliveries(quotas, deliveries.Items)

@@ -135,7 +135,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	decision, written, err := r.decide(ctx, delivery, facts)
-	defer written()
+	defer written(nil)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -152,10 +152,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			decision.RequeueAfter = attempt.RenewalRetry
 		}
 	}
-	if err := r.writeStatus(ctx, delivery, decision); err != nil {
+	err = r.writeStatus(ctx, delivery, decision)
+	written(err)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	written()
 	problem, err := r.execute(ctx, delivery, facts, decision)
 	if err != nil {
 		return ctrl.Result{}, err

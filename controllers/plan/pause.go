@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	// pausePoll is the wait between two looks at agents that are being ended, in case no event tells of their end.
+	// pausePoll is the wait between two looks at agents that are being stopped, in case no event tells of their end.
 	pausePoll = 2 * time.Second
-	// startMargin is how much of a window must be left for an attempt to begin.
-	startMargin = time.Minute
 	// clockPatience bounds how long the end of a window is slept through when the clock is set meanwhile.
 	clockPatience = 5 * time.Minute
 )
@@ -72,9 +70,9 @@ func (d *transferDecision) held() *hold {
 // keepWindow looks at the windows.
 func (d *transferDecision) keepWindow() *agentpod.Problem {
 	spec := d.transfer.Spec.Schedule
-	zone, err := timeZone(spec)
+	zone, err := windows.Zone(spec.TimeZone)
 	if err != nil {
-		return agentpod.SpecProblem(err)
+		return agentpod.SpecProblem(fmt.Errorf("spec.schedule.timeZone %w", err))
 	}
 	d.window = &window{zone: zone.String()}
 	if len(spec.Windows) == 0 {
@@ -92,7 +90,7 @@ func (d *transferDecision) keepWindow() *agentpod.Problem {
 	w.next = w.until
 	switch {
 	case !w.open:
-	case w.until.IsZero(), w.until.Sub(d.facts.Now) > startMargin:
+	case windows.Begins(d.facts.Now, w.until):
 		w.next = time.Time{}
 	default:
 		_, w.next = all.At(w.until)
@@ -118,7 +116,8 @@ func (d *transferDecision) showWindow() {
 	}
 }
 
-// wakeForWindow makes sure that a window's beginning and end, and changes of its limit, are not slept through, also when the clock is set.
+// wakeForWindow makes sure that a window's beginning and end, and changes of its limit, are not slept through, also
+// when the clock is set.
 func (d *transferDecision) wakeForWindow() {
 	w := d.window
 	if w == nil || !w.limited {
@@ -139,7 +138,7 @@ func (d *transferDecision) wakeForWindow() {
 	d.out.RequeueAfter = attempt.Sooner(d.out.RequeueAfter, wait)
 }
 
-// Pausing reports whether the agents of a Transfer are being ended so that its run pauses.
+// Pausing reports whether the agents of a Transfer are being stopped so that its run pauses.
 func Pausing(transfer *v1alpha1.Transfer) bool {
 	ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
 	return UnderWay(transfer) && ready != nil && ready.Reason == v1alpha1.ReasonPausing
@@ -173,8 +172,8 @@ func (d *transferDecision) pause(held *hold) {
 	d.transfer.Status.Progress = withoutRate(d.transfer.Status.Progress)
 	d.out.Clear, d.out.RequeueAfter = !d.out.Pause, pausePoll
 	d.set(d.transfer.Status.Phase, conditions.Reconciling(v1alpha1.ReasonPausing, fmt.Sprintf(
-		"attempt %d of run %s: its agents are being ended; they have 10 seconds, unless a node is gone",
-		d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+		"attempt %d of run %s: its agents are being stopped (10 s grace period). If a node is unreachable, the Transfer "+
+			"stays here until its pod is removed", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
 }
 
 // stopped reports whether an agent ended because it was told to, or without a word.

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -20,8 +19,6 @@ import (
 )
 
 const (
-	// defaultTimeZone is that of a schedule which names none.
-	defaultTimeZone = "Etc/UTC"
 	// maxMissed bounds how many times of a schedule are counted at once, after the manager was away.
 	maxMissed = 10_000
 	// setBack is how far in the future the last time of a schedule must be for it to count from now instead: the clock
@@ -53,9 +50,9 @@ func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, erro
 	if err != nil {
 		return nil, fmt.Errorf("spec.schedule.cron %q cannot be used (%w); write for example \"0 2 * * *\"", s.Cron, err)
 	}
-	zone, err := timeZone(s)
+	zone, err := windows.Zone(s.TimeZone)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spec.schedule.timeZone %w", err)
 	}
 	t := &timetable{cron: schedule, timeZone: zone, uid: uid}
 	if s.Jitter != nil {
@@ -65,15 +62,6 @@ func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, erro
 		return nil, fmt.Errorf("spec.schedule.cron %q names a time that never comes; write for example \"0 2 * * *\"", s.Cron)
 	}
 	return t, nil
-}
-
-func timeZone(s *v1alpha1.TransferSchedule) (*time.Location, error) {
-	name := cmp.Or(s.TimeZone, defaultTimeZone)
-	zone, ok := windows.Zone(name)
-	if !ok {
-		return nil, fmt.Errorf("spec.schedule.timeZone %q is not in the tz database; write for example Europe/Berlin", name)
-	}
-	return zone, nil
 }
 
 // next returns the first time after another one, zero if there is none within five years.

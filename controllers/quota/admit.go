@@ -201,25 +201,26 @@ func (v View) line(except string, queue []Request) []placed {
 		groups[name] = front(groups[name], except)
 	}
 	h, line := v.enter(except, queue), make([]placed, 0, len(queue))
-	taken := make([]float64, len(names)) // by the first of each, which nothing changes but an admission of the namespace
-	for i, name := range names {
-		taken[i] = h.taken(groups[name][0])
+	taken := map[string]float64{} // by the first of each, which nothing changes but an admission of the namespace
+	for _, name := range names {
+		taken[name] = h.taken(groups[name][0])
 	}
+	before := func(a, b string) int {
+		return cmp.Or(cmp.Compare(taken[a], taken[b]), groups[a][0].older(groups[b][0]))
+	}
+	slices.SortFunc(names, before)
 	for len(names) > 0 {
-		first := 0
-		for i, name := range names {
-			if taken[i] < taken[first] || taken[i] == taken[first] && groups[name][0].older(groups[names[first]][0]) < 0 {
-				first = i
-			}
-		}
-		name := names[first]
+		name := names[0]
 		r := groups[name][0]
 		line = append(line, placed{r, h.admit(r)})
 		if groups[name] = groups[name][1:]; len(groups[name]) == 0 {
-			names, taken = slices.Delete(names, first, first+1), slices.Delete(taken, first, first+1)
+			names = names[1:]
 			continue
 		}
-		taken[first] = h.taken(groups[name][0])
+		taken[name] = h.taken(groups[name][0])
+		to, _ := slices.BinarySearchFunc(names[1:], name, before)
+		copy(names, names[1:to+1])
+		names[to] = name
 	}
 	return line
 }
@@ -255,6 +256,8 @@ type hall struct {
 	// own are the limits, by index, of each namespace; shared those of all.
 	own    map[string][]int
 	shared []int
+	// sharing are those of shared that cover something that goes to a Peer.
+	sharing map[string][]int
 	// used and kept are of the limits: what is held or granted, and what is kept for those before.
 	used, kept []Amounts
 	// runs of each namespace that count against a limit that is shared, with those that something is kept for.
@@ -267,7 +270,7 @@ type hall struct {
 
 // enter counts what is held by all but one, and who is in the queue.
 func (v View) enter(except string, queue []Request) *hall {
-	h := &hall{limits: v.Limits, weights: v.Weights, own: map[string][]int{}}
+	h := &hall{limits: v.Limits, weights: v.Weights, own: map[string][]int{}, sharing: map[string][]int{}}
 	for i, limits := range v.Limits {
 		used := Amounts{}
 		for resource := range limits.Hard {
@@ -302,24 +305,31 @@ func (v View) enter(except string, queue []Request) *hall {
 // weigh sums up the weights of the namespaces that share bandwidth.
 func (h *hall) weigh(queue []Request) {
 	h.weight = make([]int64, len(h.limits))
+	if len(h.shared) == 0 {
+		return
+	}
+	type member struct {
+		limits    int
+		namespace string
+	}
+	counted := map[member]bool{}
+	count := func(i int, namespace string) {
+		if _, limited := h.limits[i].Hard[Share]; limited && !counted[member{i, namespace}] {
+			counted[member{i, namespace}] = true
+			h.weight[i] += weightOf(h.weights, namespace)
+		}
+	}
 	for _, i := range h.shared {
-		if _, limited := h.limits[i].Hard[Share]; !limited {
+		for namespace := range h.shares[i] {
+			count(i, namespace)
+		}
+	}
+	for j := range queue {
+		if queue[j].Bandwidth == nil {
 			continue
 		}
-		counted := map[string]bool{}
-		count := func(namespace string) {
-			if !counted[namespace] {
-				counted[namespace] = true
-				h.weight[i] += weightOf(h.weights, namespace)
-			}
-		}
-		for namespace := range h.shares[i] {
-			count(namespace)
-		}
-		for _, r := range queue {
-			if r.Bandwidth != nil && h.limits[i].covers(r.Namespace, r.Peer) {
-				count(r.Namespace)
-			}
+		for _, i := range h.covered(queue[j].Peer) {
+			count(i, queue[j].Namespace)
 		}
 	}
 }
@@ -338,11 +348,19 @@ func (h *hall) covering(namespace, peer string) []int {
 	if len(h.shared) == 0 {
 		return own
 	}
-	all := slices.Clone(own)
-	for _, i := range h.shared {
-		if h.limits[i].covers(namespace, peer) {
-			all = append(all, i)
+	return slices.Concat(own, h.covered(peer))
+}
+
+// covered are the limits that are shared by what goes to a Peer.
+func (h *hall) covered(peer string) []int {
+	all, known := h.sharing[peer]
+	if !known {
+		for _, i := range h.shared {
+			if h.limits[i].covers("", peer) {
+				all = append(all, i)
+			}
 		}
+		h.sharing[peer] = all
 	}
 	return all
 }
@@ -350,10 +368,8 @@ func (h *hall) covering(namespace, peer string) []int {
 // taken is how much of what is shared the namespace of a request has for its weight: the largest part of a limit.
 func (h *hall) taken(r Request) float64 {
 	weight, taken := weightOf(h.weights, r.Namespace), 0.0
-	for _, i := range h.shared {
-		if l := h.limits[i]; l.covers(r.Namespace, r.Peer) {
-			taken = max(taken, float64(h.runs[i][r.Namespace])/float64(l.runs())/float64(weight))
-		}
+	for _, i := range h.covered(r.Peer) {
+		taken = max(taken, float64(h.runs[i][r.Namespace])/float64(h.limits[i].runs())/float64(weight))
 	}
 	return taken
 }

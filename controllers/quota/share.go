@@ -40,8 +40,8 @@ func (v View) ShareOf(id string) (share int64, limited bool) {
 			scarce = scarce || p.Exceeded.Kind == KindCluster || p.Peer == own.Peer
 		}
 	}
-	for _, i := range h.shared {
-		if limit, limits := h.limits[i].Hard[Share]; limits && h.limits[i].covers(own.Namespace, own.Peer) {
+	for _, i := range h.covered(own.Peer) {
+		if limit, limits := h.limits[i].Hard[Share]; limits {
 			free, limited = min(free, limit-min(limit, h.used[i][Share])), true
 		}
 	}
@@ -73,9 +73,12 @@ func (v View) sharers() []sharer {
 
 // targets are what sharers are to have. The limits of Peers are shared first, and that of the cluster last.
 func (v View) targets(sharers []sharer) map[string]int64 {
-	targets := map[string]int64{}
+	targets, to := map[string]int64{}, map[string][]sharer{"": sharers}
 	for _, s := range sharers {
 		targets[s.id] = max(s.most, LeastBandwidth)
+		if s.peer != "" {
+			to[s.peer] = append(to[s.peer], s)
+		}
 	}
 	for _, kind := range []string{KindPeer, KindCluster} {
 		for _, l := range v.Limits {
@@ -84,10 +87,7 @@ func (v View) targets(sharers []sharer) map[string]int64 {
 				continue
 			}
 			groups, names := map[string][]string{}, []string(nil)
-			for _, s := range sharers {
-				if !l.covers(s.namespace, s.peer) {
-					continue
-				}
+			for _, s := range to[l.Peer] {
 				if len(groups[s.namespace]) == 0 {
 					names = append(names, s.namespace)
 				}

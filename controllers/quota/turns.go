@@ -18,7 +18,7 @@ type turn struct {
 }
 
 // Admit answers a request. A refusal may rest on what cached shows, which may be old: whatever frees something is seen
-// later, and wakes those that wait. A grant rests on what current shows, which must be what the API server has. After a
+// later, and wakes those that wait. A grant rests on what current shows, which must have all earlier grants. After a
 // grant nobody else is admitted in the namespace until done is called, which is to be done when the grant is written
 // where current shows it, or is given up. Done may be called several times, and is never nil.
 func (t *Turns) Admit(
@@ -44,7 +44,7 @@ func (t *Turns) Admit(
 	return answer, done, nil
 }
 
-// Current returns what the API server has, with nobody else being admitted in the namespace until done is called.
+// Current returns what current shows, with nobody else being admitted in the namespace until done is called.
 func (t *Turns) Current(namespace string, current func() (View, error)) (view View, done func(), err error) {
 	done = t.take(namespace)
 	view, err = current()

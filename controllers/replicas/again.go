@@ -21,16 +21,16 @@ const (
 )
 
 // LookAgain is how soon to look at an object again: when a pod that is not ready has had its time to start, when
-// certificates may be due, of which half of the lifetime is left then, or when something else is, after a wait that is
+// certificates may be due, of which half of the lifetime is left then, or when something else is, after waits that are
 // 0 if nothing is.
 func LookAgain[R Report](
-	agents []Agent[R], startGrace, lifetime, other time.Duration, problem bool, now time.Time,
+	agents []Agent[R], startGrace, lifetime time.Duration, problem bool, now time.Time, others ...time.Duration,
 ) time.Duration {
 	next := lookAgain
 	if problem {
 		next = tryAgain
 	}
-	for _, wait := range []time.Duration{lifetime / 8, other} {
+	for _, wait := range append(others, lifetime/8) {
 		if wait > 0 {
 			next = min(next, wait)
 		}

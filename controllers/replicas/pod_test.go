@@ -31,6 +31,7 @@ func TestLookAgain(t *testing.T) {
 		"nothing":           {nil, 24 * time.Hour, 0, false, 2 * time.Minute},
 		"a problem":         {nil, 24 * time.Hour, 0, true, 30 * time.Second},
 		"something":         {nil, 24 * time.Hour, time.Minute, false, time.Minute},
+		"something later":   {nil, 24 * time.Hour, time.Hour, false, 2 * time.Minute},
 		"short lifetime":    {nil, 8 * time.Minute, 0, false, time.Minute},
 		"a pod that starts": {pod(50 * time.Second), 24 * time.Hour, 0, false, 11 * time.Second},
 		"a pod that hangs":  {pod(time.Hour), 24 * time.Hour, 0, false, 2 * time.Minute},
@@ -39,7 +40,7 @@ func TestLookAgain(t *testing.T) {
 			false, 2 * time.Minute,
 		},
 	} {
-		got := replicas.LookAgain(test.agents, time.Minute, test.lifetime, test.other, test.problem, now)
+		got := replicas.LookAgain(test.agents, time.Minute, test.lifetime, test.problem, now, 0, test.other)
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
@@ -76,22 +77,23 @@ func (r *Reconciler) priority(ctx context.Context, transfer *v1alpha1.Transfer) 
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Transfer] {
 	return &line.Line[*v1alpha1.Transfer]{
 		Client: r.Client, Reader: r.Reader, List: transfers, Holds: quota.TransferHolds, Waits: quota.TransferWaits,
-		View: r.view, Shared: r.shared, Shown: func(t *v1alpha1.Transfer) (place, waiting int32) {
+		View: r.view, Limited: client.MatchingFields{index.Limited: index.Yes}, Shared: r.shared,
+		Shown: func(t *v1alpha1.Transfer) (place, waiting int32) {
 			return t.Status.Queued.Place, t.Status.Queued.Waiting
 		},
 	}
 }
 
-// decide has package plan decide, and the limits admit what it wants started. written is to be called when the status
-// that was decided is written, or is not going to be.
+// decide has package plan decide, and the limits admit what it wants started. written is to be called as line.Line says
+// when the status that was decided is written, or is not going to be.
 func (r *Reconciler) decide(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts,
-) (decision plan.TransferDecision, written func(), err error) {
-	decision, written = plan.DecideTransfer(transfer, facts, r.Image), func() {}
+) (decision plan.TransferDecision, written func(error), err error) {
+	decision, written = plan.DecideTransfer(transfer, facts, r.Image), func(error) {}
 	switch {
 	case decision.Ask != nil:
 		var answer quota.Answer
-		answer, written, err = r.line.Admit(ctx, transfer.Namespace, *decision.Ask, facts.Quota.Quotas)
+		answer, written, err = r.line.Admit(ctx, transfer, *decision.Ask, facts.Quota.Quotas)
 		facts.Quota.Answer = &answer
 	case decision.Raised(transfer):
 		target, _ := sender(transfer, facts)
@@ -102,7 +104,7 @@ func (r *Reconciler) decide(
 			return decision, written, nil
 		}
 		var view quota.View
-		view, written, err = r.line.Current(ctx, transfer.Namespace, facts.Quota.Quotas)
+		view, written, err = r.line.Current(ctx, transfer, facts.Quota.Quotas)
 		facts.Quota.Share, _ = view.ShareOf(string(transfer.UID))
 	default:
 		return decision, written, nil
@@ -117,9 +119,11 @@ func (r *Reconciler) decide(
 // they run: whoever removes a Job or a Transfer from under its pod gains nothing in the namespace.
 func (r *Reconciler) view(
 	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+	options ...client.ListOption,
 ) (quota.View, error) {
 	transfers := &v1alpha1.TransferList{}
-	if err := reader.List(ctx, transfers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err := reader.List(ctx, transfers, options...); err != nil {
 		return quota.View{}, fmt.Errorf("listing Transfers in %s: %w", namespace, err)
 	}
 	view := quota.Transfers(quotas, transfers.Items)

@@ -151,7 +151,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	decision, written, err := r.decide(ctx, transfer, facts)
-	defer written()
+	defer written(nil)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -170,10 +170,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	r.limit(ctx, transfer, facts, &decision)
-	if err := r.writeStatus(ctx, transfer, decision); err != nil {
+	err = r.writeStatus(ctx, transfer, decision)
+	written(err)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	written()
 	problem, err := r.execute(ctx, transfer, facts, decision)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -1,10 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package windows tells whether a time is within windows of the week, which limit of bandwidth these have, and until
-// when. They go by the clock on the wall:
-// an hour that is there twice because the clock is set back is in a window twice, and one that is left out is in none.
-// It is pure.
+// Package windows tells whether a time is within windows of the week, which limit of bandwidth these have, until when,
+// and whether an attempt may begin. Windows are in local time: an hour that is there twice because the clock is set
+// back is in a window twice, and one that is left out is in none. It is pure.
 package windows
 
 import (
@@ -22,6 +21,8 @@ const (
 	week      = 7 * day
 	// Shortest is how long a window must be: starting an agent takes some of it.
 	Shortest = 5 * time.Minute
+	// startMargin is how much of a window must be left for an attempt to begin.
+	startMargin = time.Minute
 	// LeastBandwidth is the lowest limit of a window, in bytes per second.
 	LeastBandwidth = 256 << 10
 	// MostBandwidth is the highest limit of a window, in bytes per second.
@@ -85,11 +86,24 @@ type span struct {
 
 func (s span) has(minute int) bool { return s.from <= minute && minute < s.to || minute+week < s.to }
 
-// Zone is the time zone of a name of the tz database. It is no name of the machine's own zone.
-func Zone(name string) (zone *time.Location, ok bool) {
+// utc is the time zone of schedules and Tariffs that name none. It needs no database.
+var utc = time.FixedZone("Etc/UTC", 0)
+
+// Zone is the time zone of a name of the tz database, without a name UTC, and never that of the machine. The error says
+// what to write.
+func Zone(name string) (*time.Location, error) {
+	if name == "" || name == utc.String() {
+		return utc, nil
+	}
 	zone, err := time.LoadLocation(name)
-	return zone, err == nil && name != time.Local.String()
+	if err != nil || name == time.Local.String() {
+		return nil, fmt.Errorf("%q is not in the tz database; write for example Europe/Berlin", name)
+	}
+	return zone, nil
 }
+
+// Begins reports whether an attempt may begin at a time within windows that are open until another one; zero: for ever.
+func Begins(at, until time.Time) bool { return until.IsZero() || until.Sub(at) > startMargin }
 
 // New returns an error that says what to write when a window cannot be used by runs.
 func New(all []v1alpha1.ScheduleWindow, zone *time.Location) (*Windows, error) {

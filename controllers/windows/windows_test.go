@@ -266,3 +266,26 @@ func TestUnusable(t *testing.T) {
 		}
 	}
 }
+
+func TestZone(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "Etc/UTC", "Etc/UTC": "Etc/UTC", "Europe/Berlin": "Europe/Berlin", "Local": "", "Mars/Olympus": "",
+	} {
+		zone, err := windows.Zone(name)
+		if (err != nil) != (want == "") || err == nil && zone.String() != want {
+			t.Errorf("%q: %v, %v, want %q", name, zone, err, want)
+		}
+	}
+}
+
+func TestBegins(t *testing.T) {
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for left, want := range map[time.Duration]bool{0: false, time.Minute: false, 61 * time.Second: true} {
+		if windows.Begins(now, now.Add(left)) != want {
+			t.Errorf("%s before the end: want %t", left, want)
+		}
+	}
+	if !windows.Begins(now, time.Time{}) {
+		t.Error("not in what has no end")
+	}
+}

@@ -63,6 +63,7 @@ type Status struct {
 func (k *Kind[O]) Test(t *testing.T) {
 	t.Run("PolicyGone", k.testPolicyGone)
 	t.Run("Canary", k.testCanary)
+	t.Run("Prices", k.testPrices)
 	t.Run("SpoiltSpec", k.testSpoiltSpec)
 	t.Run("Cordoned", k.testCordoned)
 	t.Run("Full", k.testFull)
@@ -127,6 +128,54 @@ func (k *Kind[O]) testCanary(t *testing.T) {
 			t.Errorf("%s: the agent would be recreated", state)
 		}
 	}
+}
+
+// Agents that decide by money are told each price when it begins, and nothing is written while prices stay.
+func (k *Kind[O]) testPrices(t *testing.T) {
+	next := k.Now.UTC().Truncate(time.Minute).Add(time.Minute)
+	hours := &v1alpha1.Tariff{ObjectMeta: metav1.ObjectMeta{Name: "hours"}, Spec: v1alpha1.TariffSpec{
+		Currency: "EUR", NetworkGiB: v1alpha1.NetworkGiBPrice{Price: "0.05"},
+		CPUHour: v1alpha1.CPUHourPrice{Price: "4", Rules: []v1alpha1.CPUHourRule{{
+			Price:   "3",
+			Windows: []v1alpha1.TariffWindow{{Start: next.Format("15:04"), End: next.Add(time.Hour).Format("15:04")}},
+		}}},
+	}}
+	r := k.Begin(t, k.New("priced", ""), hours, &v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "priced"}, Spec: v1alpha1.CompressionPolicySpec{TariffName: "hours"},
+	})
+	written := func() string {
+		return r.Secret().ResourceVersion + " " + r.workloads()[0].GetResourceVersion() + " " + r.Object.GetResourceVersion()
+	}
+	told := func(when, cpuHour string) {
+		t.Helper()
+		r.Look()
+		if got := r.config(); !strings.Contains(got, cpuHour) || strings.Contains(got, "prices") != (cpuHour != "") {
+			t.Errorf("%s: the agent is told %s", when, got)
+		}
+		k.Say(r)
+		r.Look()
+		r.Expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+		before := written()
+		if r.Look(); written() != before {
+			t.Errorf("%s: another look writes", when)
+		}
+	}
+	told("at first", `"cpuHourNanos":"4000000000"`)
+	r.Clock.SetTime(next.Add(-7 * time.Second))
+	if r.Look(); r.again != 7*time.Second {
+		t.Errorf("the next look is in %s", r.again)
+	}
+	r.Clock.SetTime(next)
+	told("in the window", `"cpuHourNanos":"3000000000"`)
+	hours.Spec.CPUHour.Rules = nil
+	if err := r.Update(t.Context(), hours); err != nil {
+		t.Fatal(err)
+	}
+	told("without windows", `"cpuHourNanos":"4000000000"`)
+	if err := r.Delete(t.Context(), hours); err != nil {
+		t.Fatal(err)
+	}
+	told("without the Tariff", "")
 }
 
 // Agents go on with what the spec said before it was spoilt, also when the manager remembers nothing of it.

@@ -60,6 +60,8 @@ type Running[O client.Object] struct {
 
 	kind *Kind[O]
 	seen **topology.Topology
+	// again is how soon the last look wants to be repeated.
+	again time.Duration
 }
 
 // Manager is what controllers get of the manager that they run in.
@@ -194,9 +196,11 @@ func (r *Running[O]) Look() {
 func (r *Running[O]) reconcile(object client.Object) {
 	r.Helper()
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
-	if _, err := r.Reconciler.Reconcile(r.Context(), request); err != nil {
+	result, err := r.Reconciler.Reconcile(r.Context(), request)
+	if err != nil {
 		r.Fatal(err)
 	}
+	r.again = result.RequeueAfter
 }
 
 // Change changes the object's spec, and looks at it.
@@ -214,6 +218,16 @@ func (r *Running[O]) Change(change func(O)) {
 func (r *Running[O]) Policies() []v1alpha1.CompressionPolicy {
 	r.Helper()
 	var list v1alpha1.CompressionPolicyList
+	if err := r.List(r.Context(), &list); err != nil {
+		r.Fatal(err)
+	}
+	return list.Items
+}
+
+// Tariffs are all that there are.
+func (r *Running[O]) Tariffs() []v1alpha1.Tariff {
+	r.Helper()
+	var list v1alpha1.TariffList
 	if err := r.List(r.Context(), &list); err != nil {
 		r.Fatal(err)
 	}
