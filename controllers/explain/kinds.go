@@ -303,14 +303,19 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 		s.row("data path", pathText(c.DataPath))
 		s.rowf("messages", "%d stored there, %d in doubt, %d dead letters", c.Messages, c.InDoubt, c.DeadLetters)
 		s.count("position", c.Position)
+		s.count("dictionaries sent", c.Dictionaries)
 		if c.LastError != nil {
 			s.row("last error", c.LastError.Reason+": "+c.LastError.Message)
 		}
 		s.at("next try", c.NextTryTime)
 	}
 	for _, r := range q.Status.Received {
+		if r.LastError == nil && r.Dictionaries == 0 {
+			continue
+		}
+		s.section("Channel from " + r.Source)
+		s.count("dictionaries received", r.Dictionaries)
 		if r.LastError != nil {
-			s.section("Channel from " + r.Source)
 			s.row("last error", r.LastError.Reason+": "+r.LastError.Message)
 		}
 	}
@@ -322,13 +327,14 @@ func ofQueue(q *v1alpha1.Queue, s *sheet) {
 	if d := q.Status.Dictionaries; d != nil {
 		s.section("Dictionaries")
 		s.row("state", d.Message)
-		s.rowf("kept", "%d, and %d messages were compressed with one since the members started or the last reset", d.Kept,
-			d.Messages)
+		s.rowf("kept", "%d, %d of them of deflate", d.Kept, d.KeptDeflate)
+		s.rowf("referring", "%d messages since the members started or the last reset", d.Messages)
 		if c := d.Current; c != nil {
-			s.rowf("in use", "number %d of %d bytes, trained on %d messages", c.Number, c.Bytes, c.TrainingMessages)
+			s.rowf("in use", "number %d of %s, %d bytes, trained on %d messages", c.Number, cmp.Or(c.Codec, v1alpha1.CodecZstd),
+				c.Bytes, c.TrainingMessages)
 			s.at("trained", c.TrainedTime)
-			s.rowf("saves", "%s %% of the bytes of later messages, against %s %% without, at %s times the CPU time",
-				c.SavedPercent, c.SavedPercentWithout, c.CPURatio)
+			s.rowf("saves", "%s %% of the bytes of %d later messages, against %s %% without, at %s times the CPU time",
+				c.SavedPercent, c.MeasuredMessages, c.SavedPercentWithout, c.CPURatio)
 		}
 	}
 	for _, c := range q.Status.SendingChannels() {

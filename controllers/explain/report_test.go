@@ -259,12 +259,19 @@ func TestReport(t *testing.T) {
 		}},
 		"a Queue with dictionaries": {full(func(q *v1alpha1.Queue) {
 			q.Status.Dictionaries = &v1alpha1.QueueDictionariesStatus{
-				Message: "dictionary 70000 is in use", Kept: 3, Messages: 1234, Current: &v1alpha1.QueueDictionary{
-					Number: 70000, TrainedTime: new(metav1.Unix(1700000000, 0)), Bytes: 65000, TrainingMessages: 1500,
-					SavedPercent: "78.1", SavedPercentWithout: "45.2", CPURatio: "0.83",
+				Message: "dictionary 70000 is in use", Kept: 13, KeptDeflate: 7, Messages: 1234,
+				Current: &v1alpha1.QueueDictionary{
+					Number: 70000, Codec: v1alpha1.CodecZstd, TrainedTime: new(metav1.Unix(1700000000, 0)), Bytes: 65000,
+					TrainingMessages: 1500, MeasuredMessages: 499, SavedPercent: "78.1", SavedPercentWithout: "45.2",
+					CPURatio: "0.83",
 				},
 			}
-		}), []string{"Dictionaries", "in use", "70000", "65000", "1500", "1234", "78.1", "45.2", "0.83"}},
+			q.Status.Channel = &v1alpha1.QueueChannelStatus{Destination: "west/bank/orders", Dictionaries: 21}
+			q.Status.Received = []v1alpha1.ReceivedChannel{{Source: "north/bank/a"}, {Source: "north/bank/b", Dictionaries: 34}}
+		}), []string{
+			"Dictionaries", "in use", "70000 of zstd", "65000", "1500", "499", "1234", "78.1", "45.2", "0.83", "13, 7 of them",
+			"dictionaries sent  21", "Channel from north/bank/b", "dictionaries received  34",
+		}},
 		"a Queue that serves": {full(func(q *v1alpha1.Queue) {
 			q.Status.Compression = &v1alpha1.CompressionStatus{
 				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "3.00",

@@ -58,19 +58,19 @@ var served = map[string]func() explain.Object{
 			ObservedGeneration: 1, Conditions: ready(), Backend: "api:8080", Ready: "2/2",
 			Policy: servingPolicy(v1alpha1.CodecDeflate),
 			Compression: &v1alpha1.CompressionStatus{
-				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNetworkFaster, Ratio: "1.01",
-				UncompressedBytes: 4500000, CompressedBytes: 4455000,
-				Software: v1alpha1.Operations{Operations: 1, Bytes: 65217},
-				Stored:   v1alpha1.Operations{Operations: 68, Bytes: 4434783},
-				Reasons:  map[string]int64{v1alpha1.CompressionSoftwareUsed: 1},
-				Skipped:  map[string]int64{v1alpha1.CompressionNetworkFaster: 68},
+				Codec: "deflate", Engine: "go", Level: "Fast", Reason: v1alpha1.CompressionSoftwareUsed, Ratio: "2.81",
+				UncompressedBytes: 4456380, CompressedBytes: 1585800,
+				Software: v1alpha1.Operations{Operations: 63, Bytes: 4128705},
+				Stored:   v1alpha1.Operations{Operations: 5, Bytes: 327675},
+				Reasons:  map[string]int64{v1alpha1.CompressionSoftwareUsed: 63},
+				Skipped:  map[string]int64{v1alpha1.CompressionNetworkFaster: 5},
 			},
 			Decisions: &v1alpha1.DecisionsStatus{
-				Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 49e9, SendCPUSecondsPerGiB: "0.818",
+				Objective: v1alpha1.ObjectiveElapsed, LinkBytesPerSecond: 6492696940, SendCPUSecondsPerGiB: "0.720",
 				Classes: []v1alpha1.ClassDecision{{
 					Content: "text", Size: "<64Ki", Codec: "deflate", Choice: v1alpha1.ClassUncompressed,
-					Reason: v1alpha1.CompressionNetworkFaster, Operations: 69, Bytes: 4500000, Trials: 1, Ratio: "3.28",
-					CompressCPUSecondsPerGiB: "3.043", OtherPercent: "374.1",
+					Reason: v1alpha1.CompressionNetworkFaster, Operations: 68, Bytes: 4456380, Ratio: "3.28",
+					CompressCPUSecondsPerGiB: "7.124", OtherPercent: "616.8",
 				}},
 			},
 		}
