@@ -35,7 +35,7 @@ type extent struct {
 }
 
 var (
-	full  = extent{bytes: 16 << 20, rounds: 5, work: 150 * time.Millisecond}
+	full  = extent{bytes: 16 << 20, rounds: 11, work: 150 * time.Millisecond}
 	quick = extent{bytes: 2 << 20, rounds: 1, work: 20 * time.Millisecond}
 )
 

@@ -84,9 +84,10 @@ func (b *bench) inTurn(
 	}
 	return found, b.Rounds(b.rounds, func(round int) error {
 		for _, i := range harness.Order(round, len(contenders)) {
-			s, err := contenders[i].pass(ctx)
+			what := contenders[i].name + " on " + corpus
+			s, err := harness.Undisturbed(what, func() (sample, error) { return contenders[i].pass(ctx) })
 			if err != nil {
-				return fmt.Errorf("%s on %s: %w", contenders[i].name, corpus, err)
+				return fmt.Errorf("%s: %w", what, err)
 			}
 			bytes := float64(plain(s))
 			found[i].cpu = append(found[i].cpu, float64(s.cpu)/bytes)

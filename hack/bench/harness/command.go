@@ -89,7 +89,7 @@ func (b Benchmark) run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet(b.Name, flag.ContinueOnError)
 	extent := flags.String("extent", "full", "how much is measured: full, or quick for a look that is no result")
-	r := &Run{Name: b.Name, load: loadNow(), begun: time.Now()}
+	r := &Run{Name: b.Name}
 	flags.StringVar(&r.Out, "out", "",
 		"the directory for what is written (default: docs/results; dist/bench when quick, or when a part alone is measured)")
 	if b.Flags != nil {
@@ -105,6 +105,7 @@ func (b Benchmark) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("unknown extent %q: use full or quick", *extent)
 	}
 	r.Quick = *extent == "quick"
+	r.busy, r.begun = busyNow(), time.Now()
 	err := b.Run(ctx, r)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; nothing was written")

@@ -106,8 +106,8 @@ func (r *Run) machine(ctx context.Context, versions []string) string {
 		parts = append(parts, "libraries: "+strings.ReplaceAll(libraries, "@", " "))
 	}
 	parts = slices.DeleteFunc(append(parts, versions...), func(s string) bool { return s == "" })
-	if r.load >= 0.5 {
-		parts = append(parts, fmt.Sprintf("Other work ran beside it: the load was %.1f when it began", r.load))
+	if r.busy >= 0.1 {
+		parts = append(parts, fmt.Sprintf("Other work ran beside it: it kept %.1f cores busy when it began", r.busy))
 	}
 	return strings.Join(parts, ". ") + "."
 }
@@ -139,11 +139,17 @@ func Version(ctx context.Context, name string, args ...string) string {
 	return strings.Trim(strings.Join(strings.Fields(line), " "), "*. ")
 }
 
-// loadNow is what else the machine was doing, as its load.
-func loadNow() float64 {
-	var load float64
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		_, _ = fmt.Sscan(string(text), &load)
+// busyNow is how many cores something else keeps busy. The load of the system would have what ended just before.
+func busyNow() float64 {
+	before, _, err := SystemCPU()
+	if err != nil {
+		return 0
 	}
-	return load
+	begun := time.Now()
+	time.Sleep(500 * time.Millisecond)
+	after, _, err := SystemCPU()
+	if err != nil {
+		return 0
+	}
+	return (after - before).Seconds() / time.Since(begun).Seconds()
 }

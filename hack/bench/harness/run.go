@@ -21,7 +21,7 @@ type Run struct {
 	// Out is the directory for what is written; empty: the one that fits.
 	Out string
 
-	load  float64 // of the machine when it began
+	busy  float64 // cores that other work took when it began
 	begun time.Time
 }
 
@@ -42,15 +42,17 @@ func (r *Run) Rounds(rounds int, round func(round int) error) error {
 }
 
 // Undisturbed measures until the hypervisor has stolen no more than 1 % of the processors' time meanwhile. What was
-// measured before is discarded. After 20 turns it gives up.
+// measured before is discarded. After 20 turns, and a minute, it gives up. The kernel counts in steps of 10 ms, so that
+// a turn of less than 1 s by the number of processors is discarded when any step was seen.
 func Undisturbed[T any](what string, measure func() (T, error)) (T, error) {
 	return undisturbed(what, Stolen, measure)
 }
 
 func undisturbed[T any](what string, stolen func() (time.Duration, error), measure func() (T, error)) (T, error) {
-	const turns, most = 20, 0.01
+	const turns, patience, most = 20, time.Minute, 0.01
 	var none T
-	for range turns {
+	turn, first := 0, time.Now()
+	for ; turn < turns || time.Since(first) < patience; turn++ {
 		before, err := stolen()
 		if err != nil {
 			return none, err
@@ -60,19 +62,19 @@ func undisturbed[T any](what string, stolen func() (time.Duration, error), measu
 		if err != nil {
 			return none, err
 		}
-		took := time.Since(begun)
+		processors := float64(time.Since(begun)) * float64(runtime.NumCPU())
 		after, err := stolen()
 		if err != nil {
 			return none, err
 		}
-		share := float64(after-before) / float64(took) / float64(runtime.NumCPU())
-		if share <= most {
+		lost := float64(after - before)
+		if lost <= most*processors {
 			return measured, nil
 		}
-		Log("%s: discarded, because the hypervisor has stolen %.1f %% of the processors' time", what, 100*share)
+		Log("%s: discarded, because the hypervisor has stolen %.1f %% of the processors' time", what, 100*lost/processors)
 	}
 	return none, fmt.Errorf("%s: in each of %d turns the hypervisor has stolen more than 1 %% of the processors' time",
-		what, turns)
+		what, turn)
 }
 
 // Order in which n contenders take their turns in a round. It differs from round to round, so that nobody always comes

@@ -50,24 +50,25 @@ func testRounds(t *testing.T) {
 func TestUndisturbed(t *testing.T) { synctest.Test(t, testUndisturbed) }
 
 func testUndisturbed(t *testing.T) {
-	const took = time.Second
-	all := took * time.Duration(runtime.NumCPU())
+	all := time.Second * time.Duration(runtime.NumCPU())
 	for _, c := range []struct {
-		stolen  []time.Duration // by turn, and nothing later
+		took    time.Duration
+		stolen  []time.Duration // in each turn, and nothing later
 		forever bool
 		want    int
 	}{
-		{nil, false, 1},
-		{[]time.Duration{all / 100}, false, 1},
-		{[]time.Duration{all / 50, all / 10}, false, 3},
-		{nil, true, 20},
+		{time.Second, nil, false, 1},
+		{time.Second, []time.Duration{all / 100}, false, 1},
+		{time.Second, []time.Duration{all / 50, all / 10}, false, 3},
+		{10 * time.Second, nil, true, 20},
+		{time.Second, nil, true, 60},
 	} {
 		turns, total := 0, time.Hour
 		got, err := undisturbed("a turn", func() (time.Duration, error) { return total, nil }, func() (int, error) {
-			time.Sleep(took)
+			time.Sleep(c.took)
 			switch {
 			case c.forever:
-				total += all / 50
+				total += all
 			case turns < len(c.stolen):
 				total += c.stolen[turns]
 			}
@@ -75,7 +76,7 @@ func testUndisturbed(t *testing.T) {
 			return turns, nil
 		})
 		if turns != c.want || (err != nil) != c.forever || err == nil && got != c.want {
-			t.Errorf("%v: %d after %d turns, want %d: %v", c.stolen, got, turns, c.want, err)
+			t.Errorf("%v in turns of %s: %d after %d turns, want %d: %v", c.stolen, c.took, got, turns, c.want, err)
 		}
 	}
 	broken := errors.New("broken")
@@ -116,7 +117,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("%+v is written to %s", c.run, got)
 		}
 	}
-	r := Run{Name: "some", Quick: true, Out: t.TempDir(), load: 2, begun: time.Now()}
+	r := Run{Name: "some", Quick: true, Out: t.TempDir(), busy: 2, begun: time.Now()}
 	if err := r.Publish(t.Context(), Report{
 		Name: "some", Template: "{{written}}\n{{machine}}\n{{targets}}{{.}}", Data: "data", Drawing: "<svg/>",
 		Targets:  []Target{{Name: "a", What: "b", Measured: Exactly(1), Bound: 1}},
@@ -129,7 +130,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"`make bench-some BENCH=quick`", "It is no result.", "program 7. Other work ran beside it: the load was 2.0",
+		"`make bench-some BENCH=quick`", "It is no result.", "program 7. Other work ran beside it: it kept 2.0 cores busy",
 		"| a | b | 1 |  | <=1 | ok |\ndata",
 	} {
 		if !strings.Contains(string(text), want) {

@@ -75,6 +75,26 @@ func SSH(ctx context.Context, dir, address string) (config, key string, err erro
 	return config, key, nil
 }
 
+// Shell is what rsync starts to reach a port of OpenSSH's server with a key.
+func Shell(port, key string) string {
+	return fmt.Sprintf("ssh -p %s -i %s -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+		port, key)
+}
+
+// Versions are those of rsync, stunnel, OpenSSH and rclone, whose binary it is given; empty of what is missing.
+func Versions(ctx context.Context, rclone string) []string {
+	openssh := ""
+	if HasSSHD() {
+		openssh = harness.Version(ctx, "ssh", "-V")
+	}
+	return []string{
+		harness.Version(ctx, "rsync", "--version"),
+		// stunnel speaks of its configuration first.
+		harness.Version(ctx, "sh", "-c", "stunnel -version 2>&1 | sed -n '/^stunnel [0-9]/p'"), openssh,
+		harness.Version(ctx, rclone, "version"),
+	}
+}
+
 func write(dir, name, text string) (path string, err error) {
 	path = filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

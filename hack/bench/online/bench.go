@@ -6,6 +6,7 @@
 package online
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -48,7 +49,7 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&o.agent, "agent", "bin/agent", "the agent's binary")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are made, in a directory of their own")
 			f.IntVar(&o.rounds, "rounds", 11, "rounds")
-			f.DurationVar(&o.turn, "turn", 5*time.Second, "load in one turn")
+			f.DurationVar(&o.turn, "turn", 10*time.Second, "load in one turn")
 		},
 		Run: o.run,
 		Roles: map[string]func(context.Context, []string) error{
@@ -142,7 +143,7 @@ func (b *bench) serve(ctx context.Context) (stop func(), err error) {
 	}
 	stop = func() { _ = b.client.Close(); agent.Stop(patience); behind.Stop(patience) }
 	return stop, errors.Join(
-		b.pods.put(others, behind.PID()), b.pods.put(others, b.client.PID()), b.pods.put("endpoint", agent.PID()),
+		b.pods.put(others, behind.PID()), b.pods.put(others, b.client.PID()), b.pods.put(serving, agent.PID()),
 	)
 }
 
@@ -157,7 +158,7 @@ func (b *bench) measure(ctx context.Context, r *harness.Run) error {
 	return r.Rounds(b.rounds, func(round int) error {
 		for _, i := range harness.Order(round, len(states)) {
 			s := states[i]
-			t, err := b.beside(ctx, s, round)
+			t, err := harness.Undisturbed(s.text, func() (turn, error) { return b.beside(ctx, s, round) })
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -178,6 +179,9 @@ func (b *bench) load(l load) (answered, error) {
 
 // beside measures load beside the run in a state. All states of a round are asked at the same moments.
 func (b *bench) beside(ctx context.Context, s state, round int) (t turn, err error) {
+	if err := b.pods.weigh(serving, cmp.Or(s.endpoint, requests[serving])); err != nil {
+		return t, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run, err := b.begin(ctx, s)

@@ -25,7 +25,8 @@ func TestStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (s.name != paused) != open || (s.name == byDay || s.name == byDayHigh) != (limit == 5<<20) {
+		limited := s.name == byDay || s.name == byDaySized || s.name == byDayHigh
+		if (s.name != paused) != open || limited != (limit == 5<<20) {
 			t.Errorf("%s: open is %v, limit %d", s.name, open, limit)
 		}
 	}
@@ -102,14 +103,18 @@ func TestTargets(t *testing.T) {
 		return []turn{one, one, one}
 	}
 	b := &bench{turns: map[string][]turn{
-		alone: of(1, 4, 1000), atNight: of(4, 90, 700), byDay: of(1.1, 5, 1000), byDayHigh: of(1.1, 5, 1000),
-		paused: of(1, 4, 1000),
+		alone: of(1, 4, 1000), atNight: of(4, 90, 700), atNightSized: of(2, 20, 900), byDay: of(1.1, 5, 1000),
+		byDaySized: of(1, 4, 1000), byDayHigh: of(1.1, 5, 1000), paused: of(1, 4, 1000),
 	}}
-	if verdicts := judged(b); verdicts != "ok ok ok ok" {
+	if verdicts := judged(b); verdicts != "ok ok ok ok ok" {
 		t.Errorf("what protects: %s", verdicts)
 	}
-	b.turns[byDay], b.turns[paused] = of(1.3, 7, 900), of(1, 5, 1000)
-	if verdicts := judged(b); verdicts != "miss miss miss miss" {
+	b.turns[byDay] = of(1.3, 7, 900)
+	if verdicts := judged(b); verdicts != "miss miss miss ok ok" {
+		t.Errorf("what protects an endpoint of more weight alone: %s", verdicts)
+	}
+	b.turns[byDaySized], b.turns[paused] = of(1, 7, 1000), of(1, 5, 1000)
+	if verdicts := judged(b); verdicts != "miss miss miss miss miss" {
 		t.Errorf("what does not: %s", verdicts)
 	}
 	report := b.report()

@@ -16,8 +16,11 @@ import (
 // others stand for other machines: they are to find a processor whenever they need one.
 const others = "others"
 
+// serving is the pod of the endpoint.
+const serving = "endpoint"
+
 // requests are thousandths of a CPU, by pod: what the manager has agents request if nobody says otherwise.
-var requests = map[string]int{"endpoint": 100, "sender": 100, "receiver": 100, others: 10000}
+var requests = map[string]int{serving: 100, "sender": 100, "receiver": 100, others: 10000}
 
 // pods are control groups with the CPU weights that the kubelet gives pods for what they request.
 type pods string
@@ -41,9 +44,13 @@ func makePods() (pods, error) {
 // machine is what all pods request together: what else runs on the machine is to disturb them little.
 const machine = 250_000
 
+// weigh gives a pod the weight of what it requests, in thousandths of a CPU.
 func (p pods) weigh(name string, millis int) error {
 	file := filepath.Join(string(p), name, "cpu.shares")
-	return os.WriteFile(file, strconv.AppendInt(nil, int64(millis)*1024/1000, 10), 0o644)
+	if err := os.WriteFile(file, strconv.AppendInt(nil, int64(millis)*1024/1000, 10), 0o644); err != nil {
+		return fmt.Errorf("weigh the control group of %s: %w", name, err)
+	}
+	return nil
 }
 
 // put moves a process with its threads into a pod.

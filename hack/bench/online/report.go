@@ -80,6 +80,7 @@ func (b *bench) targets() []harness.Target {
 		target("online-day-p99", "p99 beside a run by day, of", byDay, p99, 1.5),
 		target("online-day-p50", "p50 beside a run by day, of", byDay, p50, 1.2),
 		served,
+		target("online-day-sized-p99", "p99 beside a run by day, the endpoint requesting 1 CPU, of", byDaySized, p99, 1.5),
 		target("online-paused-p99", "p99 beside a run that no window lets run, of", paused, p99, 1.1),
 	}
 }

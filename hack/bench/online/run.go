@@ -39,17 +39,31 @@ type state struct {
 	windows     []v1alpha1.ScheduleWindow // nil: there is no run
 	hour        int
 	compression *wirev1.CompressionSettings
+	// endpoint is what its pod requests, in thousandths of a CPU; 0: as all agents.
+	endpoint int
 }
 
 // Names of states.
 const (
 	alone, atNight, byDay, byDayHigh, paused = "alone", "night", "day", "day-high", "paused"
+	atNightSized, byDaySized                 = "night-sized", "day-sized"
 )
+
+// sized is a whole CPU, as an endpoint has it that is to come before runs.
+const sized, sizedText = 1000, ", endpoint requests 1 CPU"
 
 var states = []state{
 	{name: alone, text: "no run"},
 	{name: atNight, text: "at night, no limit", windows: all, hour: 23, compression: fast},
+	{
+		name: atNightSized, text: "at night, no limit" + sizedText, windows: all, hour: 23, compression: fast,
+		endpoint: sized,
+	},
 	{name: byDay, text: "by day, " + dayLimit, windows: all, hour: 12, compression: fast},
+	{
+		name: byDaySized, text: "by day, " + dayLimit + sizedText, windows: all, hour: 12, compression: fast,
+		endpoint: sized,
+	},
 	{name: byDayHigh, text: "by day, " + dayLimit + ", level High", windows: all, hour: 12, compression: high},
 	{name: paused, text: "outside of all windows", windows: nights, hour: 12, compression: fast},
 }

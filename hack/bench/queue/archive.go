@@ -64,9 +64,12 @@ func (b *bench) inArchives(ctx context.Context) error {
 	return b.Rounds(b.archiveRounds, func(round int) error {
 		for _, size := range archiveSizes {
 			for _, i := range harness.Order(round, len(archiveWays)) {
-				a, err := archiveTurn(ctx, archiveWays[i].name, size, b.archiveBytes, b.directory)
+				what := fmt.Sprintf("archive messages of %d bytes by %s", size, archiveWays[i].name)
+				a, err := harness.Undisturbed(what, func() (archived, error) {
+					return archiveTurn(ctx, archiveWays[i].name, size, b.archiveBytes, b.directory)
+				})
 				if err != nil {
-					return fmt.Errorf("archive messages of %d bytes by %s: %w", size, archiveWays[i].name, err)
+					return fmt.Errorf("%s: %w", what, err)
 				}
 				b.archives = append(b.archives, a)
 			}

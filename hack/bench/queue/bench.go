@@ -231,7 +231,9 @@ func brokered(ctx context.Context, total int, directory string) ([]turn, error) 
 			break
 		}
 		var t turn
-		if t, err = run(ctx, r, broker, size, total, between{}); err != nil {
+		if t, err = harness.Undisturbed(broker, func() (turn, error) {
+			return run(ctx, r, broker, size, total, between{})
+		}); err != nil {
 			break
 		}
 		turns = append(turns, t)

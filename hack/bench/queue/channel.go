@@ -71,9 +71,12 @@ func (b *bench) overChannels(ctx context.Context) (err error) {
 				return err
 			}
 			for _, i := range harness.Order(round, len(channelCodecs)) {
-				j, err := travel(ctx, link, s, channelCodecs[i], b.channelBytes, b.directory)
+				what := fmt.Sprintf("send messages of %d bytes by a channel with codec %s", s.size, channelCodecs[i])
+				j, err := harness.Undisturbed(what, func() (journey, error) {
+					return travel(ctx, link, s, channelCodecs[i], b.channelBytes, b.directory)
+				})
 				if err != nil {
-					return fmt.Errorf("send messages of %d bytes by a channel with codec %s: %w", s.size, channelCodecs[i], err)
+					return fmt.Errorf("%s: %w", what, err)
 				}
 				b.journeys = append(b.journeys, j)
 			}

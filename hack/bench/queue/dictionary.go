@@ -12,8 +12,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/dictionaries"
 	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/codec/zstddict"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/hack/bench/harness"
@@ -26,20 +26,29 @@ const (
 	dictionaryTurns = 5
 )
 
+// dictionaryCodecs are those whose messages refer to dictionaries.
+var dictionaryCodecs = []codec.ID{codec.Deflate, codec.Zstd}
+
 // dictionarySizes of messages in bytes, with the share of their bytes that has to be saved.
 var dictionarySizes = []struct {
 	bytes int
 	saved float64
 }{{1000, 0.7}, {3000, 0.8}}
 
-// referred is what messages of a size take in a round, with a dictionary and without: the share of their bytes that is
-// saved, headers included, and CPU time to compress and to decompress one in microseconds.
+// referred is what messages of a size take in a round by a codec, with a dictionary and without.
 type referred struct {
-	size              int
-	saved, savedPlain float64
-	put, putPlain     float64
-	get, getPlain     float64
+	codec         codec.ID
+	size          int
+	dictionary    int // its length in bytes
+	with, without spent
 }
+
+// spent is what one way takes: bytes of all messages, those that are stored of them, headers included, and CPU time to
+// compress and to decompress a message in microseconds.
+type spent struct{ plain, stored, put, get float64 }
+
+// saved is the share of bytes that are not stored.
+func (s spent) saved() float64 { return 1 - s.stored/s.plain }
 
 // one dictionary is that of a queue whose messages do not change.
 type one struct{ dictionary *message.Dictionary }
@@ -58,33 +67,39 @@ func (o one) Dictionary(number uint32) ([]byte, error) {
 // withDictionaries measures orders in XML, of a sender of which nothing here was made.
 func (b *bench) withDictionaries(ctx context.Context) error {
 	return b.Rounds(b.rounds, func(round int) error {
-		for _, s := range dictionarySizes {
-			if err := ctx.Err(); err != nil {
-				return err
+		for _, id := range dictionaryCodecs {
+			for _, s := range dictionarySizes {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				what := fmt.Sprintf("messages of %d bytes with a dictionary of %s", s.bytes, id)
+				r, err := harness.Undisturbed(what, func() (referred, error) { return refer(id, s.bytes, uint64(round)) })
+				if err != nil {
+					return fmt.Errorf("%s: %w", what, err)
+				}
+				b.referred = append(b.referred, r)
 			}
-			r, err := refer(s.bytes, uint64(round))
-			if err != nil {
-				return fmt.Errorf("messages of %d bytes with a dictionary: %w", s.bytes, err)
-			}
-			b.referred = append(b.referred, r)
 		}
 		return nil
 	})
 }
 
-func refer(size int, seed uint64) (referred, error) {
+func refer(id codec.ID, size int, seed uint64) (referred, error) {
+	format, err := dictionaries.Of(id)
+	if err != nil {
+		return referred{}, err
+	}
 	all := codectest.Orders(1000+seed, dictionaryTraining+dictionaryMessages, size)
-	content, _, err := zstddict.Train(all[:dictionaryTraining], zstddict.MaxSize)
+	content, _, err := format.Train(all[:dictionaryTraining], format.TrainingSize)
 	if err != nil {
 		return referred{}, err
 	}
-	number, err := zstddict.Number(content)
+	number, err := format.Number(content)
 	if err != nil {
 		return referred{}, err
 	}
-	source := one{&message.Dictionary{Codec: codec.Zstd, Number: number, Content: content}}
-	with, without := &way{source: &source}, &way{}
-	r := referred{size: size}
+	source := one{&message.Dictionary{Codec: id, Number: number, Content: content}}
+	with, without := &way{codec: id, source: &source}, &way{codec: id}
 	for range dictionaryTurns {
 		for _, w := range []*way{with, without} {
 			if err := w.turn(all[dictionaryTraining:]); err != nil {
@@ -92,13 +107,14 @@ func refer(size int, seed uint64) (referred, error) {
 			}
 		}
 	}
-	r.saved, r.put, r.get = with.figures()
-	r.savedPlain, r.putPlain, r.getPlain = without.figures()
-	return r, nil
+	return referred{
+		codec: id, size: size, dictionary: len(content), with: with.spent(), without: without.spent(),
+	}, nil
 }
 
 // way is with a dictionary or without.
 type way struct {
+	codec    codec.ID
 	source   *one
 	wire     int
 	plain    int
@@ -106,14 +122,14 @@ type way struct {
 	count    int
 }
 
-// figures of the fastest turn.
-func (w *way) figures() (saved, put, get float64) {
+// spent is that of the fastest turn.
+func (w *way) spent() spent {
 	each := func(d time.Duration) float64 { return 1e6 * d.Seconds() / float64(w.count) }
-	return 1 - float64(w.wire)/float64(w.plain), each(w.put), each(w.get)
+	return spent{plain: float64(w.plain), stored: float64(w.wire), put: each(w.put), get: each(w.get)}
 }
 
 func (w *way) turn(messages [][]byte) (err error) {
-	o := encodingOptions(codec.Zstd)
+	o := encodingOptions(w.codec)
 	if w.source != nil {
 		o.Dictionaries = w.source
 	}
@@ -185,60 +201,65 @@ func (w *way) turn(messages [][]byte) (err error) {
 }
 
 // referredOf are the rounds with messages of a size.
-func (b *bench) referredOf(size int) []referred {
-	return slices.DeleteFunc(slices.Clone(b.referred), func(r referred) bool { return r.size != size })
+func (b *bench) referredOf(id codec.ID, size int) []referred {
+	return slices.DeleteFunc(slices.Clone(b.referred), func(r referred) bool { return r.codec != id || r.size != size })
 }
 
-// dictionaryTargets are those of both sizes. What was not measured has none.
+// dictionaryTargets are those of both codecs and sizes. What was not measured has none.
 func (b *bench) dictionaryTargets() []harness.Target {
 	var all []harness.Target
-	for _, s := range dictionarySizes {
-		own := b.referredOf(s.bytes)
-		if len(own) == 0 {
-			continue
+	for _, id := range dictionaryCodecs {
+		for _, s := range dictionarySizes {
+			own := b.referredOf(id, s.bytes)
+			if len(own) == 0 {
+				continue
+			}
+			var saved, plain, with, without []float64
+			for _, r := range own {
+				saved, plain = append(saved, r.with.plain-r.with.stored), append(plain, r.with.plain)
+				with, without = append(with, r.with.put+r.with.get), append(without, r.without.put+r.without.get)
+			}
+			all = append(all, harness.Target{
+				Name: fmt.Sprintf("dictionary-saved-%s-%d", id, s.bytes), Measured: harness.Share(saved, plain),
+				What: "share of bytes of messages that a dictionary saves", Bound: s.saved, AtLeast: true, Digits: 3,
+			}, harness.Target{
+				Name: fmt.Sprintf("dictionary-cpu-%s-%d", id, s.bytes), Measured: harness.Ratio(with, without),
+				What: "CPU of compressing and decompressing by that without one", Bound: 1, Digits: 2,
+			})
 		}
-		var with, without []float64
-		for _, r := range own {
-			with, without = append(with, r.put+r.get), append(without, r.putPlain+r.getPlain)
-		}
-		all = append(all, harness.Target{
-			Name: fmt.Sprintf("dictionary-saved-%d", s.bytes), What: "share of bytes of messages that a dictionary saves",
-			Measured: harness.Exactly(harness.MedianOf(own, func(r referred) float64 { return r.saved })), Bound: s.saved,
-			AtLeast: true, Digits: 3,
-		}, harness.Target{
-			Name: fmt.Sprintf("dictionary-cpu-%d", s.bytes), What: "CPU of compressing and decompressing by that without one",
-			Measured: harness.Ratio(with, without), Bound: 1, Digits: 2,
-		})
 	}
 	return all
 }
 
-// dictionaryTable has a line for each size.
+// dictionaryTable has a line for each codec and size.
 func (b *bench) dictionaryTable() string {
 	var lines [][]string
-	for _, s := range dictionarySizes {
-		own := b.referredOf(s.bytes)
-		if len(own) == 0 {
-			continue
+	for _, id := range dictionaryCodecs {
+		for _, s := range dictionarySizes {
+			own := b.referredOf(id, s.bytes)
+			if len(own) == 0 {
+				continue
+			}
+			middle := func(format string, of func(referred) float64) string {
+				return fmt.Sprintf(format, harness.MedianOf(own, of))
+			}
+			lines = append(lines, []string{
+				id.String(), harness.Grouped(s.bytes),
+				harness.Grouped(harness.MedianOf(own, func(r referred) float64 { return float64(r.dictionary) })),
+				middle("%.1f %%", func(r referred) float64 { return 100 * r.without.saved() }),
+				middle("%.1f %%", func(r referred) float64 { return 100 * r.with.saved() }),
+				middle("%.2f", func(r referred) float64 { return r.without.put }),
+				middle("%.2f", func(r referred) float64 { return r.with.put }),
+				middle("%.2f", func(r referred) float64 { return r.without.get }),
+				middle("%.2f", func(r referred) float64 { return r.with.get }),
+			})
 		}
-		line := []string{harness.Grouped(s.bytes)}
-		for _, f := range []func(referred) float64{
-			func(r referred) float64 { return 100 * r.savedPlain }, func(r referred) float64 { return 100 * r.saved },
-		} {
-			line = append(line, fmt.Sprintf("%.1f %%", harness.MedianOf(own, f)))
-		}
-		for _, f := range []func(referred) float64{
-			func(r referred) float64 { return r.putPlain }, func(r referred) float64 { return r.put },
-			func(r referred) float64 { return r.getPlain }, func(r referred) float64 { return r.get },
-		} {
-			line = append(line, fmt.Sprintf("%.2f", harness.MedianOf(own, f)))
-		}
-		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
 		return ""
 	}
 	return harness.Table([]string{
-		"bytes", "saved, without", "saved, with", "CPU us to compress, without", "with", "CPU us to decompress, without", "with",
+		"codec", "message bytes", "dictionary bytes", "saved, without", "saved, with", "CPU us to compress, without", "with",
+		"CPU us to decompress, without", "with",
 	}, lines)
 }

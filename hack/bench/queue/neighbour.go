@@ -63,27 +63,30 @@ func (b *bench) besideNeighbour(ctx context.Context) (err error) {
 	ways := slices.DeleteFunc(slices.Clone(archiveWays), func(w archiveWay) bool { return w.atPut })
 	return b.Rounds(b.diskRounds, func(round int) error {
 		for _, i := range harness.Order(round, len(ways)+1) {
-			var one disturbed
-			var err error
-			if i == len(ways) {
-				one, err = neighbourTurn(ctx, d, alone, func(ctx context.Context) (uint64, error) {
-					select {
-					case <-ctx.Done():
-						return 0, ctx.Err()
-					case <-time.After(neighbourAlone):
-						return 0, nil
-					}
-				})
-			} else {
-				one, err = b.archiveBeside(ctx, d, ways[i])
+			name, measure := alone, func() (disturbed, error) { return nothingBeside(ctx, d) }
+			if i < len(ways) {
+				name, measure = ways[i].name, func() (disturbed, error) { return b.archiveBeside(ctx, d, ways[i]) }
 			}
+			one, err := harness.Undisturbed("a neighbour of "+name, measure)
 			if err != nil {
-				return fmt.Errorf("a neighbour of %s: %w", one.way, err)
+				return fmt.Errorf("a neighbour of %s: %w", name, err)
 			}
 			harness.Log("neighbour, round %d: %s: %d writes in %.1f s", round+1, one.way, len(one.writes), one.took.Seconds())
 			b.neighbours = append(b.neighbours, one)
 		}
 		return nil
+	})
+}
+
+// nothingBeside leaves the neighbour alone.
+func nothingBeside(ctx context.Context, d *disk.Disk) (disturbed, error) {
+	return neighbourTurn(ctx, d, alone, func(ctx context.Context) (uint64, error) {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(neighbourAlone):
+			return 0, nil
+		}
 	})
 }
 

@@ -39,7 +39,9 @@ type stoppedTurn struct {
 func (b *bench) whileStopped(ctx context.Context) error {
 	return b.Rounds(b.stoppedRounds, func(round int) error {
 		for _, i := range harness.Order(round, len(stoppedContenders)) {
-			one, err := stopped(ctx, stoppedContenders[i], b.stoppedMessages, b.image)
+			one, err := harness.Undisturbed(stoppedContenders[i], func() (stoppedTurn, error) {
+				return stopped(ctx, stoppedContenders[i], b.stoppedMessages, b.image)
+			})
 			if err != nil {
 				return err
 			}

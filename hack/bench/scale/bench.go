@@ -5,13 +5,15 @@
 // agents that answer by TLS and gRPC, and whatever else would act on what the manager makes. It makes so many
 // Transfers, of which a fifth run, as many Deliveries, nodes, volumes, Queues, HTTPEndpoints and Peers, and looks at
 // what the first pass over all of them takes, what goes on from then on, what a restart takes, and what silent agents
-// do to the others.
+// do to the others. With the most Transfers it does so once more in a world with limits that namespaces share, and
+// compares what a run takes there.
 package scale
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -96,17 +98,26 @@ func Benchmark() harness.Benchmark {
 
 func bench(ctx context.Context, run *harness.Run, e extent, directory string) error {
 	var all []result
-	for _, size := range e.sizes {
-		world := e.world
+	for i, size := range e.sizes {
+		world, parts := e.world, usual
 		world.Transfers = size
-		r, err := measure(ctx, e, world, directory)
+		if i == len(e.sizes)-1 {
+			parts = plain
+		}
+		r, err := measure(ctx, e, world, directory, parts)
 		if err != nil {
-			return fmt.Errorf("%d Transfers: %w", size, err)
+			return fmt.Errorf("%s: %w", name(world), err)
 		}
 		all = append(all, r)
 	}
-	problems := problems(all)
-	if err := run.Publish(ctx, report(e, all, problems)); err != nil {
+	world := all[len(all)-1].world
+	world.Limited = true
+	under, err := measure(ctx, e, world, directory, limited)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name(world), err)
+	}
+	problems := problems(append(slices.Clone(all), under))
+	if err := run.Publish(ctx, report(e, all, under, problems)); err != nil {
 		return err
 	}
 	for _, problem := range problems {

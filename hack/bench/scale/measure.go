@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
@@ -38,6 +39,10 @@ type result struct {
 	// arrivals are so many runs of other clusters that are opened at the gateway.
 	arrivals bed.Span
 	arrived  int
+	// ended is until each Transfer that is to run has run and ended.
+	ended bed.Span
+	// bandwidths is how often agents were told another limit.
+	bandwidths int64
 	// have says which of the spans were measured: all before it were as well.
 	have stage
 	// templates is how many Deployments and StatefulSets were changed after they had been made.
@@ -55,6 +60,26 @@ const (
 	haveRestart
 	haveSilent
 	haveArrivals
+	haveEnded
+)
+
+// part of a measurement.
+type part struct {
+	stage stage
+	run   func(*measuring, context.Context) error
+}
+
+var (
+	// usual are the parts for every number of Transfers.
+	usual = []part{
+		{haveFirst, (*measuring).firstPass}, {haveSteady, (*measuring).steady}, {haveRestart, (*measuring).restart},
+		{haveSilent, (*measuring).silent}, {haveArrivals, (*measuring).arrivals},
+	}
+	// plain and limited are those for two worlds that are compared.
+	plain   = append(slices.Clone(usual), part{haveEnded, (*measuring).end})
+	limited = []part{
+		{haveFirst, (*measuring).firstPass}, {haveSteady, (*measuring).steady}, {haveEnded, (*measuring).end},
+	}
 )
 
 // measuring is what takes part in measuring one size.
@@ -64,7 +89,9 @@ type measuring struct {
 	result result
 }
 
-func measure(ctx context.Context, e extent, world fleet.World, directory string) (r result, err error) {
+func measure(
+	ctx context.Context, e extent, world fleet.World, directory string, parts []part,
+) (r result, err error) {
 	m := &measuring{extent: e, result: result{world: world}}
 	m.say("starting a control plane and populating it")
 	if m.Bed, err = bed.Start(ctx, world, directory, logs); err != nil {
@@ -74,12 +101,8 @@ func measure(ctx context.Context, e extent, world fleet.World, directory string)
 	if m.result.versions, err = m.Cluster.Versions(ctx); err != nil {
 		return r, err
 	}
-	for _, part := range []struct {
-		stage stage
-		run   func(context.Context) error
-	}{{haveFirst, m.firstPass}, {haveSteady, m.steady}, {haveRestart, m.restart}, {haveSilent, m.silent},
-		{haveArrivals, m.arrivals}} {
-		err := part.run(ctx)
+	for _, part := range parts {
+		err := part.run(m, ctx)
 		if errors.Is(err, bed.ErrEnded) && ctx.Err() == nil {
 			// What follows cannot be measured; that is a result.
 			m.problem("%v", m.Manager.Failure())
@@ -90,16 +113,24 @@ func measure(ctx context.Context, e extent, world fleet.World, directory string)
 		}
 		m.result.have = part.stage
 	}
-	m.result.templates = m.Fleet.Templates.Load()
+	m.result.templates, m.result.bandwidths = m.Fleet.Templates.Load(), m.Fleet.Bandwidths.Load()
 	if err := m.Fleet.Err(); err != nil {
 		m.problem("the fleet gave up: %v", err)
 	}
 	return m.result, nil
 }
 
+// name of a world.
+func name(w fleet.World) string {
+	if w.Limited {
+		return harness.Grouped(w.Transfers) + " Transfers with limits"
+	}
+	return harness.Grouped(w.Transfers) + " Transfers"
+}
+
 // say tells how far it has come.
 func (m *measuring) say(format string, args ...any) {
-	harness.Log("%d Transfers: %s", m.result.world.Transfers, fmt.Sprintf(format, args...))
+	harness.Log("%s: %s", name(m.result.world), fmt.Sprintf(format, args...))
 }
 
 // problem is one that the report tells of.
@@ -249,5 +280,34 @@ func (m *measuring) arrivals(ctx context.Context) (err error) {
 		m.problem("runs of other clusters: %v", err)
 	}
 	r.arrivals.To, err = m.Point(ctx)
+	return err
+}
+
+// end has each run end as soon as its agent was asked, until all have.
+func (m *measuring) end(ctx context.Context) (err error) {
+	r, all := &m.result, m.result.world.RunningTransfers()
+	m.say("runs end")
+	if r.ended.From, err = m.Point(ctx); err != nil {
+		return err
+	}
+	ended, told := 0, time.Now()
+	took, err := m.Until(ctx, m.extent.patience, func() (bool, error) {
+		if err := m.Fleet.EndSending(ctx); err != nil {
+			return false, err
+		}
+		ended, err = m.Ended(ctx)
+		if time.Since(told) > toldEvery {
+			told = time.Now()
+			m.say("%d of %d runs have ended", ended, all)
+		}
+		return ended >= all, err
+	})
+	if err != nil {
+		return err
+	}
+	if took == 0 {
+		m.problem("after %s, %d of %d runs had ended", m.extent.patience, ended, all)
+	}
+	r.ended.To, err = m.Point(ctx)
 	return err
 }

@@ -21,14 +21,15 @@ import (
 var reportTemplate string
 
 // report is scale.md and scale.svg.
-func report(e extent, all []result, problems []string) harness.Report {
+func report(e extent, all []result, under result, problems []string) harness.Report {
 	most := all[len(all)-1]
 	return harness.Report{
-		Name: "scale", Template: reportTemplate, Targets: targets(all), Drawing: draw(all),
+		Name: "scale", Template: reportTemplate, Targets: append(targets(all), compared(most, under)...), Drawing: draw(all),
 		Versions: []string{most.versions},
 		Data: map[string]any{
 			"World": e.world, "Replicas": fleet.Replicas, "Steady": e.steady, "Silent": e.silent, "Arrivals": e.arrivals,
 			"Problems": problems, "Figures": figures(all), "Objects": objects(most), "Requests": requests(most),
+			"Admitted": under.world.Admitted(), "Running": under.world.RunningTransfers(), "Limits": limits(most, under),
 		},
 	}
 }
@@ -37,7 +38,7 @@ func problems(all []result) []string {
 	var said []string
 	for _, one := range all {
 		for _, problem := range one.problems {
-			said = append(said, fmt.Sprintf("%s Transfers: %s", harness.Grouped(one.world.Transfers), problem))
+			said = append(said, name(one.world)+": "+problem)
 		}
 	}
 	return said

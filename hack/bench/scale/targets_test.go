@@ -43,6 +43,7 @@ func measured(transfers int, have stage) result {
 	r.restart = bed.Span{From: at(120, 0), To: at(125, time.Second)}
 	r.silent = bed.Span{From: at(125, 0), To: at(135, 0)}
 	r.silent.To.Asked.Runs = r.silent.From.Asked.Runs + 80
+	r.ended = bed.Span{From: at(135, 0), To: at(145, 2*time.Second)}
 	return r
 }
 
@@ -76,10 +77,42 @@ func TestTargetsOfAManagerThatEnded(t *testing.T) {
 	}
 }
 
+// limitedWorld takes twice the CPU time of measured(10000) while runs end, and lists all Transfers for every tenth.
+func limitedWorld() result {
+	r := measured(10000, haveEnded)
+	r.world.Limited, r.world.Peers = true, 50
+	r.ended.To.Manager.CPU += 2 * time.Second
+	r.ended.To.Record.Requests[controlplane.Kind{
+		Program: controlplane.Manager, Verb: "list", Resource: "transfers",
+	}] = 200
+	return r
+}
+
+func TestCompared(t *testing.T) {
+	got := map[string]string{}
+	for _, one := range compared(measured(10000, haveEnded), limitedWorld()) {
+		got[one.Name] = one.Figure(one.Measured.Value) + " " + one.Verdict()
+	}
+	for name, want := range map[string]string{
+		// The first pass takes 1 s of CPU time and the end 2 s, of which the steady state would have taken 1 s.
+		"limits-cpu-10000": "2.00 miss", "limits-rss-10000": "1.00 ok", "limits-steady-cpu-10000": "1.00 ok",
+		"limits-lists-10000": "0.10 miss",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	for _, one := range compared(measured(10000, haveSteady), limitedWorld()) {
+		if one.Name != "limits-steady-cpu-10000" && one.OK() {
+			t.Errorf("%s although runs did not end", one.Line())
+		}
+	}
+}
+
 func TestReport(t *testing.T) {
 	all := []result{measured(2000, haveArrivals), measured(10000, 0)}
 	all[1].problems = []string{"manager ended"}
-	r := report(full, all, problems(all))
+	r := report(full, all, limitedWorld(), problems(all))
 	directory := t.TempDir()
 	if err := (&harness.Run{Name: "scale", Out: directory}).Publish(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -89,7 +122,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| 2,000 | 10,000 |", "| reconciles | 1000 | - |", "\n- 10,000 Transfers: manager ended\n",
+		"| 2,000 | 10,000 |", "| 10,000 Transfers | without limits | with limits |",
+		"| reconciles | 1000 | - |", "\n- 10,000 Transfers: manager ended\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("it lacks %q:\n%s", want, text)

@@ -124,7 +124,7 @@ func (o *options) speed(ctx context.Context, r *harness.Run) error {
 		fmt.Printf("\n%s\n", table)
 		results = append(results, table)
 	}
-	return r.Publish(ctx, report(ctx, o.runs, results))
+	return r.Publish(ctx, report(ctx, o.runs, o.rclone, results))
 }
 
 // move has every contender move a tree, in turn.

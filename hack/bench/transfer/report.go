@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/movers"
 	"github.com/lighterage/lighterage/hack/bench/trees"
 )
 
@@ -93,12 +94,11 @@ func known(format string, figure float64) string {
 	return fmt.Sprintf(format, figure)
 }
 
-func report(ctx context.Context, runs int, tables []tableOf) harness.Report {
+func report(ctx context.Context, runs int, rclone string, tables []tableOf) harness.Report {
 	r := harness.Report{
 		Name: "transfer", Template: reportTemplate, Data: map[string]any{"Runs": runs, "Tables": tables},
-		Targets: targets(tables), Versions: []string{harness.Version(ctx, "rsync", "--version"),
-			harness.Version(ctx, "igzip", "--version"), harness.Version(ctx, "socat", "-V"),
-			harness.Version(ctx, "stunnel", "-version")},
+		Targets: targets(tables), Versions: append(movers.Versions(ctx, rclone),
+			harness.Version(ctx, "igzip", "--version"), harness.Version(ctx, "socat", "-V")),
 	}
 	if len(tables) == 0 {
 		return r

@@ -75,10 +75,9 @@ func overSSH(name string, options ...string) contender {
 			return nil, err
 		}
 		_, port, _ := net.SplitHostPort(address)
-		shell := fmt.Sprintf("ssh -p %s -i %s -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
-			port, key)
 		return func(ctx context.Context) (moved, error) {
-			return runRsync(ctx, append(slices.Clone(options), "-e", shell, source+"/", who+"@127.0.0.1:"+destination+"/")...)
+			return runRsync(ctx, append(slices.Clone(options), "-e", movers.Shell(port, key), source+"/",
+				who+"@127.0.0.1:"+destination+"/")...)
 		}, nil
 	}}
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wan measures moving trees over links: a long one, with delay and loss of packets, and short ones. Our agents
-// are beside rsync through stunnel, which is how VolSync moves data, rclone over SFTP, and tar through TLS, in one run.
+// are beside rsync through stunnel, which is how VolSync moves data, and over ssh, rclone over SFTP, and tar through
+// TLS, in one run.
 package wan
 
 import (
@@ -28,6 +29,9 @@ const (
 	name = "wan"
 	// linkMbits and linkRTT are those of the long link.
 	linkMbits, linkRTT = 200, 100 * time.Millisecond
+	// longRuns are made of each contender over the long link, which sets the pace, so that runs differ little; shortRuns
+	// over the others.
+	longRuns, shortRuns = 5, 11
 )
 
 type options struct {
@@ -45,7 +49,8 @@ func Benchmark() harness.Benchmark {
 			f.StringVar(&o.rclone, "rclone", os.Getenv("LIGHTERAGE_RCLONE"), "rclone's binary")
 			f.StringVar(&o.work, "work", "/dev/shm", "where trees and destinations are, in a directory of their own")
 			f.StringVar(&o.only, "only", "", "measure one cell alone: long, lossy, small, hundred or gigabit")
-			f.IntVar(&o.runs, "runs", 5, "runs of each contender")
+			f.IntVar(&o.runs, "runs", 0, fmt.Sprintf("runs of each contender; 0: %d over short links and %d over the long one",
+				shortRuns, longRuns))
 		},
 		Run:   o.run,
 		Roles: map[string]func(context.Context, []string) error{transfer.GatewayRole: transfer.ServeGateway},
@@ -59,8 +64,8 @@ type cell struct {
 	mbits int
 	loss  float64
 	make  func(root string) error
-	// without is a contender that is left out; empty: none is.
-	without string
+	// without are contenders that are left out.
+	without []string
 }
 
 // cells are a long link that loses nothing, one that loses packets, and many files over it; and short links.
@@ -72,17 +77,19 @@ func (o *options) cells(quick bool) []cell {
 	return []cell{
 		{
 			name: "long", about: fmt.Sprintf("4 files of noise, %d MiB together", long),
-			make: func(root string) error { return noise(root, 4, long<<20/4) },
+			without: []string{viaSSH},
+			make:    func(root string) error { return noise(root, 4, long<<20/4) },
 		},
 		{
 			name: "lossy", about: fmt.Sprintf("4 files of noise, %d MiB together, and 1 %% of all packets is lost", lossy),
-			loss: 0.01, make: func(root string) error { return noise(root, 4, lossy<<20/4) },
+			loss: 0.01, without: []string{viaSSH},
+			make: func(root string) error { return noise(root, 4, lossy<<20/4) },
 		},
 		{
 			name: "small", about: fmt.Sprintf("%d files of 4 KiB of JSON", small*1000),
 			make: func(root string) error { return trees.Small(root, small) },
-			// Several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
-			without: viaSFTP,
+			// SFTP has several requests for each file, 16 files at once: it takes minutes for 2,000 of them.
+			without: []string{viaSFTP, viaSSH},
 		},
 		{name: "hundred", about: fmt.Sprintf(short, 100), mbits: 100, make: trees.Deep},
 		{name: "gigabit", about: fmt.Sprintf(short, 1000), mbits: 1000, make: trees.Deep},
@@ -92,6 +99,14 @@ func (o *options) cells(quick bool) []cell {
 // short says what cells with short links are.
 const short = "3,000 files of mixed kinds and sizes, half of them small ones in a deep tree, over a link of %d Mbit/s " +
 	"without delay"
+
+// runsOf is how often each contender of a cell moves its tree.
+func (o *options) runsOf(c cell) int {
+	if c.mbits == 0 {
+		return cmp.Or(o.runs, longRuns)
+	}
+	return cmp.Or(o.runs, shortRuns)
+}
 
 // speed of the link in Mbit/s.
 func (c cell) speed() int { return cmp.Or(c.mbits, linkMbits) }
@@ -176,7 +191,7 @@ func (o *options) run(ctx context.Context, r *harness.Run) (err error) {
 	}
 	r.Partial = o.only != ""
 	if !movers.HasSSHD() {
-		harness.Log("%s is missing: without %s this is no result", movers.SSHD, viaSFTP)
+		harness.Log("%s is missing: without %s and %s this is no result", movers.SSHD, viaSFTP, viaSSH)
 		r.Partial = true
 	}
 	var all []measured
@@ -208,11 +223,11 @@ func (o *options) measure(ctx context.Context, r *harness.Run, c cell) (m measur
 	if m.tree, err = trees.Measure(source); err != nil {
 		return m, err
 	}
-	contenders := slices.DeleteFunc(o.contenders(), func(one contender) bool { return one.name == c.without })
+	contenders := slices.DeleteFunc(contenders(), func(one contender) bool { return slices.Contains(c.without, one.name) })
 	for _, one := range contenders {
 		m.results = append(m.results, result{name: one.name})
 	}
-	err = r.Rounds(o.runs, func(round int) error {
+	err = r.Rounds(o.runsOf(c), func(round int) error {
 		for _, i := range harness.Order(round, len(contenders)) {
 			one := contenders[i]
 			got, err := harness.Undisturbed(one.name, func() (sample, error) {

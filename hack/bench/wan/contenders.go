@@ -6,8 +6,8 @@ package wan
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"os/user"
+	"slices"
 	"strings"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -22,6 +22,7 @@ import (
 const (
 	ours       = "lighterage"
 	viaStunnel = "rsync through stunnel"
+	viaSSH     = "rsync over ssh"
 	viaSFTP    = "rclone over SFTP"
 	viaTLS     = "tar through TLS"
 )
@@ -44,11 +45,11 @@ type contender struct {
 	setUp func(ctx context.Context, o *options, w way) (move func(context.Context) error, err error)
 }
 
-// contenders are all, but for that which needs sshd where there is none.
-func (o *options) contenders() []contender {
+// contenders are all, but for those that need sshd where there is none.
+func contenders() []contender {
 	all := []contender{{ours, setUpOurs}, {viaStunnel, setUpRsync}, {viaTLS, setUpTar}}
 	if movers.HasSSHD() {
-		all = append(all, contender{viaSFTP, setUpRclone})
+		all = append(all, contender{viaSFTP, setUpRclone}, contender{viaSSH, setUpSSH})
 	}
 	return all
 }
@@ -118,22 +119,41 @@ func setUpRsync(ctx context.Context, _ *options, w way) (func(context.Context) e
 	}, nil
 }
 
-// setUpRclone moves 16 files at once to OpenSSH's server.
-func setUpRclone(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+// sshd starts OpenSSH's server, for a user with a key.
+func (w way) sshd(ctx context.Context) (key, who string, err error) {
 	config, key, err := movers.SSH(ctx, w.dir, w.link.Address()+":"+port)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	if err := w.serve(ctx, port, movers.SSHD, "-D", "-e", "-f", config); err != nil {
-		return nil, err
-	}
-	who, err := user.Current()
+	current, err := user.Current()
 	if err != nil {
-		return nil, fmt.Errorf("find the user for SFTP: %w", err)
+		return "", "", fmt.Errorf("find the user for SSH: %w", err)
+	}
+	return key, current.Username, w.serve(ctx, port, movers.SSHD, "-D", "-e", "-f", config)
+}
+
+// setUpSSH has OpenSSH's server start the other rsync, with the options that are used through stunnel.
+func setUpSSH(ctx context.Context, _ *options, w way) (func(context.Context) error, error) {
+	key, who, err := w.sshd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return w.send(ctx, slices.Concat([]string{"rsync"}, movers.Rsync(), []string{
+			"-e", movers.Shell(port, key), w.source + "/", who + "@" + w.link.Address() + ":" + w.destination + "/",
+		})...)
+	}, nil
+}
+
+// setUpRclone moves 16 files at once to OpenSSH's server.
+func setUpRclone(ctx context.Context, o *options, w way) (func(context.Context) error, error) {
+	key, who, err := w.sshd(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return func(ctx context.Context) error {
 		return w.send(ctx, o.rclone, "copy", w.source, ":sftp:"+w.destination, "--sftp-host", w.link.Address(),
-			"--sftp-port", port, "--sftp-user", who.Username, "--sftp-key-file", key, "--config", "/dev/null",
+			"--sftp-port", port, "--sftp-user", who, "--sftp-key-file", key, "--config", "/dev/null",
 			"--transfers", "16", "--checkers", "16")
 	}, nil
 }
@@ -157,14 +177,4 @@ func setUpTar(ctx context.Context, _ *options, w way) (func(context.Context) err
 		}
 		return receiver.Wait()
 	}, nil
-}
-
-// versions of the contenders.
-func versions(ctx context.Context, rclone string) []string {
-	stunnel := ""
-	if path, err := exec.LookPath("stunnel"); err == nil {
-		stunnel = harness.Version(ctx, path, "-version")
-	}
-	return []string{harness.Version(ctx, "rsync", "--version"), stunnel, harness.Version(ctx, rclone, "version"),
-		harness.Version(ctx, "tar", "--version")}
 }

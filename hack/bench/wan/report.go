@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lighterage/lighterage/hack/bench/harness"
+	"github.com/lighterage/lighterage/hack/bench/movers"
 )
 
 //go:embed report.md.tmpl
@@ -97,11 +98,13 @@ func targets(all []measured) (targets []harness.Target) {
 func report(ctx context.Context, all []measured, rclone string) harness.Report {
 	var cells strings.Builder
 	for _, m := range all {
-		fmt.Fprintf(&cells, "## %s\n\n%s.\n\n%s\n", strings.ToUpper(m.name[:1])+m.name[1:], m.about, m)
+		fmt.Fprintf(&cells, "## %s\n\n%s. Runs of each contender: %d.\n\n%s\n", strings.ToUpper(m.name[:1])+m.name[1:],
+			m.about, len(m.of(ours)), m)
 	}
-	names := []string{ours, viaStunnel, viaSFTP, viaTLS}
+	names := []string{ours, viaStunnel, viaSSH, viaSFTP, viaTLS}
 	return harness.Report{
-		Name: name, Template: template, Targets: targets(all), Versions: versions(ctx, rclone),
+		Name: name, Template: template, Targets: targets(all),
+		Versions: append(movers.Versions(ctx, rclone), harness.Version(ctx, "tar", "--version")),
 		Data: map[string]string{
 			"Link": fmt.Sprintf("%d Mbit/s and a round-trip time of %s", linkMbits, linkRTT), "Cells": cells.String(),
 		},

@@ -166,7 +166,7 @@ func (b *Bed) Missing(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if runs := 2 * b.World.RunningTransfers(); len(record.Runs) < runs {
+	if runs := b.World.Admitted() + b.World.RunningTransfers(); len(record.Runs) < runs {
 		return fmt.Sprintf("%d of %d running Transfers and Deliveries have progress", len(record.Runs), runs), nil
 	}
 	queues, endpoints := &v1alpha1.QueueList{}, &v1alpha1.HTTPEndpointList{}
@@ -195,6 +195,12 @@ func (b *Bed) Missing(ctx context.Context) (string, error) {
 		return fmt.Sprintf("not ready: %v", waiting), nil
 	}
 	return "", nil
+}
+
+// Ended is how many runs of Transfers have succeeded since the manager was started.
+func (b *Bed) Ended(ctx context.Context) (int, error) {
+	metrics, err := b.Cluster.ManagerMetrics(ctx)
+	return int(metrics.Of("lighterage_transfer_runs_total", "outcome", "Succeeded").Sum()), err
 }
 
 // Observed reports whether every object of the operator's kinds was looked at since the manager was started.

@@ -80,6 +80,9 @@ const (
 	reconcileTime = "controller_runtime_reconcile_time_seconds_bucket"
 	depth         = "workqueue_depth"
 	controller    = "controller"
+
+	reconcileSum   = "controller_runtime_reconcile_time_seconds_sum"
+	reconcileCount = "controller_runtime_reconcile_time_seconds_count"
 )
 
 // Reconciles of all controllers.
@@ -92,6 +95,13 @@ func (s Span) P99(of ...string) float64 {
 	const milliseconds = 1e3
 	return milliseconds * s.To.Metrics.Of(reconcileTime, controller,
 		of...).Since(s.From.Metrics.Of(reconcileTime, controller, of...)).Quantile(0.99)
+}
+
+// MeanTime of reconciles of a controller since the manager was started, in milliseconds.
+func (p Point) MeanTime(of string) float64 {
+	const milliseconds = 1e3
+	sum, count := p.Metrics.Of(reconcileSum, controller, of), p.Metrics.Of(reconcileCount, controller, of)
+	return milliseconds * sum.Sum() / count.Sum()
 }
 
 // Idle is which part of all processors did nothing.

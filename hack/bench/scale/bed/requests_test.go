@@ -118,6 +118,57 @@ func TestRequests(t *testing.T) {
 	t.Run("restart", func(t *testing.T) { checkRestart(t, restart) })
 }
 
+// TestLimits: with limits that namespaces share, runs begin as others end, and hardly a grant has the API server list
+// all Transfers.
+func TestLimits(t *testing.T) {
+	world := fleet.World{
+		Namespaces: 4, Nodes: 10, Volumes: 60, Queues: 2, Endpoints: 2, Peers: 2, Transfers: 200, Limited: true,
+	}
+	b, err := bed.Start(t.Context(), world, directory, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	all := bed.Span{From: point(t, b)}
+	if err := b.StartManager(); err != nil {
+		t.Fatal(err)
+	}
+	missing := ""
+	until(t, b, func() (bool, error) {
+		missing, err = b.Missing(t.Context())
+		return missing == "", err
+	}, &missing)
+	if n := b.Fleet.Asked().Reached["sending agents"]; n != world.Admitted() || n >= world.RunningTransfers() {
+		t.Errorf("%d of %d Transfers run, want %d", n, world.RunningTransfers(), world.Admitted())
+	}
+	until(t, b, func() (bool, error) {
+		if err := b.Fleet.EndSending(t.Context()); err != nil {
+			return false, err
+		}
+		ended, err := b.Ended(t.Context())
+		missing = fmt.Sprintf("%d of %d runs have ended", ended, world.RunningTransfers())
+		return ended >= world.RunningTransfers(), err
+	}, &missing)
+	all.To = point(t, b)
+	lists := all.Requests(func(k controlplane.Kind) bool {
+		return k == controlplane.Kind{Program: controlplane.Manager, Verb: "list", Resource: "transfers"}
+	})
+	// One is the cache's, and one is for the first grant. Where the cache is a second late there is another one.
+	if most := int64(2 + world.RunningTransfers()/4); lists > most {
+		t.Errorf("all Transfers were listed %d times for %d runs, want at most %d", lists, world.RunningTransfers(), most)
+	}
+	if b.Fleet.Bandwidths.Load() == 0 {
+		t.Error("no agent was told its share")
+	}
+	if err := b.Fleet.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 func point(t *testing.T, b *bed.Bed) bed.Point {
 	t.Helper()
 	p, err := b.Point(t.Context())

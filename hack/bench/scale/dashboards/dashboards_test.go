@@ -69,12 +69,10 @@ var empty = map[string]string{
 	"transfers: Hooks by outcome":                                "no Transfer of the fleet has hooks",
 	"transfers: Time that a hook takes":                          "no Transfer of the fleet has hooks",
 	"transfers: Attempts by data path":                           "agents of the fleet report no path",
-	"transfers: Shared limits":                                   "nothing of the fleet has a limit",
 	"fleet: Control connections":                                 "every cluster of the fleet can be dialled",
 	"fleet: Tunnels by result":                                   "every cluster of the fleet can be dialled",
 	"fleet: Data connections by result":                          "senders of the fleet connect to nothing",
 	"fleet: Configurations sent to agents":                       "no configuration of the fleet changes",
-	"cost: Cost of canaries":                                     "no object of the fleet uses the policy that has one",
 	"nodes: Busy accelerators":                                   "nodes of the fleet have no counters over five minutes",
 	"nodes: Contention for accelerators":                         "nodes of the fleet have no counters over five minutes",
 }
@@ -103,7 +101,10 @@ func TestMain(m *testing.M) {
 // TestDashboards: every query and every rule works on what a manager and a gateway export, and has series where the
 // fleet gives it cause to.
 func TestDashboards(t *testing.T) {
-	world := fleet.World{Namespaces: 4, Nodes: 10, Volumes: 40, Queues: 4, Endpoints: 4, Peers: 2, Transfers: 60}
+	// So many objects that the canary has some in each half whatever their UIDs are.
+	world := fleet.World{
+		Namespaces: 4, Nodes: 10, Volumes: 60, Queues: 12, Endpoints: 12, Peers: 2, Transfers: 120, Limited: true,
+	}
 	b, err := bed.Start(t.Context(), world, directory, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -135,11 +136,12 @@ func TestDashboards(t *testing.T) {
 	}
 	p.until(t, `lighterage_transfer_runs_total == 0`)
 	p.until(t, `lighterage_deliveries_total == 0`)
-	if err := b.Fleet.End(t.Context(), world.RunningTransfers()/2); err != nil {
+	p.until(t, `lighterage_compressionpolicy_canary_cost_change_ratio`)
+	if err := b.Fleet.End(t.Context(), world.Admitted()); err != nil {
 		t.Fatal(err)
 	}
-	p.until(t, `sum(lighterage_transfer_runs_total{outcome="Succeeded"}) >= `+fmt.Sprint(world.RunningTransfers()/2))
-	p.until(t, `sum(lighterage_deliveries_total{outcome="Succeeded"}) >= `+fmt.Sprint(world.RunningTransfers()/2))
+	p.until(t, `sum(lighterage_transfer_runs_total{outcome="Succeeded"}) >= `+fmt.Sprint(world.Admitted()))
+	p.until(t, `sum(lighterage_deliveries_total{outcome="Succeeded"}) >= `+fmt.Sprint(world.Admitted()))
 	p.until(t, `ALERTS{alertname="LighterageFallbackDecompression",alertstate="firing"}`)
 	p.until(t, `lighterage:avoided_cost:per_second{kind="HTTPEndpoint"} != 0`)
 	checkRules(t, p)
@@ -155,7 +157,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// priced are a Tariff, a DataQuota, and a CompressionPolicy with a canary that nothing uses.
+// priced are a Tariff, and a DataQuota with limits.
 func priced() []client.Object {
 	return []client.Object{
 		&v1alpha1.Tariff{
@@ -167,12 +169,6 @@ func priced() []client.Object {
 					{Price: "0", Direction: v1alpha1.DirectionReceive},
 				}},
 			},
-		},
-		&v1alpha1.CompressionPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: "tried"},
-			Spec: v1alpha1.CompressionPolicySpec{Canary: &v1alpha1.CompressionCanary{
-				Settings: v1alpha1.CanarySettings{Level: v1alpha1.CompressionHigh},
-			}},
 		},
 		&v1alpha1.DataQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team-000", Name: "limits"},

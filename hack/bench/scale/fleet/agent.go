@@ -47,6 +47,7 @@ type agent struct {
 	// mute: it is among those that Silence is about.
 	mute  bool
 	asked atomic.Int64
+	ended atomic.Bool
 
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}
@@ -162,6 +163,13 @@ func (s service) GetReport(ctx context.Context, _ *wirev1.GetReportRequest) (*wi
 		return nil, err
 	}
 	return &wirev1.GetReportResponse{Report: a.report(time.Now())}, nil
+}
+
+func (s service) SetBandwidthLimit(
+	context.Context, *wirev1.SetBandwidthLimitRequest,
+) (*wirev1.SetBandwidthLimitResponse, error) {
+	s.fleet.Bandwidths.Add(1)
+	return &wirev1.SetBandwidthLimitResponse{}, nil
 }
 
 func (s service) GetProfile(ctx context.Context, _ *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {

@@ -20,21 +20,29 @@ import (
 // inflated a tenth by software although hardware had compressed it.
 func (f *Fleet) End(ctx context.Context, each int) error {
 	left := map[kind]int{sender: each, receiver: each}
+	return f.endAll(ctx, func(a *agent) bool {
+		left[a.kind]--
+		return left[a.kind] >= 0
+	})
+}
+
+// EndSending has all sending agents end in the same way that were asked.
+func (f *Fleet) EndSending(ctx context.Context) error {
+	return f.endAll(ctx, func(a *agent) bool { return a.kind == sender && a.asked.Load() > 0 })
+}
+
+// endAll has agents end that have not.
+func (f *Fleet) endAll(ctx context.Context, among func(*agent) bool) error {
 	var ending []*agent
 	f.mu.RLock()
 	for _, a := range f.agents {
-		if left[a.kind] > 0 {
-			left[a.kind]--
+		if !a.ended.Load() && among(a) {
+			a.ended.Store(true)
 			ending = append(ending, a)
 		}
 	}
 	f.mu.RUnlock()
-	for _, a := range ending {
-		if err := f.end(ctx, a); err != nil {
-			return err
-		}
-	}
-	return nil
+	return each(ctx, len(ending), atOnce, func(ctx context.Context, i int) error { return f.end(ctx, ending[i]) })
 }
 
 func (f *Fleet) end(ctx context.Context, a *agent) error {

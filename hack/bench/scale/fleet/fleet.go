@@ -30,10 +30,24 @@ type World struct {
 	Namespaces, Nodes, Volumes, Queues, Endpoints, Peers int
 	// Transfers, of which a fifth run, and as many Deliveries.
 	Transfers int
+	// Limited: Peers have limits, so that half of the Transfers that would run wait; namespaces have weights of two
+	// values; a quarter of those Transfers have windows with a limit; and all objects use a policy with a canary.
+	Limited bool
 }
 
-// RunningTransfers is how many of the Transfers run, and how many of the Deliveries.
+// RunningTransfers is how many of the Transfers run, as soon as limits let them, and how many of the Deliveries.
 func (w World) RunningTransfers() int { return w.Transfers / 5 }
+
+// Admitted is how many Transfers run before any of them has ended.
+func (w World) Admitted() int {
+	if !w.Limited {
+		return w.RunningTransfers()
+	}
+	return min(w.Peers*w.slots(), w.RunningTransfers())
+}
+
+// slots are the runs that there may be to a Peer at a time, if there are limits.
+func (w World) slots() int { return max(1, w.RunningTransfers()/w.Peers/2) }
 
 // Replicas of each HTTPEndpoint.
 const Replicas = 3
@@ -73,6 +87,8 @@ type Fleet struct {
 	// Templates counts changes of the templates of Deployments and StatefulSets, which would have pods replaced: here
 	// they stay.
 	Templates atomic.Int64
+	// Bandwidths counts how often agents were told another limit.
+	Bandwidths atomic.Int64
 }
 
 // workers is how much is done at once of what controllers and kubelets do.
@@ -208,7 +224,7 @@ type Kind struct {
 // Expected agents.
 func (w World) Expected() []Kind {
 	return []Kind{
-		{nodeAgent.String(), w.Nodes}, {sender.String(), w.RunningTransfers()},
+		{nodeAgent.String(), w.Nodes}, {sender.String(), w.Admitted()},
 		{receiver.String(), w.RunningTransfers()}, {member.String(), w.Queues},
 		{replica.String(), w.Endpoints * Replicas},
 	}

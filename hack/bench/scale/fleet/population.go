@@ -28,7 +28,12 @@ const (
 	// backend is the Service that HTTPEndpoints are in front of.
 	backend     = "api"
 	backendPort = 8080
-	base32      = "abcdefghijklmnopqrstuvwxyz234567"
+	// shareBytes are what a run has of a Peer's bandwidth in a second, if all have the same.
+	shareBytes = 4 << 20
+	// Weights of namespaces.
+	lightWeight, heavyWeight = 100, 300
+	canaryPercent            = 50
+	base32                   = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
 func each(ctx context.Context, n, limit int, do func(ctx context.Context, i int) error) error {
@@ -90,6 +95,10 @@ func (f *Fleet) Populate(ctx context.Context) error {
 		}
 		return nil
 	}
+	limited := 0
+	if w.Limited {
+		limited = w.Namespaces
+	}
 	steps := []struct {
 		n  int
 		do func(ctx context.Context, i int) error
@@ -97,6 +106,7 @@ func (f *Fleet) Populate(ctx context.Context) error {
 		{1, func(context.Context, int) error { return create(f.policy()) }},
 		{w.Peers, func(_ context.Context, i int) error { return create(f.peer(i)) }},
 		{w.Namespaces, func(_ context.Context, i int) error { return create(f.team(i)...) }},
+		{limited, func(_ context.Context, i int) error { return create(f.quota(i)) }},
 		{w.Nodes, f.join},
 		{w.Namespaces * claims, func(ctx context.Context, i int) error {
 			return f.provision(ctx, newClaim(namespaceName(i/claims), claimName(i%claims)))
@@ -119,7 +129,7 @@ func (f *Fleet) Populate(ctx context.Context) error {
 }
 
 func (f *Fleet) policy() client.Object {
-	return &v1alpha1.CompressionPolicy{
+	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "default",
 			Annotations: map[string]string{"lighterage.dev/is-default-policy": "true"}},
 		Spec: v1alpha1.CompressionPolicySpec{
@@ -129,12 +139,48 @@ func (f *Fleet) policy() client.Object {
 			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
 		},
 	}
+	if f.World.Limited {
+		// It outlasts the world, and its figures are two minutes apart.
+		policy.Spec.Canary = &v1alpha1.CompressionCanary{
+			Settings: v1alpha1.CanarySettings{Level: v1alpha1.CompressionHigh}, SharePercent: canaryPercent,
+			Duration: &metav1.Duration{Duration: 40 * time.Minute},
+		}
+	}
+	return policy
 }
 
 func (f *Fleet) peer(i int) client.Object {
 	to := f.peers.all[i]
-	return &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: to.name},
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: to.name},
 		Spec: v1alpha1.PeerSpec{Endpoint: to.endpoint, CABundle: to.ca.CertificatePEM}}
+	if slots := f.World.slots(); f.World.Limited {
+		peer.Spec.Limits = &v1alpha1.PeerLimits{
+			RunningTransfers: ptr.To(int32(slots)),
+			Bandwidth:        resource.NewQuantity(int64(slots)*shareBytes, resource.BinarySI),
+		}
+	}
+	return peer
+}
+
+// quota is of every namespace if there are limits. Each Peer has Transfers of namespaces of both weights.
+func (f *Fleet) quota(i int) client.Object {
+	weight := int32(lightWeight)
+	if i >= f.World.Namespaces/2 {
+		weight = heavyWeight
+	}
+	return &v1alpha1.DataQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(i), Name: "weight"},
+		Spec:       v1alpha1.DataQuotaSpec{Weight: &weight},
+	}
+}
+
+// always is a schedule of windows that are open all the time, with a limit.
+func always() *v1alpha1.TransferSchedule {
+	window := v1alpha1.ScheduleWindow{BandwidthLimit: resource.NewQuantity(shareBytes/2, resource.BinarySI)}
+	for day := time.Sunday; day <= time.Saturday; day++ {
+		window.Days = append(window.Days, v1alpha1.Weekday(day.String()))
+	}
+	return &v1alpha1.TransferSchedule{Windows: []v1alpha1.ScheduleWindow{window}}
 }
 
 // team is a namespace, with a grant for all peers and the Service behind its HTTPEndpoints.
@@ -250,6 +296,9 @@ func (f *Fleet) makeTransfer(ctx context.Context, i int, owner client.FieldOwner
 	switch Phase(f.World, i) {
 	case v1alpha1.TransferTransferring:
 		t.Finalizers = nil // it is new
+		if f.World.Limited && i%4 == 3 {
+			t.Spec.Schedule = always()
+		}
 	case v1alpha1.TransferScheduled:
 		t.Spec.Schedule = schedule
 	case v1alpha1.TransferSuspended:
