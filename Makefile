@@ -27,8 +27,9 @@ FUZZTIME ?= 30s
 CLUSTER_ENV := .cluster/env
 export EAST_KUBECONFIG WEST_KUBECONFIG
 
-# So that trees of one machine, such as clones and the copy that verify-generated makes, share what was compiled.
-export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+# So that trees of one machine, such as clones and the copy that verify-generated makes, share what was compiled. `go test` need not vet what
+# `make lint` does: for every build with other flags it would type-check all dependencies once more.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -vet=off)
 
 HOSTARCH := $(shell go env GOHOSTARCH 2>/dev/null)
 ENSURE := hack/ensure-tools.sh
@@ -44,9 +45,10 @@ KUSTOMIZE := $(TOOL) kustomize
 BUF := go tool -modfile=hack/tools/buf/go.mod buf
 HELM := env CGO_ENABLED=0 go tool -modfile=hack/tools/helm/go.mod helm
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
-# With -trimpath the cache holds what cgo makes once for all trees, with the paths of the tree that was first.
-RUN_LINT = lint=$$(go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod -n golangci-lint); \
-	export GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))"
+# Without cgo it reads what the operator's programs and many tests are compiled from. The three packages with an engine in C have a run of
+# their own, and without -trimpath, with which the cache holds what cgo makes once for all trees, with the paths of the tree that was first.
+RUN_LINT = lint=$$(go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod -n golangci-lint)
+LINT_TAGS := envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns,gitops,browser,csi,cosign
 export HELM_BIN := $(HELM)
 
 # Without cgo they share what the operator's and Kubernetes' programs are compiled from.
@@ -129,10 +131,11 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(RUN_LINT); $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security,objectstores,prometheus,netns"
-	$(ENGINES); $(RUN_LINT); for m in $(MODULES); do (cd $$m && $$lint run --build-tags "$$LIGHTERAGE_TAGS,envtest,prometheus,gitops,browser,csi,cosign" ./...); done
+	$(RUN_LINT); for m in . $(MODULES); do (cd $$m && CGO_ENABLED=0 $$lint run --build-tags $(LINT_TAGS) ./...); done
+	$(ENGINES); $(RUN_LINT); export GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))"; \
+		$$lint run --build-tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng ./agent/codec/isal ./agent/codec/libzstd
 	$(BUF) lint
-	go test ./test/apilint ./test/arch
+	CGO_ENABLED=0 go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
 
 .PHONY: tidy-check
@@ -162,15 +165,16 @@ engines: tools-go ## Build the compression libraries in C for amd64, arm64 and s
 
 .PHONY: test
 test: ## Everything that must hold: lint, generated files, all tests, end to end on fresh clusters that it takes down
-	hack/stages.sh lint verify-generated test-unit test-queue-checker test-asan test-s390x-formats test-dfltcc test-envtest test-objectstore test-e2e-fresh
+	hack/stages.sh lint verify-generated test-unit test-queue-checker test-asan test-s390x-formats test-dfltcc test-decisions test-envtest test-objectstore test-e2e-fresh
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh:
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) test-e2e
 
 # Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
-# times slower and has nothing to find but in those that share an engine.
-SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(arch|chart|corpus))(/|$$)
+# times slower and has nothing to find but in those that share an engine. Modules of what only tests and builds run are without it, since
+# each would have Kubernetes' libraries compiled once more.
+SERIAL := /(agent/(codec|estimate|policy)|controllers/(ledger|plan|receipt|tariff)|hack/bench/policy|test/(apilint|arch|chart|corpus))(/|$$)
 
 # Of a list of tests and what they are made of, the packages that come to an engine in C: the others are the same without.
 USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
@@ -182,11 +186,13 @@ AT_ONCE := -p 4 -parallel 4
 export GORACE := atexit_sleep_ms=50
 
 .PHONY: test-unit
-test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
+test-unit: tools-go ## Unit tests, those of the operator and the benchmarks with the race detector, and what uses engines in C once more without C
 	$(ALL_ENGINES); go test -race $(AT_ONCE) -timeout 40m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
-	$(ALL_ENGINES); for m in $(MODULES); do go test -C $$m -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C $$m ./... | grep -vE '$(SERIAL)'); done
+	$(ALL_ENGINES); go test -C hack/bench -race -tags "$$LIGHTERAGE_TAGS" $$(go list -C hack/bench ./... | grep -vE '$(SERIAL)')
+	for m in $(filter-out hack/bench,$(MODULES)); do CGO_ENABLED=0 go test -C $$m ./...; done
 	$(ALL_ENGINES); go test -C hack/bench -tags "$$LIGHTERAGE_TAGS" ./policy; \
-		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)') ./agent/bucket; \
+		go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)') ./agent/bucket; \
+		CGO_ENABLED=0 go test $$(go list ./controllers/... ./test/... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
 		CGO_ENABLED=0 go test $(AT_ONCE) -short $${packages:?no package uses an engine in C}
@@ -223,13 +229,14 @@ ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controlle
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$($(CLUSTERS) assets); \
-		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets; go test $(AT_ONCE) -timeout 20m -tags envtest $$packages; \
+		packages=$$($(ENVTESTS)); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=0; go test $(AT_ONCE) -timeout 20m -tags envtest $$packages; \
 		go test -C hack/bench -timeout 20m -tags envtest ./scale/bed
 
 .PHONY: test-decisions
 test-decisions: tools-go ## An HTTPEndpoint's agent and a channel follow a network that tc makes narrow and wide again, each in a network namespace of its own
-	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -count=1 -run TestFollowsTheKernel ./agent/httpproxy
-	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -count=1 -run TestFollowsTheKernel ./agent/queue/channel
+	$(ENSURE) network
+	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -v -count=1 -run TestFollowsTheKernel ./agent/httpproxy
+	unshare --map-root-user --net env CGO_ENABLED=0 go test -tags netns -v -count=1 -run TestFollowsTheKernel ./agent/queue/channel
 
 .PHONY: test-dashboards
 test-dashboards: tools-go ## Run every panel's query and every rule on a Prometheus that scrapes real managers and gateways, and the alerts' tests
@@ -266,7 +273,7 @@ test-bridge: ## What people touch, with the programs of others: the console in a
 .PHONY: test-objectstore
 test-objectstore: tools-go ## One round trip of a claim through versitygw over TLS, which is built once
 	env=$$(hack/objectstores.sh versitygw); eval "$$env"; \
-		go test -v -count=1 -timeout 5m -tags objectstores -run '^TestServers$$/^versitygw$$/^RoundTrip$$' ./agent/cmd/agent
+		CGO_ENABLED=0 go test -v -count=1 -timeout 5m -tags objectstores -run '^TestServers$$/^versitygw$$/^RoundTrip$$' ./agent/cmd/agent
 
 .PHONY: test-objectstores
 test-objectstores: tools-go ## Tests of object stores against versitygw and moto over TLS, with every fault and kill; both are installed once
@@ -330,8 +337,8 @@ test-sources: tools-go ## Kill managers at every write of a run, with hooks and 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
-	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|$(OF_SOURCES))$$' ./test/e2e/...
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
+	CGO_ENABLED=0 go test -v -count=1 -timeout 30m -tags e2e -skip '^(TestWatchNamespaces|$(OF_SOURCES))$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e

@@ -378,6 +378,7 @@ func archivesResumed(t *testing.T, at func(*testing.T) place) {
 
 // TestArchivesResumedElsewhere ends an attempt within a file that is another one for the next.
 func TestArchivesResumedElsewhere(t *testing.T) {
+	moves(t)
 	root := t.TempDir()
 	put(t, root, map[string]string{"a": "1", "large": random(9, 40<<20)})
 	server := objectstoretest.New(t, "")

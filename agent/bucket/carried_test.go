@@ -231,6 +231,7 @@ func TestCarriedInterrupted(t *testing.T) {
 
 // TestCarriedDamage has files whose bytes, or index, are not those that were written: they are not put.
 func TestCarriedDamage(t *testing.T) {
+	moves(t)
 	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
 	for what, c := range map[string]struct {
 		name   string

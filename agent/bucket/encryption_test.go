@@ -367,7 +367,10 @@ func encryptedRanges(t *testing.T, at func(*testing.T) place) {
 
 // TestDamagedEncrypted has flipped bytes and truncated objects found, by who reads and by scrubs with an identity and
 // without.
-func TestDamagedEncrypted(t *testing.T) { inPlaces(t, damagedEncrypted) }
+func TestDamagedEncrypted(t *testing.T) {
+	moves(t)
+	inPlaces(t, damagedEncrypted)
+}
 
 func damagedEncrypted(t *testing.T, at func(*testing.T) place) {
 	t.Helper()

@@ -235,6 +235,7 @@ func TestImageInterrupted(t *testing.T) {
 
 // An image has its prefix for itself, and replaces one in another form.
 func TestImageNeedsAPrefixOfItsOwn(t *testing.T) {
+	moves(t)
 	content := mostlyZeros()
 	for name, change := range map[string]func(*bucket.WriteOptions){
 		"Files": nil, "Gzip": resting(forms.Gzip), "Archive": archived(codec.Zstd, 0),

@@ -70,6 +70,9 @@ func TestRecords(t *testing.T) {
 	} {
 		form := formsAtRest[i%2]
 		t.Run(c.records.String(), func(t *testing.T) {
+			if i != 1 {
+				moves(t)
+			}
 			root := t.TempDir()
 			files := map[string]string{
 				"small": c.one(1, 2000), "chunks": c.one(2, 3<<20), "parts": c.one(3, 30<<20), "empty": "",
@@ -130,6 +133,7 @@ func TestRecords(t *testing.T) {
 
 // TestRecordsCountedAgain: an attempt that finds files which an earlier one put counts those without record numbers.
 func TestRecordsCountedAgain(t *testing.T) {
+	moves(t)
 	records := forms.Records{Layout: forms.RDW}
 	root := t.TempDir()
 	put(t, root, map[string]string{

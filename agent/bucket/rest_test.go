@@ -201,6 +201,7 @@ func unchangedAtRest(t *testing.T, server *objectstoretest.Server, root string, 
 // TestRestingInterrupted kills the connection to the server within a file of several parts: no more than the parts that
 // were on their way, and blocks, are compressed again.
 func TestRestingInterrupted(t *testing.T) {
+	moves(t)
 	for _, form := range formsAtRest {
 		t.Run(form.String(), func(t *testing.T) {
 			root := t.TempDir()
@@ -236,14 +237,11 @@ func TestRestingInterrupted(t *testing.T) {
 // TestRestingAnyEnd ends attempts at each request that changes something, once before and once after it was done. The
 // next attempt makes all whole, and nothing is half under its name.
 func TestRestingAnyEnd(t *testing.T) {
+	moves(t)
 	root := t.TempDir()
 	large := random(4, 17<<20)
 	put(t, root, map[string]string{"a": text(1, 10_000), "large": large})
-	step := 1
-	if raced {
-		step = 4 // It takes minutes.
-	}
-	for n, ended := 1, false; !ended; n += step {
+	for n, ended := 1, false; !ended; n++ {
 		for _, done := range []bool{false, true} {
 			server := objectstoretest.New(t, "")
 			store, count, dead := open(t, server, prefix), 0, false
@@ -286,6 +284,7 @@ func TestRestingAnyEnd(t *testing.T) {
 
 // TestRestingJournalThatLies has a journal whose parts are not those of the upload: nothing of it is taken.
 func TestRestingJournalThatLies(t *testing.T) {
+	moves(t)
 	root := t.TempDir()
 	put(t, root, map[string]string{"large": random(2, 40<<20)})
 	for what, change := range map[string]func([]byte) []byte{

@@ -196,6 +196,7 @@ func TestScrubOfArchives(t *testing.T) {
 }
 
 func TestScrubOfDamagedArchives(t *testing.T) {
+	moves(t)
 	type server = objectstoretest.Server
 	key := func(name string) string { return prefix + "/" + tars + name }
 	index := func(name string) string { return key("." + name + ".lgci") }

@@ -47,6 +47,7 @@ func (s *endingStore) Delete(ctx context.Context, name string) error {
 // TestSumsOfEitherIndex ends attempts between the checksums and the index of an encrypted prefix: a scrub without an
 // identity has those of the index that is there, and the next attempt knows those of all archives.
 func TestSumsOfEitherIndex(t *testing.T) {
+	moves(t)
 	const sums = bucket.Reserved + "/SHA256SUMS"
 	for what, c := range map[string]struct {
 		ends     endingStore
@@ -113,6 +114,7 @@ func (u *uploading) ReadAt(e *tree.Entry, p []byte, offset int64) error {
 
 // TestEncryptionMismatchAbortsNothing has writers that cannot read an index leave the uploads and journals of who can.
 func TestEncryptionMismatchAbortsNothing(t *testing.T) {
+	moves(t)
 	i := anIdentity(t)
 	server := objectstoretest.New(t, "")
 	store, root := open(t, server, prefix), t.TempDir()

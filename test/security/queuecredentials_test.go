@@ -79,7 +79,7 @@ func externalQueue(server string, ca []byte) *v1alpha1.Queue {
 // manager makes no member.
 func mount(t *testing.T, q *v1alpha1.Queue, data map[string]string) (directory string, ok bool) {
 	t.Helper()
-	wanted, problem := queue.Want(q, nil, queue.Neighbours{NamespaceUID: "namespace-1"}, false)
+	wanted, problem := queue.Want(q, nil, nil, queue.Neighbours{NamespaceUID: "namespace-1"}, false, time.Now())
 	if problem != nil {
 		t.Logf("refused by the manager: %s", problem.Message)
 		return "", false

@@ -6,6 +6,7 @@ package security
 import (
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func TestCredentialsOfArchives(t *testing.T) {
 			Restore:        &v1alpha1.QueueRestore{ObjectStore: at, Queue: "orders"},
 		},
 	}
-	wanted, problem := queue.Want(q, nil, queue.Neighbours{NamespaceUID: "namespace-1", Stores: []v1alpha1.ObjectStore{{
+	stores := []v1alpha1.ObjectStore{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "vault"},
 		Spec: v1alpha1.ObjectStoreSpec{
 			Endpoint: "https://s3.example", Bucket: "cargo", Credentials: &v1alpha1.StoreCredentials{SecretName: "vault-keys"},
@@ -82,7 +83,9 @@ func TestCredentialsOfArchives(t *testing.T) {
 		Status: v1alpha1.ObjectStoreStatus{Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPromisesKept,
 		}}},
-	}}}, false)
+	}}
+	neighbours := queue.Neighbours{NamespaceUID: "namespace-1", Stores: stores}
+	wanted, problem := queue.Want(q, nil, nil, neighbours, false, time.Now())
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}

@@ -80,7 +80,7 @@ func queues(t *testing.T) []sample {
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "orders-tokens"}},
 		}}
 	}
-	wanted, problem := queue.Want(fresh(), nil, queue.Neighbours{}, false)
+	wanted, problem := queue.Want(fresh(), nil, nil, queue.Neighbours{}, false, time.Now())
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}
