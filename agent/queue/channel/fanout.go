@@ -26,8 +26,6 @@ const (
 	removeBatch = 256
 	// removeAhead is how many messages may wait for the slowest receiver in memory, without their payloads.
 	removeAhead = 1024
-	// removeAgain is when JetStream says again what was not removed.
-	removeAgain = 10 * time.Minute
 )
 
 // FanoutOptions of a Fanout. What is zero and has no default must be set.
@@ -129,7 +127,7 @@ func (f *Fanout) hold(ctx context.Context) (held bool, err error) {
 		return false, fmt.Errorf("look at the queue's stream: %w", err)
 	}
 	if err := makeConsumer(lookup, stream, f.options.Stream, jetstream.ConsumerConfig{
-		HeadersOnly: true, AckWait: removeAgain, MaxAckPending: removeAhead,
+		HeadersOnly: true, AckWait: redeliverAfter, MaxAckPending: removeAhead,
 	}); err != nil {
 		return false, err
 	}
@@ -146,11 +144,17 @@ func (f *Fanout) hold(ctx context.Context) (held bool, err error) {
 	return true, group.Wait()
 }
 
-// tell passes on what the consumer delivers, and wakes senders: remove may be waiting for the slowest of them.
+// tell passes on what the consumer delivers, and wakes senders: remove may be waiting for the slowest of them. What
+// JetStream redelivers meanwhile is in letters already; what all have is redelivered if its acknowledgement was lost.
 func (f *Fanout) tell(ctx context.Context, delivered <-chan *letter, letters chan<- *letter) error {
+	var told uint64
 	for {
 		select {
 		case l := <-delivered:
+			if l.sequence <= told && !f.had(l) {
+				continue
+			}
+			told = max(told, l.sequence)
 			f.wake()
 			select {
 			case letters <- l:

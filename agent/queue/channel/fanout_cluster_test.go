@@ -75,7 +75,25 @@ func TestFanoutAmongMembers(t *testing.T) {
 	}
 	f.has("a")
 	f.has("b")
-	eventually(t, "the sending queue is empty", func() bool {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		stream, err := js.Stream(ctx, storetest.Queue)
+		if err != nil {
+			t.Log(err)
+			return
+		}
+		t.Logf("stream %+v", stream.CachedInfo())
+		for consumer := range stream.ListConsumers(ctx).Info() {
+			t.Logf("consumer %+v", consumer)
+		}
+	})
+	// Of what is acknowledged just when the leader changes, the server looks every two minutes and a half what it has not
+	// removed.
+	within(t, 2*patience, "the sending queue is empty", func() bool {
 		stream, err := js.Stream(t.Context(), storetest.Queue)
 		return err == nil && stream.CachedInfo().State.Msgs == 0
 	})

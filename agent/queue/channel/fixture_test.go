@@ -195,7 +195,12 @@ func (q *queue) waitEmpty(t *testing.T) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for until := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	within(t, patience, what, holds)
+}
+
+func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for until := time.Now().Add(limit); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("it never came true that %s", what)
 		}

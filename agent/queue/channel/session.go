@@ -36,8 +36,8 @@ const (
 	consumerName = roles.OwnConsumers + "channel"
 	// windowBatches is how many full batches may be in doubt.
 	windowBatches = 4
-	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were
-	// lost.
+	// redeliverAfter is when JetStream redelivers what was not acknowledged: the acknowledgement was lost, or a member
+	// that did not know yet that it leads no more has asked the consumer of the one that does.
 	redeliverAfter = time.Minute
 	// beginTimeout is how long the receiving end may take to accept.
 	beginTimeout = 45 * time.Second
