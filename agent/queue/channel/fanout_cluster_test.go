@@ -91,8 +91,8 @@ func TestFanoutAmongMembers(t *testing.T) {
 			t.Logf("consumer %+v", consumer)
 		}
 	})
-	// Of what is acknowledged just when the leader changes, the server looks every two minutes and a half what it has not
-	// removed.
+	// The server may keep what is acknowledged just when the leader changes until it next looks for such messages, two and
+	// a half minutes later at most.
 	within(t, 2*patience, "the sending queue is empty", func() bool {
 		stream, err := js.Stream(t.Context(), storetest.Queue)
 		return err == nil && stream.CachedInfo().State.Msgs == 0
