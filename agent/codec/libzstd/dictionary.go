@@ -25,6 +25,7 @@ func (engine) NewDictionaryEncoder(level codec.Level, dictionary []byte) (codec.
 	if err != nil {
 		return nil, err
 	}
+	e.dictionary = true
 	n := C.zstd_compress_dictionary(e.context, pointer(dictionary), C.size_t(len(dictionary)))
 	if err := loaded(n); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a %s encoder: %w", Name, err), e.Close())

@@ -120,12 +120,19 @@ func newDecoder() (*decoder, error) {
 
 type encoder struct {
 	context *C.ZSTD_CCtx // nil after Close
+	// dictionary: frames name one.
+	dictionary bool
 }
 
 // Encode implements codec.Encoder.
 func (e *encoder) Encode(dst, src []byte) (int, error) {
 	if e.context == nil {
 		return 0, codec.ErrClosed
+	}
+	if !e.dictionary {
+		if n, ok, err := zstdframe.EncodeRepeat(dst, src); ok {
+			return n, err
+		}
 	}
 	return result(C.block_compress(e.context, pointer(dst), C.size_t(len(dst)), pointer(src), C.size_t(len(src))))
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package zstdframe checks, before any engine sees them, that bytes are exactly
-// one Zstandard frame (RFC 8878) of the kind that codec.Zstd stands for.
+// one Zstandard frame (RFC 8878) of the kind that codec.Zstd stands for. It also
+// writes the frame of a block that needs no engine (EncodeRepeat).
 //
 // The libraries are more generous than the codec: they skip frames that hold no
 // data, expand several frames one after the other, look for dictionaries, and
@@ -27,6 +28,7 @@ const (
 	magic        = 0xfd2fb528
 	maxBlock     = 128 << 10
 	blockHeader  = 3
+	typeRaw      = 0
 	typeRLE      = 1
 	typeReserved = 3
 )
