@@ -30,14 +30,18 @@ func (a *Agent) openDictionaries(
 	if !ok {
 		return nil
 	}
-	keeper := dictionary.New(dictionary.Options{
+	options := dictionary.Options{
 		Conn: conn, Queue: c.GetQueue(), Leads: own.Leader, Sync: o.Sync.Every(),
 		Ensure: func(ctx context.Context) error {
 			return own.EnsureDictionaries(ctx, conn, streamSettings(a.frame.Config()))
 		},
 		Sample:  func(ctx context.Context) ([][]byte, error) { return sampleShort(ctx, own, conn, decoding) },
 		Pressed: regret.System().Pressed, Timing: a.options.Dictionaries, Log: a.options.Log,
-	})
+	}
+	if o.Cluster != nil {
+		options.Plain = func(header nats.Header, payload []byte) []byte { return plainShort(decoding, header, payload) }
+	}
+	keeper := dictionary.New(options)
 	decoding.Use(keeper)
 	if err := keeper.Refresh(ctx); err != nil {
 		// They are read when a message needs one.
@@ -59,16 +63,35 @@ func sampleShort(ctx context.Context, kept engine, conn *nats.Conn, decoding *me
 		// Long messages, which are of no use here, take their part of what is read too.
 		looked, bytes = looked+1, bytes+int64(len(payload))
 		more := looked < int64(dictionarySample.MaxItems) && bytes < dictionarySample.MaxBytes
-		if form, err := message.FormOf(header); err != nil || form.Length > message.MaxReferring {
-			return more, nil //nolint:nilerr // What is wrong is for who gets the message.
-		}
-		plain, err := inflate(decoder, nil, header, payload)
-		if err == nil && len(plain) > 0 && len(plain) <= message.MaxReferring {
+		if plain := short(decoder, header, payload); plain != nil {
 			out, bytes = append(out, plain), bytes+int64(len(plain))
 		}
-		return more && bytes < dictionarySample.MaxBytes, nil //nolint:nilerr // As above.
+		return more && bytes < dictionarySample.MaxBytes, nil
 	})
 	return out, err
+}
+
+// plainShort inflates a stored message that could refer to a dictionary; nil: it could not.
+func plainShort(decoding *message.Decoding, header nats.Header, payload []byte) []byte {
+	decoder, err := decoding.Decoder()
+	if err != nil {
+		return nil // Who gets the message is told why.
+	}
+	defer decoder.Release()
+	return short(decoder, header, payload)
+}
+
+// short is plainShort with a decoder. What is wrong with a message is for who gets it.
+func short(decoder *message.Decoder, header nats.Header, payload []byte) []byte {
+	form, err := message.FormOf(header)
+	if err != nil || max(form.Length, len(payload)) > message.MaxReferring {
+		return nil
+	}
+	plain, err := inflate(decoder, nil, header, payload)
+	if err != nil || len(plain) == 0 || len(plain) > message.MaxReferring {
+		return nil
+	}
+	return plain
 }
 
 // useDictionaries takes over what a configuration says.

@@ -149,6 +149,8 @@ func beginAt(at pace, to, from *queue) *load {
 			l.putting.Go(func() { l.put(putting, js, g, fmt.Sprintf("%s-%d", g.name, key)) })
 		}
 	}
+	// What is being put is acknowledged before connections are closed, which would have it put in vain for long.
+	to.Cleanup(func() { l.stop(); l.putting.Wait() })
 	return l
 }
 

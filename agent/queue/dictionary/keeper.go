@@ -82,6 +82,9 @@ type Options struct {
 	Ensure func(context.Context) error
 	// Sample returns stored messages, inflated, where too few were put here; nil: none. It is bounded as Offer is.
 	Sample func(context.Context) ([][]byte, error)
+	// Plain inflates a stored message that could refer to a dictionary, and is nil for another; nil: clients put at this
+	// member alone. Several goroutines call it.
+	Plain func(header nats.Header, payload []byte) []byte
 	// Sync is how long it may take until what was stored is on the volume.
 	Sync time.Duration
 	// Pressed reports whether the process got too little CPU time since the last call; nil: never.
@@ -123,6 +126,7 @@ type Keeper struct {
 	// watched is for how long this member has led and looked, lookedAt when it did so last.
 	watched  time.Duration
 	lookedAt time.Time
+	hearing  []*nats.Subscription
 
 	mu       sync.Mutex
 	settings Settings
@@ -263,6 +267,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	k.next = time.Now().Add(k.timing.First)
 	ticker := time.NewTicker(k.timing.Poll)
 	defer ticker.Stop()
+	defer k.hearNothing()
 	for {
 		k.look(ctx)
 		select {
@@ -276,6 +281,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // look takes over what there is, and, in the member that leads, changes that.
 func (k *Keeper) look(ctx context.Context) {
 	if s, now := k.state(); k.looked && !s.active() && !now.there {
+		k.hearNothing()
 		return // A message that needs one nevertheless asks for it.
 	}
 	err := k.Refresh(ctx)
@@ -285,6 +291,9 @@ func (k *Keeper) look(ctx context.Context) {
 	if !leads {
 		// Another one may put them into use and out of it.
 		clear(k.retired)
+	}
+	if failed := k.hear(leads && s.active()); err == nil {
+		err = failed
 	}
 	if err == nil && leads {
 		if now.there {

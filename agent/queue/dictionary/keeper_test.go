@@ -229,6 +229,45 @@ func TestStored(t *testing.T) {
 	m.await("one is in use", func() bool { return m.Current() != nil })
 }
 
+// TestHeard: where clients put at other members, and consumers leave nothing stored, messages are trained on that pass.
+func TestHeard(t *testing.T) {
+	q := newQueue(t)
+	plain := func(header nats.Header, payload []byte) []byte {
+		if form, err := message.FormOf(header); err != nil || form.Codec != 0 {
+			return nil
+		}
+		return bytes.Clone(payload)
+	}
+	var conn *nats.Conn
+	one := q.member(true, func(o *dictionary.Options) { o.Plain, conn = plain, o.Conn })
+	put := func(message []byte) {
+		ack, err := q.js.Publish(t.Context(), "orders.new", message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.remove(ack.Sequence)
+	}
+	orders := codectest.Orders(1, 1000, 1000)
+	q.await("one is in use", func() bool {
+		for range 20 {
+			put(orders[rand.IntN(len(orders))])
+		}
+		return one.Current() != nil
+	})
+	if c := one.Report().GetCurrent(); c.GetTrainingMessages() < 100 {
+		t.Errorf("in use: %v", c)
+	}
+	const answers = 1 // is what JetStream's answers come by
+	q.await("it listens while clients put elsewhere", func() bool { return conn.NumSubscriptions() > answers })
+	q.await("it listens no more while clients put here", func() bool {
+		one.offer(orders[:20])
+		return conn.NumSubscriptions() <= answers
+	})
+	q.await("it listens again", func() bool { return conn.NumSubscriptions() > answers })
+	one.use(false)
+	q.await("it listens no more without dictionaries", func() bool { return conn.NumSubscriptions() <= answers })
+}
+
 // TestPressure: nothing is trained while the member has too little CPU time.
 func TestPressure(t *testing.T) {
 	var pressed atomic.Bool

@@ -21,18 +21,43 @@ const (
 type samples struct {
 	on atomic.Bool
 
-	mu    sync.Mutex
-	all   [][]byte // the oldest first
-	bytes int
-	last  time.Time
+	mu      sync.Mutex
+	all     [][]byte // the oldest first
+	bytes   int
+	last    time.Time
+	offered int
 }
 
-// offer keeps a copy of a message, if it is time for one. Who comes at the same time as another does not wait.
+// offer keeps a copy of a message that is put here, if it is time for one. Who comes at the same time as another does
+// not wait.
 func (s *samples) offer(plain []byte) {
 	if !s.on.Load() || len(plain) == 0 || !s.mu.TryLock() {
 		return
 	}
 	defer s.mu.Unlock()
+	s.offered++
+	s.keepCopy(plain)
+}
+
+// take keeps a copy of a message that is put elsewhere, if it is time for one.
+func (s *samples) take(plain []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on.Load() {
+		s.keepCopy(plain)
+	}
+}
+
+// offeredSince returns how many messages were offered since it was called before.
+func (s *samples) offeredSince() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.offered
+	s.offered = 0
+	return n
+}
+
+func (s *samples) keepCopy(plain []byte) {
 	if now := time.Now(); len(s.all) < maxSamples && s.bytes < maxSampleBytes || now.Sub(s.last) >= samplePause {
 		s.last = now
 		s.all, s.bytes = append(s.all, bytes.Clone(plain)), s.bytes+len(plain)
